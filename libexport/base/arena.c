@@ -1,0 +1,168 @@
+/* arena.c - chunks of growing size; blocks are cut from the newest. */
+#include "libexport/base/arena.h"
+
+#include "libexport/base/checked.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EXG_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EXG_ASAN 1
+#endif
+#endif
+#ifdef EXG_ASAN
+#include <sanitizer/asan_interface.h>
+#define RED_ZONE 16
+#define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
+#define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION((p), (n))
+#else
+#define RED_ZONE 0
+#define POISON(p, n) ((void)0)
+#define UNPOISON(p, n) ((void)0)
+#endif
+
+#define ALIGNMENT 16
+#define CHUNK_BYTES_MIN (16u << 10)
+#define CHUNK_BYTES_MAX (4u << 20)
+
+typedef struct chunk {
+    struct chunk *next;
+    uint64_t capacity; /* bytes after this header */
+    uint64_t used;
+    uint64_t pad_;
+} chunk;
+
+struct exg_arena {
+    chunk *newest;
+    uint64_t budget;
+    uint64_t used;
+    uint64_t chunk_bytes;
+};
+
+exg_arena *exg_arena_create(uint64_t budget)
+{
+    exg_arena *arena = calloc(1, sizeof(*arena));
+
+    if (arena != NULL) {
+        arena->budget = budget;
+        arena->chunk_bytes = CHUNK_BYTES_MIN;
+    }
+    return arena;
+}
+
+void exg_arena_destroy(exg_arena *arena)
+{
+    if (arena == NULL) {
+        return;
+    }
+    for (chunk *c = arena->newest; c != NULL;) {
+        chunk *next = c->next;
+
+        UNPOISON(c + 1, c->capacity);
+        free(c);
+        c = next;
+    }
+    free(arena);
+}
+
+static chunk *grow(exg_arena *arena, uint64_t bytes)
+{
+    uint64_t capacity = bytes > arena->chunk_bytes ? bytes : arena->chunk_bytes;
+    chunk *c;
+
+    if (capacity > SIZE_MAX - sizeof(chunk)) {
+        return NULL;
+    }
+    c = calloc(1, sizeof(chunk) + capacity);
+    if (c == NULL) {
+        return NULL;
+    }
+    POISON(c + 1, capacity);
+    c->capacity = capacity;
+    c->next = arena->newest;
+    arena->newest = c;
+    if (arena->chunk_bytes < CHUNK_BYTES_MAX) {
+        arena->chunk_bytes *= 2;
+    }
+    return c;
+}
+
+void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
+{
+    uint64_t bytes;
+    uint64_t taken;
+    chunk *c = arena->newest;
+    char *block;
+
+    if (!exg_mul_u64(count, size, &bytes) || !exg_add_u64(bytes, RED_ZONE, &taken) ||
+        !exg_align_u64(taken, ALIGNMENT, &taken) || taken > arena->budget - arena->used) {
+        return NULL;
+    }
+    if (c == NULL || taken > c->capacity - c->used) {
+        c = grow(arena, taken);
+        if (c == NULL) {
+            return NULL;
+        }
+    }
+    block = (char *)(c + 1) + c->used;
+    c->used += taken;
+    arena->used += taken;
+    UNPOISON(block, bytes);
+    return block;
+}
+
+char *exg_arena_strdup(exg_arena *arena, const char *text)
+{
+    return text == NULL ? NULL : exg_arena_strndup(arena, text, strlen(text));
+}
+
+char *exg_arena_strndup(exg_arena *arena, const char *text, size_t length)
+{
+    char *copy = length < SIZE_MAX ? exg_arena_alloc(arena, length + 1, 1) : NULL;
+
+    if (copy != NULL && length > 0) {
+        memcpy(copy, text, length);
+    }
+    return copy;
+}
+
+void *exg_arena_memdup(exg_arena *arena, const void *data, size_t count, size_t size)
+{
+    void *copy = exg_arena_alloc(arena, count, size);
+
+    if (copy != NULL && count > 0) {
+        memcpy(copy, data, count * size);
+    }
+    return copy;
+}
+
+char *exg_arena_printf(exg_arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_list again;
+    int length;
+    char *text = NULL;
+
+    va_start(args, format);
+    va_copy(again, args);
+    length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length >= 0) {
+        text = exg_arena_alloc(arena, (size_t)length + 1, 1);
+    }
+    if (text != NULL) {
+        vsnprintf(text, (size_t)length + 1, format, again);
+    }
+    va_end(again);
+    return text;
+}
+
+uint64_t exg_arena_used(const exg_arena *arena)
+{
+    return arena->used;
+}

@@ -1,0 +1,115 @@
+/* status.c - filling and decorating errors. */
+#include <exg/status.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int exit_code;
+    const char *meaning;
+} status_rows[] = {
+#define EXG_STATUS(name, exit_code, meaning) [EXG_##name] = {#name, exit_code, meaning},
+#include <exg/status.def>
+#undef EXG_STATUS
+};
+
+const char *exg_status_name(exg_status status)
+{
+    return status < EXG_STATUS_COUNT ? status_rows[status].name : "?";
+}
+
+const char *exg_status_meaning(exg_status status)
+{
+    return status < EXG_STATUS_COUNT ? status_rows[status].meaning : "?";
+}
+
+int exg_status_exit_code(exg_status status)
+{
+    return status < EXG_STATUS_COUNT ? status_rows[status].exit_code : 70;
+}
+
+void exg_error_clear(exg_error *err)
+{
+    if (err != NULL) {
+        memset(err, 0, sizeof(*err));
+        err->offset = EXG_NO_OFFSET;
+    }
+}
+
+/* One line always: a name read from a file may hold anything. */
+static void keep_printable(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+        if (*c < 0x20 || *c == 0x7f) {
+            *c = ' ';
+        }
+    }
+}
+
+exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status status,
+                         const char *code, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list args;
+
+        exg_error_clear(err);
+        err->status = status;
+        snprintf(err->code, sizeof(err->code), "%s", code);
+        err->source_file = file;
+        err->source_line = line;
+        va_start(args, format);
+        vsnprintf(err->message, sizeof(err->message), format, args);
+        va_end(args);
+        keep_printable(err->message);
+    }
+    return status;
+}
+
+exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(err->fix, sizeof(err->fix), format, args);
+        va_end(args);
+        keep_printable(err->fix);
+    }
+    return status;
+}
+
+exg_status exg_error_within(exg_error *err, exg_status status, const char *format, ...)
+{
+    if (err != NULL) {
+        char outer[sizeof(err->where)];
+        char inner[sizeof(err->where)];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(outer, sizeof(outer), format, args);
+        va_end(args);
+        memcpy(inner, err->where, sizeof(inner));
+        if (inner[0] == '\0') {
+            snprintf(err->where, sizeof(err->where), "%s", outer);
+        } else {
+            size_t left = sizeof(err->where) - 1;
+            size_t length = strlen(outer) < left ? strlen(outer) : left;
+
+            memcpy(err->where, outer, length);
+            snprintf(err->where + length, sizeof(err->where) - length, "%s%s",
+                     inner[0] == '[' ? "" : ".", inner);
+        }
+        keep_printable(err->where);
+    }
+    return status;
+}
+
+exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset)
+{
+    if (err != NULL) {
+        err->offset = offset;
+    }
+    return status;
+}

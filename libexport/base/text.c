@@ -1,0 +1,214 @@
+/* text.c - appending, and the two forms that need care: doubles and JSON. */
+#include "libexport/base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void exg_text_free(exg_text *text)
+{
+    free(text->data);
+    *text = EXG_TEXT_EMPTY;
+}
+
+static bool reserve(exg_text *text, size_t more)
+{
+    size_t need;
+    size_t capacity;
+    char *data;
+
+    if (text->failed || more >= SIZE_MAX / 2 - text->length) {
+        text->failed = true;
+        return false;
+    }
+    need = text->length + more + 1;
+    if (need <= text->capacity) {
+        return true;
+    }
+    capacity = text->capacity < 64 ? 64 : text->capacity;
+    while (capacity < need) {
+        capacity *= 2;
+    }
+    data = realloc(text->data, capacity);
+    if (data == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+void exg_text_add(exg_text *text, const char *data, size_t length)
+{
+    if (reserve(text, length)) {
+        if (length > 0) {
+            memcpy(text->data + text->length, data, length);
+        }
+        text->length += length;
+        text->data[text->length] = '\0';
+    }
+}
+
+void exg_text_puts(exg_text *text, const char *string)
+{
+    exg_text_add(text, string, strlen(string));
+}
+
+void exg_text_putc(exg_text *text, char c)
+{
+    exg_text_add(text, &c, 1);
+}
+
+void exg_text_printf(exg_text *text, const char *format, ...)
+{
+    va_list args;
+    va_list again;
+    int length;
+
+    va_start(args, format);
+    va_copy(again, args);
+    length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length >= 0 && reserve(text, (size_t)length)) {
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+/* Shortest digits that round-trip, laid out as Python's repr does: fixed
+ * notation for exponents in [-4, 16), else d.ddde[+-]XX. snprintf may print a
+ * locale's decimal sign, so digits are taken one by one and the point is ours. */
+void exg_text_double(exg_text *text, double value)
+{
+    char raw[40];
+    char digits[32];
+    int count = 0;
+    int exponent = 0;
+    const char *c;
+
+    if (isnan(value) || isinf(value)) {
+        exg_text_puts(text, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (int precision = 0; precision < 18; precision++) {
+        snprintf(raw, sizeof(raw), "%.*e", precision, value);
+        if (strtod(raw, NULL) == value) {
+            break;
+        }
+    }
+    for (c = raw; *c != 'e'; c++) {
+        if (*c >= '0' && *c <= '9') {
+            digits[count++] = *c;
+        }
+    }
+    exponent = atoi(c + 1);
+    if (signbit(value)) {
+        exg_text_putc(text, '-');
+    }
+    if (exponent < -4 || exponent >= 16) {
+        exg_text_putc(text, digits[0]);
+        if (count > 1) {
+            exg_text_putc(text, '.');
+            exg_text_add(text, digits + 1, (size_t)(count - 1));
+        }
+        exg_text_printf(text, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+        return;
+    }
+    if (exponent < 0) {
+        exg_text_puts(text, "0.");
+        for (int i = exponent; i < -1; i++) {
+            exg_text_putc(text, '0');
+        }
+        exg_text_add(text, digits, (size_t)count);
+        return;
+    }
+    for (int i = 0; i <= exponent || i < count; i++) {
+        if (i == exponent + 1) {
+            exg_text_putc(text, '.');
+        }
+        exg_text_putc(text, i < count ? digits[i] : '0');
+    }
+    if (count <= exponent + 1) {
+        exg_text_puts(text, ".0");
+    }
+}
+
+/* One code point of UTF-8, or U+FFFD and one byte for anything else. */
+static uint32_t next_code_point(const unsigned char **cursor)
+{
+    static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
+    const unsigned char *c = *cursor;
+    uint32_t point;
+    int tail;
+
+    (*cursor)++;
+    if (c[0] < 0x80) {
+        return c[0];
+    }
+    if (c[0] >= 0xc2 && c[0] <= 0xdf) {
+        tail = 1;
+        point = c[0] & 0x1fu;
+    } else if (c[0] >= 0xe0 && c[0] <= 0xef) {
+        tail = 2;
+        point = c[0] & 0x0fu;
+    } else if (c[0] >= 0xf0 && c[0] <= 0xf4) {
+        tail = 3;
+        point = c[0] & 0x07u;
+    } else {
+        return 0xfffd;
+    }
+    for (int i = 1; i <= tail; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0xfffd;
+        }
+        point = point << 6 | (c[i] & 0x3fu);
+    }
+    if (point < smallest[tail] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) {
+        return 0xfffd;
+    }
+    *cursor += tail;
+    return point;
+}
+
+void exg_text_json_string(exg_text *text, const char *string)
+{
+    static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    const unsigned char *c = (const unsigned char *)string;
+
+    exg_text_putc(text, '"');
+    while (*c != '\0') {
+        uint32_t point = next_code_point(&c);
+        const char *escape = NULL;
+
+        for (const char *e = escapes; *e != '\0'; e += 2) {
+            if ((uint32_t)*e == point) {
+                escape = e + 1;
+            }
+        }
+        if (escape != NULL) {
+            exg_text_putc(text, '\\');
+            exg_text_putc(text, *escape);
+        } else if (point >= 0x20 && point < 0x7f) {
+            exg_text_putc(text, (char)point);
+        } else if (point < 0x10000) {
+            exg_text_printf(text, "\\u%04x", (unsigned)point);
+        } else {
+            exg_text_printf(text, "\\u%04x\\u%04x",
+                            (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
+                            (unsigned)(0xdc00 + ((point - 0x10000) & 0x3ff)));
+        }
+    }
+    exg_text_putc(text, '"');
+}
+
+const char *exg_text_string(const exg_text *text)
+{
+    if (text->failed) {
+        return NULL;
+    }
+    return text->data == NULL ? "" : text->data;
+}

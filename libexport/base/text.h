@@ -1,0 +1,40 @@
+/* text.h - a text that grows.
+ *
+ * Memory faults stick: append freely, ask exg_text_failed() or exg_text_take()
+ * once at the end. Numbers do not obey a locale.
+ */
+#ifndef EXG_LIBEXPORT_BASE_TEXT_H
+#define EXG_LIBEXPORT_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct exg_text {
+    char *data; /* always ends in NUL once something was appended; owned */
+    size_t length;
+    size_t capacity;
+    bool failed;
+} exg_text;
+
+#define EXG_TEXT_EMPTY ((exg_text){NULL, 0, 0, false})
+
+void exg_text_free(exg_text *text);
+void exg_text_add(exg_text *text, const char *data, size_t length);
+void exg_text_puts(exg_text *text, const char *string);
+void exg_text_putc(exg_text *text, char c);
+void exg_text_printf(exg_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The shortest decimal that reads back as `value`, always with a point or an
+ * exponent ("1.0", "1e-05"); inf, -inf and nan by these names (Python's repr). */
+void exg_text_double(exg_text *text, double value);
+
+/* `string` in quotes with JSON's escapes, ASCII only (as Python's json.dumps);
+ * bytes that are not UTF-8 become U+FFFD. */
+void exg_text_json_string(exg_text *text, const char *string);
+
+/* The data, or "" when empty, or NULL when memory ran out. Still owned. */
+const char *exg_text_string(const exg_text *text);
+
+#endif

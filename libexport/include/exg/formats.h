@@ -1,0 +1,115 @@
+/* formats.h - files in and out.
+ *
+ * exg_open() looks at the content, not at the name. Whatever it gives is decoded,
+ * not yet believed: exg_verify() comes next. No weight byte is read by opening.
+ * A file is never changed in place: saving writes beside it, syncs, renames.
+ */
+#ifndef EXG_FORMATS_H
+#define EXG_FORMATS_H
+
+#include <exg/program.h>
+#include <exg/weights.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum exg_format {
+#define EXG_FORMAT(id, name, extension, summary) EXG_FORMAT_##id,
+#include <exg/format.def>
+#undef EXG_FORMAT
+    EXG_FORMAT_COUNT
+} exg_format;
+
+const char *exg_format_name(exg_format format);
+exg_format exg_format_from_name(const char *name); /* EXG_FORMAT_COUNT: none */
+exg_format exg_format_from_path(const char *path); /* by extension */
+
+typedef struct exg_open_options {
+    size_t size;            /* sizeof(exg_open_options) */
+    const char *program;    /* of an archive with several; NULL: "model", or the only one */
+    uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
+    bool check_crc;         /* read and compare every record's crc (reads all bytes) */
+} exg_open_options;
+
+typedef struct exg_file_info {
+    exg_format format;
+    uint64_t file_bytes;
+    char generation[8];      /* .pt2: "B", "C", "D" (reference 2.5) */
+    char **program_names;    /* programs in the archive; freed by exg_file_info_free */
+    uint32_t program_count;
+} exg_file_info;
+
+void exg_file_info_free(exg_file_info *info);
+
+/* Reads a program. `options` and `info` may be NULL. The caller destroys
+ * *program, which keeps the file mapped until its weights are released.
+ * IO, MALFORMED (with the offset), UNSUPPORTED, LIMIT, USAGE (no such program). */
+exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
+                    exg_file_info *info, exg_error *err);
+
+/* The same from memory, which must stay as long as the program's weights. */
+exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
+                           exg_program **program, exg_file_info *info, exg_error *err);
+
+typedef enum exg_compression { EXG_COMPRESSION_KEEP, EXG_COMPRESSION_NONE, EXG_COMPRESSION_ZSTD } exg_compression;
+
+typedef enum exg_placement_of_weights {
+    EXG_WEIGHTS_KEEP,
+    EXG_WEIGHTS_INTERNAL,
+    EXG_WEIGHTS_EXTERNAL /* in a file beside the program */
+} exg_placement_of_weights;
+
+typedef struct exg_save_options {
+    size_t size; /* sizeof(exg_save_options) */
+    exg_compression compression;
+    exg_placement_of_weights weights;
+    const char *external_name; /* file name beside the program; NULL: "<stem>.weights" */
+    bool deduplicate;          /* equal storages are stored once */
+    void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
+    void *user;
+} exg_save_options;
+
+/* Writes `program` to `path` atomically: the old file or the new one, at any
+ * moment. Equal programs and options give equal bytes. UNSUPPORTED when the
+ * format cannot say something the program holds. */
+exg_status exg_save(const exg_program *program, const char *path, exg_format format,
+                    const exg_save_options *options, exg_error *err);
+
+/* ---- named tensors: inputs, outputs, weights -------------------------------- */
+
+typedef struct exg_named_tensor {
+    const char *name;
+    exg_dtype dtype;
+    uint32_t rank;
+    const int64_t *shape;
+    const void *data; /* row-major, contiguous, host byte order */
+    uint64_t bytes;
+} exg_named_tensor;
+
+typedef struct exg_tensor_file {
+    exg_named_tensor *items; /* in file order */
+    uint32_t count;
+    exg_string_map metadata;
+    struct exg_tensor_file_private *private_;
+} exg_tensor_file;
+
+/* Reads a safetensors file whole or an .npy file (one tensor named ""). Data is
+ * mapped; close unmaps. Every rule of the format is checked: header cap, no
+ * overlap, no holes, dtype and shape against the byte range. */
+exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err);
+exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
+                                       exg_error *err);
+void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
+const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
+
+/* Writes safetensors atomically; data aligned to 64 bytes, names in the order given. */
+exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
+                                const exg_string_map *metadata, exg_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,88 @@
+/* status.h - how a call ends, and what went wrong.
+ *
+ * Every fault of the outside world (file, option, peer, device) is a status.
+ * The status tells a program what to do, `code` names the exact fault and never
+ * changes its meaning, the texts tell a person what, where and the way out.
+ * The error struct belongs to the caller: nothing to free, valid across threads.
+ * Passing NULL for it is always allowed. Context is added while unwinding, so
+ * success costs nothing.
+ */
+#ifndef EXG_STATUS_H
+#define EXG_STATUS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum exg_status {
+#define EXG_STATUS(name, exit_code, meaning) EXG_##name,
+#include <exg/status.def>
+#undef EXG_STATUS
+    EXG_STATUS_COUNT
+} exg_status;
+
+#define EXG_NO_OFFSET UINT64_MAX
+
+typedef struct exg_error {
+    exg_status status;
+    char code[24];           /* stable: "WGT-005", "ZIP-CRC" */
+    char message[400];       /* what happened: one line, no newline */
+    char where[200];         /* in the model: "graph.nodes[12].inputs[0]" */
+    char fix[200];           /* what to do about it, if known, else "" */
+    uint64_t offset;         /* in the file, bytes, or EXG_NO_OFFSET */
+    const char *source_file; /* in our code */
+    int source_line;
+} exg_error;
+
+/* The constant's name ("MALFORMED"), its meaning, and the exit code of exg. */
+const char *exg_status_name(exg_status status);
+const char *exg_status_meaning(exg_status status);
+int exg_status_exit_code(exg_status status);
+
+/* Empties `err`; OK, no texts. NULL is allowed. */
+void exg_error_clear(exg_error *err);
+
+/* Fills `err` (may be NULL) and returns `status`. Use EXG_FAIL. */
+exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status status,
+                         const char *code, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* Adds the way out to the error just set; returns its status. */
+exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts a part of the model in front of `where`; returns `status`. */
+exg_status exg_error_within(exg_error *err, exg_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Notes the file offset of the fault; returns `status`. */
+exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset);
+
+#define EXG_FAIL(err, status, code, ...) \
+    exg_error_set((err), __FILE__, __LINE__, EXG_##status, (code), __VA_ARGS__)
+
+/* Returns from the caller unless `call` succeeds. */
+#define EXG_TRY(call)                      \
+    do {                                   \
+        exg_status try_status_ = (call);   \
+        if (try_status_ != EXG_OK) {       \
+            return try_status_;            \
+        }                                  \
+    } while (0)
+
+/* The same, and tells the error in which part of the model it happened. */
+#define EXG_TRY_IN(err, call, ...)                                     \
+    do {                                                               \
+        exg_status try_status_ = (call);                               \
+        if (try_status_ != EXG_OK) {                                   \
+            return exg_error_within((err), try_status_, __VA_ARGS__);  \
+        }                                                              \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,119 @@
+/* weights.h - the tensors of a program: names, descriptions, bytes.
+ *
+ * A weight is a view into a storage; several weights may share one (tied
+ * weights, views). A storage is a run of bytes in a mapped file, in memory, in
+ * compressed frames, or in an external file that is opened when first read.
+ * Opening a program reads no weight byte.
+ *
+ * Lifetime: counted. Programs made from a program share its weights; the last
+ * release unmaps the files.
+ * Threads: reading is safe from any thread; exg_storage_* reading takes a lock
+ * only where a file must first be opened.
+ */
+#ifndef EXG_WEIGHTS_H
+#define EXG_WEIGHTS_H
+
+#include <exg/program.h>
+#include <exg/status.h>
+#include <exg/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum exg_byte_order { EXG_LITTLE_ENDIAN, EXG_BIG_ENDIAN } exg_byte_order;
+
+typedef enum exg_checksum_kind {
+    EXG_CHECKSUM_NONE,
+    EXG_CHECKSUM_XXH3_64,
+    EXG_CHECKSUM_XXH3_128,
+    EXG_CHECKSUM_CRC32,
+    EXG_CHECKSUM_SHA256,
+    EXG_CHECKSUM_UNKNOWN /* kept, reported, not checked */
+} exg_checksum_kind;
+
+typedef struct exg_checksum {
+    exg_checksum_kind kind;
+    const char *text; /* hex digits, or the whole text when unknown */
+} exg_checksum;
+
+typedef enum exg_storage_kind {
+    EXG_STORAGE_MEMORY,  /* `data` holds the plain bytes (mapped or allocated) */
+    EXG_STORAGE_FRAMES,  /* `frames` inflate to the bytes (frames.h) */
+    EXG_STORAGE_EXTERNAL /* bytes [offset, offset+length) of the file `location` */
+} exg_storage_kind;
+
+typedef struct exg_frames exg_frames; /* weights/frames.h */
+
+typedef struct exg_storage {
+    exg_storage_kind kind;
+    exg_byte_order byte_order;
+    uint64_t length;      /* plain bytes */
+    const uint8_t *data;  /* MEMORY, and EXTERNAL once mapped */
+    const char *location; /* EXTERNAL: path relative to the naming file, confined to its folder */
+    uint64_t offset;      /* EXTERNAL */
+    exg_checksum checksum; /* of the stored bytes */
+    exg_frames *frames;
+} exg_storage;
+
+typedef enum exg_weight_table { EXG_TABLE_STATE, EXG_TABLE_CONSTANTS } exg_weight_table;
+
+typedef struct exg_weight {
+    const char *fqn;
+    exg_weight_table table; /* state_dict, or constants */
+    bool is_param;
+    bool use_pickle;       /* kept raw, never unpickled */
+    exg_tensor_meta *meta; /* concrete; NULL for custom and opaque objects */
+    uint32_t storage;      /* index into exg_weights.storages */
+} exg_weight;
+
+struct exg_weights {
+    exg_arena *arena;
+    exg_weight *items; /* in file order */
+    exg_storage *storages;
+    uint32_t count;
+    uint32_t storage_count;
+    uint32_t capacity, storage_capacity;
+    struct exg_weights_private *private_; /* mappings, lock, reference count */
+};
+
+exg_status exg_weights_create(exg_weights **weights, exg_error *err); /* one reference */
+exg_weights *exg_weights_retain(exg_weights *weights);
+void exg_weights_release(exg_weights *weights); /* NULL is allowed */
+
+/* Append. Strings and metas are copied into the arena of the weights; `data` of
+ * a MEMORY storage is borrowed unless exg_weights_own() took it over. */
+exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
+                                   uint32_t *index, exg_error *err);
+exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err);
+
+/* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
+exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
+                           exg_error *err);
+
+/* The folder external locations are relative to (copied). */
+exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err);
+
+/* The weight called `fqn` in `table`, or NULL. Linear. */
+const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
+                                   const char *fqn);
+
+/* The plain bytes [offset, offset + length) of a storage, in its byte order, into
+ * `out`. Frames are inflated, only those needed, and checked; external files are
+ * opened, confined, checked for length. IO, MALFORMED (checksum), USAGE (range). */
+exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
+                            uint64_t length, void *out, exg_error *err);
+
+/* The plain bytes where they lie, without a copy, when they lie in memory as they
+ * are (kind MEMORY or EXTERNAL, host byte order), else NULL with OK. */
+exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
+                           exg_error *err);
+
+/* Compares the checksum, frame by frame. MALFORMED names storage and range. */
+exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1 @@
+# libexport's tests
