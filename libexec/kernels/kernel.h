@@ -1,0 +1,70 @@
+/* kernel.h - what computes one step of a plan on the CPU.
+ *
+ * A kernel is a row {prepare, run}. The planner fills a call: operands with
+ * sizes and strides, the operator's arguments, no data pointers. prepare()
+ * checks and precomputes once (chooses a variant, packs, asks for workspace);
+ * run() is called many times with data pointers in place and may neither fail
+ * nor allocate. Faults of the data (an index out of range, an integer division
+ * by zero) raise the call's fault flag and leave a defined value.
+ *
+ * Operands are the tensors among the arguments in schema order, lists laid out
+ * flat, an absent optional tensor as an absent operand. Results are row-major
+ * and contiguous unless the row says otherwise. Meaning is PyTorch's.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_KERNEL_H
+#define EXG_LIBEXEC_KERNELS_KERNEL_H
+
+#include "libexport/base/arena.h"
+#include "libexport/base/pool.h"
+
+#include <exg/program.h>
+#include <exg/tensor.h>
+#include <stdatomic.h>
+
+typedef enum exg_fault {
+    EXG_FAULT_NONE,
+    EXG_FAULT_INDEX,         /* an index outside its dimension */
+    EXG_FAULT_DIVIDE_BY_ZERO /* of integers */
+} exg_fault;
+
+typedef struct exg_kernel_call {
+    const exg_argument *args; /* by schema position, defaults filled in */
+    exg_tensor *inputs;
+    exg_tensor *outputs;
+    uint32_t arg_count;
+    uint32_t input_count;
+    uint32_t output_count;
+
+    exg_arena *arena;         /* prepare only: params and packed data live there */
+    const void *params;       /* made by prepare */
+    uint64_t workspace_bytes; /* asked for by prepare; 64-byte aligned at run */
+
+    void *workspace;
+    exg_pool *pool;     /* may be NULL: run in the caller */
+    _Atomic int *fault; /* run raises an exg_fault here */
+} exg_kernel_call;
+
+/* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner
+ * copies first). IN_PLACE: output 0 may be operand 0's own memory, same layout. */
+#define EXG_KERNEL_ANY_STRIDES 1u
+#define EXG_KERNEL_IN_PLACE    2u
+
+typedef struct exg_kernel {
+    const char *name;
+    /* NULL: nothing to prepare. UNSUPPORTED (dtype, option) with the reason. */
+    exg_status (*prepare)(exg_kernel_call *call, exg_error *err);
+    void (*run)(const exg_kernel_call *call);
+    uint32_t flags;
+} exg_kernel;
+
+static inline void exg_raise(const exg_kernel_call *call, exg_fault fault)
+{
+    atomic_store_explicit(call->fault, (int)fault, memory_order_relaxed);
+}
+
+/* Scalar arguments by schema position; ints and bools convert. */
+double exg_call_float(const exg_kernel_call *call, uint32_t position);
+int64_t exg_call_int(const exg_kernel_call *call, uint32_t position);
+bool exg_call_bool(const exg_kernel_call *call, uint32_t position);
+
+#endif

@@ -1,0 +1,49 @@
+/* pointwise.h - elementwise formulas, run in turn over tiles.
+ *
+ * A pointwise program loads tiles of its inputs (broadcast, any strides, any
+ * dtype widened to the compute type), applies formulas to registers, stores
+ * tiles of its outputs (narrowed). One node is a program of one formula; the
+ * planner joins neighbours into one, so that what is between them stays in
+ * cache. Formulas are the C text of libexport/operators/pointwise.def, one
+ * compiled loop per compute type (f32, f64, i32, i64) and instruction set.
+ *
+ * A register holds one compute type. apply() converts its sources to the compute
+ * type of the operation, and rounds its result to `result` (a bf16 operation
+ * inside a fused chain gives what it would give alone, integers wrap).
+ */
+#ifndef EXG_LIBEXEC_KERNELS_POINTWISE_H
+#define EXG_LIBEXEC_KERNELS_POINTWISE_H
+
+#include "libexec/kernels/kernel.h"
+
+typedef struct exg_pointwise exg_pointwise;
+
+#define EXG_POINTWISE_REGISTERS 24 /* live at once in one program */
+#define EXG_POINTWISE_SCALARS   4  /* of one formula */
+
+/* A program over an iteration space of `rank` sizes. NULL: out of memory. */
+exg_pointwise *exg_pointwise_begin(exg_arena *arena, uint32_t rank, const int64_t *sizes);
+
+/* Each gives a register, or a status LIMIT when the program is full (the planner
+ * then starts a new group). `operator_id` is an enum exg_operator_id of
+ * pointwise.def; `compute` the promoted dtype the formula is evaluated in (its
+ * compute type is derived: bf16, f16 -> f32; bool, u8, i8, i16 -> i32), `result`
+ * the dtype of the node's output. */
+exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, uint32_t *reg,
+                              exg_error *err);
+exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype compute,
+                               exg_dtype result, const uint32_t *sources, uint32_t source_count,
+                               const exg_argument *scalars, uint32_t scalar_count, uint32_t *reg,
+                               exg_error *err);
+exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtype, uint32_t reg,
+                               exg_error *err);
+
+/* Allocates tile buffers, picks loops for this machine, sets call->params and
+ * workspace. The call's inputs and outputs are then the operands by number; input
+ * strides are aligned to the iteration space (0 where broadcast). An output may
+ * share memory with an input of the same dtype and strides. */
+exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err);
+
+extern const exg_kernel exg_kernel_pointwise; /* runs a finished program */
+
+#endif
