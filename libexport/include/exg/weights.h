@@ -109,6 +109,25 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
 exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
                            exg_error *err);
 
+/* The tensor `weight` describes, row-major and packed, in host byte order, into
+ * `out` (numel times element size bytes, given as `bytes`). The view is gathered
+ * from its storage, big endian storages are swapped. A storage of length 0 under
+ * a tensor with elements is MALFORMED (WGT-012: the file holds no data). USAGE
+ * for weights without a meta or kept raw, and for a wrong `bytes`. */
+exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
+                           uint64_t bytes, exg_error *err);
+
+/* Bytes a packed copy of a static meta takes; MALFORMED when it does not fit. */
+exg_status exg_tensor_meta_bytes(const exg_tensor_meta *meta, uint64_t *bytes, exg_error *err);
+
+/* Does the view fit in a storage of `length` bytes? MALFORMED (WGT-002 not
+ * concrete, WGT-011 negative, WGT-005 too short). */
+exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
+                                      exg_error *err);
+
+/* Turns the byte order of every element (of both halves of a complex one) around. */
+void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
+
 /* Compares the checksum, frame by frame. MALFORMED names storage and range. */
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
 

@@ -1,0 +1,76 @@
+/* files.h - files in and out: mapping, confined opening, writing that cannot
+ * leave half a file.
+ *
+ * A mapping is read only and private. A writer writes beside its target and
+ * renames at the end: the old file or the new one is there at any moment, and an
+ * aborted writer leaves nothing.
+ * Threads: one at a time each.
+ */
+#ifndef EXG_LIBEXPORT_BASE_FILES_H
+#define EXG_LIBEXPORT_BASE_FILES_H
+
+#include <exg/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- in ---------------------------------------------------------------------- */
+
+typedef struct exg_mapping {
+    const uint8_t *data; /* of an empty range: not NULL, not to be followed */
+    uint64_t length;
+    void *base; /* what munmap wants */
+    size_t base_length;
+} exg_mapping;
+
+/* Maps a regular file whole. IO, UNSUPPORTED (a folder, a pipe). */
+exg_status exg_file_map(const char *path, exg_mapping *mapping, exg_error *err);
+
+/* Maps [offset, offset + length) of an open file; the range must lie inside it
+ * (MALFORMED). The descriptor may be closed afterwards. */
+exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
+                              exg_mapping *mapping, exg_error *err);
+
+/* An all-zero mapping is allowed. */
+void exg_mapping_release(exg_mapping *mapping);
+
+/* Is `location` a relative path without empty, "." or ".." components and
+ * without backslashes? */
+bool exg_location_is_plain(const char *location);
+
+/* Opens `location` for reading below `directory` ("" is the working directory).
+ * Links that lead out of it are not followed. MALFORMED (not plain), IO. */
+exg_status exg_file_open_below(const char *directory, const char *location, int *descriptor,
+                               exg_error *err);
+
+/* The folder part of `path` with its last slash ("" when it has none), malloc'ed;
+ * NULL without memory. */
+char *exg_path_directory(const char *path);
+
+/* ---- out --------------------------------------------------------------------- */
+
+typedef struct exg_writer exg_writer;
+
+/* Starts a file that will be called `path`. IO. */
+exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
+
+/* Appends. */
+exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err);
+
+/* Appends zeros up to a multiple of `alignment`, a power of two. */
+exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *err);
+
+/* Overwrites bytes that were written before; does not move the end. */
+exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
+                            exg_error *err);
+
+uint64_t exg_writer_position(const exg_writer *writer);
+
+/* Syncs, renames, syncs the folder; frees the writer whatever comes of it. On
+ * failure nothing is left behind. */
+exg_status exg_writer_commit(exg_writer *writer, exg_error *err);
+
+/* Removes what was written and frees the writer; NULL is allowed. */
+void exg_writer_abort(exg_writer *writer);
+
+#endif

@@ -1,0 +1,234 @@
+/* writer.c - writing side of files.h: a temporary file beside the target. */
+#include "libexport/base/files.h"
+
+#include "libexport/base/checked.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (64u << 10)
+#define ATTEMPTS_MAX 100
+
+struct exg_writer {
+    int descriptor;
+    char *path;      /* the target */
+    char *temporary; /* what is written */
+    char *directory; /* "" is the working directory */
+    uint64_t position;
+    size_t buffered;
+    unsigned char buffer[BUFFER_BYTES];
+};
+
+static exg_status refused(const exg_writer *writer, const char *what, exg_error *err)
+{
+    return EXG_FAIL(err, IO, "IO-WRITE", "cannot %s %s: %s", what, writer->path, strerror(errno));
+}
+
+static void discard(exg_writer *writer)
+{
+    if (writer->descriptor >= 0) {
+        close(writer->descriptor);
+    }
+    free(writer->path);
+    free(writer->temporary);
+    free(writer->directory);
+    free(writer);
+}
+
+/* ".name.<16 hex digits>.part" in the target's folder; the mode obeys the umask. */
+static exg_status create_temporary(exg_writer *writer, exg_error *err)
+{
+    const char *name = writer->path + strlen(writer->directory);
+    size_t capacity = strlen(writer->path) + 32;
+
+    writer->temporary = malloc(capacity);
+    if (writer->temporary == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        uint64_t nonce = (uint64_t)getpid() << 32 | (uint64_t)attempt;
+
+        if (getrandom(&nonce, sizeof(nonce), GRND_NONBLOCK) < 0) {
+            nonce ^= (uint64_t)(uintptr_t)writer;
+        }
+        snprintf(writer->temporary, capacity, "%s.%s.%016llx.part", writer->directory, name,
+                 (unsigned long long)nonce);
+        writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->descriptor >= 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    return writer->descriptor >= 0 ? EXG_OK : refused(writer, "create a file beside", err);
+}
+
+exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err)
+{
+    exg_writer *w = calloc(1, sizeof(*w));
+    struct stat st;
+    exg_status status;
+
+    *writer = NULL;
+    if (w == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    w->descriptor = -1;
+    w->path = strdup(path);
+    w->directory = exg_path_directory(path);
+    if (w->path == NULL || w->directory == NULL) {
+        discard(w);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        discard(w);
+        return EXG_FAIL(err, USAGE, "IO-KIND", "%s exists and is not a regular file", path);
+    }
+    status = create_temporary(w, err);
+    if (status != EXG_OK) {
+        discard(w);
+        return status;
+    }
+    *writer = w;
+    return EXG_OK;
+}
+
+static exg_status write_all(exg_writer *writer, const void *data, uint64_t length, exg_error *err)
+{
+    const unsigned char *bytes = data;
+
+    while (length > 0) {
+        size_t chunk = length > (1u << 30) ? (1u << 30) : (size_t)length;
+        ssize_t written = write(writer->descriptor, bytes, chunk);
+
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return refused(writer, "write", err);
+        }
+        bytes += written;
+        length -= (uint64_t)written;
+    }
+    return EXG_OK;
+}
+
+static exg_status flush(exg_writer *writer, exg_error *err)
+{
+    size_t buffered = writer->buffered;
+
+    writer->buffered = 0;
+    return write_all(writer, writer->buffer, buffered, err);
+}
+
+exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err)
+{
+    if (length == 0) {
+        return EXG_OK;
+    }
+    if (length > BUFFER_BYTES - writer->buffered) {
+        EXG_TRY(flush(writer, err));
+    }
+    writer->position += length;
+    if (length >= BUFFER_BYTES) {
+        return write_all(writer, data, length, err);
+    }
+    memcpy(writer->buffer + writer->buffered, data, (size_t)length);
+    writer->buffered += (size_t)length;
+    return EXG_OK;
+}
+
+exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *err)
+{
+    static const unsigned char zeros[4096];
+    uint64_t end;
+
+    assert(alignment != 0 && (alignment & (alignment - 1)) == 0);
+    if (!exg_align_u64(writer->position, alignment, &end)) {
+        return EXG_FAIL(err, LIMIT, "IO-SIZE", "the file would pass 64 bits");
+    }
+    while (writer->position < end) {
+        uint64_t gap = end - writer->position;
+
+        EXG_TRY(exg_writer_write(writer, zeros, gap < sizeof(zeros) ? gap : sizeof(zeros), err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
+                            exg_error *err)
+{
+    const unsigned char *bytes = data;
+
+    assert(exg_range_inside(offset, length, writer->position));
+    EXG_TRY(flush(writer, err));
+    while (length > 0) {
+        ssize_t written = pwrite(writer->descriptor, bytes, length, (off_t)offset);
+
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return refused(writer, "write", err);
+        }
+        bytes += written;
+        offset += (uint64_t)written;
+        length -= (size_t)written;
+    }
+    return EXG_OK;
+}
+
+uint64_t exg_writer_position(const exg_writer *writer)
+{
+    return writer->position;
+}
+
+/* A rename is safe only once the folder is on disk too; file systems that cannot
+ * sync a folder are left to their own. */
+static void sync_folder(const char *directory)
+{
+    int folder = open(directory[0] == '\0' ? "." : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0) {
+        (void)fsync(folder);
+        close(folder);
+    }
+}
+
+exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
+{
+    exg_status status = flush(writer, err);
+    int closed;
+
+    if (status == EXG_OK && fsync(writer->descriptor) != 0 && errno != EINVAL) {
+        status = refused(writer, "sync", err);
+    }
+    closed = close(writer->descriptor);
+    writer->descriptor = -1;
+    if (status == EXG_OK && closed != 0) {
+        status = refused(writer, "close", err);
+    }
+    if (status == EXG_OK && rename(writer->temporary, writer->path) != 0) {
+        status = refused(writer, "rename to", err);
+    }
+    if (status == EXG_OK) {
+        sync_folder(writer->directory);
+    } else {
+        unlink(writer->temporary);
+    }
+    discard(writer);
+    return status;
+}
+
+void exg_writer_abort(exg_writer *writer)
+{
+    if (writer != NULL) {
+        unlink(writer->temporary);
+        discard(writer);
+    }
+}

@@ -1,0 +1,22 @@
+/* checksum.h - the checksums a storage may carry, fed piece by piece. */
+#ifndef EXG_LIBEXPORT_WEIGHTS_CHECKSUM_H
+#define EXG_LIBEXPORT_WEIGHTS_CHECKSUM_H
+
+#include <exg/weights.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The longest text: 64 hex digits and the NUL. */
+#define EXG_CHECKSUM_TEXT_MAX 65
+
+typedef struct exg_hasher exg_hasher;
+
+/* NULL without memory, and for NONE and UNKNOWN. */
+exg_hasher *exg_hasher_create(exg_checksum_kind kind);
+void exg_hasher_add(exg_hasher *hasher, const void *data, size_t length);
+
+/* The digits, lower case, into `text` (EXG_CHECKSUM_TEXT_MAX); frees the hasher. */
+void exg_hasher_finish(exg_hasher *hasher, char *text);
+
+#endif

@@ -1,0 +1,346 @@
+/* weights.c - the tables, the reference count, and reading storages. */
+#include <exg/weights.h>
+
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/weights/checksum.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+typedef struct owned {
+    struct owned *next;
+    void (*release)(void *user);
+    void *user;
+} owned;
+
+struct exg_weights_private {
+    atomic_uint references;
+    pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
+    owned *owned;         /* newest first */
+    const char *directory;
+};
+
+/* ---- life --------------------------------------------------------------------- */
+
+exg_status exg_weights_create(exg_weights **weights, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_weights *w = arena == NULL ? NULL : EXG_NEW(arena, exg_weights);
+
+    *weights = NULL;
+    if (w != NULL) {
+        w->arena = arena;
+        w->private_ = EXG_NEW(arena, struct exg_weights_private);
+    }
+    if (w == NULL || w->private_ == NULL ||
+        pthread_mutex_init(&w->private_->lock, NULL) != 0) {
+        exg_arena_destroy(arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    w->private_->directory = "";
+    atomic_init(&w->private_->references, 1);
+    *weights = w;
+    return EXG_OK;
+}
+
+exg_weights *exg_weights_retain(exg_weights *weights)
+{
+    atomic_fetch_add_explicit(&weights->private_->references, 1, memory_order_relaxed);
+    return weights;
+}
+
+void exg_weights_release(exg_weights *weights)
+{
+    if (weights == NULL || atomic_fetch_sub_explicit(&weights->private_->references, 1,
+                                                     memory_order_acq_rel) != 1) {
+        return;
+    }
+    for (owned *o = weights->private_->owned; o != NULL; o = o->next) {
+        o->release(o->user);
+    }
+    pthread_mutex_destroy(&weights->private_->lock);
+    exg_arena_destroy(weights->arena);
+}
+
+exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
+                           exg_error *err)
+{
+    owned *o = EXG_NEW(weights->arena, owned);
+
+    if (o == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *o = (owned){weights->private_->owned, release, user};
+    weights->private_->owned = o;
+    return EXG_OK;
+}
+
+exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err)
+{
+    const char *copy = exg_arena_strdup(weights->arena, directory);
+
+    if (copy == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    weights->private_->directory = copy;
+    return EXG_OK;
+}
+
+/* ---- tables ------------------------------------------------------------------- */
+
+/* Room for one more item; the old array stays in the arena. */
+static bool reserve(exg_arena *arena, void **items, uint32_t count, uint32_t *capacity,
+                    size_t item_bytes)
+{
+    uint32_t bigger = *capacity < 16 ? 16 : *capacity * 2;
+    void *moved;
+
+    if (count < *capacity) {
+        return true;
+    }
+    moved = bigger <= *capacity ? NULL : exg_arena_alloc(arena, bigger, item_bytes);
+    if (moved == NULL) {
+        return false;
+    }
+    if (count > 0) {
+        memcpy(moved, *items, count * item_bytes);
+    }
+    *items = moved;
+    *capacity = bigger;
+    return true;
+}
+
+exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
+                                   uint32_t *index, exg_error *err)
+{
+    void *storages = weights->storages;
+    exg_storage copy = *storage;
+
+    copy.location = exg_arena_strdup(weights->arena, storage->location);
+    copy.checksum.text = exg_arena_strdup(weights->arena, storage->checksum.text);
+    if ((storage->location != NULL && copy.location == NULL) ||
+        (storage->checksum.text != NULL && copy.checksum.text == NULL) ||
+        weights->storage_count == UINT32_MAX ||
+        !reserve(weights->arena, &storages, weights->storage_count, &weights->storage_capacity,
+                 sizeof(exg_storage))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    weights->storages = storages;
+    weights->storages[weights->storage_count] = copy;
+    *index = weights->storage_count++;
+    return EXG_OK;
+}
+
+static bool copy_sym_int(exg_arena *arena, exg_sym_int *sym)
+{
+    const char *expr = sym->expr;
+
+    sym->expr = exg_arena_strdup(arena, expr);
+    return expr == NULL || sym->expr != NULL;
+}
+
+static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
+{
+    exg_tensor_meta *copy = exg_arena_memdup(arena, meta, 1, sizeof(*meta));
+    bool good;
+
+    if (copy == NULL) {
+        return NULL;
+    }
+    copy->sizes = exg_arena_memdup(arena, meta->sizes, meta->rank, sizeof(exg_sym_int));
+    copy->strides = exg_arena_memdup(arena, meta->strides, meta->rank, sizeof(exg_sym_int));
+    copy->device.type = exg_arena_strdup(arena, meta->device.type);
+    good = copy->sizes != NULL && copy->strides != NULL &&
+           (meta->device.type == NULL || copy->device.type != NULL) &&
+           copy_sym_int(arena, &copy->storage_offset);
+    for (uint32_t d = 0; good && d < meta->rank; d++) {
+        good = copy_sym_int(arena, &copy->sizes[d]) && copy_sym_int(arena, &copy->strides[d]);
+    }
+    return good ? copy : NULL;
+}
+
+exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
+{
+    void *items = weights->items;
+    exg_weight copy = *weight;
+
+    if (weight->storage >= weights->storage_count) {
+        return EXG_FAIL(err, USAGE, "WGT-STORAGE", "weight %s names storage %u of %u", weight->fqn,
+                        weight->storage, weights->storage_count);
+    }
+    copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
+    if (weight->meta != NULL) {
+        copy.meta = copy_meta(weights->arena, weight->meta);
+    }
+    if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
+        weights->count == UINT32_MAX ||
+        !reserve(weights->arena, &items, weights->count, &weights->capacity,
+                 sizeof(exg_weight))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    weights->items = items;
+    weights->items[weights->count++] = copy;
+    return EXG_OK;
+}
+
+const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
+                                   const char *fqn)
+{
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].table == table && strcmp(weights->items[i].fqn, fqn) == 0) {
+            return &weights->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- reading ------------------------------------------------------------------ */
+
+static void release_mapping(void *user)
+{
+    exg_mapping *mapping = user;
+
+    exg_mapping_release(mapping);
+}
+
+static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_error *err)
+{
+    exg_mapping *mapping = EXG_NEW(weights->arena, exg_mapping);
+    int descriptor;
+    exg_status status;
+
+    if (mapping == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location, &descriptor, err));
+    status = exg_file_map_range(descriptor, storage->location, storage->offset, storage->length,
+                                mapping, err);
+    close(descriptor);
+    if (status != EXG_OK) {
+        return status;
+    }
+    status = exg_weights_own(weights, release_mapping, mapping, err);
+    if (status != EXG_OK) {
+        exg_mapping_release(mapping);
+        return status;
+    }
+    storage->data = mapping->data;
+    return EXG_OK;
+}
+
+/* The stored plain bytes, or NULL with OK when there are none in memory (frames). */
+static exg_status stored_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,
+                               exg_error *err)
+{
+    exg_storage *storage;
+    exg_status status = EXG_OK;
+
+    *data = NULL;
+    if (index >= weights->storage_count) {
+        return EXG_FAIL(err, USAGE, "WGT-STORAGE", "there is no storage %u", index);
+    }
+    storage = &weights->storages[index];
+    switch (storage->kind) {
+    case EXG_STORAGE_MEMORY:
+        *data = storage->data;
+        break;
+    case EXG_STORAGE_EXTERNAL:
+        pthread_mutex_lock(&weights->private_->lock);
+        if (storage->data == NULL) {
+            status = map_external(weights, storage, err);
+        }
+        *data = storage->data;
+        pthread_mutex_unlock(&weights->private_->lock);
+        break;
+    case EXG_STORAGE_FRAMES:
+        break;
+    }
+    return status;
+}
+
+/* The one place where compressed storages are read: weights/frames.h goes here. */
+static exg_status read_frames(const exg_storage *storage, uint64_t offset, uint64_t length,
+                              void *out, exg_error *err)
+{
+    (void)storage;
+    (void)offset;
+    (void)length;
+    (void)out;
+    return EXG_FAIL(err, UNSUPPORTED, "WGT-FRAMES", "compressed storages cannot be read yet");
+}
+
+exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
+                            uint64_t length, void *out, exg_error *err)
+{
+    const uint8_t *data;
+
+    EXG_TRY_IN(err, stored_bytes(weights, storage, &data, err), "storages[%u]", storage);
+    if (!exg_range_inside(offset, length, weights->storages[storage].length)) {
+        return EXG_FAIL(err, USAGE, "WGT-RANGE",
+                        "bytes %llu and %llu more of a storage of %llu bytes",
+                        (unsigned long long)offset, (unsigned long long)length,
+                        (unsigned long long)weights->storages[storage].length);
+    }
+    if (length == 0) {
+        return EXG_OK;
+    }
+    if (data == NULL) {
+        EXG_TRY_IN(err, read_frames(&weights->storages[storage], offset, length, out, err),
+                   "storages[%u]", storage);
+        return EXG_OK;
+    }
+    memcpy(out, data + offset, (size_t)length);
+    return EXG_OK;
+}
+
+static exg_byte_order host_order(void)
+{
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN;
+}
+
+exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
+                           exg_error *err)
+{
+    *data = NULL;
+    if (storage < weights->storage_count &&
+        weights->storages[storage].byte_order != host_order()) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, stored_bytes(weights, storage, data, err), "storages[%u]", storage);
+    return EXG_OK;
+}
+
+exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
+{
+    const uint8_t *data;
+    const exg_storage *s;
+    exg_hasher *hasher;
+    char found[EXG_CHECKSUM_TEXT_MAX];
+
+    EXG_TRY_IN(err, stored_bytes(weights, storage, &data, err), "storages[%u]", storage);
+    s = &weights->storages[storage];
+    if (s->checksum.kind == EXG_CHECKSUM_NONE || s->checksum.kind == EXG_CHECKSUM_UNKNOWN ||
+        data == NULL) {
+        return EXG_OK;
+    }
+    hasher = exg_hasher_create(s->checksum.kind);
+    if (hasher == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_hasher_add(hasher, data, (size_t)s->length);
+    exg_hasher_finish(hasher, found);
+    if (strcasecmp(found, s->checksum.text) != 0) {
+        exg_status status =
+            EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
+                     found, s->checksum.text);
+
+        return exg_error_within(err, status, "storages[%u]", storage);
+    }
+    return EXG_OK;
+}
