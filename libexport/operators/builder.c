@@ -1,0 +1,493 @@
+/* builder.c - adds nodes to a graph, with metas inferred and names made unique. */
+#include "libexport/base/arena.h"
+#include "libexport/base/map.h"
+#include "libexport/operators/shape.h"
+
+#include <assert.h>
+#include <exg/operators.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct exg_builder {
+    const exg_operators *operators;
+    exg_program *program;
+    exg_arena *arena;
+    exg_graph *graph;
+    exg_map names; /* taken name -> how often its base was asked for */
+    uint32_t node_capacity, value_capacity, input_capacity, output_capacity;
+    uint32_t input_spec_capacity, output_spec_capacity;
+    const char *const *next_names;
+    uint32_t next_name_count;
+    const exg_node *next_metadata;
+    bool lowers; /* operators with a lowering are written out, even if they have a shape */
+    exg_error error;
+};
+
+exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
+                              exg_builder **builder, exg_error *err)
+{
+    exg_builder *b = calloc(1, sizeof(*b));
+
+    *builder = NULL;
+    if (b == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->operators = operators;
+    b->program = program;
+    b->arena = program->arena;
+    exg_error_clear(&b->error);
+    exg_map_init(&b->names, b->arena);
+    if (program->graph == NULL) {
+        program->graph = EXG_NEW(b->arena, exg_graph);
+    }
+    b->graph = program->graph;
+    if (b->graph == NULL) {
+        free(b);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *builder = b;
+    return EXG_OK;
+}
+
+void exg_builder_destroy(exg_builder *builder)
+{
+    free(builder);
+}
+
+exg_status exg_builder_finish(exg_builder *builder, exg_error *err)
+{
+    exg_status status = builder->error.status;
+
+    if (status != EXG_OK && err != NULL) {
+        *err = builder->error;
+    }
+    exg_builder_destroy(builder);
+    return status;
+}
+
+const exg_operators *exg_builder_operators(const exg_builder *b)
+{
+    return b->operators;
+}
+
+exg_arena *exg_builder_arena(const exg_builder *b)
+{
+    return b->arena;
+}
+
+const exg_graph *exg_builder_graph(const exg_builder *b)
+{
+    return b->graph;
+}
+
+exg_status exg_builder_status(const exg_builder *b)
+{
+    return b->error.status;
+}
+
+void exg_builder_fail(exg_builder *b, const exg_error *err)
+{
+    if (b->error.status == EXG_OK) {
+        b->error = *err;
+    }
+}
+
+static void out_of_memory(exg_builder *b)
+{
+    exg_error err;
+
+    (void)EXG_OUT_OF_MEMORY(&err);
+    exg_builder_fail(b, &err);
+}
+
+/* Room for one more item in an arena array. */
+static bool reserve(exg_builder *b, void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    void **array = items;
+    uint32_t more = *capacity == 0 ? 16 : *capacity * 2;
+    void *bigger;
+
+    if (count < *capacity) {
+        return true;
+    }
+    bigger = exg_arena_alloc(b->arena, more, size);
+    if (bigger == NULL) {
+        out_of_memory(b);
+        return false;
+    }
+    if (count > 0) {
+        memcpy(bigger, *array, count * size);
+    }
+    *array = bigger;
+    *capacity = more;
+    return true;
+}
+
+static const char *unique_name(exg_builder *b, const char *base)
+{
+    const char *name = base;
+    uint32_t asked = exg_map_find(&b->names, base);
+
+    if (asked != EXG_MAP_NONE) {
+        do {
+            asked++;
+            name = exg_arena_printf(b->arena, "%s_%u", base, asked);
+        } while (name != NULL && exg_map_find(&b->names, name) != EXG_MAP_NONE);
+        if (!exg_map_put(&b->names, base, asked)) {
+            name = NULL;
+        }
+    } else {
+        name = exg_arena_strdup(b->arena, base);
+    }
+    if (name == NULL || !exg_map_put(&b->names, name, 0)) {
+        out_of_memory(b);
+        return NULL;
+    }
+    return name;
+}
+
+static exg_ref add_value(exg_builder *b, const char *name, exg_tensor_meta *meta)
+{
+    exg_graph *graph = b->graph;
+
+    name = unique_name(b, name);
+    if (name == NULL ||
+        !reserve(b, &graph->values, graph->value_count, &b->value_capacity, sizeof(exg_value))) {
+        return EXG_NO_REF;
+    }
+    graph->values[graph->value_count] = (exg_value){.name = name, .tensor = meta};
+    return (exg_ref){graph->value_count++};
+}
+
+static exg_tensor_meta *copy_meta(exg_builder *b, const exg_tensor_meta *meta)
+{
+    exg_tensor_meta *copy = exg_arena_memdup(b->arena, meta, 1, sizeof(*meta));
+
+    if (copy != NULL) {
+        copy->sizes = exg_arena_memdup(b->arena, meta->sizes, meta->rank, sizeof(exg_sym_int));
+        copy->strides = exg_arena_memdup(b->arena, meta->strides, meta->rank, sizeof(exg_sym_int));
+    }
+    if (copy == NULL || copy->sizes == NULL || copy->strides == NULL) {
+        out_of_memory(b);
+        return NULL;
+    }
+    return copy;
+}
+
+exg_ref exg_builder_value(exg_builder *b, const char *name, const exg_tensor_meta *meta)
+{
+    exg_tensor_meta *copy = b->error.status == EXG_OK ? copy_meta(b, meta) : NULL;
+
+    return copy == NULL ? EXG_NO_REF : add_value(b, name, copy);
+}
+
+static void add_input(exg_builder *b, const exg_argument *arg, const exg_input_spec *spec)
+{
+    exg_graph *graph = b->graph;
+    exg_signature *signature = &b->program->signature;
+
+    if (reserve(b, &graph->inputs, graph->input_count, &b->input_capacity, sizeof(*arg)) &&
+        reserve(b, &signature->inputs, signature->input_count, &b->input_spec_capacity,
+                sizeof(*spec))) {
+        graph->inputs[graph->input_count++] = *arg;
+        signature->inputs[signature->input_count++] = *spec;
+    }
+}
+
+exg_ref exg_builder_input(exg_builder *b, const char *name, const exg_tensor_meta *meta,
+                          exg_input_kind kind, const char *target, exg_tristate persistent)
+{
+    exg_ref ref = exg_builder_value(b, name, meta);
+    exg_input_spec spec = {.kind = kind, .target = target, .persistent = persistent};
+    exg_argument arg = exg_arg_ref(ref);
+
+    if (ref.id != EXG_NO_VALUE) {
+        spec.arg.kind = EXG_ARGUMENT_TENSOR;
+        spec.arg.name = b->graph->values[ref.id].name;
+        add_input(b, &arg, &spec);
+    }
+    return ref;
+}
+
+/* A constant's place in a signature. */
+static exg_signature_argument constant_argument(const char *name, const exg_argument *value)
+{
+    exg_signature_argument arg = {.kind = value->kind, .name = name};
+
+    switch (value->kind) {
+    case EXG_ARGUMENT_INT:
+        arg.as_int = value->as_int;
+        break;
+    case EXG_ARGUMENT_FLOAT:
+        arg.as_float = value->as_float;
+        break;
+    case EXG_ARGUMENT_BOOL:
+        arg.as_bool = value->as_bool;
+        break;
+    case EXG_ARGUMENT_STRING:
+        arg.as_string = value->as_string;
+        break;
+    default:
+        arg.kind = EXG_ARGUMENT_NONE;
+    }
+    return arg;
+}
+
+void exg_builder_constant_input(exg_builder *b, const char *name, const exg_argument *value)
+{
+    exg_input_spec spec = {.kind = EXG_INPUT_USER, .persistent = EXG_UNSET};
+
+    if (b->error.status == EXG_OK) {
+        spec.arg = constant_argument(name, value);
+        add_input(b, value, &spec);
+    }
+}
+
+void exg_builder_output(exg_builder *b, const exg_argument *arg, exg_output_kind kind,
+                        const char *target)
+{
+    exg_graph *graph = b->graph;
+    exg_signature *signature = &b->program->signature;
+    exg_output_spec spec = {.kind = kind, .target = target};
+
+    if (b->error.status != EXG_OK) {
+        return;
+    }
+    if (arg->kind == EXG_ARGUMENT_TENSOR) {
+        spec.arg.kind = arg->kind;
+        spec.arg.name = graph->values[arg->as_tensor].name;
+    } else {
+        spec.arg = constant_argument("", arg);
+    }
+    if (reserve(b, &graph->outputs, graph->output_count, &b->output_capacity, sizeof(*arg)) &&
+        reserve(b, &signature->outputs, signature->output_count, &b->output_spec_capacity,
+                sizeof(spec))) {
+        graph->outputs[graph->output_count++] = *arg;
+        signature->outputs[signature->output_count++] = spec;
+    }
+}
+
+void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count,
+                            const exg_node *metadata_of)
+{
+    b->next_names = names;
+    b->next_name_count = count;
+    b->next_metadata = metadata_of;
+}
+
+/* Trailing arguments equal to their defaults are left out, as torch does. */
+static bool fill_inputs(exg_builder *b, const exg_operator *op, const exg_argument *args,
+                        uint32_t count, exg_node *node)
+{
+    const exg_function_schema *schema = op->schema;
+
+    node->inputs = EXG_NEW_ARRAY(b->arena, exg_named_argument, count);
+    if (node->inputs == NULL) {
+        out_of_memory(b);
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_schema_argument *parameter = &schema->arguments[i];
+        exg_named_argument *input = &node->inputs[node->input_count];
+
+        if (exg_is_none(&args[i]) && parameter->has_default &&
+            parameter->default_value.kind == EXG_ARGUMENT_NONE) {
+            continue;
+        }
+        input->name = parameter->name;
+        input->kind = parameter->keyword_only ? EXG_KIND_KEYWORD : EXG_KIND_POSITIONAL;
+        input->arg = args[i];
+        node->input_count++;
+    }
+    return true;
+}
+
+static exg_ref result_value(exg_builder *b, const exg_operator *op, uint32_t index,
+                            exg_tensor_meta *meta)
+{
+    const char *name = index < b->next_name_count ? b->next_names[index] : op->schema->name;
+
+    return add_value(b, name, meta);
+}
+
+/* The node's outputs from its result metas, by the schema's returns. */
+static bool fill_outputs(exg_builder *b, const exg_operator *op, exg_node *node,
+                         exg_tensor_meta **metas, uint32_t meta_count)
+{
+    const exg_function_schema *schema = op->schema;
+    uint32_t at = 0;
+
+    node->output_count = schema->return_count;
+    node->outputs = EXG_NEW_ARRAY(b->arena, exg_argument, schema->return_count);
+    if (node->outputs == NULL) {
+        out_of_memory(b);
+        return false;
+    }
+    for (uint32_t r = 0; r < schema->return_count; r++) {
+        exg_argument *output = &node->outputs[r];
+
+        if (schema->returns[r].type.is_list) {
+            output->kind = EXG_ARGUMENT_TENSORS;
+            output->count = meta_count - at;
+            output->as_tensors = EXG_NEW_ARRAY(b->arena, exg_value_id, output->count);
+            for (uint32_t i = 0; output->as_tensors != NULL && i < output->count; i++, at++) {
+                output->as_tensors[i] = result_value(b, op, at, metas[at]).id;
+            }
+        } else if (metas[at] == NULL) {
+            *output = exg_arg_none();
+            at++;
+        } else {
+            *output = exg_arg_ref(result_value(b, op, at, metas[at]));
+            at++;
+        }
+    }
+    return b->error.status == EXG_OK;
+}
+
+void exg_builder_set_lowering(exg_builder *b, bool lowers)
+{
+    b->lowers = lowers;
+}
+
+static bool has_shape(const exg_operator *op)
+{
+    return op->shape != NULL || op->view != NULL || op->pointwise != EXG_POINTWISE_NOT;
+}
+
+/* Writes out what the operator is made of; the results keep the names asked for. */
+static void lower(exg_builder *b, const exg_operator *op, const exg_argument *args,
+                  exg_argument *results)
+{
+    const char *const *names = b->next_names;
+    uint32_t name_count = b->next_name_count;
+    uint32_t first_value = b->graph->value_count;
+    uint32_t at = 0;
+
+    b->next_name_count = 0;
+    op->lowering(b, args, results);
+    if (b->error.status != EXG_OK) {
+        return;
+    }
+    for (uint32_t r = 0; r < op->schema->return_count; r++) {
+        const exg_value_id *ids = results[r].kind == EXG_ARGUMENT_TENSORS ? results[r].as_tensors
+                                                                          : &results[r].as_tensor;
+        uint32_t count = results[r].kind == EXG_ARGUMENT_TENSORS  ? results[r].count
+                         : results[r].kind == EXG_ARGUMENT_TENSOR ? 1
+                                                                  : 0;
+
+        for (uint32_t i = 0; i < count; i++, at++) {
+            if (at < name_count && ids[i] >= first_value &&
+                exg_map_find(&b->names, names[at]) == EXG_MAP_NONE) {
+                b->graph->values[ids[i]].name = unique_name(b, names[at]);
+            }
+        }
+        at += count == 0;
+    }
+}
+
+/* Arguments for parameters the caller left out; checks the types of the others. */
+static exg_status complete(const exg_operator *op, const exg_argument *args, uint32_t count,
+                           exg_argument *all, exg_error *err)
+{
+    const exg_function_schema *schema = op->schema;
+
+    if (count > schema->argument_count || schema->argument_count > 32) {
+        return EXG_FAIL(err, USAGE, "BLD-001", "%s takes %u arguments, %u given", op->target,
+                        schema->argument_count, count);
+    }
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
+        const exg_schema_argument *parameter = &schema->arguments[i];
+
+        if (i < count && !(exg_is_none(&args[i]) && !parameter->type.is_optional &&
+                           parameter->has_default)) {
+            if (!exg_argument_fits(&args[i], &parameter->type)) {
+                return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
+                                exg_argument_tag(args[i].kind), parameter->name, op->target);
+            }
+            all[i] = args[i];
+        } else if (parameter->has_default) {
+            all[i] = parameter->default_value;
+        } else {
+            return EXG_FAIL(err, USAGE, "BLD-001", "%s lacks its parameter '%s'", op->target,
+                            parameter->name);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                        uint32_t count, exg_argument *results)
+{
+    const exg_operator *op = exg_operators_get(b->operators, id);
+    exg_argument all[32];
+    exg_tensor_meta **metas = NULL;
+    uint32_t meta_count = 0;
+    exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
+    exg_error err;
+
+    for (uint32_t r = 0; results != NULL && r < op->schema->return_count; r++) {
+        results[r] = exg_arg_none();
+    }
+    if (b->error.status != EXG_OK) {
+        return b->error.status;
+    }
+    if (complete(op, args, count, all, &err) != EXG_OK) {
+        exg_builder_fail(b, &err);
+        return b->error.status;
+    }
+    if (op->lowering != NULL && (b->lowers || !has_shape(op))) {
+        exg_argument unused[8];
+
+        lower(b, op, all, results != NULL ? results : unused);
+        b->next_name_count = 0;
+        return b->error.status;
+    }
+    if ((op->schema->return_count > 0 && op->functional == EXG_OPERATOR_COUNT &&
+         exg_operator_infer(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
+        exg_builder_fail(b, &err);
+        return b->error.status;
+    }
+    if (op->functional != EXG_OPERATOR_COUNT) { /* in place: the result is argument 0 itself */
+        metas = EXG_NEW_ARRAY(b->arena, exg_tensor_meta *, 1);
+        if (metas == NULL) {
+            out_of_memory(b);
+            return b->error.status;
+        }
+        metas[0] = b->graph->values[exg_get_ref(&all[0]).id].tensor;
+        meta_count = 1;
+    }
+    if (b->next_metadata != NULL) {
+        node.metadata = b->next_metadata->metadata;
+    }
+    if (fill_inputs(b, op, args, count, &node) &&
+        fill_outputs(b, op, &node, metas, meta_count) &&
+        reserve(b, &b->graph->nodes, b->graph->node_count, &b->node_capacity, sizeof(node))) {
+        node.name = node.output_count == 1 && node.outputs[0].kind == EXG_ARGUMENT_TENSOR
+                        ? b->graph->values[node.outputs[0].as_tensor].name
+                        : unique_name(b, op->schema->name);
+        b->graph->nodes[b->graph->node_count++] = node;
+        if (results != NULL && node.output_count > 0) {
+            memcpy(results, node.outputs, node.output_count * sizeof(*results));
+        }
+    }
+    b->next_name_count = 0;
+    b->next_metadata = NULL;
+    return b->error.status;
+}
+
+exg_ref exg_emit(exg_builder *b, exg_operator_id id, const exg_argument *args, uint32_t count)
+{
+    exg_argument results[8];
+
+    assert(exg_operators_get(b->operators, id)->schema->return_count <= 8);
+    if (exg_emit_all(b, id, args, count, results) != EXG_OK ||
+        results[0].kind != EXG_ARGUMENT_TENSOR) {
+        return EXG_NO_REF;
+    }
+    return exg_get_ref(&results[0]);
+}
+
+const exg_tensor_meta *exg_ref_meta(const exg_builder *b, exg_ref ref)
+{
+    return ref.id == EXG_NO_VALUE ? NULL : b->graph->values[ref.id].tensor;
+}

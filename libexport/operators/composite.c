@@ -1,0 +1,132 @@
+/* composite.c - lowerings of composite.def. */
+#include "libexport/operators/emit.h"
+#include "libexport/operators/rows.h"
+#include "libexport/operators/shape.h"
+
+#include <string.h>
+
+#define SELF exg_get_ref(&args[0])
+
+static void unsupported(exg_builder *b, const char *what)
+{
+    exg_error err;
+
+    (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "%s", what);
+    exg_builder_fail(b, &err);
+}
+
+void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    bool tanh = strcmp(args[1].as_string, "tanh") == 0;
+
+    results[0] = exg_arg_ref(tanh ? EMIT(b, gelu_tanh, SELF) : EMIT(b, gelu_none, SELF));
+}
+
+void exg_lower_dropout(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
+        unsupported(b, "dropout in training mode draws random numbers, which come later");
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
+}
+
+void exg_lower_clamp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    bool low = !exg_is_none(&args[1]);
+    bool high = !exg_is_none(&args[2]);
+
+    results[0] = exg_arg_ref(low && high ? EMIT(b, clamp_both, SELF, args[1], args[2])
+                             : low       ? EMIT(b, clamp_min_default, SELF, args[1])
+                             : high      ? EMIT(b, clamp_max_default, SELF, args[2])
+                                         : EMIT(b, clone_default, SELF));
+}
+
+void exg_lower_clamp_tensor(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref y = SELF;
+
+    if (!exg_is_none(&args[1])) {
+        y = EMIT(b, clamp_min_Tensor, y, args[1]);
+    }
+    if (!exg_is_none(&args[2])) {
+        y = EMIT(b, clamp_max_Tensor, y, args[2]);
+    }
+    results[0] = exg_arg_ref(y);
+}
+
+void exg_lower_div_mode(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const char *mode = exg_is_none(&args[2]) ? "" : args[2].as_string;
+
+    results[0] = exg_arg_ref(strcmp(mode, "floor") == 0   ? EMIT(b, div_floor, args[0], args[1])
+                             : strcmp(mode, "trunc") == 0 ? EMIT(b, div_trunc, args[0], args[1])
+                                                          : EMIT(b, div_Tensor, args[0], args[1]));
+}
+
+void exg_lower_bitwise_and(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_and_Tensor, args[0], args[1]));
+}
+
+void exg_lower_bitwise_or(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_or_Tensor, args[0], args[1]));
+}
+
+void exg_lower_bitwise_xor(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_xor_Tensor, args[0], args[1]));
+}
+
+void exg_lower_maximum(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, maximum_default, args[0], args[1]));
+}
+
+void exg_lower_minimum(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, minimum_default, args[0], args[1]));
+}
+
+/* reduction: 0 none, 1 mean, 2 sum */
+void exg_lower_mse_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref d = EMIT(b, sub_Tensor, args[0], args[1]);
+    exg_ref squared = EMIT(b, mul_Tensor, d, d);
+    int64_t reduction = exg_get_int(&args[2]);
+
+    results[0] = exg_arg_ref(reduction == 1   ? EMIT(b, mean_default, squared)
+                             : reduction == 2 ? EMIT(b, sum_default, squared)
+                                              : squared);
+}
+
+/* Checked here, since every size is a number by now; nothing is left of it. */
+void exg_lower_assert_tensor_metadata(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    exg_error err;
+
+    (void)results;
+    if (meta == NULL) {
+        return;
+    }
+    if (args[3].kind == EXG_ARGUMENT_SCALAR_TYPE && args[3].as_scalar_type != meta->dtype) {
+        (void)EXG_SHAPE_FAIL(&err, "_assert_tensor_metadata: dtype is %s, not %s",
+                             exg_dtype_name(meta->dtype), exg_dtype_name(args[3].as_scalar_type));
+        exg_builder_fail(b, &err);
+    }
+    if (!exg_is_none(&args[1])) {
+        uint32_t rank = exg_get_ints(&args[1], sizes, EXG_SHAPE_RANK_MAX);
+
+        for (uint32_t i = 0; i < meta->rank; i++) {
+            if (rank != meta->rank || sizes[i] != meta->sizes[i].value) {
+                (void)EXG_SHAPE_FAIL(&err, "_assert_tensor_metadata: the size differs in dim %u", i);
+                exg_builder_fail(b, &err);
+                return;
+            }
+        }
+    }
+}

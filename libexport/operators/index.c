@@ -1,0 +1,357 @@
+/* index.c - shapes and lowerings of index.def. */
+#include "libexport/operators/emit.h"
+#include "libexport/operators/rows.h"
+#include "libexport/operators/shape.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static exg_status index_dtype(const exg_tensor_meta *index, exg_error *err)
+{
+    if (index->dtype != EXG_DTYPE_I64 && index->dtype != EXG_DTYPE_I32) {
+        return EXG_SHAPE_FAIL(err, "an index of dtype %s", exg_dtype_name(index->dtype));
+    }
+    return EXG_OK;
+}
+
+/* The shape of argument 0, row-major. */
+exg_status exg_shape_same(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+exg_status exg_shape_clone(exg_shape_call *call, exg_error *err)
+{
+    return exg_shape_same(call, err);
+}
+
+exg_status exg_shape_embedding(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *weight = exg_shape_input(call, 0);
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &out, err));
+    EXG_TRY(index_dtype(exg_shape_input(call, 1), err));
+    if (weight->rank != 2 || out.rank + 1 > EXG_SHAPE_RANK_MAX) {
+        return EXG_SHAPE_FAIL(err, "an embedding table of rank %u", weight->rank);
+    }
+    out.n[out.rank++] = weight->sizes[1].value;
+    return exg_shape_result(call, 0, weight->dtype, &out, err);
+}
+
+exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *index = exg_shape_input(call, 2);
+    exg_dims out;
+    uint32_t dim;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), out.rank, &dim, err));
+    EXG_TRY(index_dtype(index, err));
+    if (index->rank > 1) {
+        return EXG_SHAPE_FAIL(err, "index_select with an index of rank %u", index->rank);
+    }
+    if (out.rank > 0) {
+        out.n[dim] = index->rank == 0 ? 1 : index->sizes[0].value;
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* Sizes of `index` may not pass those of `other`, but along `dim`. */
+static exg_status index_inside(const exg_tensor_meta *index, const exg_tensor_meta *other,
+                               uint32_t dim, exg_error *err)
+{
+    if (index->rank != other->rank && index->rank > 0 && other->rank > 0) {
+        return EXG_SHAPE_FAIL(err, "an index of rank %u for a tensor of rank %u", index->rank,
+                              other->rank);
+    }
+    for (uint32_t i = 0; i < index->rank && i < other->rank; i++) {
+        if (i != dim && index->sizes[i].value > other->sizes[i].value) {
+            return EXG_SHAPE_FAIL(err, "index size %" PRId64 " past size %" PRId64 " in dim %u",
+                                  index->sizes[i].value, other->sizes[i].value, i);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_shape_gather(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *self = exg_shape_input(call, 0);
+    const exg_tensor_meta *index = exg_shape_input(call, 2);
+    exg_dims out;
+    uint32_t dim;
+
+    EXG_TRY(exg_dims_of(index, &out, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), self->rank, &dim, err));
+    EXG_TRY(index_dtype(index, err));
+    EXG_TRY(index_inside(index, self, dim, err));
+    return exg_shape_result(call, 0, self->dtype, &out, err);
+}
+
+/* (self, dim, index, src or value) */
+exg_status exg_shape_scatter(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *self = exg_shape_input(call, 0);
+    const exg_tensor_meta *index = exg_shape_input(call, 2);
+    uint32_t dim;
+
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), self->rank, &dim, err));
+    EXG_TRY(index_dtype(index, err));
+    EXG_TRY(index_inside(index, self, dim, err));
+    if (call->args[3].kind == EXG_ARGUMENT_TENSOR) {
+        const exg_tensor_meta *src = exg_shape_input(call, 3);
+
+        EXG_TRY(index_inside(index, src, EXG_SHAPE_RANK_MAX, err));
+        if (src->dtype != self->dtype) {
+            return EXG_SHAPE_FAIL(err, "scatter of %s into %s", exg_dtype_name(src->dtype),
+                                  exg_dtype_name(self->dtype));
+        }
+    }
+    return exg_shape_same(call, err);
+}
+
+/* index.Tensor: indices broadcast together; their dims stand where the first was,
+ * when they are neighbours, else in front. */
+exg_status exg_shape_index(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *indices = &call->args[1];
+    exg_dims self;
+    exg_dims joined = {.rank = 0};
+    exg_dims out = {.rank = 0};
+    bool indexed[EXG_SHAPE_RANK_MAX] = {false};
+    int32_t first = -1;
+    int32_t last = -1;
+    uint32_t given = 0;
+    uint32_t at;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &self, err));
+    if (indices->count > self.rank) {
+        return EXG_SHAPE_FAIL(err, "%u indices for a tensor of rank %u", indices->count, self.rank);
+    }
+    for (uint32_t i = 0; i < indices->count; i++) {
+        exg_value_id id = indices->as_tensors[i];
+        exg_dims dims;
+
+        if (id == EXG_NO_VALUE) {
+            continue;
+        }
+        EXG_TRY(index_dtype(call->graph->values[id].tensor, err));
+        EXG_TRY(exg_dims_of(call->graph->values[id].tensor, &dims, err));
+        EXG_TRY(exg_broadcast(&joined, &dims, &joined, err));
+        indexed[i] = true;
+        given++;
+        first = first < 0 ? (int32_t)i : first;
+        last = (int32_t)i;
+    }
+    if (given == 0) {
+        return EXG_SHAPE_FAIL(err, "index without an index");
+    }
+    at = (uint32_t)(last - first) + 1 == given ? (uint32_t)first : 0;
+    if (joined.rank + self.rank - given > EXG_SHAPE_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "SHP-001", "the indexed tensor has too many dims");
+    }
+    for (uint32_t i = 0, kept = 0; i <= self.rank; i++) {
+        if (kept == at && joined.rank != UINT32_MAX) {
+            for (uint32_t j = 0; j < joined.rank; j++) {
+                out.n[out.rank++] = joined.n[j];
+            }
+            joined.rank = UINT32_MAX;
+        }
+        if (i < self.rank && !indexed[i]) {
+            out.n[out.rank++] = self.n[i];
+            kept++;
+        }
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* The source of a *_scatter has the shape of the view it replaces. */
+static exg_status scatter_over_view(exg_shape_call *call, exg_view_function *view,
+                                    const exg_argument *view_args, exg_error *err)
+{
+    const exg_tensor_meta *src = exg_shape_input(call, 1);
+    exg_strided self;
+    exg_strided window = {0};
+
+    EXG_TRY(exg_strided_of(exg_shape_input(call, 0), &self, err));
+    EXG_TRY(view(view_args, &self, &window, err));
+    if (src->rank != window.rank || src->dtype != exg_shape_input(call, 0)->dtype) {
+        return EXG_SHAPE_FAIL(err, "the source does not have the window's rank or dtype");
+    }
+    for (uint32_t i = 0; i < window.rank; i++) {
+        if (src->sizes[i].value != window.sizes[i]) {
+            return EXG_SHAPE_FAIL(err, "source size %" PRId64 ", window size %" PRId64,
+                                  src->sizes[i].value, window.sizes[i]);
+        }
+    }
+    return exg_shape_same(call, err);
+}
+
+exg_status exg_shape_slice_scatter(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *a = call->args;
+
+    return scatter_over_view(call, exg_view_slice,
+                             (const exg_argument[]){a[0], a[2], a[3], a[4], a[5]}, err);
+}
+
+exg_status exg_shape_select_scatter(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *a = call->args;
+
+    return scatter_over_view(call, exg_view_select, (const exg_argument[]){a[0], a[2], a[3]}, err);
+}
+
+/* Tensors of one rank, alike but along dim; a legacy empty (0) tensor is skipped. */
+exg_status exg_shape_cat(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *list = &call->args[0];
+    exg_dtype dtype = EXG_DTYPE_COUNT;
+    exg_dims out = {.rank = UINT32_MAX};
+    uint32_t dim = 0;
+
+    for (uint32_t i = 0; i < list->count; i++) {
+        const exg_tensor_meta *meta = call->graph->values[list->as_tensors[i]].tensor;
+        exg_dims dims;
+
+        EXG_TRY(exg_dims_of(meta, &dims, err));
+        dtype = dtype == EXG_DTYPE_COUNT ? meta->dtype : exg_promote_types(dtype, meta->dtype);
+        if (dims.rank == 1 && dims.n[0] == 0) {
+            continue;
+        }
+        if (dims.rank == 0) {
+            return EXG_SHAPE_FAIL(err, "cat of a 0-d tensor");
+        }
+        if (out.rank == UINT32_MAX) {
+            out = dims;
+            EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), out.rank, &dim, err));
+            continue;
+        }
+        for (uint32_t d = 0; d < dims.rank; d++) {
+            if (dims.rank != out.rank || (d != dim && dims.n[d] != out.n[d])) {
+                return EXG_SHAPE_FAIL(err, "tensor %u of cat does not fit the others", i);
+            }
+        }
+        out.n[dim] += dims.n[dim];
+    }
+    if (dtype == EXG_DTYPE_COUNT) {
+        return EXG_SHAPE_FAIL(err, "cat of no tensor");
+    }
+    if (out.rank == UINT32_MAX) {
+        out = (exg_dims){.rank = 1, .n = {0}};
+    }
+    return exg_shape_result(call, 0, dtype, &out, err);
+}
+
+/* pad: (before, after) of the last dim, then of the one before, ... */
+exg_status exg_shape_constant_pad_nd(exg_shape_call *call, exg_error *err)
+{
+    int64_t pad[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[1], pad, 2 * EXG_SHAPE_RANK_MAX);
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    if (count % 2 != 0 || count / 2 > out.rank) {
+        return EXG_SHAPE_FAIL(err, "%u paddings for a tensor of rank %u", count, out.rank);
+    }
+    for (uint32_t i = 0; i < count / 2; i++) {
+        int64_t *n = &out.n[out.rank - 1 - i];
+
+        if (!exg_add_i64(*n, pad[2 * i], n) || !exg_add_i64(*n, pad[2 * i + 1], n) || *n < 0) {
+            return EXG_SHAPE_FAIL(err, "padding leaves size %" PRId64, *n);
+        }
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* ---- lowerings ------------------------------------------------------------------ */
+
+#define SELF exg_get_ref(&args[0])
+
+void exg_lower_clone(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
+}
+
+void exg_lower_stack(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t count = args[0].count;
+    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    int64_t dim = exg_get_int(&args[1]);
+
+    for (uint32_t i = 0; parts != NULL && i < count; i++) {
+        parts[i] = EMIT(b, unsqueeze_default, (exg_ref){args[0].as_tensors[i]}, dim);
+    }
+    if (parts != NULL && count > 0 && dim < 0 && parts[0].id != EXG_NO_VALUE) {
+        dim += exg_ref_meta(b, parts[0])->rank;
+    }
+    results[0] = parts == NULL ? exg_arg_none()
+                               : exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, parts, count), dim));
+}
+
+/* repeat: each dim becomes (times, size), expanded, copied, joined again. */
+void exg_lower_repeat(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    int64_t times[EXG_SHAPE_RANK_MAX];
+    int64_t split[2 * EXG_SHAPE_RANK_MAX];
+    int64_t wide[2 * EXG_SHAPE_RANK_MAX];
+    int64_t joined[EXG_SHAPE_RANK_MAX];
+    uint32_t rank = exg_get_ints(&args[1], times, EXG_SHAPE_RANK_MAX);
+    exg_ref x;
+
+    if (meta == NULL || rank < meta->rank || rank > EXG_SHAPE_RANK_MAX / 2) {
+        exg_error err;
+
+        (void)EXG_SHAPE_FAIL(&err, "repeat with %u counts", rank);
+        exg_builder_fail(b, &err);
+        return;
+    }
+    for (uint32_t i = 0; i < rank; i++) {
+        uint32_t new_dims = rank - meta->rank;
+        int64_t size = i < new_dims ? 1 : meta->sizes[i - new_dims].value;
+
+        split[2 * i] = 1;
+        wide[2 * i] = times[i];
+        split[2 * i + 1] = wide[2 * i + 1] = size;
+        joined[i] = times[i] * size;
+    }
+    x = EMIT(b, view_default, EMIT(b, reshape_default, SELF, INTS_OF(b, split, 2 * rank)),
+             INTS_OF(b, split, 2 * rank));
+    x = EMIT(b, clone_default, EMIT(b, expand_default, x, INTS_OF(b, wide, 2 * rank)));
+    results[0] = exg_arg_ref(EMIT(b, view_default, x, INTS_OF(b, joined, rank)));
+}
+
+/* copy(self, src): src, broadcast and converted to self's shape and dtype. */
+void exg_lower_copy(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    exg_ref src = exg_get_ref(&args[1]);
+    const exg_tensor_meta *from = exg_ref_meta(b, src);
+    exg_strided self;
+
+    if (meta == NULL || from == NULL || exg_strided_of(meta, &self, NULL) != EXG_OK) {
+        return;
+    }
+    if (from->dtype != meta->dtype) {
+        src = EMIT(b, _to_copy_default, src, DTYPE(meta->dtype));
+    }
+    src = EMIT(b, expand_default, src, INTS_OF(b, self.sizes, self.rank));
+    results[0] = exg_arg_ref(EMIT(b, clone_default, src));
+}
+
+void exg_lower_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (strcmp(args[2].as_string, "constant") != 0) {
+        exg_error err;
+
+        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "pad with mode '%s'", args[2].as_string);
+        exg_builder_fail(b, &err);
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, constant_pad_nd_default, SELF, args[1],
+                                  exg_is_none(&args[3]) ? exg_arg_int(0) : args[3]));
+}

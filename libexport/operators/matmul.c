@@ -1,0 +1,448 @@
+/* matmul.c - shapes and lowerings of matmul.def. */
+#include "libexport/operators/emit.h"
+#include "libexport/operators/rows.h"
+#include "libexport/operators/shape.h"
+
+#include <inttypes.h>
+
+static exg_status dims_at(const exg_shape_call *call, uint32_t position, uint32_t rank,
+                          exg_dims *dims, exg_error *err)
+{
+    EXG_TRY(exg_dims_of(exg_shape_input(call, position), dims, err));
+    if (dims->rank != rank) {
+        return EXG_SHAPE_FAIL(err, "argument '%s' has rank %u, not %u",
+                              call->op->schema->arguments[position].name, dims->rank, rank);
+    }
+    return EXG_OK;
+}
+
+static exg_status same_size(int64_t a, int64_t b, const char *what, exg_error *err)
+{
+    if (a != b) {
+        return EXG_SHAPE_FAIL(err, "%s: %" PRId64 " and %" PRId64, what, a, b);
+    }
+    return EXG_OK;
+}
+
+static exg_status same_dtype(const exg_shape_call *call, uint32_t a, uint32_t b, exg_error *err)
+{
+    exg_dtype in_a = exg_shape_input(call, a)->dtype;
+    exg_dtype in_b = exg_shape_input(call, b)->dtype;
+
+    if (in_a != in_b) {
+        return EXG_SHAPE_FAIL(err, "a product of %s with %s", exg_dtype_name(in_a),
+                              exg_dtype_name(in_b));
+    }
+    return EXG_OK;
+}
+
+/* The product of the matrices at two positions; `batched` for a leading batch dim. */
+static exg_status product(exg_shape_call *call, uint32_t left, uint32_t right, bool batched,
+                          exg_dims *out, exg_error *err)
+{
+    uint32_t rank = batched ? 3 : 2;
+    exg_dims a;
+    exg_dims b;
+
+    EXG_TRY(dims_at(call, left, rank, &a, err));
+    EXG_TRY(dims_at(call, right, rank, &b, err));
+    EXG_TRY(same_dtype(call, left, right, err));
+    EXG_TRY(same_size(a.n[rank - 1], b.n[rank - 2], "inner sizes of a product", err));
+    *out = a;
+    out->n[rank - 1] = b.n[rank - 1];
+    return batched ? same_size(a.n[0], b.n[0], "batch sizes of a product", err) : EXG_OK;
+}
+
+exg_status exg_shape_mm(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(product(call, 0, 1, false, &out, err));
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+exg_status exg_shape_bmm(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(product(call, 0, 1, true, &out, err));
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+static exg_status added_product(exg_shape_call *call, bool batched, exg_error *err)
+{
+    exg_dims out;
+    exg_dims self;
+    exg_dims both;
+
+    EXG_TRY(product(call, 1, 2, batched, &out, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &self, err));
+    EXG_TRY(exg_broadcast(&self, &out, &both, err));
+    EXG_TRY(same_dtype(call, 0, 1, err));
+    for (uint32_t i = 0; i < both.rank; i++) {
+        if (both.rank != out.rank || both.n[i] != out.n[i]) {
+            return EXG_SHAPE_FAIL(err, "the added tensor is larger than the product");
+        }
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 1)->dtype, &out, err);
+}
+
+exg_status exg_shape_addmm(exg_shape_call *call, exg_error *err)
+{
+    return added_product(call, false, err);
+}
+
+exg_status exg_shape_baddbmm(exg_shape_call *call, exg_error *err)
+{
+    return added_product(call, true, err);
+}
+
+exg_status exg_shape_linear(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *bias = exg_shape_input(call, 2);
+    exg_dims in;
+    exg_dims weight;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    EXG_TRY(dims_at(call, 1, 2, &weight, err));
+    EXG_TRY(same_dtype(call, 0, 1, err));
+    if (in.rank == 0) {
+        return EXG_SHAPE_FAIL(err, "linear of a 0-d tensor");
+    }
+    EXG_TRY(same_size(in.n[in.rank - 1], weight.n[1], "inner sizes of linear", err));
+    if (bias != NULL) {
+        if (bias->rank != 1) {
+            return EXG_SHAPE_FAIL(err, "a bias of rank %u", bias->rank);
+        }
+        EXG_TRY(same_size(bias->sizes[0].value, weight.n[0], "bias and output size", err));
+        EXG_TRY(same_dtype(call, 0, 2, err));
+    }
+    in.n[in.rank - 1] = weight.n[0];
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
+}
+
+/* Query [..., L, E], key [..., S, E], value [..., S, Ev] -> [..., L, Ev]. With
+ * enable_gqa the heads (third dim from the end) of key and value divide query's. */
+exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
+{
+    exg_dims q;
+    exg_dims k;
+    exg_dims v;
+    exg_dims batch_q;
+    exg_dims batch_k;
+    bool gqa = exg_get_bool(&call->args[7]);
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &q, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &k, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 2), &v, err));
+    if (q.rank < 2 || k.rank != v.rank || k.rank < 2) {
+        return EXG_SHAPE_FAIL(err, "attention of ranks %u, %u, %u", q.rank, k.rank, v.rank);
+    }
+    EXG_TRY(same_dtype(call, 0, 1, err));
+    EXG_TRY(same_dtype(call, 0, 2, err));
+    EXG_TRY(same_size(q.n[q.rank - 1], k.n[k.rank - 1], "embedding of query and key", err));
+    EXG_TRY(same_size(k.n[k.rank - 2], v.n[v.rank - 2], "length of key and value", err));
+    batch_q = q;
+    batch_q.rank -= 2;
+    batch_k = k;
+    batch_k.rank -= 2;
+    if (gqa && batch_q.rank > 0 && batch_k.rank == batch_q.rank) {
+        int64_t heads = batch_q.n[batch_q.rank - 1];
+        int64_t groups = batch_k.n[batch_k.rank - 1];
+
+        if (groups <= 0 || heads % groups != 0) {
+            return EXG_SHAPE_FAIL(err, "%" PRId64 " heads over %" PRId64 " groups", heads, groups);
+        }
+        batch_k.n[batch_k.rank - 1] = heads;
+    }
+    EXG_TRY(exg_broadcast(&batch_q, &batch_k, &batch_q, err));
+    batch_q.n[batch_q.rank] = q.n[q.rank - 2];
+    batch_q.n[batch_q.rank + 1] = v.n[v.rank - 1];
+    batch_q.rank += 2;
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &batch_q, err);
+}
+
+/* One int for all spatial dims, or one each. */
+static exg_status spatial(const exg_argument *arg, uint32_t count, int64_t otherwise, int64_t *out,
+                          exg_error *err)
+{
+    uint32_t given = exg_get_ints(arg, out, EXG_SHAPE_RANK_MAX);
+
+    if (given != count && given > 1) {
+        return EXG_SHAPE_FAIL(err, "%u numbers for %u spatial dims", given, count);
+    }
+    for (uint32_t i = given; i < count; i++) {
+        out[i] = given == 1 ? out[0] : otherwise;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
+{
+    exg_dims in;
+    exg_dims weight;
+    int64_t stride[EXG_SHAPE_RANK_MAX];
+    int64_t padding[EXG_SHAPE_RANK_MAX];
+    int64_t dilation[EXG_SHAPE_RANK_MAX];
+    int64_t extra[EXG_SHAPE_RANK_MAX];
+    bool transposed = exg_get_bool(&call->args[6]);
+    int64_t groups = exg_get_int(&call->args[8]);
+    bool batched;
+    uint32_t count;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &weight, err));
+    EXG_TRY(same_dtype(call, 0, 1, err));
+    if (weight.rank < 3 || (in.rank != weight.rank && in.rank + 1 != weight.rank) || groups < 1) {
+        return EXG_SHAPE_FAIL(err, "convolution of ranks %u and %u in %" PRId64 " groups", in.rank,
+                              weight.rank, groups);
+    }
+    batched = in.rank == weight.rank;
+    count = weight.rank - 2;
+    EXG_TRY(spatial(&call->args[3], count, 1, stride, err));
+    EXG_TRY(spatial(&call->args[4], count, 0, padding, err));
+    EXG_TRY(spatial(&call->args[5], count, 1, dilation, err));
+    EXG_TRY(spatial(&call->args[7], count, 0, extra, err));
+    EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : weight.n[1] * groups,
+                      "input channels", err));
+    in.n[batched] = transposed ? weight.n[1] * groups : weight.n[0];
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t *n = &in.n[batched + 1 + i];
+        int64_t reach = dilation[i] * (weight.n[2 + i] - 1);
+
+        if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 || extra[i] < 0 ||
+            stride[i] > INT32_MAX || dilation[i] > INT32_MAX || padding[i] > INT32_MAX) {
+            return EXG_SHAPE_FAIL(err, "stride, padding or dilation out of range");
+        }
+        *n = transposed ? (*n - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1
+                        : *n + 2 * padding[i] - reach - 1;
+        if (*n < 0) {
+            return EXG_SHAPE_FAIL(err, "the kernel is larger than the padded input");
+        }
+        *n = transposed ? *n : *n / stride[i] + 1;
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
+}
+
+/* Windows along one dim, as at/native/Pool.h counts them. */
+static int64_t pooled_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                           int64_t dilation, bool ceil_mode)
+{
+    int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
+    int64_t count = (room >= 0 ? room / stride : -((-room + stride - 1) / stride)) + 1;
+
+    if (ceil_mode && (count - 1) * stride >= size + padding) {
+        count--;
+    }
+    return count;
+}
+
+static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bool ceil_mode,
+                         exg_dims *out, exg_error *err)
+{
+    int64_t kernel[EXG_SHAPE_RANK_MAX];
+    int64_t stride[EXG_SHAPE_RANK_MAX];
+    int64_t padding[EXG_SHAPE_RANK_MAX];
+    int64_t dilation[EXG_SHAPE_RANK_MAX] = {1, 1};
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), out, err));
+    if (out->rank != 3 && out->rank != 4) {
+        return EXG_SHAPE_FAIL(err, "2-d pooling of a tensor of rank %u", out->rank);
+    }
+    EXG_TRY(spatial(&call->args[1], 2, 1, kernel, err));
+    EXG_TRY(spatial(&call->args[2], 2, 0, stride, err));
+    EXG_TRY(spatial(&call->args[3], 2, 0, padding, err));
+    if (dilations != NULL) {
+        EXG_TRY(spatial(dilations, 2, 1, dilation, err));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        int64_t *n = &out->n[out->rank - 2 + i];
+
+        if (exg_get_ints(&call->args[2], (int64_t[2]){0}, 2) == 0) {
+            stride[i] = kernel[i];
+        }
+        if (kernel[i] < 1 || stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 ||
+            padding[i] > kernel[i] / 2 || kernel[i] > INT32_MAX || dilation[i] > INT32_MAX ||
+            stride[i] > INT32_MAX) {
+            return EXG_SHAPE_FAIL(err, "pooling window, stride or padding out of range");
+        }
+        *n = pooled_size(*n, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
+        if (*n < 1) {
+            return EXG_SHAPE_FAIL(err, "the pooling window is larger than the input");
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_shape_max_pool2d(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(pool2d(call, &call->args[4], exg_get_bool(&call->args[5]), &out, err));
+    EXG_TRY(exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err));
+    return exg_shape_result(call, 1, EXG_DTYPE_I64, &out, err);
+}
+
+exg_status exg_shape_avg_pool2d(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(pool2d(call, NULL, exg_get_bool(&call->args[4]), &out, err));
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+exg_status exg_shape_adaptive_pool2d(exg_shape_call *call, exg_error *err)
+{
+    int64_t size[EXG_SHAPE_RANK_MAX];
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(spatial(&call->args[1], 2, 1, size, err));
+    if (out.rank != 3 && out.rank != 4) {
+        return EXG_SHAPE_FAIL(err, "2-d pooling of a tensor of rank %u", out.rank);
+    }
+    out.n[out.rank - 2] = size[0];
+    out.n[out.rank - 1] = size[1];
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* ---- lowerings ------------------------------------------------------------------ */
+
+static exg_dims dims_of(const exg_builder *b, exg_ref x)
+{
+    exg_dims dims = {.rank = 0};
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+
+    if (meta != NULL) {
+        (void)exg_dims_of(meta, &dims, NULL);
+    }
+    return dims;
+}
+
+/* x with its leading dims brought to `batch` and made one. */
+static exg_ref as_batch(exg_builder *b, exg_ref x, const exg_dims *batch, int64_t count)
+{
+    exg_dims in = dims_of(b, x);
+    exg_dims full = *batch;
+
+    if (in.rank < 2) {
+        return x;
+    }
+    full.n[full.rank++] = in.n[in.rank - 2];
+    full.n[full.rank++] = in.n[in.rank - 1];
+    x = EMIT(b, expand_default, x, INTS_OF(b, full.n, full.rank));
+    return EMIT(b, reshape_default, x, INTS(b, count, in.n[in.rank - 2], in.n[in.rank - 1]));
+}
+
+static exg_ref batched_matmul(exg_builder *b, exg_ref x, exg_ref y)
+{
+    exg_dims left = dims_of(b, x);
+    exg_dims right = dims_of(b, y);
+    exg_dims batch;
+    int64_t rows = left.n[left.rank - 2];
+    int64_t columns = right.n[right.rank - 1];
+    int64_t count = 1;
+    exg_ref z;
+
+    left.rank -= 2;
+    right.rank -= 2;
+    if (exg_broadcast(&left, &right, &batch, NULL) != EXG_OK) {
+        exg_error err;
+
+        (void)EXG_SHAPE_FAIL(&err, "batch sizes of matmul do not broadcast");
+        exg_builder_fail(b, &err);
+        return EXG_NO_REF;
+    }
+    for (uint32_t i = 0; i < batch.rank; i++) {
+        count *= batch.n[i];
+    }
+    z = EMIT(b, bmm_default, as_batch(b, x, &batch, count), as_batch(b, y, &batch, count));
+    batch.n[batch.rank++] = rows;
+    batch.n[batch.rank++] = columns;
+    return EMIT(b, view_default, z, INTS_OF(b, batch.n, batch.rank));
+}
+
+/* torch.matmul: vectors become matrices, a lone matrix on the right needs no batch. */
+void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = exg_get_ref(&args[0]);
+    exg_ref y = exg_get_ref(&args[1]);
+    uint32_t rank_x = dims_of(b, x).rank;
+    uint32_t rank_y = dims_of(b, y).rank;
+    exg_ref z;
+
+    if (rank_x == 0 || rank_y == 0) {
+        exg_error err;
+
+        (void)EXG_SHAPE_FAIL(&err, "matmul of a 0-d tensor");
+        exg_builder_fail(b, &err);
+        return;
+    }
+    x = rank_x == 1 ? EMIT(b, unsqueeze_default, x, 0) : x;
+    y = rank_y == 1 ? EMIT(b, unsqueeze_default, y, 1) : y;
+    if (rank_x <= 2 && rank_y <= 2) {
+        z = EMIT(b, mm_default, x, y);
+    } else if (rank_y <= 2) {
+        exg_dims in = dims_of(b, x);
+        exg_ref flat = EMIT(b, reshape_default, x, INTS(b, -1, in.n[in.rank - 1]));
+
+        if (in.n[in.rank - 1] == 0) {
+            int64_t rows = 1;
+
+            for (uint32_t i = 0; i + 1 < in.rank; i++) {
+                rows *= in.n[i];
+            }
+            flat = EMIT(b, reshape_default, x, INTS(b, rows, 0));
+        }
+        z = EMIT(b, mm_default, flat, y);
+        in.n[in.rank - 1] = dims_of(b, y).n[1];
+        z = EMIT(b, view_default, z, INTS_OF(b, in.n, in.rank));
+    } else {
+        z = batched_matmul(b, x, y);
+    }
+    if (rank_x == 1 || rank_y == 1) {
+        exg_dims out = dims_of(b, z);
+        int64_t dropped[2];
+        uint32_t count = 0;
+
+        if (rank_x == 1) {
+            dropped[count++] = (int64_t)out.rank - 2;
+        }
+        if (rank_y == 1) {
+            dropped[count++] = (int64_t)out.rank - 1;
+        }
+        z = EMIT(b, squeeze_dims, z, INTS_OF(b, dropped, count));
+    }
+    results[0] = exg_arg_ref(z);
+}
+
+void exg_lower_conv(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims weight = dims_of(b, exg_get_ref(&args[1]));
+    uint32_t count = weight.rank > 2 ? weight.rank - 2 : 1;
+    int64_t numbers[3][EXG_SHAPE_RANK_MAX];
+    int64_t zeros[EXG_SHAPE_RANK_MAX] = {0};
+    exg_error err;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        if (spatial(&args[3 + i], count, i != 1, numbers[i], &err) != EXG_OK) {
+            exg_builder_fail(b, &err);
+            return;
+        }
+    }
+    results[0] = exg_arg_ref(EMIT(
+        b, convolution_default, args[0], args[1], args[2], INTS_OF(b, numbers[0], count),
+        INTS_OF(b, numbers[1], count), INTS_OF(b, numbers[2], count), exg_arg_bool(false),
+        INTS_OF(b, zeros, count), args[6]));
+}
+
+void exg_lower_max_pool2d(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, max_pool2d_with_indices_default, args[0], args[1], args[2],
+                                  args[3], args[4], args[5]));
+}
+
+void exg_lower_adaptive_avg_pool2d(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, _adaptive_avg_pool2d_default, args[0], args[1]));
+}

@@ -1,0 +1,276 @@
+/* norm.c - shapes and lowerings of norm.def. */
+#include "libexport/operators/emit.h"
+#include "libexport/operators/rows.h"
+#include "libexport/operators/shape.h"
+
+#include <inttypes.h>
+
+/* (input, normalized_shape, weight, bias, eps) -> out, mean, rstd over the outer dims. */
+exg_status exg_shape_native_layer_norm(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *in = exg_shape_input(call, 0);
+    int64_t normalized[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[1], normalized, EXG_SHAPE_RANK_MAX);
+    exg_dtype stats = exg_dtype_bytes(in->dtype) < 4 ? EXG_DTYPE_F32 : in->dtype;
+    exg_dims out;
+    exg_dims outer;
+
+    EXG_TRY(exg_dims_of(in, &out, err));
+    if (count == 0 || count > out.rank) {
+        return EXG_SHAPE_FAIL(err, "layer norm over %u dims of %u", count, out.rank);
+    }
+    outer = out;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t dim = out.rank - count + i;
+
+        if (out.n[dim] != normalized[i]) {
+            return EXG_SHAPE_FAIL(err, "layer norm over size %" PRId64 ", the input has %" PRId64,
+                                  normalized[i], out.n[dim]);
+        }
+        outer.n[dim] = 1;
+    }
+    for (uint32_t position = 2; position <= 3; position++) {
+        const exg_tensor_meta *weight = exg_shape_input(call, position);
+
+        for (uint32_t i = 0; weight != NULL && i < count; i++) {
+            if (weight->rank != count || weight->sizes[i].value != normalized[i]) {
+                return EXG_SHAPE_FAIL(err, "weight and bias have the normalized shape");
+            }
+        }
+    }
+    EXG_TRY(exg_shape_result(call, 0, in->dtype, &out, err));
+    EXG_TRY(exg_shape_result(call, 1, stats, &outer, err));
+    return exg_shape_result(call, 2, stats, &outer, err);
+}
+
+/* (input, weight, bias, N, C, HxW, group, eps) -> out, mean [N, group], rstd */
+exg_status exg_shape_native_group_norm(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *in = exg_shape_input(call, 0);
+    int64_t n = exg_get_int(&call->args[3]);
+    int64_t c = exg_get_int(&call->args[4]);
+    int64_t group = exg_get_int(&call->args[6]);
+    exg_dims out;
+    exg_dims stats = {.rank = 2, .n = {n, group}};
+
+    EXG_TRY(exg_dims_of(in, &out, err));
+    if (out.rank < 2 || out.n[0] != n || out.n[1] != c || group < 1 || c % group != 0) {
+        return EXG_SHAPE_FAIL(err, "group norm of %" PRId64 " channels in %" PRId64 " groups", c,
+                              group);
+    }
+    EXG_TRY(exg_shape_result(call, 0, in->dtype, &out, err));
+    EXG_TRY(exg_shape_result(call, 1, in->dtype, &stats, err));
+    return exg_shape_result(call, 2, in->dtype, &stats, err);
+}
+
+/* ---- lowerings ------------------------------------------------------------------ */
+
+#define SELF exg_get_ref(&args[0])
+
+static exg_dims dims_of(const exg_builder *b, exg_ref x)
+{
+    exg_dims dims = {.rank = 0};
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+
+    if (meta != NULL) {
+        (void)exg_dims_of(meta, &dims, NULL);
+    }
+    return dims;
+}
+
+void exg_lower_layer_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, native_layer_norm_default, args[0], args[1], args[2], args[3], args[4]));
+}
+
+/* eps None means the machine epsilon of the input's dtype (torch.nn.RMSNorm). */
+void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
+    double eps = dtype == EXG_DTYPE_F64    ? 0x1p-52
+                 : dtype == EXG_DTYPE_F16  ? 0x1p-10
+                 : dtype == EXG_DTYPE_BF16 ? 0x1p-7
+                                           : 0x1p-23;
+
+    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0],
+                                  exg_get_ints(&args[1], (int64_t[1]){0}, 1), args[2],
+                                  exg_is_none(&args[3]) ? eps : exg_get_float(&args[3])));
+}
+
+void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = dims_of(b, SELF);
+    int64_t inner = 1;
+
+    for (uint32_t i = 2; i < in.rank; i++) {
+        inner *= in.n[i];
+    }
+    results[0] = exg_arg_ref(EMIT(b, native_group_norm_default, args[0], args[2], args[3],
+                                  exg_arg_int(in.n[0]), exg_arg_int(in.n[1]), exg_arg_int(inner),
+                                  args[1], args[4]));
+}
+
+/* A per-channel vector (C) as (1, C, 1, ...). */
+static exg_ref per_channel(exg_builder *b, exg_ref vector, uint32_t rank)
+{
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    exg_dims in = dims_of(b, vector);
+
+    for (uint32_t i = 0; i < rank; i++) {
+        sizes[i] = i == 1 ? in.n[0] : 1;
+    }
+    return EMIT(b, view_default, vector, INTS_OF(b, sizes, rank));
+}
+
+/* (x - mean) * rstd * weight + bias, computed in at least float32. */
+static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd, exg_ref weight,
+                          exg_ref bias)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+    uint32_t rank = dims_of(b, x).rank;
+    exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
+    exg_ref y = EMIT(b, sub_Tensor, x, per_channel(b, mean, rank));
+
+    y = EMIT(b, mul_Tensor, y, per_channel(b, rstd, rank));
+    if (weight.id != EXG_NO_VALUE) {
+        y = EMIT(b, mul_Tensor, y, per_channel(b, weight, rank));
+    }
+    if (bias.id != EXG_NO_VALUE) {
+        y = EMIT(b, add_Tensor, y, per_channel(b, bias, rank));
+    }
+    return EMIT(b, to_dtype, y, DTYPE(dtype));
+}
+
+static exg_ref in_float(exg_builder *b, exg_ref x)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+
+    return meta != NULL && exg_dtype_bytes(meta->dtype) < 4 ? EMIT(b, _to_copy_default, x, DTYPE(EXG_DTYPE_F32))
+                                                            : x;
+}
+
+typedef struct batch_stats {
+    exg_ref mean, var, rstd; /* (C) */
+    int64_t count;           /* elements a channel */
+} batch_stats;
+
+static batch_stats batch_statistics(exg_builder *b, exg_ref x, double eps)
+{
+    exg_dims in = dims_of(b, x);
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+    batch_stats stats = {.count = 1};
+    exg_argument over;
+
+    for (uint32_t i = 0; i < in.rank; i++) {
+        if (i != 1) {
+            dims[count++] = i;
+            stats.count *= in.n[i];
+        }
+    }
+    over = INTS_OF(b, dims, count);
+    stats.mean = EMIT(b, mean_dim, x, over);
+    stats.var = EMIT(b, var_correction, x, over, 0);
+    stats.rstd = EMIT(b, rsqrt_default, EMIT(b, add_Scalar, stats.var, eps));
+    return stats;
+}
+
+/* momentum * batch + (1 - momentum) * running */
+static exg_ref moved(exg_builder *b, exg_ref running, exg_ref batch, double momentum)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, running);
+    exg_ref kept = EMIT(b, mul_Scalar, running, 1.0 - momentum);
+    exg_ref sum = EMIT(b, add_Tensor, kept, EMIT(b, mul_Scalar, batch, momentum));
+
+    return EMIT(b, to_dtype, sum, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype));
+}
+
+/* (input, weight, bias, running_mean, running_var, training, momentum, eps) ->
+ * out, save_mean, save_rstd, new running_mean, new running_var. The running
+ * variance is the unbiased one. */
+void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
+                                     exg_argument *results)
+{
+    exg_ref x = in_float(b, SELF);
+    exg_ref running_mean = exg_get_ref(&args[3]);
+    exg_ref running_var = exg_get_ref(&args[4]);
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    exg_ref out;
+
+    if (exg_get_bool(&args[5])) {
+        batch_stats s = batch_statistics(b, x, exg_get_float(&args[7]));
+        double unbias = s.count > 1 ? (double)s.count / (double)(s.count - 1) : 1.0;
+        double momentum = exg_get_float(&args[6]);
+
+        out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
+        results[1] = exg_arg_ref(s.mean);
+        results[2] = exg_arg_ref(s.rstd);
+        results[3] = exg_arg_ref(moved(b, running_mean, s.mean, momentum));
+        results[4] = exg_arg_ref(
+            moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum));
+    } else {
+        exg_ref rstd = EMIT(b, rsqrt_default,
+                            EMIT(b, add_Scalar, in_float(b, running_var), exg_get_float(&args[7])));
+
+        out = normalized(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
+        results[1] = results[2] =
+            exg_arg_ref(EMIT(b, full_default, INTS(b, 0), 0.0, DTYPE(EXG_DTYPE_F32)));
+        results[3] = args[3];
+        results[4] = args[4];
+    }
+    results[0] = exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
+}
+
+void exg_lower_batch_norm_no_training(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    exg_argument all[5];
+
+    exg_lower_batch_norm_functional(b,
+                                    (const exg_argument[]){args[0], args[1], args[2], args[3],
+                                                           args[4], exg_arg_bool(false), args[5],
+                                                           args[6]},
+                                    all);
+    results[0] = all[0];
+    results[1] = all[1];
+    results[2] = all[2];
+}
+
+/* (input, weight, bias, training, momentum, eps) */
+void exg_lower_batch_norm_no_stats(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
+    exg_ref x = in_float(b, SELF);
+    batch_stats s = batch_statistics(b, x, exg_get_float(&args[5]));
+    exg_ref out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
+
+    results[0] = exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
+    results[1] = exg_arg_ref(s.mean);
+    results[2] = exg_arg_ref(s.rstd);
+}
+
+/* In training mode the running statistics are written, though neither schema nor
+ * signature says so (reference: pt2 format 3.7); functionalize sees the copies. */
+void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    bool training = exg_get_bool(&args[5]);
+    exg_argument all[5];
+
+    if (exg_is_none(&args[3])) {
+        exg_argument three[3];
+
+        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, three, args[0], args[1], args[2],
+                       exg_arg_bool(true), args[6], args[7]);
+        results[0] = three[0];
+        return;
+    }
+    (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, args[0], args[1], args[2],
+                   args[3], args[4], args[5], args[6], args[7]);
+    if (training) {
+        (void)EMIT(b, copy__default, args[3], all[3]);
+        (void)EMIT(b, copy__default, args[4], all[4]);
+    }
+    results[0] = all[0];
+}

@@ -1,0 +1,162 @@
+/* operators.c - the rows of operators.def as data, found by target. */
+#include "libexport/base/arena.h"
+#include "libexport/base/map.h"
+#include "libexport/operators/rows.h"
+
+#include <exg/operators.h>
+#include <stdlib.h>
+#include <string.h>
+
+exg_status exg_shape_NONE(exg_shape_call *call, exg_error *err)
+{
+    return EXG_FAIL(err, UNSUPPORTED, "OPR-001", "%s has no shape function", call->op->target);
+}
+
+void exg_lower_NONE(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    (void)b;
+    (void)args;
+    (void)results;
+}
+
+exg_status exg_view_NONE(const exg_argument *args, const exg_strided *in, exg_strided *out,
+                         exg_error *err)
+{
+    (void)args;
+    (void)in;
+    (void)out;
+    return EXG_FAIL(err, UNSUPPORTED, "OPR-001", "no view function");
+}
+
+exg_status exg_symbolic_NONE(const exg_argument *args, uint32_t count, exg_argument *result,
+                             exg_error *err)
+{
+    (void)args;
+    (void)count;
+    (void)result;
+    return EXG_FAIL(err, UNSUPPORTED, "OPR-001", "no evaluator");
+}
+
+typedef struct row {
+    const char *target; /* NULL: made from the schema */
+    const char *schema;
+    exg_pointwise_result pointwise;
+    exg_shape_function *shape;
+    exg_lowering *lowering;
+    exg_view_function *view;
+    exg_symbolic_function *symbolic;
+    exg_operator_id functional;
+} row;
+
+/* The formulas are C text for libexec; here only the result rule counts. */
+static const row rows[] = {
+#define EXG_POINTWISE(id, schema_text, result, float_formula, int_formula, sharding) \
+    [EXG_OP_##id] = {.schema = schema_text,                                          \
+                     .pointwise = EXG_POINTWISE_##result,                            \
+                     .functional = EXG_OPERATOR_COUNT},
+#define EXG_OPERATOR(id, schema_text, shape_name, lowering_name, kernel, sharding) \
+    [EXG_OP_##id] = {.schema = schema_text,                                        \
+                     .shape = exg_shape_##shape_name,                              \
+                     .lowering = exg_lower_##lowering_name,                        \
+                     .functional = EXG_OPERATOR_COUNT},
+#define EXG_VIEW(id, schema_text, view_name, lowering_name, sharding) \
+    [EXG_OP_##id] = {.schema = schema_text,                           \
+                     .view = exg_view_##view_name,                    \
+                     .lowering = exg_lower_##lowering_name,           \
+                     .functional = EXG_OPERATOR_COUNT},
+#define EXG_INPLACE(id, schema_text, functional_id) \
+    [EXG_OP_##id] = {.schema = schema_text, .functional = EXG_OP_##functional_id},
+#define EXG_SYMBOLIC(id, target_text, schema_text, evaluate) \
+    [EXG_OP_##id] = {.target = target_text,                  \
+                     .schema = schema_text,                  \
+                     .symbolic = exg_symbolic_##evaluate,    \
+                     .functional = EXG_OPERATOR_COUNT},
+#include <exg/operators.def>
+#undef EXG_POINTWISE
+#undef EXG_OPERATOR
+#undef EXG_VIEW
+#undef EXG_INPLACE
+#undef EXG_SYMBOLIC
+};
+_Static_assert(sizeof(rows) / sizeof(rows[0]) == EXG_OPERATOR_COUNT, "one row an operator");
+
+struct exg_operators {
+    exg_arena *arena;
+    exg_operator *items;
+    exg_map by_target;
+};
+
+static const char *target_of(exg_arena *arena, const exg_function_schema *schema)
+{
+    return exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema->name_space, schema->name,
+                            schema->overload[0] == '\0' ? "default" : schema->overload);
+}
+
+static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *err)
+{
+    const row *r = &rows[id];
+    exg_operator *op = &operators->items[id];
+    exg_function_schema *schema = EXG_NEW(operators->arena, exg_function_schema);
+
+    if (schema == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_function_schema_parse(operators->arena, r->schema, schema, err));
+    op->id = id;
+    op->schema = schema;
+    op->target = r->target != NULL ? r->target : target_of(operators->arena, schema);
+    op->pointwise = r->pointwise;
+    op->shape = r->shape == exg_shape_NONE ? NULL : r->shape;
+    op->lowering = r->lowering == exg_lower_NONE ? NULL : r->lowering;
+    op->view = r->view == exg_view_NONE ? NULL : r->view;
+    op->symbolic = r->symbolic;
+    op->functional = r->functional;
+    if (op->target == NULL || !exg_map_put(&operators->by_target, op->target, id)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_operators_create(exg_operators **operators, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_operators *table = arena == NULL ? NULL : EXG_NEW(arena, exg_operators);
+
+    *operators = NULL;
+    if (table == NULL) {
+        exg_arena_destroy(arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    table->arena = arena;
+    table->items = EXG_NEW_ARRAY(arena, exg_operator, EXG_OPERATOR_COUNT);
+    exg_map_init(&table->by_target, arena);
+    for (exg_operator_id id = 0; id < EXG_OPERATOR_COUNT; id++) {
+        exg_status status = table->items == NULL ? EXG_OUT_OF_MEMORY(err) : fill(table, id, err);
+
+        if (status != EXG_OK) {
+            exg_arena_destroy(arena);
+            return status;
+        }
+    }
+    *operators = table;
+    return EXG_OK;
+}
+
+void exg_operators_destroy(exg_operators *operators)
+{
+    if (operators != NULL) {
+        exg_arena_destroy(operators->arena);
+    }
+}
+
+const exg_operator *exg_operators_get(const exg_operators *operators, exg_operator_id id)
+{
+    return &operators->items[id];
+}
+
+const exg_operator *exg_operators_find(const exg_operators *operators, const char *target)
+{
+    uint32_t index = exg_map_find(&operators->by_target, target);
+
+    return index == EXG_MAP_NONE ? NULL : &operators->items[index];
+}

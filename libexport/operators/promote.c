@@ -1,0 +1,70 @@
+/* promote.c - dtype promotion, as torch.promote_types and torch.result_type.
+ * Order of categories: bool < integer < float < complex; u8 with a signed type
+ * goes to the next wider signed one.
+ */
+#include "libexport/operators/shape.h"
+
+static int category(exg_dtype dtype)
+{
+    switch (exg_dtype_class(dtype)) {
+    case 'B':
+        return 0;
+    case 'U':
+    case 'I':
+        return 1;
+    case 'F':
+        return 2;
+    default:
+        return 3;
+    }
+}
+
+static exg_dtype promote_integers(exg_dtype a, exg_dtype b)
+{
+    static const exg_dtype signed_of[] = {[1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16,
+                                          [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
+    uint32_t bytes_a = exg_dtype_bytes(a);
+    uint32_t bytes_b = exg_dtype_bytes(b);
+    uint32_t bytes;
+
+    if (exg_dtype_class(a) == exg_dtype_class(b)) {
+        return bytes_a >= bytes_b ? a : b;
+    }
+    if (exg_dtype_class(a) == 'I') { /* make a the unsigned one */
+        uint32_t swap = bytes_a;
+
+        bytes_a = bytes_b;
+        bytes_b = swap;
+    }
+    bytes = bytes_b > bytes_a ? bytes_b : bytes_a * 2;
+    return signed_of[bytes > 8 ? 8 : bytes];
+}
+
+exg_dtype exg_promote_types(exg_dtype a, exg_dtype b)
+{
+    int category_a = category(a);
+    int category_b = category(b);
+
+    if (a == b) {
+        return a;
+    }
+    if (category_a != category_b) {
+        exg_dtype higher = category_a > category_b ? a : b;
+        exg_dtype lower = category_a > category_b ? b : a;
+
+        if (category(higher) == 3 && category(lower) == 2) {
+            if (lower == EXG_DTYPE_F64) {
+                return EXG_DTYPE_C128;
+            }
+            return lower == EXG_DTYPE_F32 && higher == EXG_DTYPE_C32 ? EXG_DTYPE_C64 : higher;
+        }
+        return higher;
+    }
+    if (category_a == 1) {
+        return promote_integers(a, b);
+    }
+    if (category_a == 2 && exg_dtype_bytes(a) == exg_dtype_bytes(b)) {
+        return EXG_DTYPE_F32; /* f16 with bf16 */
+    }
+    return exg_dtype_bytes(a) >= exg_dtype_bytes(b) ? a : b;
+}

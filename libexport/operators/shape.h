@@ -1,0 +1,47 @@
+/* shape.h - what shape functions are written with. */
+#ifndef EXG_LIBEXPORT_OPERATORS_SHAPE_H
+#define EXG_LIBEXPORT_OPERATORS_SHAPE_H
+
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+
+#include <exg/operators.h>
+
+typedef struct exg_dims {
+    uint32_t rank;
+    int64_t n[EXG_SHAPE_RANK_MAX];
+} exg_dims;
+
+#define EXG_SHAPE_FAIL(err, ...) EXG_FAIL((err), MALFORMED, "NOD-017", __VA_ARGS__)
+
+/* The meta of the tensor at argument `position`; NULL when it is None. */
+const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t position);
+
+/* Sizes and strides of a static meta; LIMIT past EXG_SHAPE_RANK_MAX. */
+exg_status exg_dims_of(const exg_tensor_meta *meta, exg_dims *dims, exg_error *err);
+exg_status exg_strided_of(const exg_tensor_meta *meta, exg_strided *strided, exg_error *err);
+
+/* `dim` counted from the end when negative; a 0-d tensor has the dims -1 and 0. */
+exg_status exg_wrap_dim(int64_t dim, uint32_t rank, uint32_t *wrapped, exg_error *err);
+
+/* The common shape of two under broadcasting. */
+exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, exg_error *err);
+
+/* Sets result `index` to a row-major tensor. Sizes are checked to be non-negative
+ * and their product to fit. */
+exg_status exg_shape_result(exg_shape_call *call, uint32_t index, exg_dtype dtype,
+                            const exg_dims *dims, exg_error *err);
+exg_status exg_shape_result_strided(exg_shape_call *call, uint32_t index, exg_dtype dtype,
+                                    const exg_strided *strided, exg_error *err);
+
+/* The dims of an int[] argument as flags by dim; an empty list or None means all. */
+exg_status exg_dim_set(const exg_argument *arg, uint32_t rank, bool *in_set, exg_error *err);
+
+/* What a pointwise operator computes in, and what its result is stored as. */
+void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
+                          const exg_graph *graph, exg_dtype *compute, exg_dtype *result);
+
+/* The dtype argument at `position`, or `otherwise` when it is None. */
+exg_dtype exg_dtype_argument(const exg_argument *arg, exg_dtype otherwise);
+
+#endif

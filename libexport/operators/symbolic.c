@@ -1,0 +1,226 @@
+/* symbolic.c - operators on sizes, evaluated when sizes are numbers. Meaning:
+ * Python's operators; floordiv and mod round towards minus infinity. */
+#include "libexport/base/checked.h"
+#include "libexport/operators/rows.h"
+
+#include <math.h>
+
+static bool is_float(const exg_argument *arg)
+{
+    return arg->kind == EXG_ARGUMENT_FLOAT;
+}
+
+static exg_status overflow(exg_error *err)
+{
+    return EXG_FAIL(err, LIMIT, "SYM-010", "arithmetic on sizes leaves 64 bits");
+}
+
+#define CHECKED_BINARY(name, builtin, operation)                                             \
+    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count,                 \
+                                   exg_argument *result, exg_error *err)                     \
+    {                                                                                        \
+        int64_t value;                                                                       \
+                                                                                             \
+        (void)count;                                                                         \
+        if (is_float(&args[0]) || is_float(&args[1])) {                                      \
+            *result = exg_arg_float(exg_get_float(&args[0]) operation exg_get_float(&args[1])); \
+            return EXG_OK;                                                                   \
+        }                                                                                    \
+        if (builtin(exg_get_int(&args[0]), exg_get_int(&args[1]), &value)) {                 \
+            return overflow(err);                                                            \
+        }                                                                                    \
+        *result = exg_arg_int(value);                                                        \
+        return EXG_OK;                                                                       \
+    }
+
+CHECKED_BINARY(add, __builtin_add_overflow, +)
+CHECKED_BINARY(sub, __builtin_sub_overflow, -)
+CHECKED_BINARY(mul, __builtin_mul_overflow, *)
+
+#define COMPARISON(name, operation)                                                          \
+    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count,                 \
+                                   exg_argument *result, exg_error *err)                     \
+    {                                                                                        \
+        (void)count;                                                                         \
+        (void)err;                                                                           \
+        if (is_float(&args[0]) || is_float(&args[1])) {                                      \
+            *result = exg_arg_bool(exg_get_float(&args[0]) operation exg_get_float(&args[1])); \
+        } else {                                                                             \
+            *result = exg_arg_bool(exg_get_int(&args[0]) operation exg_get_int(&args[1]));   \
+        }                                                                                    \
+        return EXG_OK;                                                                       \
+    }
+
+COMPARISON(eq, ==)
+COMPARISON(ne, !=)
+COMPARISON(lt, <)
+COMPARISON(le, <=)
+COMPARISON(gt, >)
+COMPARISON(ge, >=)
+
+static exg_status divide(const exg_argument *args, bool remainder, exg_argument *result,
+                         exg_error *err)
+{
+    int64_t a;
+    int64_t b;
+    int64_t quotient;
+
+    if (is_float(&args[0]) || is_float(&args[1])) {
+        double x = exg_get_float(&args[0]);
+        double y = exg_get_float(&args[1]);
+        double floored = floor(x / y);
+
+        *result = exg_arg_float(remainder ? x - floored * y : floored);
+        return EXG_OK;
+    }
+    a = exg_get_int(&args[0]);
+    b = exg_get_int(&args[1]);
+    if (b == 0 || (a == INT64_MIN && b == -1)) {
+        return EXG_FAIL(err, MALFORMED, "SYM-011", "division of sizes by zero");
+    }
+    quotient = a / b - (a % b != 0 && (a < 0) != (b < 0));
+    *result = exg_arg_int(remainder ? a - quotient * b : quotient);
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_floordiv(const exg_argument *args, uint32_t count, exg_argument *result,
+                                 exg_error *err)
+{
+    (void)count;
+    return divide(args, false, result, err);
+}
+
+exg_status exg_symbolic_mod(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    return divide(args, true, result, err);
+}
+
+exg_status exg_symbolic_truediv(const exg_argument *args, uint32_t count, exg_argument *result,
+                                exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_arg_float(exg_get_float(&args[0]) / exg_get_float(&args[1]));
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_pow(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    int64_t power = 1;
+
+    (void)count;
+    if (is_float(&args[0]) || is_float(&args[1]) || exg_get_int(&args[1]) < 0) {
+        *result = exg_arg_float(pow(exg_get_float(&args[0]), exg_get_float(&args[1])));
+        return EXG_OK;
+    }
+    if (exg_get_int(&args[0]) >= -1 && exg_get_int(&args[0]) <= 1) {
+        int64_t base = exg_get_int(&args[0]);
+
+        *result = exg_arg_int(exg_get_int(&args[1]) == 0 ? 1
+                              : base < 0 && exg_get_int(&args[1]) % 2 == 0 ? 1
+                                                                           : base);
+        return EXG_OK;
+    }
+    for (int64_t i = exg_get_int(&args[1]); i > 0; i--) {
+        if (!exg_mul_i64(power, exg_get_int(&args[0]), &power)) {
+            return overflow(err);
+        }
+    }
+    *result = exg_arg_int(power);
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_neg(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    const exg_argument zero_minus[] = {is_float(&args[0]) ? exg_arg_float(0) : exg_arg_int(0), args[0]};
+
+    return exg_symbolic_sub(zero_minus, count, result, err);
+}
+
+exg_status exg_symbolic_and(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = args[0].kind == EXG_ARGUMENT_BOOL
+                  ? exg_arg_bool(exg_get_bool(&args[0]) && exg_get_bool(&args[1]))
+                  : exg_arg_int(exg_get_int(&args[0]) & exg_get_int(&args[1]));
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_or(const exg_argument *args, uint32_t count, exg_argument *result,
+                           exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = args[0].kind == EXG_ARGUMENT_BOOL
+                  ? exg_arg_bool(exg_get_bool(&args[0]) || exg_get_bool(&args[1]))
+                  : exg_arg_int(exg_get_int(&args[0]) | exg_get_int(&args[1]));
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_not(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_arg_bool(!exg_get_bool(&args[0]));
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_max(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_get_float(&args[0]) >= exg_get_float(&args[1]) ? args[0] : args[1];
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_min(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_get_float(&args[0]) <= exg_get_float(&args[1]) ? args[0] : args[1];
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_float(const exg_argument *args, uint32_t count, exg_argument *result,
+                              exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_arg_float(exg_get_float(&args[0]));
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_trunc(const exg_argument *args, uint32_t count, exg_argument *result,
+                              exg_error *err)
+{
+    double value = trunc(exg_get_float(&args[0]));
+
+    (void)count;
+    if (!is_float(&args[0])) {
+        *result = args[0];
+        return EXG_OK;
+    }
+    if (!(value >= -0x1p63 && value < 0x1p63)) {
+        return overflow(err);
+    }
+    *result = exg_arg_int((int64_t)value);
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_ite(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = exg_get_bool(&args[0]) ? args[1] : args[2];
+    return EXG_OK;
+}
