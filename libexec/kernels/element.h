@@ -1,0 +1,90 @@
+/* element.h - single elements of narrow dtypes as values and back, branch-free. */
+#ifndef EXG_LIBEXEC_KERNELS_ELEMENT_H
+#define EXG_LIBEXEC_KERNELS_ELEMENT_H
+
+#include "libexec/kernels/math_f32.h"
+
+#include <stdint.h>
+
+static inline float exg_bf16_to_f32(uint16_t x)
+{
+    return exg_f32_of_bits((int32_t)((uint32_t)x << 16));
+}
+
+static inline uint16_t exg_f32_to_bf16(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+
+    return (uint16_t)(x != x ? 0x7fc0 : rounded);
+}
+
+static inline float exg_f16_to_f32(uint16_t x)
+{
+    uint32_t magnitude = (uint32_t)(x & 0x7fff) << 13;
+    float scaled = exg_f32_of_bits((int32_t)magnitude) * 0x1p112f;
+    uint32_t bits = (uint32_t)exg_f32_bits(scaled);
+
+    bits = magnitude >= 0x0f800000 ? bits | 0x7f800000 : bits;
+    return exg_f32_of_bits((int32_t)(bits | (uint32_t)(x & 0x8000) << 16));
+}
+
+static inline uint16_t exg_f32_to_f16(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+    uint32_t small =
+        (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) + 0.5f) - 0x3f000000;
+    uint32_t half = magnitude < 0x38800000 ? small : normal;
+
+    half = magnitude >= 0x47800000 ? 0x7c00 : half;
+    half = magnitude > 0x7f800000 ? 0x7e00 : half;
+    return (uint16_t)(half | (bits >> 16 & 0x8000));
+}
+
+/* f8e5m2 is the upper half of an f16. */
+static inline float exg_f8e5m2_to_f32(uint8_t x)
+{
+    return exg_f16_to_f32((uint16_t)(x << 8));
+}
+
+static inline uint8_t exg_f32_to_f8e5m2(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t normal = (magnitude - 0x38000000 + 0xfffff + ((magnitude >> 21) & 1)) >> 21;
+    uint32_t small =
+        (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) + 128.0f) - 0x43000000;
+    uint32_t byte = magnitude < 0x38800000 ? small : normal;
+
+    byte = magnitude >= 0x47800000 ? 0x7c : byte;
+    byte = magnitude > 0x7f800000 ? 0x7f : byte;
+    return (uint8_t)(byte | (bits >> 24 & 0x80));
+}
+
+/* f8e4m3fn: bias 7, no infinity, 0x7f is NaN, most 448. */
+static inline float exg_f8e4m3fn_to_f32(uint8_t x)
+{
+    float scaled = exg_f32_of_bits((int32_t)((uint32_t)(x & 0x7f) << 20)) * 0x1p120f;
+    uint32_t bits = (uint32_t)exg_f32_bits(scaled);
+
+    bits = (x & 0x7f) == 0x7f ? 0x7fc00000 : bits;
+    return exg_f32_of_bits((int32_t)(bits | (uint32_t)(x & 0x80) << 24));
+}
+
+static inline uint8_t exg_f32_to_f8e4m3fn(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t normal = (magnitude - 0x3c000000 + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
+    uint32_t small =
+        (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) + 16384.0f) - 0x46800000;
+    uint32_t byte = magnitude < 0x3c800000 ? small : normal;
+
+    byte = magnitude > 0x43e80000 ? 0x7f : byte; /* past 464, what would be 480 */
+    byte = magnitude > 0x7f800000 ? 0x7f : byte;
+    return (uint8_t)(byte | (bits >> 24 & 0x80));
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* isa.h - which compiled copy of a loop this machine runs.
+ *
+ * Everything in loops/ is compiled once per instruction set, its names ending in
+ * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
+ * of functions; EXG_LOOPS(family) is the best table for this machine.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_ISA_H
+#define EXG_LIBEXEC_KERNELS_ISA_H
+
+typedef enum exg_isa { EXG_ISA_GENERIC, EXG_ISA_V3, EXG_ISA_V4, EXG_ISA_COUNT } exg_isa;
+
+/* The best the processor and this build have, or what tests have limited it to. */
+exg_isa exg_isa_current(void);
+const char *exg_isa_name(exg_isa isa);
+
+/* For tests: nothing better than `isa` from now on, in calls prepared later. */
+void exg_isa_limit(exg_isa isa);
+
+/* Inside loops/: the name of this copy. */
+#define EXG_ISA_JOIN2(name, isa) name##_##isa
+#define EXG_ISA_JOIN(name, isa)  EXG_ISA_JOIN2(name, isa)
+#define EXG_ISA_NAME(name)       EXG_ISA_JOIN(name, EXG_ISA)
+
+/* In headers: the tables of a family. */
+#define EXG_LOOPS_DECLARE(type, name) extern const type name##_generic, name##_v3, name##_v4
+
+#ifdef EXG_HAVE_X86_64_LOOPS
+#define EXG_LOOPS(name)                                                                  \
+    (exg_isa_current() == EXG_ISA_V4   ? &name##_v4                                      \
+     : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
+                                       : &name##_generic)
+#else
+#define EXG_LOOPS(name) (&name##_generic)
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+/* convert.c - between memory of any dtype and compute types. */
+#include "libexec/kernels/element.h"
+#include "libexec/kernels/loops/loops.h"
+
+#include <stdbool.h>
+
+/* One dtype: storage type, compute type, and the two ways as expressions in x. */
+#define DTYPE(id, storage, compute, widen, narrow)                                            \
+    static void load_##id(uint32_t count, void *values, const void *memory, int64_t stride)   \
+    {                                                                                         \
+        const storage *from = memory;                                                         \
+        compute *to = values;                                                                 \
+                                                                                              \
+        if (stride == 1) {                                                                    \
+            EXG_INDEPENDENT                                                                   \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                const storage x = from[i];                                                    \
+                to[i] = (compute)(widen);                                                     \
+            }                                                                                 \
+        } else if (stride == 0) {                                                             \
+            const storage x = from[0];                                                        \
+            const compute value = (compute)(widen);                                           \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                to[i] = value;                                                                \
+            }                                                                                 \
+        } else {                                                                              \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                const storage x = from[(int64_t)i * stride];                                  \
+                to[i] = (compute)(widen);                                                     \
+            }                                                                                 \
+        }                                                                                     \
+    }                                                                                         \
+    static void store_##id(uint32_t count, void *memory, int64_t stride, const void *values)  \
+    {                                                                                         \
+        storage *to = memory;                                                                 \
+        const compute *from = values;                                                         \
+                                                                                              \
+        if (stride == 1) {                                                                    \
+            EXG_INDEPENDENT                                                                   \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                const compute x = from[i];                                                    \
+                to[i] = (storage)(narrow);                                                    \
+            }                                                                                 \
+        } else {                                                                              \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                const compute x = from[i];                                                    \
+                to[(int64_t)i * stride] = (storage)(narrow);                                  \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+#define ROUND(id, storage, compute, narrow, widen)                                            \
+    static void round_##id(uint32_t count, void *values)                                      \
+    {                                                                                         \
+        compute *v = values;                                                                  \
+                                                                                              \
+        EXG_INDEPENDENT                                                                       \
+        for (uint32_t i = 0; i < count; i++) {                                                \
+            const storage x = (storage)(narrow(v[i]));                                        \
+            v[i] = (compute)(widen(x));                                                       \
+        }                                                                                     \
+    }
+
+#define SAME(x)     (x)
+#define NOT_ZERO(x) ((x) != 0)
+
+DTYPE(U8, uint8_t, int32_t, x, x)
+DTYPE(I8, int8_t, int32_t, x, x)
+DTYPE(I16, int16_t, int32_t, x, x)
+DTYPE(U16, uint16_t, int32_t, x, x)
+DTYPE(I32, int32_t, int32_t, x, x)
+DTYPE(B8, uint8_t, int32_t, x != 0, x != 0)
+DTYPE(U32, uint32_t, int64_t, x, x)
+DTYPE(I64, int64_t, int64_t, x, x)
+DTYPE(F32, float, float, x, x)
+DTYPE(F64, double, double, x, x)
+DTYPE(F16, uint16_t, float, exg_f16_to_f32(x), exg_f32_to_f16(x))
+DTYPE(BF16, uint16_t, float, exg_bf16_to_f32(x), exg_f32_to_bf16(x))
+DTYPE(F8E4M3FN, uint8_t, float, exg_f8e4m3fn_to_f32(x), exg_f32_to_f8e4m3fn(x))
+DTYPE(F8E5M2, uint8_t, float, exg_f8e5m2_to_f32(x), exg_f32_to_f8e5m2(x))
+
+ROUND(U8, uint8_t, int32_t, SAME, SAME)
+ROUND(I8, int8_t, int32_t, SAME, SAME)
+ROUND(I16, int16_t, int32_t, SAME, SAME)
+ROUND(U16, uint16_t, int32_t, SAME, SAME)
+ROUND(B8, uint8_t, int32_t, NOT_ZERO, SAME)
+ROUND(U32, uint32_t, int64_t, SAME, SAME)
+ROUND(F16, uint16_t, float, exg_f32_to_f16, exg_f16_to_f32)
+ROUND(BF16, uint16_t, float, exg_f32_to_bf16, exg_bf16_to_f32)
+ROUND(F8E4M3FN, uint8_t, float, exg_f32_to_f8e4m3fn, exg_f8e4m3fn_to_f32)
+ROUND(F8E5M2, uint8_t, float, exg_f32_to_f8e5m2, exg_f8e5m2_to_f32)
+
+#define CONVERT(to_name, to_type, from_name, from_type)                                       \
+    static void from_name##_to_##to_name(uint32_t count, void *to, const void *from)          \
+    {                                                                                         \
+        EXG_INDEPENDENT                                                                       \
+        for (uint32_t i = 0; i < count; i++) {                                                \
+            ((to_type *)to)[i] = (to_type)((const from_type *)from)[i];                       \
+        }                                                                                     \
+    }
+
+CONVERT(f32, float, f32, float)
+CONVERT(f32, float, f64, double)
+CONVERT(f32, float, i32, int32_t)
+CONVERT(f32, float, i64, int64_t)
+CONVERT(f64, double, f32, float)
+CONVERT(f64, double, f64, double)
+CONVERT(f64, double, i32, int32_t)
+CONVERT(f64, double, i64, int64_t)
+CONVERT(i32, int32_t, f32, float)
+CONVERT(i32, int32_t, f64, double)
+CONVERT(i32, int32_t, i32, int32_t)
+CONVERT(i32, int32_t, i64, int64_t)
+CONVERT(i64, int64_t, f32, float)
+CONVERT(i64, int64_t, f64, double)
+CONVERT(i64, int64_t, i32, int32_t)
+CONVERT(i64, int64_t, i64, int64_t)
+
+#define TRUTH(name, type)                                                                     \
+    static void truth_of_##name(uint32_t count, void *to, const void *from)                   \
+    {                                                                                         \
+        EXG_INDEPENDENT                                                                       \
+        for (uint32_t i = 0; i < count; i++) {                                                \
+            ((int32_t *)to)[i] = ((const type *)from)[i] != 0;                                \
+        }                                                                                     \
+    }
+
+TRUTH(f32, float)
+TRUTH(f64, double)
+TRUTH(i32, int32_t)
+TRUTH(i64, int64_t)
+
+#define ROW(id)       [EXG_DTYPE_##id] = load_##id
+#define STORE_ROW(id) [EXG_DTYPE_##id] = store_##id
+#define ROUND_ROW(id) [EXG_DTYPE_##id] = round_##id
+#define ALL_ROWS(R)                                                                           \
+    R(U8), R(I8), R(I16), R(U16), R(I32), R(B8), R(U32), R(I64), R(F32), R(F64), R(F16),      \
+        R(BF16), R(F8E4M3FN), R(F8E5M2)
+
+const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
+    .load = {ALL_ROWS(ROW), [EXG_DTYPE_U64] = load_I64},
+    .store = {ALL_ROWS(STORE_ROW), [EXG_DTYPE_U64] = store_I64},
+    .round = {ROUND_ROW(U8), ROUND_ROW(I8), ROUND_ROW(I16), ROUND_ROW(U16), ROUND_ROW(B8),
+              ROUND_ROW(U32), ROUND_ROW(F16), ROUND_ROW(BF16), ROUND_ROW(F8E4M3FN),
+              ROUND_ROW(F8E5M2)},
+    .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32},
+                {f32_to_f64, f64_to_f64, i32_to_f64, i64_to_f64},
+                {f32_to_i32, f64_to_i32, i32_to_i32, i64_to_i32},
+                {f32_to_i64, f64_to_i64, i32_to_i64, i64_to_i64}},
+    .truth = {truth_of_f32, truth_of_f64, truth_of_i32, truth_of_i64}};

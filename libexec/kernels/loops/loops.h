@@ -1,0 +1,78 @@
+/* loops.h - the inner loops, by instruction set.
+ *
+ * A compute type holds the values of several dtypes: f32 those of f32, f16, bf16
+ * and f8; i32 those of bool, u8, i8, i16, u16, i32; i64 those of u32, u64, i64.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
+#define EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
+
+#include "libexec/kernels/isa.h"
+
+#include <exg/types.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Vectorise without asking whether arrays overlap: they do not, or are the same. */
+#if defined(__clang__)
+#define EXG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define EXG_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+typedef enum exg_compute {
+    EXG_COMPUTE_F32,
+    EXG_COMPUTE_F64,
+    EXG_COMPUTE_I32,
+    EXG_COMPUTE_I64,
+    EXG_COMPUTE_COUNT
+} exg_compute;
+
+static inline uint32_t exg_compute_bytes(exg_compute compute)
+{
+    return compute == EXG_COMPUTE_F64 || compute == EXG_COMPUTE_I64 ? 8 : 4;
+}
+
+/* ---- pointwise formulas ------------------------------------------------------- */
+
+typedef enum exg_formula {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) EXG_FORMULA_##id,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    EXG_FORMULA_COUNT
+} exg_formula;
+
+/* out[i] = formula of a[i], b[i], c[i] and four scalars, all in the compute type;
+ * out may be one of the operands. Comparisons write int32_t, where reads its
+ * condition as int32_t. Ors into `bad` what integer divisions found. */
+typedef void exg_formula_loop(uint32_t count, void *out, const void *a, const void *b,
+                              const void *c, const void *scalars, int *bad);
+
+typedef struct exg_pointwise_loops {
+    exg_formula_loop *of[EXG_COMPUTE_COUNT][EXG_FORMULA_COUNT];
+} exg_pointwise_loops;
+
+EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
+
+/* ---- conversions ----------------------------------------------------------------- */
+
+/* `count` elements between memory of a dtype, `stride` elements apart, and a dense
+ * array of the dtype's compute type. Stores wrap integers, round to nearest even,
+ * and make bool of what is not 0. */
+typedef void exg_load_loop(uint32_t count, void *values, const void *memory, int64_t stride);
+typedef void exg_store_loop(uint32_t count, void *memory, int64_t stride, const void *values);
+/* In place: what storing to the dtype and loading again would give. */
+typedef void exg_round_loop(uint32_t count, void *values);
+/* Between compute types; dense arrays that do not overlap. */
+typedef void exg_convert_loop(uint32_t count, void *to, const void *from);
+
+typedef struct exg_convert_loops {
+    exg_load_loop *load[EXG_DTYPE_COUNT];   /* NULL: no compute type */
+    exg_store_loop *store[EXG_DTYPE_COUNT];
+    exg_round_loop *round[EXG_DTYPE_COUNT]; /* NULL: the compute type is exact */
+    exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT]; /* [to][from] */
+    exg_convert_loop *truth[EXG_COMPUTE_COUNT];                      /* to int32_t 0 or 1 */
+} exg_convert_loops;
+
+EXG_LOOPS_DECLARE(exg_convert_loops, exg_loops_convert);
+
+#endif

@@ -1,0 +1,88 @@
+/* pointwise.c - one loop a formula and compute type, made by the preprocessor. */
+#include "libexec/kernels/loops/loops.h"
+
+#include <string.h>
+
+/* The unused parts of a formula's environment. */
+#define UNUSED(a, b, c, s, t, u, v) \
+    ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
+
+#define LOOP(id, out_type, first_type, formula)                                               \
+    static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,           \
+                         const void *c_, const void *scalars, int *bad_out)                   \
+    {                                                                                         \
+        const C s = ((const C *)scalars)[0], t = ((const C *)scalars)[1];                     \
+        const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                     \
+        int bad = 0;                                                                          \
+                                                                                              \
+        EXG_INDEPENDENT                                                                       \
+        for (uint32_t i = 0; i < count; i++) {                                                \
+            const first_type a = ((const first_type *)a_)[i];                                 \
+            const C b = ((const C *)b_)[i], c = ((const C *)c_)[i];                           \
+                                                                                              \
+            UNUSED(a, b, c, s, t, u, v);                                                      \
+            ((out_type *)out)[i] = (out_type)(formula);                                       \
+        }                                                                                     \
+        *bad_out |= bad;                                                                      \
+    }
+
+#define LOOP_PROMOTE(id, formula) LOOP(id, C, C, formula)
+#define LOOP_FLOAT(id, formula)   LOOP(id, C, C, formula)
+#define LOOP_FIRST(id, formula)   LOOP(id, C, C, formula)
+#define LOOP_CAST(id, formula)    LOOP(id, C, C, formula)
+#define LOOP_BOOL(id, formula)    LOOP(id, int32_t, C, formula)
+#define LOOP_WHERE(id, formula)   LOOP(id, C, int32_t, formula)
+
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    LOOP_##result(id, float_formula)
+
+#define EXG_FORMULA_F32
+#include "libexec/kernels/formula.h"
+#define NAME(id) f32_##id
+#include "libexport/operators/pointwise.def"
+#undef NAME
+
+#define EXG_FORMULA_F64
+#include "libexec/kernels/formula.h"
+#define NAME(id) f64_##id
+#include "libexport/operators/pointwise.def"
+#undef NAME
+#undef EXG_POINTWISE
+
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    LOOP_##result(id, int_formula)
+
+#define EXG_FORMULA_I32
+#include "libexec/kernels/formula.h"
+#define NAME(id) i32_##id
+#include "libexport/operators/pointwise.def"
+#undef NAME
+
+#define EXG_FORMULA_I64
+#include "libexec/kernels/formula.h"
+#define NAME(id) i64_##id
+#include "libexport/operators/pointwise.def"
+#undef NAME
+#undef EXG_POINTWISE
+
+const exg_pointwise_loops EXG_ISA_NAME(exg_loops_pointwise) = {{
+    {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) f32_##id,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    },
+    {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) f64_##id,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    },
+    {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) i32_##id,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    },
+    {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) i64_##id,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    }}};

@@ -1,0 +1,406 @@
+/* math_f32.h - f32 functions as straight-line C, so that loops over them vectorise.
+ *
+ * Each is within 2.5 units in the last place of the true value over all floats
+ * (tests/exec/kernels/formula.c walks them); NaN, infinities and signed zeros as
+ * in C's math.h. Polynomials: minimax fits of our own (Lawson iteration).
+ * exg_f32_fma is fused where the instruction set has it.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_MATH_F32_H
+#define EXG_LIBEXEC_KERNELS_MATH_F32_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __FMA__
+#define exg_f32_fma(a, b, c) __builtin_fmaf((a), (b), (c))
+#else
+#define exg_f32_fma(a, b, c) ((a) * (b) + (c))
+#endif
+
+static inline int32_t exg_f32_bits(float x)
+{
+    int32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline float exg_f32_of_bits(int32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline int64_t exg_f64_bits(double x)
+{
+    int64_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline double exg_f64_of_bits(int64_t bits)
+{
+    double x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* Adding 1.5 * 2^23 leaves the nearest integer in the low bits. */
+#define EXG_F32_ROUNDER 12582912.0f
+#define EXG_F64_ROUNDER 6755399441055744.0
+
+static inline float exg_f32_copysign(float magnitude, float sign)
+{
+    return exg_f32_of_bits((exg_f32_bits(magnitude) & INT32_MAX) |
+                           (exg_f32_bits(sign) & INT32_MIN));
+}
+
+static inline float exg_f32_abs(float x)
+{
+    return exg_f32_of_bits(exg_f32_bits(x) & INT32_MAX);
+}
+
+/* 2^n for n in [-126, 127]. */
+static inline float exg_f32_power_of_two(int32_t n)
+{
+    return exg_f32_of_bits((int32_t)((uint32_t)(n + 127) << 23));
+}
+
+static inline float exg_f32_rint(float x)
+{
+#if defined(__AVX__)
+    return __builtin_rintf(x);
+#else
+    float magnitude = exg_f32_abs(x);
+    float rounded = (magnitude + 8388608.0f) - 8388608.0f;
+
+    return exg_f32_copysign(magnitude < 8388608.0f ? rounded : magnitude, x);
+#endif
+}
+
+/* p(r) * 2^n in two factors, so that neither overflows and denormals come out. */
+static inline float exg_f32_scale(float p, int32_t n)
+{
+    int32_t half = n >> 1;
+
+    return p * exg_f32_power_of_two(half) * exg_f32_power_of_two(n - half);
+}
+
+/* (e^r - 1 - r) / r^2 for |r| <= ln2 / 2. */
+static inline float exg_f32_exp_tail(float r)
+{
+    float q = 1.99135746e-4f;
+
+    q = exg_f32_fma(q, r, 1.3941022166e-3f);
+    q = exg_f32_fma(q, r, 8.3332741322e-3f);
+    q = exg_f32_fma(q, r, 4.1666354423e-2f);
+    q = exg_f32_fma(q, r, 1.6666666812e-1f);
+    return exg_f32_fma(q, r, 5.0000000465e-1f);
+}
+
+static inline float exg_f32_exp(float x)
+{
+    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER);
+    float n = t - EXG_F32_ROUNDER;
+    float r = exg_f32_fma(n, -0.693359375f, clamped);
+    float p;
+
+    r = exg_f32_fma(n, 2.12194440e-4f, r);
+    p = exg_f32_fma(exg_f32_exp_tail(r) * r, r, r) + 1.0f;
+    return exg_f32_scale(p, exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER));
+}
+
+static inline float exg_f32_exp2(float x)
+{
+    float clamped = x < -151.0f ? -151.0f : x > 129.0f ? 129.0f : x;
+    float t = clamped + EXG_F32_ROUNDER;
+    float r = clamped - (t - EXG_F32_ROUNDER);
+    float c = 1.5475927465e-4f;
+
+    c = exg_f32_fma(c, r, 1.3400309821e-3f);
+    c = exg_f32_fma(c, r, 9.6180053095e-3f);
+    c = exg_f32_fma(c, r, 5.5503276761e-2f);
+    c = exg_f32_fma(c, r, 2.4022651333e-1f);
+    c = exg_f32_fma(c, r, 6.9314720632e-1f);
+    return exg_f32_scale(exg_f32_fma(c, r, 1.0f),
+                         exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER));
+}
+
+static inline float exg_f32_expm1(float x)
+{
+    float clamped = x < -30.0f ? -30.0f : x > 89.0f ? 89.0f : x;
+    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER);
+    float n = t - EXG_F32_ROUNDER;
+    float r = exg_f32_fma(n, -0.693359375f, clamped);
+    float half; /* 2^(n - 1): 2^128 is none */
+    float p;
+
+    r = exg_f32_fma(n, 2.12194440e-4f, r);
+    p = exg_f32_fma(exg_f32_exp_tail(r) * r, r, r);
+    half = exg_f32_power_of_two(exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER) - 1);
+    p = 2.0f * exg_f32_fma(half, p, half - 0.5f);
+    return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(0.5f * x, x, x) : p;
+}
+
+/* x = m * 2^e with m in [sqrt(1/2), sqrt(2)), for x > 0 and finite; gives log(m). */
+static inline float exg_f32_log_parts(float x, float *exponent)
+{
+    float normal = x < 1.17549435e-38f ? x * 8388608.0f : x;
+    int32_t bits = exg_f32_bits(normal) - 0x3f3504f3;
+    int32_t e = (bits >> 23) - (x < 1.17549435e-38f ? 23 : 0);
+    float f = exg_f32_of_bits((bits & 0x7fffff) + 0x3f3504f3) - 1.0f;
+    float p = 6.7466013211e-2f;
+
+    p = exg_f32_fma(p, f, -1.1675641299e-1f);
+    p = exg_f32_fma(p, f, 1.1888174599e-1f);
+    p = exg_f32_fma(p, f, -1.2405591418e-1f);
+    p = exg_f32_fma(p, f, 1.4219550908e-1f);
+    p = exg_f32_fma(p, f, -1.6667995667e-1f);
+    p = exg_f32_fma(p, f, 2.0002118732e-1f);
+    p = exg_f32_fma(p, f, -2.5000009604e-1f);
+    p = exg_f32_fma(p, f, 3.3333312603e-1f);
+    *exponent = (float)e;
+    return exg_f32_fma(f * f, exg_f32_fma(p, f, -0.5f), f);
+}
+
+/* The logarithm of what log_parts cannot take: 0, negatives, infinity, NaN. */
+static inline float exg_f32_log_edges(float x, float result)
+{
+    result = x > 3.40282347e38f ? x : result;
+    result = x == 0.0f ? -INFINITY : result;
+    return x < 0.0f ? NAN : x != x ? x : result;
+}
+
+static inline float exg_f32_log(float x)
+{
+    float e;
+    float l = exg_f32_log_parts(x, &e);
+
+    l = exg_f32_fma(e, 0.693359375f, exg_f32_fma(e, -2.12194440e-4f, l));
+    return exg_f32_log_edges(x, l);
+}
+
+static inline float exg_f32_log2(float x)
+{
+    float e;
+    float l = exg_f32_log_parts(x, &e);
+
+    return exg_f32_log_edges(x, exg_f32_fma(l, 0.44269504f, l) + e);
+}
+
+static inline float exg_f32_log10(float x)
+{
+    float e;
+    float l = exg_f32_log_parts(x, &e);
+
+    l = exg_f32_fma(e, 7.9034152e-7f, l * 0.434294482f);
+    return exg_f32_log_edges(x, exg_f32_fma(e, 0.301029205f, l));
+}
+
+static inline float exg_f32_log1p(float x)
+{
+    float u = 1.0f + x;
+    float lost = x - (u - 1.0f); /* what rounding took from u, to first order */
+    float l = exg_f32_log(u);
+    float corrected = l + lost / u;
+
+    corrected = u > 0.0f && u < 1e30f ? corrected : l;
+    return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(-0.5f * x, x, x) : corrected;
+}
+
+static inline float exg_f32_tanh(float x)
+{
+    float magnitude = exg_f32_abs(x);
+    float s = x * x;
+    float p = 2.1429587528e-3f;
+    float far = 1.0f - 2.0f / (exg_f32_exp(2.0f * magnitude) + 1.0f);
+
+    p = exg_f32_fma(p, s, -8.1773945953e-3f);
+    p = exg_f32_fma(p, s, 2.1700701614e-2f);
+    p = exg_f32_fma(p, s, -5.3946762736e-2f);
+    p = exg_f32_fma(p, s, 1.3333206005e-1f);
+    p = exg_f32_fma(p, s, -3.3333330803e-1f);
+    return magnitude < 0.625f ? exg_f32_fma(p * s, x, x) : exg_f32_copysign(far, x);
+}
+
+static inline float exg_f32_erf(float x)
+{
+    float t = exg_f32_abs(x);
+    float s = x * x;
+    float near = 8.3167725479e-5f;
+    float far = -4.5581180873e-5f;
+
+    near = exg_f32_fma(near, s, -8.1300119905e-4f);
+    near = exg_f32_fma(near, s, 5.1999066048e-3f);
+    near = exg_f32_fma(near, s, -2.6858941481e-2f);
+    near = exg_f32_fma(near, s, 1.1283687188e-1f);
+    near = exg_f32_fma(near, s, -3.7612633188e-1f);
+    near = exg_f32_fma(near, s, 1.2837916658e-1f);
+    t = t > 4.0f ? 4.0f : t;
+    far = exg_f32_fma(4.9382142236e-6f, t, far);
+    far = exg_f32_fma(far, t, -4.9586787114e-5f);
+    far = exg_f32_fma(far, t, 2.9301577205e-3f);
+    far = exg_f32_fma(far, t, -2.2674138573e-2f);
+    far = exg_f32_fma(far, t, 1.0526269994e-1f);
+    far = exg_f32_fma(far, t, 6.3562527283e-1f);
+    far = exg_f32_fma(far, t, 1.1285517475f);
+    far = 1.0f - exg_f32_exp(-t * far);
+    return t < 0.92f ? exg_f32_fma(near, x, x) : x != x ? x : exg_f32_copysign(far, x);
+}
+
+/* sin and cos of the angle 2 pi turns: what is left of x after whole quarters.
+ * x = m * 2^e with a 24-bit integer m; m times exg_two_over_pi[e] modulo 4 is
+ * exact enough in two doubles for every float. */
+#define EXG_TWO_OVER_PI_FIRST (-37)
+#define EXG_TWO_OVER_PI_COUNT 142
+extern const double exg_two_over_pi[2][EXG_TWO_OVER_PI_COUNT];
+
+static inline double exg_f32_quarter(float x, int32_t *quarter)
+{
+    int32_t bits = exg_f32_bits(x) & INT32_MAX;
+    int32_t e = (bits >> 23) - 150 - EXG_TWO_OVER_PI_FIRST;
+    double m = (double)((bits & 0x7fffff) | 0x800000);
+    double high;
+    double low;
+    double t;
+
+    e = e < 0 ? 0 : e >= EXG_TWO_OVER_PI_COUNT ? EXG_TWO_OVER_PI_COUNT - 1 : e;
+    high = m * exg_two_over_pi[0][e];
+    low = m * exg_two_over_pi[1][e];
+    t = high + EXG_F64_ROUNDER;
+    *quarter = (int32_t)exg_f64_bits(t) & 3;
+    return ((high - (t - EXG_F64_ROUNDER)) + low) * 1.57079632679489661923;
+}
+
+static inline double exg_f64_sin_part(double r, double s)
+{
+    double p = 2.71830412993166483e-6;
+
+    p = p * s - 1.98393340706519406e-4;
+    p = p * s + 8.33332938353410786e-3;
+    p = p * s - 1.66666666416064481e-1;
+    return p * s * r + r;
+}
+
+static inline double exg_f64_cos_part(double s)
+{
+    double p = -2.71800214929528156e-7;
+
+    p = p * s + 2.47990399853363007e-5;
+    p = p * s - 1.3888881073969203e-3;
+    p = p * s + 4.1666666561994448e-2;
+    p = p * s - 4.9999999999544636e-1;
+    return p * s + 1.0;
+}
+
+static inline float exg_f32_sin(float x)
+{
+    int32_t quarter;
+    double r = exg_f32_quarter(x, &quarter);
+    double s = r * r;
+    double y = (quarter & 1) != 0 ? exg_f64_cos_part(s) : exg_f64_sin_part(r, s);
+    float f = (float)((quarter & 2) != 0 ? -y : y);
+
+    f = exg_f32_of_bits(exg_f32_bits(f) ^ (exg_f32_bits(x) & INT32_MIN));
+    f = exg_f32_abs(x) < 2e-4f ? x : f;
+    return exg_f32_abs(x) < INFINITY ? f : NAN;
+}
+
+static inline float exg_f32_cos(float x)
+{
+    int32_t quarter;
+    double r = exg_f32_quarter(x, &quarter);
+    double s = r * r;
+    double y = (quarter & 1) != 0 ? exg_f64_sin_part(r, s) : exg_f64_cos_part(s);
+    float f = (float)(((quarter + 1) & 2) != 0 ? -y : y);
+
+    f = exg_f32_abs(x) < 2e-4f ? 1.0f : f;
+    return exg_f32_abs(x) < INFINITY ? f : NAN;
+}
+
+static inline float exg_f32_tan(float x)
+{
+    int32_t quarter;
+    double r = exg_f32_quarter(x, &quarter);
+    double s = r * r;
+    double sine = exg_f64_sin_part(r, s);
+    double cosine = exg_f64_cos_part(s);
+    float f = (float)((quarter & 1) != 0 ? -cosine / sine : sine / cosine);
+
+    f = exg_f32_of_bits(exg_f32_bits(f) ^ (exg_f32_bits(x) & INT32_MIN));
+    f = exg_f32_abs(x) < 2e-4f ? x : f;
+    return exg_f32_abs(x) < INFINITY ? f : NAN;
+}
+
+/* log2 of a positive, finite, normal double within 2^-43 of itself. */
+static inline double exg_f64_log2_short(double x)
+{
+    int64_t bits = exg_f64_bits(x) - 0x3fe6a09e667f3bcd;
+    /* the exponent as a double without a 64-bit conversion */
+    double e = exg_f64_of_bits((bits >> 52) + 0x4338000000000000) - EXG_F64_ROUNDER;
+    double m = exg_f64_of_bits((bits & 0xfffffffffffff) + 0x3fe6a09e667f3bcd);
+    double z = (m - 1.0) / (m + 1.0);
+    double s = z * z;
+    double p = 2.82910061305662347e-1;
+
+    p = p * s + 3.1990497818439168e-1;
+    p = p * s + 4.12209270678198281e-1;
+    p = p * s + 5.77077942174005081e-1;
+    p = p * s + 9.61796694114043367e-1;
+    p = p * s + 2.88539008177784965;
+    return p * z + e;
+}
+
+/* 2^x for |x| <= 1000 within 2^-40 of itself. */
+static inline double exg_f64_exp2_short(double x)
+{
+    double t = x + EXG_F64_ROUNDER;
+    double r = x - (t - EXG_F64_ROUNDER);
+    double p = 1.31758267577632666e-6;
+
+    p = p * r + 1.53097618765718726e-5;
+    p = p * r + 1.54038520386352122e-4;
+    p = p * r + 1.33334519707511979e-3;
+    p = p * r + 9.618128542222625e-3;
+    p = p * r + 5.55041093943612838e-2;
+    p = p * r + 2.40226506988843145e-1;
+    p = p * r + 6.93147180546491082e-1;
+    p = p * r + 9.99999999999761746e-1;
+    return p * exg_f64_of_bits((int64_t)((uint64_t)(exg_f64_bits(t) -
+                                                    exg_f64_bits(EXG_F64_ROUNDER) + 1023) << 52));
+}
+
+/* In double throughout; the edges in the order C's pow states them. */
+static inline float exg_f32_pow(float x, float y)
+{
+    float magnitude = exg_f32_abs(x);
+    float whole = exg_f32_rint(y);
+    float half = 0.5f * y;
+    int is_whole = whole == y;
+    int is_odd = is_whole && exg_f32_rint(half) != half;
+    double power = (double)y * exg_f64_log2_short((double)magnitude);
+    float result;
+
+    power = power < -400.0 ? -400.0 : power > 400.0 ? 400.0 : power;
+    result = (float)exg_f64_exp2_short(power);
+    result = magnitude == 0.0f ? (y < 0.0f ? INFINITY : 0.0f) : result;
+    result = magnitude == INFINITY ? (y < 0.0f ? 0.0f : INFINITY) : result;
+    result = x < 0.0f && !is_whole && magnitude < INFINITY ? NAN : result;
+    result = is_odd ? exg_f32_copysign(result, x) : result;
+    result = x != x || y != y ? NAN : result;
+    /* y infinite: |x| against 1 */
+    result = exg_f32_abs(y) == INFINITY && x == x
+                 ? (magnitude == 1.0f                    ? 1.0f
+                    : (magnitude > 1.0f) == (y > 0.0f) ? INFINITY
+                                                         : 0.0f)
+                 : result;
+    return y == 0.0f || x == 1.0f ? 1.0f : result;
+}
+
+#endif

@@ -1,0 +1,694 @@
+/* pointwise.c - builds a pointwise program: instructions, then tile buffers.
+ *
+ * A register handed out is a value with the dtype it means. Rounding to a narrow
+ * dtype is put off until somebody computes with the value; a store narrows anyway.
+ */
+#include "libexec/kernels/pointwise_program.h"
+
+#include <exg/operators.h>
+#include <assert.h>
+#include <string.h>
+
+#define BLOCK_ELEMENTS       32768
+#define BLOCK_ELEMENTS_HEAVY 8192
+#define STREAMING_BYTES      (1 << 20)
+#define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
+
+typedef enum result_kind { PROMOTE, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
+
+static const struct {
+    exg_operator_id id;
+    result_kind result;
+    const char *name;
+    const char *float_formula;
+    const char *int_formula;
+} formulas[EXG_FORMULA_COUNT] = {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    {EXG_OP_##id, result, #id, #float_formula, #int_formula},
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+};
+
+static bool find_formula(uint32_t operator_id, exg_formula *formula)
+{
+    /* Rows of pointwise.def come first in operators.def, in the same order. */
+    if (operator_id >= EXG_FORMULA_COUNT || (uint32_t)formulas[operator_id].id != operator_id) {
+        return false;
+    }
+    *formula = (exg_formula)operator_id;
+    return true;
+}
+
+exg_pointwise *exg_pointwise_begin(exg_arena *arena, uint32_t rank, const int64_t *sizes)
+{
+    exg_pointwise *p = EXG_NEW(arena, exg_pointwise);
+
+    assert(rank <= EXG_RANK_MAX);
+    if (p != NULL) {
+        p->arena = arena;
+        p->rank = rank;
+        p->numel = 1;
+        for (uint32_t d = 0; d < rank; d++) {
+            p->sizes[d] = sizes[d];
+            p->numel *= sizes[d];
+        }
+    }
+    return p;
+}
+
+static exg_status full(exg_error *err)
+{
+    return EXG_FAIL(err, LIMIT, "PW-001", "a pointwise program has no room for another step");
+}
+
+/* Room for `count` more instructions that each make a value. */
+static bool has_room(const exg_pointwise *p, uint32_t count)
+{
+    return p->instruction_count + count <= EXG_INSTRUCTION_MAX &&
+           p->value_count + count <= EXG_VALUE_MAX;
+}
+
+static exg_instruction *add_instruction(exg_pointwise *p, exg_instruction_kind kind)
+{
+    exg_instruction *i = &p->instructions[p->instruction_count++];
+
+    i->kind = kind;
+    i->operand = EXG_NO_TILE;
+    return i;
+}
+
+/* The value the newest instruction makes. */
+static uint8_t add_value(exg_pointwise *p, exg_compute compute, exg_dtype dtype)
+{
+    exg_tile_value *v = &p->values[p->value_count];
+
+    v->compute = compute;
+    v->dtype = dtype;
+    v->made_by = (uint8_t)(p->instruction_count - 1);
+    memset(v->converted, EXG_NO_TILE, sizeof(v->converted));
+    v->converted[compute] = p->value_count;
+    return p->value_count++;
+}
+
+static exg_status add_register(exg_pointwise *p, uint8_t value, uint32_t *reg)
+{
+    *reg = p->register_count;
+    p->registers[p->register_count++] = value;
+    return EXG_OK;
+}
+
+static uint8_t add_operand(exg_pointwise *p, uint32_t index, bool is_output, exg_dtype dtype)
+{
+    exg_pointwise_operand *o = &p->operands[p->operand_count];
+
+    o->index = index;
+    o->is_output = is_output;
+    o->element_bytes = exg_dtype_bytes(dtype);
+    return p->operand_count++;
+}
+
+exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, uint32_t *reg,
+                              exg_error *err)
+{
+    exg_compute compute;
+    exg_instruction *i;
+
+    if (!exg_compute_of(dtype, &compute)) {
+        return EXG_FAIL(err, UNSUPPORTED, "PW-002", "no elementwise arithmetic on %s",
+                        exg_dtype_name(dtype));
+    }
+    if (!has_room(p, 1) || p->register_count == EXG_POINTWISE_REGISTERS) {
+        return full(err);
+    }
+    i = add_instruction(p, EXG_INSTRUCTION_LOAD);
+    i->operand = add_operand(p, input, false, dtype);
+    i->dtype = dtype;
+    i->load = EXG_LOOPS(exg_loops_convert)->load[dtype];
+    i->is_direct = exg_compute_is_storage(dtype);
+    i->target = add_value(p, compute, dtype);
+    return add_register(p, i->target, reg);
+}
+
+/* Makes the value what storing and loading it would give. */
+static void settle(exg_pointwise *p, uint8_t value)
+{
+    exg_tile_value *v = &p->values[value];
+    exg_round_loop *round = EXG_LOOPS(exg_loops_convert)->round[v->dtype];
+
+    if (v->is_unrounded && round != NULL) {
+        exg_instruction *i = add_instruction(p, EXG_INSTRUCTION_ROUND);
+
+        i->target = value;
+        i->dtype = v->dtype;
+        i->round = round;
+    }
+    v->is_unrounded = false;
+}
+
+/* The dtype that holds everything its compute type does. */
+static exg_dtype natural_dtype(exg_compute compute)
+{
+    return compute == EXG_COMPUTE_F32   ? EXG_DTYPE_F32
+           : compute == EXG_COMPUTE_F64 ? EXG_DTYPE_F64
+           : compute == EXG_COMPUTE_I32 ? EXG_DTYPE_I32
+                                        : EXG_DTYPE_I64;
+}
+
+/* The value in another compute type. */
+static uint8_t converted(exg_pointwise *p, uint8_t value, exg_compute compute)
+{
+    settle(p, value);
+    if (p->values[value].converted[compute] == EXG_NO_TILE) {
+        exg_instruction *i = add_instruction(p, EXG_INSTRUCTION_CONVERT);
+
+        i->convert = EXG_LOOPS(exg_loops_convert)->convert[compute][p->values[value].compute];
+        i->sources[0] = value;
+        i->source_count = 1;
+        i->target = add_value(p, compute, natural_dtype(compute));
+        p->values[value].converted[compute] = i->target;
+    }
+    return p->values[value].converted[compute];
+}
+
+/* The value as 0 or 1. */
+static uint8_t truth(exg_pointwise *p, uint8_t value)
+{
+    exg_instruction *i;
+
+    settle(p, value);
+    if (p->values[value].dtype == EXG_DTYPE_B8 && p->values[value].compute == EXG_COMPUTE_I32) {
+        return value;
+    }
+    i = add_instruction(p, EXG_INSTRUCTION_CONVERT);
+    i->convert = EXG_LOOPS(exg_loops_convert)->truth[p->values[value].compute];
+    i->sources[0] = value;
+    i->source_count = 1;
+    i->target = add_value(p, EXG_COMPUTE_I32, EXG_DTYPE_B8);
+    return i->target;
+}
+
+/* The value as one whose elements the dtype can hold. */
+static uint8_t cast(exg_pointwise *p, uint8_t value, exg_dtype dtype)
+{
+    exg_compute compute = EXG_COMPUTE_F32;
+    uint8_t value_count = p->value_count;
+    uint8_t result;
+
+    exg_compute_of(dtype, &compute);
+    if (p->values[value].dtype == dtype) {
+        return value;
+    }
+    if (dtype == EXG_DTYPE_B8) {
+        return truth(p, value);
+    }
+    result = converted(p, value, compute);
+    if (EXG_LOOPS(exg_loops_convert)->round[dtype] == NULL) {
+        return result;
+    }
+    if (p->value_count == value_count) { /* others read it: round a copy */
+        exg_instruction *i = add_instruction(p, EXG_INSTRUCTION_CONVERT);
+
+        i->convert = EXG_LOOPS(exg_loops_convert)->convert[compute][compute];
+        i->sources[0] = result;
+        i->source_count = 1;
+        i->target = add_value(p, compute, dtype);
+        result = i->target;
+    } else { /* just made: take it out of others' reach */
+        p->values[value].converted[compute] = EXG_NO_TILE;
+    }
+    p->values[result].dtype = dtype;
+    p->values[result].is_unrounded = true;
+    return result;
+}
+
+static double scalar_float(const exg_argument *a)
+{
+    switch ((int)a->kind) {
+    case EXG_ARGUMENT_FLOAT:
+        return a->as_float;
+    case EXG_ARGUMENT_SYM_FLOAT:
+        return a->as_sym.as_float;
+    case EXG_ARGUMENT_INT:
+        return (double)a->as_int;
+    case EXG_ARGUMENT_SYM_INT:
+        return (double)a->as_sym.as_int;
+    case EXG_ARGUMENT_BOOL:
+        return a->as_bool ? 1 : 0;
+    case EXG_ARGUMENT_SYM_BOOL:
+        return a->as_sym.as_bool ? 1 : 0;
+    default:
+        return 0;
+    }
+}
+
+static int64_t scalar_int(const exg_argument *a)
+{
+    if (a->kind == EXG_ARGUMENT_INT) {
+        return a->as_int;
+    }
+    return a->kind == EXG_ARGUMENT_SYM_INT ? a->as_sym.as_int : (int64_t)scalar_float(a);
+}
+
+static void set_scalars(exg_instruction *instruction, exg_compute compute, exg_dtype round_to,
+                        const exg_argument *scalars, uint32_t count)
+{
+    exg_round_loop *round = EXG_LOOPS(exg_loops_convert)->round[round_to];
+    unsigned char *at = (unsigned char *)instruction->scalars;
+
+    for (uint32_t k = 0; k < count; k++) {
+        float f32 = (float)scalar_float(&scalars[k]);
+        double f64 = scalar_float(&scalars[k]);
+        int64_t i64 = scalar_int(&scalars[k]);
+        int32_t i32 = (int32_t)i64;
+        const void *from = compute == EXG_COMPUTE_F32   ? (const void *)&f32
+                           : compute == EXG_COMPUTE_F64 ? (const void *)&f64
+                           : compute == EXG_COMPUTE_I32 ? (const void *)&i32
+                                                        : (const void *)&i64;
+
+        memcpy(at, from, exg_compute_bytes(compute));
+        if (round != NULL) {
+            round(1, at);
+        }
+        at += exg_compute_bytes(compute);
+    }
+}
+
+/* A formula that gives the same and costs less. */
+static exg_formula simplest(exg_formula formula, exg_dtype compute, const exg_argument *scalars)
+{
+    double s;
+
+    if (formula == EXG_FORMULA_bitwise_not_default && compute == EXG_DTYPE_B8) {
+        return EXG_FORMULA_logical_not_default;
+    }
+    if (formula != EXG_FORMULA_pow_Tensor_Scalar) {
+        return formula;
+    }
+    s = scalar_float(&scalars[0]);
+    if (s == 2) {
+        return EXG_FORMULA_square_default;
+    }
+    if (s == 3) {
+        return EXG_FORMULA_cube;
+    }
+    if (exg_dtype_is_float(compute)) {
+        return s == 0.5    ? EXG_FORMULA_sqrt_default
+               : s == -0.5 ? EXG_FORMULA_rsqrt_default
+               : s == -1   ? EXG_FORMULA_reciprocal_default
+                           : formula;
+    }
+    return formula;
+}
+
+static bool is_heavy(exg_formula formula, exg_compute compute)
+{
+    const char *text = compute == EXG_COMPUTE_F32 || compute == EXG_COMPUTE_F64
+                           ? formulas[formula].float_formula
+                           : formulas[formula].int_formula;
+
+    /* functions that cost as much as many additions have long names or division */
+    return strstr(text, "EXP") != NULL || strstr(text, "LOG") != NULL ||
+           strstr(text, "SIN") != NULL || strstr(text, "COS") != NULL ||
+           strstr(text, "TAN") != NULL || strstr(text, "ERF") != NULL ||
+           strstr(text, "POW") != NULL || strstr(text, "MOD") != NULL ||
+           strstr(text, "DIV") != NULL || strstr(text, "REMAINDER") != NULL ||
+           strstr(text, "GAMMA") != NULL;
+}
+
+/* Checks what apply() was asked for. */
+static exg_status check_apply(exg_formula formula, exg_dtype compute, exg_dtype result,
+                              exg_compute *type, exg_error *err)
+{
+    const char *text;
+    exg_compute unused;
+
+    if (!exg_compute_of(compute, type) || !exg_compute_of(result, &unused)) {
+        return EXG_FAIL(err, UNSUPPORTED, "PW-002", "no elementwise arithmetic on %s",
+                        exg_dtype_name(exg_compute_of(compute, type) ? result : compute));
+    }
+    text = *type == EXG_COMPUTE_F32 || *type == EXG_COMPUTE_F64 ? formulas[formula].float_formula
+                                                                : formulas[formula].int_formula;
+    if (strcmp(text, "NONE") == 0) {
+        return EXG_FAIL(err, UNSUPPORTED, "PW-003", "%s is not defined for %s",
+                        formulas[formula].name, exg_dtype_name(compute));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype compute,
+                               exg_dtype result, const uint32_t *sources, uint32_t source_count,
+                               const exg_argument *scalars, uint32_t scalar_count, uint32_t *reg,
+                               exg_error *err)
+{
+    exg_formula formula = EXG_FORMULA_COUNT;
+    exg_compute type = EXG_COMPUTE_F32;
+    exg_instruction *i;
+    uint8_t values[3];
+    exg_dtype meaning;
+
+    if (!find_formula(operator_id, &formula) || source_count < 1 || source_count > 3 ||
+        scalar_count > EXG_POINTWISE_SCALARS) {
+        return EXG_FAIL(err, USAGE, "PW-004", "operator %u is no pointwise operator of %u operands",
+                        operator_id, source_count);
+    }
+    if (!has_room(p, 12) || p->register_count == EXG_POINTWISE_REGISTERS) {
+        return full(err);
+    }
+    if (formulas[formula].result == CAST) {
+        exg_compute unused;
+
+        if (!exg_compute_of(result, &unused)) {
+            return EXG_FAIL(err, UNSUPPORTED, "PW-002", "no elementwise arithmetic on %s",
+                            exg_dtype_name(result));
+        }
+        return add_register(p, cast(p, p->registers[sources[0]], result), reg);
+    }
+    EXG_TRY(check_apply(formula, compute, result, &type, err));
+    formula = simplest(formula, compute, scalars);
+    for (uint32_t k = 0; k < source_count; k++) {
+        values[k] = p->registers[sources[k]];
+        values[k] = formulas[formula].result == WHERE && k == 0 ? truth(p, values[k])
+                                                                : cast(p, values[k], compute);
+        settle(p, values[k]);
+    }
+    i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
+    i->formula = EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
+    i->source_count = (uint8_t)source_count;
+    for (uint32_t k = 0; k < 3; k++) {
+        i->sources[k] = values[k < source_count ? k : 0];
+    }
+    meaning = formulas[formula].result == BOOL ? EXG_DTYPE_B8 : compute;
+    set_scalars(i, type, formulas[formula].result == BOOL ? compute : EXG_DTYPE_F32, scalars,
+                scalar_count);
+    i->target = add_value(p, meaning == EXG_DTYPE_B8 ? EXG_COMPUTE_I32 : type, meaning);
+    p->values[i->target].is_unrounded = formulas[formula].result != BOOL;
+    p->has_heavy |= is_heavy(formula, type);
+    return add_register(p, cast(p, i->target, result), reg);
+}
+
+exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtype, uint32_t reg,
+                               exg_error *err)
+{
+    exg_compute compute;
+    exg_instruction *i;
+    uint8_t value;
+
+    if (!exg_compute_of(dtype, &compute)) {
+        return EXG_FAIL(err, UNSUPPORTED, "PW-002", "no elementwise arithmetic on %s",
+                        exg_dtype_name(dtype));
+    }
+    if (!has_room(p, 5) || p->operand_count == EXG_POINTWISE_REGISTERS * 2) {
+        return full(err);
+    }
+    value = cast(p, p->registers[reg], dtype);
+    i = add_instruction(p, EXG_INSTRUCTION_STORE);
+    i->operand = add_operand(p, output, true, dtype);
+    i->dtype = dtype;
+    i->store = EXG_LOOPS(exg_loops_convert)->store[dtype];
+    i->target = value;
+    return EXG_OK;
+}
+
+/* ---- finish -------------------------------------------------------------------- */
+
+static bool reads(const exg_instruction *i, uint8_t value)
+{
+    for (uint32_t k = 0; k < i->source_count; k++) {
+        if (i->sources[k] == value) {
+            return true;
+        }
+    }
+    return (i->kind == EXG_INSTRUCTION_STORE || i->kind == EXG_INSTRUCTION_ROUND) &&
+           i->target == value;
+}
+
+static bool is_load(const exg_pointwise *p, uint8_t value)
+{
+    return p->instructions[p->values[value].made_by].kind == EXG_INSTRUCTION_LOAD;
+}
+
+/* Stores go last: an output may lie on an input that is still to be read. */
+static void move_stores_last(exg_pointwise *p)
+{
+    exg_instruction stores[EXG_INSTRUCTION_MAX];
+    uint8_t store_count = 0;
+    uint8_t kept = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        if (p->instructions[k].kind == EXG_INSTRUCTION_STORE) {
+            stores[store_count++] = p->instructions[k];
+        } else {
+            p->instructions[kept++] = p->instructions[k];
+        }
+    }
+    memcpy(&p->instructions[kept], stores, store_count * sizeof(stores[0]));
+}
+
+/* Brings what is the same for every tile to the front. Rounding happens in place,
+ * so an invariant value that is rounded later stays where it is. */
+static void move_invariants_first(exg_pointwise *p)
+{
+    exg_instruction sorted[EXG_INSTRUCTION_MAX];
+    uint8_t count = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        exg_instruction *i = &p->instructions[k];
+        bool invariant = i->kind != EXG_INSTRUCTION_STORE;
+
+        if (i->kind == EXG_INSTRUCTION_LOAD) {
+            invariant = p->operands[i->operand].is_invariant;
+        } else if (i->kind == EXG_INSTRUCTION_ROUND) {
+            invariant = p->values[i->target].is_invariant;
+        }
+        for (uint32_t s = 0; s < i->source_count; s++) {
+            invariant = invariant && p->values[i->sources[s]].is_invariant;
+        }
+        i->is_invariant = invariant;
+        if (i->kind != EXG_INSTRUCTION_STORE) {
+            p->values[i->target].is_invariant = invariant;
+        }
+    }
+    for (int pass = 1; pass >= 0; pass--) {
+        for (uint8_t k = 0; k < p->instruction_count; k++) {
+            if (p->instructions[k].is_invariant == (pass == 1)) {
+                sorted[count++] = p->instructions[k];
+            }
+        }
+        p->invariant_count = pass == 1 ? count : p->invariant_count;
+    }
+    memcpy(p->instructions, sorted, count * sizeof(sorted[0]));
+}
+
+static void find_lifetimes(exg_pointwise *p)
+{
+    for (uint8_t v = 0; v < p->value_count; v++) {
+        p->values[v].last_use = 0;
+        for (uint8_t k = 0; k < p->instruction_count; k++) {
+            const exg_instruction *i = &p->instructions[k];
+
+            if (i->kind != EXG_INSTRUCTION_STORE && i->kind != EXG_INSTRUCTION_ROUND &&
+                i->target == v) {
+                p->values[v].made_by = k;
+                p->values[v].last_use = k > p->values[v].last_use ? k : p->values[v].last_use;
+            }
+            if (reads(i, v)) {
+                p->values[v].last_use = k;
+            }
+        }
+        if (p->values[v].is_invariant) {
+            p->values[v].last_use = UINT8_MAX;
+        }
+    }
+}
+
+/* A formula may write straight into its output when the store is its only reader
+ * and nothing loaded is read after it. */
+static void find_direct_stores(exg_pointwise *p)
+{
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        exg_instruction *store = &p->instructions[k];
+        exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
+        bool direct = store->kind == EXG_INSTRUCTION_STORE &&
+                      exg_compute_is_storage(store->dtype) &&
+                      maker->kind == EXG_INSTRUCTION_FORMULA && !maker->is_invariant &&
+                      !maker->is_direct;
+
+        for (uint8_t j = p->values[store->target].made_by; direct && j < p->instruction_count;
+             j++) {
+            const exg_instruction *i = &p->instructions[j];
+
+            if (j > p->values[store->target].made_by) {
+                for (uint32_t s = 0; s < i->source_count; s++) {
+                    direct = direct && !is_load(p, i->sources[s]);
+                }
+                direct = direct && !(i->kind == EXG_INSTRUCTION_STORE && is_load(p, i->target));
+            }
+        }
+        if (direct) {
+            store->is_direct = true;
+            maker->is_direct = true;
+            maker->operand = store->operand;
+        }
+    }
+}
+
+/* Gives each value a tile buffer; a buffer is taken again once its value is dead,
+ * by the instruction that reads it last if the widths are the same. */
+static bool assign_buffers(exg_pointwise *p)
+{
+    struct {
+        uint32_t offset;
+        uint32_t bytes;
+        uint8_t owner;
+    } buffers[EXG_VALUE_MAX];
+    uint32_t count = 0;
+    uint32_t used = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+        exg_tile_value *v = &p->values[i->target];
+        uint32_t bytes = exg_compute_bytes(v->compute) * EXG_TILE + 64;
+        uint32_t b = 0;
+
+        if (v->made_by != k || i->kind == EXG_INSTRUCTION_STORE ||
+            i->kind == EXG_INSTRUCTION_ROUND) {
+            continue;
+        }
+        for (; b < count; b++) {
+            const exg_tile_value *owner = &p->values[buffers[b].owner];
+            bool dies_here = owner->last_use == k && i->kind == EXG_INSTRUCTION_FORMULA &&
+                             exg_compute_bytes(owner->compute) == exg_compute_bytes(v->compute);
+
+            if (buffers[b].bytes == bytes && (owner->last_use < k || dies_here)) {
+                break;
+            }
+        }
+        if (b == count) {
+            buffers[count].offset = used;
+            buffers[count++].bytes = bytes;
+            used += bytes;
+        }
+        buffers[b].owner = i->target;
+        v->offset = buffers[b].offset;
+    }
+    return used <= EXG_TILE_BYTES_MAX;
+}
+
+/* Merges neighbouring dimensions that every operand walks alike. */
+static void coalesce(exg_pointwise *p)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t d = 0; d < p->rank; d++) {
+        bool merges = rank > 0;
+        int64_t size = p->sizes[d];
+
+        if (size == 1) {
+            continue;
+        }
+        for (uint8_t o = 0; o < p->operand_count && merges; o++) {
+            const int64_t *s = p->operands[o].strides;
+
+            merges = s[rank - 1] == s[d] * size;
+        }
+        if (!merges) {
+            rank++;
+            p->sizes[rank - 1] = 1;
+        }
+        p->sizes[rank - 1] *= size;
+        for (uint8_t o = 0; o < p->operand_count; o++) {
+            p->operands[o].strides[rank - 1] = p->operands[o].strides[d];
+        }
+    }
+    if (rank == 0) {
+        rank = 1;
+        p->sizes[0] = p->numel;
+        for (uint8_t o = 0; o < p->operand_count; o++) {
+            p->operands[o].strides[0] = 0;
+        }
+    }
+    p->rank = rank;
+}
+
+static void describe_operands(exg_pointwise *p, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_pointwise_operand *operand = &p->operands[o];
+        int64_t stride = 1;
+
+        operand->is_dense = true;
+        operand->is_invariant = !operand->is_output;
+        for (uint32_t d = p->rank; d-- > 0;) {
+            operand->is_dense = operand->is_dense && operand->strides[d] == stride;
+            operand->is_invariant = operand->is_invariant && operand->strides[d] == 0;
+            stride *= p->sizes[d];
+        }
+        if (p->numel == 1) {
+            operand->is_dense = true;
+            operand->is_invariant = false;
+        }
+        *bytes += operand->is_invariant ? 0 : (uint64_t)p->numel * operand->element_bytes;
+    }
+}
+
+/* How the iteration space is cut into blocks and tiles. */
+static void cut(exg_pointwise *p, uint64_t bytes)
+{
+    int64_t row = p->sizes[p->rank - 1];
+    int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
+    int64_t tile = bytes > STREAMING_BYTES && !p->has_heavy ? EXG_TILE_STREAMING : EXG_TILE;
+
+    p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;
+    if (p->by_rows) {
+        int64_t tiles_of_row = (row + tile - 1) / tile;
+
+        tile = (row + tiles_of_row - 1) / tiles_of_row;
+        tile = (tile + 15) & ~INT64_C(15);
+        tile = tile > EXG_TILE ? EXG_TILE : tile;
+        block = row >= block ? block : block / row * row;
+    }
+    p->tile = (uint32_t)(tile < p->numel ? tile : p->numel);
+    p->block_elements = block;
+    p->block_count = (uint32_t)((p->numel + block - 1) / block);
+}
+
+exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err)
+{
+    uint64_t bytes;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_pointwise_operand *operand = &p->operands[o];
+        const exg_tensor *t = operand->is_output ? &call->outputs[operand->index]
+                                                 : &call->inputs[operand->index];
+
+        assert(t->rank == p->rank);
+        memcpy(operand->strides, t->strides, sizeof(operand->strides));
+        for (uint32_t d = 0; d < p->rank; d++) {
+            operand->strides[d] = p->sizes[d] == 1 ? 0 : operand->strides[d];
+        }
+    }
+    coalesce(p);
+    describe_operands(p, &bytes);
+    move_stores_last(p);
+    move_invariants_first(p);
+    find_lifetimes(p);
+    find_direct_stores(p);
+    if (!assign_buffers(p)) {
+        return full(err);
+    }
+    if (p->numel / BLOCK_ELEMENTS_HEAVY >= INT32_MAX) {
+        return EXG_FAIL(err, LIMIT, "PW-005", "a tensor of %lld elements is too large",
+                        (long long)p->numel);
+    }
+    cut(p, bytes);
+    call->params = p;
+    call->workspace_bytes = 0;
+    return EXG_OK;
+}
+
+const exg_kernel exg_kernel_pointwise = {
+    .name = "pointwise",
+    .run = exg_pointwise_run,
+    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_IN_PLACE,
+};

@@ -1,0 +1,92 @@
+/* pointwise_program.h - a pointwise program as pointwise.c builds it and
+ * pointwise_run.c runs it.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_POINTWISE_PROGRAM_H
+#define EXG_LIBEXEC_KERNELS_POINTWISE_PROGRAM_H
+
+#include "libexec/kernels/compute.h"
+#include "libexec/kernels/pointwise.h"
+
+#define EXG_TILE            512 /* elements that go through all instructions at once */
+#define EXG_TILE_STREAMING  128 /* when operands come from memory */
+#define EXG_INSTRUCTION_MAX 96
+#define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
+#define EXG_NO_TILE         UINT8_MAX
+
+/* Bytes of the tile buffers of a worker: one of 8 bytes an element and a cache
+ * line more for each register, the line so that equal offsets in neighbouring
+ * buffers do not fall into the same cache set. */
+#define EXG_TILE_BYTES_MAX (EXG_POINTWISE_REGISTERS * (EXG_TILE * 8 + 64))
+
+typedef enum exg_instruction_kind {
+    EXG_INSTRUCTION_LOAD,
+    EXG_INSTRUCTION_STORE,
+    EXG_INSTRUCTION_CONVERT,
+    EXG_INSTRUCTION_ROUND,
+    EXG_INSTRUCTION_FORMULA
+} exg_instruction_kind;
+
+typedef struct exg_instruction {
+    exg_instruction_kind kind;
+    uint8_t target;     /* value written; of a STORE the value read */
+    uint8_t sources[3]; /* values; those a formula has not are its first again */
+    uint8_t source_count;
+    uint8_t operand; /* LOAD, STORE: index into operands */
+    bool is_invariant; /* the same for every tile: done once a block */
+    bool is_direct;    /* the value is in the operand's memory when the tile is dense there */
+    exg_dtype dtype;   /* LOAD, STORE, ROUND */
+    union {
+        exg_load_loop *load;
+        exg_store_loop *store;
+        exg_convert_loop *convert;
+        exg_round_loop *round;
+        exg_formula_loop *formula;
+    };
+    uint64_t scalars[EXG_POINTWISE_SCALARS]; /* in the compute type, packed from the front */
+} exg_instruction;
+
+/* A tile being computed. */
+typedef struct exg_tile_value {
+    exg_compute compute;
+    exg_dtype dtype;      /* what it means */
+    bool is_unrounded;    /* dtype is narrower than compute and this is not yet rounded */
+    bool is_invariant;
+    uint8_t made_by;      /* instruction */
+    uint8_t last_use;     /* instruction */
+    uint8_t converted[EXG_COMPUTE_COUNT]; /* the same in another compute type, or EXG_NO_TILE */
+    uint32_t offset;      /* of its tile buffer */
+} exg_tile_value;
+
+typedef struct exg_pointwise_operand {
+    uint32_t index; /* into the call's inputs, or outputs */
+    bool is_output;
+    bool is_dense;  /* row-major over the whole iteration space */
+    bool is_invariant;
+    uint32_t element_bytes;
+    int64_t strides[EXG_RANK_MAX]; /* after coalescing, elements */
+} exg_pointwise_operand;
+
+struct exg_pointwise {
+    exg_arena *arena;
+    uint32_t rank;
+    int64_t sizes[EXG_RANK_MAX];
+    int64_t numel;
+    int64_t block_elements;
+    uint32_t block_count;
+    uint32_t tile; /* elements */
+    bool by_rows;  /* tiles do not cross rows */
+    bool has_heavy;
+    uint8_t instruction_count;
+    uint8_t invariant_count; /* the first so many instructions are invariant */
+    uint8_t value_count;
+    uint8_t register_count;
+    uint8_t operand_count;
+    uint8_t registers[EXG_POINTWISE_REGISTERS]; /* value behind a register handed out */
+    exg_instruction instructions[EXG_INSTRUCTION_MAX];
+    exg_tile_value values[EXG_VALUE_MAX];
+    exg_pointwise_operand operands[EXG_POINTWISE_REGISTERS * 2];
+};
+
+void exg_pointwise_run(const exg_kernel_call *call);
+
+#endif

@@ -1,0 +1,207 @@
+/* pointwise_run.c - blocks of an iteration space, tile by tile. */
+#include "libexec/kernels/pointwise_program.h"
+
+#include <string.h>
+
+typedef struct run {
+    const exg_pointwise *p;
+    _Atomic int *fault;
+    char *data[EXG_POINTWISE_REGISTERS * 2]; /* of operands */
+} run;
+
+/* Where a tile is, and the pointers its values have. */
+typedef struct tile {
+    int64_t start; /* elements from the start of the iteration space */
+    uint32_t count;
+    bool is_run; /* inside one row */
+    int64_t index[EXG_RANK_MAX];
+    void *values[EXG_VALUE_MAX];
+} tile;
+
+static char *operand_at(const run *r, uint8_t operand, const tile *t)
+{
+    const exg_pointwise_operand *o = &r->p->operands[operand];
+    int64_t offset = 0;
+
+    if (o->is_dense) {
+        return r->data[operand] + t->start * o->element_bytes;
+    }
+    for (uint32_t d = 0; d < r->p->rank; d++) {
+        offset += t->index[d] * o->strides[d];
+    }
+    return r->data[operand] + offset * o->element_bytes;
+}
+
+/* Elements lie one after the other all through the tile. */
+static bool is_dense_here(const run *r, uint8_t operand, const tile *t)
+{
+    const exg_pointwise_operand *o = &r->p->operands[operand];
+
+    return o->is_dense || (t->is_run && o->strides[r->p->rank - 1] == 1);
+}
+
+/* To the next element after `count` more of the innermost row. */
+static void advance(const exg_pointwise *p, int64_t *index, int64_t count)
+{
+    index[p->rank - 1] += count;
+    for (uint32_t d = p->rank - 1; d > 0 && index[d] >= p->sizes[d]; d--) {
+        index[d] -= p->sizes[d];
+        index[d - 1]++;
+    }
+}
+
+/* Calls the loop for each stretch of the tile inside one row. */
+static void for_each_run(const run *r, const exg_instruction *i, const tile *t, char *values,
+                         uint32_t value_bytes)
+{
+    const exg_pointwise *p = r->p;
+    const exg_pointwise_operand *o = &p->operands[i->operand];
+    int64_t stride = o->strides[p->rank - 1];
+    tile walk;
+
+    memcpy(walk.index, t->index, p->rank * sizeof(int64_t));
+    walk.start = t->start;
+    for (uint32_t done = 0; done < t->count;) {
+        int64_t left = p->sizes[p->rank - 1] - walk.index[p->rank - 1];
+        uint32_t count = left < t->count - done ? (uint32_t)left : t->count - done;
+        char *memory = operand_at(r, i->operand, &walk);
+
+        if (i->kind == EXG_INSTRUCTION_LOAD) {
+            i->load(count, values + done * value_bytes, memory, stride);
+        } else {
+            i->store(count, memory, stride, values + done * value_bytes);
+        }
+        done += count;
+        walk.start += count;
+        advance(p, walk.index, count);
+    }
+}
+
+static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
+{
+    const exg_tile_value *v = &r->p->values[i->target];
+
+    t->values[i->target] = buffers + v->offset;
+    if (i->is_invariant) {
+        i->load(r->p->tile, t->values[i->target], r->data[i->operand], 0);
+    } else if (is_dense_here(r, i->operand, t)) {
+        if (i->is_direct) {
+            t->values[i->target] = operand_at(r, i->operand, t);
+        } else {
+            i->load(t->count, t->values[i->target], operand_at(r, i->operand, t), 1);
+        }
+    } else if (t->is_run) {
+        i->load(t->count, t->values[i->target], operand_at(r, i->operand, t),
+                r->p->operands[i->operand].strides[r->p->rank - 1]);
+    } else {
+        for_each_run(r, i, t, t->values[i->target], exg_compute_bytes(v->compute));
+    }
+}
+
+static void store(const run *r, const exg_instruction *i, tile *t)
+{
+    const exg_tile_value *v = &r->p->values[i->target];
+
+    if (is_dense_here(r, i->operand, t)) {
+        if (!i->is_direct) {
+            i->store(t->count, operand_at(r, i->operand, t), 1, t->values[i->target]);
+        }
+    } else if (t->is_run) {
+        i->store(t->count, operand_at(r, i->operand, t),
+                 r->p->operands[i->operand].strides[r->p->rank - 1], t->values[i->target]);
+    } else {
+        for_each_run(r, i, t, t->values[i->target], exg_compute_bytes(v->compute));
+    }
+}
+
+static void step(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
+{
+    uint32_t count = i->is_invariant ? r->p->tile : t->count;
+    void *target;
+
+    switch (i->kind) {
+    case EXG_INSTRUCTION_LOAD:
+        load(r, i, t, buffers);
+        break;
+    case EXG_INSTRUCTION_STORE:
+        store(r, i, t);
+        break;
+    case EXG_INSTRUCTION_CONVERT:
+        target = buffers + r->p->values[i->target].offset;
+        i->convert(count, target, t->values[i->sources[0]]);
+        t->values[i->target] = target;
+        break;
+    case EXG_INSTRUCTION_ROUND:
+        i->round(count, t->values[i->target]);
+        break;
+    case EXG_INSTRUCTION_FORMULA:
+        target = i->is_direct && is_dense_here(r, i->operand, t)
+                     ? operand_at(r, i->operand, t)
+                     : buffers + r->p->values[i->target].offset;
+        i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
+                   t->values[i->sources[2]], i->scalars, bad);
+        t->values[i->target] = target;
+        break;
+    }
+}
+
+static void run_block(void *context, uint32_t block)
+{
+    const run *r = context;
+    const exg_pointwise *p = r->p;
+    int64_t end = ((int64_t)block + 1) * p->block_elements;
+    int bad = 0;
+    tile t;
+    _Alignas(64) char buffers[EXG_TILE_BYTES_MAX];
+
+    end = end < p->numel ? end : p->numel;
+    t.start = (int64_t)block * p->block_elements;
+    for (int64_t d = p->rank, rest = t.start; d-- > 0; rest /= p->sizes[d]) {
+        t.index[d] = rest % p->sizes[d];
+    }
+    for (uint32_t k = 0; k < p->invariant_count; k++) {
+        step(r, &p->instructions[k], &t, buffers, &bad);
+    }
+    while (t.start < end) {
+        int64_t row_left = p->sizes[p->rank - 1] - t.index[p->rank - 1];
+        int64_t count = end - t.start < p->tile ? end - t.start : p->tile;
+
+        count = p->by_rows && row_left < count ? row_left : count;
+        t.count = (uint32_t)count;
+        t.is_run = count <= row_left;
+        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
+            step(r, &p->instructions[k], &t, buffers, &bad);
+        }
+        t.start += count;
+        if (p->rank > 1) {
+            int64_t rest = count;
+
+            for (; rest >= row_left; row_left = p->sizes[p->rank - 1]) {
+                advance(p, t.index, row_left);
+                rest -= row_left;
+            }
+            t.index[p->rank - 1] += rest;
+        } else {
+            t.index[0] += count;
+        }
+    }
+    if (bad != 0) {
+        atomic_store_explicit(r->fault, (int)EXG_FAULT_DIVIDE_BY_ZERO, memory_order_relaxed);
+    }
+}
+
+void exg_pointwise_run(const exg_kernel_call *call)
+{
+    const exg_pointwise *p = call->params;
+    run r = {.p = p, .fault = call->fault};
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        const exg_pointwise_operand *operand = &p->operands[o];
+
+        r.data[o] = operand->is_output ? call->outputs[operand->index].data
+                                       : call->inputs[operand->index].data;
+    }
+    if (p->numel > 0) {
+        exg_pool_run(call->pool, run_block, &r, p->block_count);
+    }
+}
