@@ -1,0 +1,133 @@
+/* decode.h - from JSON objects to plain structs, by tables.
+ *
+ * A struct of the schema is an array of rows: key, where it goes, who decodes it.
+ * Keys come in any order; unknown ones are ignored (the schema's forward
+ * compatibility rule). Errors collect their path while unwinding.
+ *
+ * Every string is kept once (exg_decoder_text); in the scope of a graph each name
+ * of a value has one id (exg_decoder_value). Scopes nest as graphs do: inside a
+ * subgraph names mean its own values, after it the outer ones again.
+ */
+#ifndef EXG_LIBEXPORT_FORMATS_PT2_DECODE_H
+#define EXG_LIBEXPORT_FORMATS_PT2_DECODE_H
+
+#include "libexport/base/arena.h"
+#include "libexport/formats/json.h"
+
+#include <exg/program.h>
+#include <exg/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct exg_interned exg_interned;
+typedef struct exg_scope exg_scope;
+
+typedef struct exg_decoder {
+    exg_arena *arena; /* what is decoded lives here */
+    uint64_t budget;  /* of the arena, for the message */
+    exg_error *err;
+    exg_interned *strings; /* malloc'ed, as all below */
+    uint32_t string_count;
+    uint32_t string_capacity;
+    uint32_t *slots; /* open addressing: index into strings + 1 */
+    uint32_t slot_count;
+    exg_scope *scope; /* innermost */
+    uint32_t scope_count;
+} exg_decoder;
+
+void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);
+void exg_decoder_free(exg_decoder *d); /* not what was decoded */
+
+/* LIMIT when the arena has a budget, else NO_MEMORY. */
+exg_status exg_decoder_out_of_memory(exg_decoder *d);
+
+/* The one copy of a string value. */
+exg_status exg_decoder_text(exg_decoder *d, exg_json value, const char **text);
+exg_status exg_decoder_keep(exg_decoder *d, const char *text, uint32_t length, const char **kept);
+
+/* The id of the value called so in the scope at hand; made when new. */
+exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, exg_value_id *id);
+
+/* A scope begins; its values are gathered in `graph` when it ends. */
+exg_status exg_decoder_enter(exg_decoder *d);
+exg_status exg_decoder_leave(exg_decoder *d, exg_graph *graph);
+exg_value *exg_decoder_value_at(exg_decoder *d, exg_value_id id); /* until the next new one */
+
+/* ---- structs ---------------------------------------------------------------------- */
+
+typedef struct exg_field exg_field;
+typedef exg_status exg_decode_fn(exg_decoder *d, exg_json value, void *base,
+                                 const exg_field *field);
+
+enum {
+    EXG_FIELD_OPTIONAL = 0,
+    EXG_FIELD_REQUIRED = 1,
+    EXG_FIELD_NULLABLE = 2 /* null leaves the default */
+};
+
+struct exg_field {
+    const char *key;
+    uint32_t key_length;
+    uint32_t flags;
+    exg_decode_fn *decode;
+    size_t offset; /* of the member in the struct, for decoders that serve many */
+};
+
+#define EXG_FIELD(type, member, key_, flags_, decode_) \
+    {key_, sizeof(key_) - 1, flags_, decode_, offsetof(type, member)}
+#define EXG_FIELD_COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
+
+/* Decodes an object into `base`; JSN-002 for a wrong type or a missing key. */
+exg_status exg_decode_struct(exg_decoder *d, exg_json value, void *base, const exg_field *fields,
+                             uint32_t count);
+
+/* The single member of a union object: JSN-003. */
+exg_status exg_decode_union(exg_decoder *d, exg_json value, const char **tag, uint32_t *tag_length,
+                            exg_json *payload);
+exg_status exg_decode_unknown_tag(exg_decoder *d, exg_json value, const char *of, const char *tag);
+
+/* An array: `item` decodes each element at its place in *items. */
+typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
+
+exg_status exg_decode_array(exg_decoder *d, exg_json value, size_t item_bytes, exg_item_fn *item,
+                            void *items, uint32_t *count);
+
+/* An object as a list of its members, in file order. */
+typedef exg_status exg_member_fn(exg_decoder *d, const char *key, uint32_t key_length,
+                                 exg_json value, void *item);
+
+exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg_member_fn *member,
+                          void *items, uint32_t *count);
+
+/* Members of these types. */
+exg_decode_fn exg_field_text;   /* const char * */
+exg_decode_fn exg_field_int;    /* int64_t */
+exg_decode_fn exg_field_double; /* double */
+exg_decode_fn exg_field_bool;   /* bool */
+exg_decode_fn exg_field_tristate;
+exg_decode_fn exg_field_strings; /* exg_string_map */
+
+exg_item_fn exg_item_text; /* const char * */
+
+/* ---- arguments (argument.c) ---------------------------------------------------------- */
+
+exg_item_fn exg_decode_argument;    /* exg_argument */
+exg_item_fn exg_decode_tensor_meta; /* exg_tensor_meta */
+exg_item_fn exg_decode_device;      /* exg_device */
+exg_item_fn exg_decode_sym_int;     /* exg_sym_int, and its kin */
+exg_item_fn exg_decode_sym_float;
+exg_item_fn exg_decode_sym_bool;
+exg_item_fn exg_decode_custom_obj; /* exg_custom_obj */
+
+/* ---- programs (graph.c, schema.c) ------------------------------------------------------- */
+
+exg_item_fn exg_decode_graph;      /* exg_graph, in a scope of its own */
+exg_item_fn exg_decode_graph_body; /* exg_graph, in the scope at hand */
+exg_item_fn exg_decode_signature; /* exg_signature */
+
+/* Fills `program` from the JSON of a model. MALFORMED (JSN-*), UNSUPPORTED
+ * (JSN-005: schema version), LIMIT. */
+exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget,
+                              exg_error *err);
+
+#endif

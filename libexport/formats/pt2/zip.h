@@ -1,0 +1,63 @@
+/* zip.h - the members of a zip archive that lies in memory.
+ *
+ * Opening believes nothing: the end records, the central directory and every
+ * local header are bounded and must agree; members do not overlap and no byte
+ * belongs to nobody; names are safe and unique without case (ARC-001, -009, -014,
+ * -016). Stored members are used where they lie; deflated ones are inflated into
+ * memory of the caller. Member bytes are not touched by opening.
+ *
+ * Memory: entries and names live in the arena; `data` is borrowed.
+ * Form: APPNOTE 6.3; reference: pt2 format 2.1.
+ */
+#ifndef EXG_LIBEXPORT_FORMATS_PT2_ZIP_H
+#define EXG_LIBEXPORT_FORMATS_PT2_ZIP_H
+
+#include "libexport/base/arena.h"
+#include "libexport/base/map.h"
+
+#include <exg/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct exg_zip_entry {
+    const char *name;
+    uint64_t header_offset; /* of the local header */
+    uint64_t data_offset;
+    uint64_t stored_bytes; /* in the file */
+    uint64_t bytes;        /* plain */
+    uint32_t crc;          /* of the plain bytes */
+    uint16_t flags;
+    bool deflated;
+} exg_zip_entry;
+
+typedef struct exg_zip {
+    const uint8_t *data;
+    uint64_t length;
+    uint64_t base; /* of `data` in the file, for offsets in errors */
+    exg_zip_entry *entries; /* in the order of the central directory; folders left out */
+    uint32_t count;
+    exg_map by_name;
+} exg_zip;
+
+/* Does the archive begin and end like a zip? No check beyond that. */
+bool exg_zip_sniff(const uint8_t *data, uint64_t length);
+
+/* Indexes the archive. MALFORMED (ZIP-*, ARC-*), UNSUPPORTED (ZIP-METHOD, ZIP-CRYPT,
+ * ZIP-DISKS), NO_MEMORY. */
+exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
+                        exg_zip *zip, exg_error *err);
+
+/* The entry called `name`, or NULL. */
+const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name);
+
+/* The plain bytes. Of a stored member: a pointer into the archive and *owned NULL.
+ * Of a deflated one: malloc'ed, to be freed through *owned; LIMIT (ZIP-LIMIT) when it takes
+ * more than `limit` bytes, MALFORMED (ARC-017) when it does not end properly. */
+exg_status exg_zip_read(const exg_zip *zip, const exg_zip_entry *entry, uint64_t limit,
+                        const uint8_t **data, void **owned, exg_error *err);
+
+/* Compares the crc of `data`, the member's plain bytes: ARC-012. */
+exg_status exg_zip_check_crc(const exg_zip *zip, const exg_zip_entry *entry, const uint8_t *data,
+                             exg_error *err);
+
+#endif
