@@ -1,0 +1,15 @@
+/* export.h - libexport: program files, from bytes to a verified program and back. */
+#ifndef EXG_EXPORT_H
+#define EXG_EXPORT_H
+
+#include <exg/formats.h>
+#include <exg/operators.h>
+#include <exg/program.h>
+#include <exg/status.h>
+#include <exg/symint.h>
+#include <exg/transform.h>
+#include <exg/types.h>
+#include <exg/verify.h>
+#include <exg/weights.h>
+
+#endif

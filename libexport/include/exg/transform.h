@@ -1,0 +1,66 @@
+/* transform.h - from a verified program to one that is ready to plan.
+ *
+ *   specialize    every size becomes a number, sizes' arithmetic is done
+ *   decompose     composite operators become the few that have kernels
+ *   functionalize writes and aliases become values; what was written comes out
+ *                 as BUFFER_MUTATION, PARAMETER_MUTATION, USER_INPUT_MUTATION
+ *
+ * Each step makes a new program that shares the weights of its source and can be
+ * printed. decompose comes before functionalize, because what an operator writes
+ * or aliases is plain only once it is written out (batch_norm updates its running
+ * statistics, reshape may alias).
+ */
+#ifndef EXG_TRANSFORM_H
+#define EXG_TRANSFORM_H
+
+#include <exg/operators.h>
+#include <exg/symint.h>
+#include <exg/verify.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One user input as the caller will give it. */
+typedef struct exg_input_binding {
+    const char *name;       /* the placeholder's */
+    exg_argument_kind kind; /* TENSOR, or INT, FLOAT, BOOL, STRING, NONE */
+    exg_dtype dtype;        /* TENSOR */
+    uint32_t rank;
+    const int64_t *sizes;
+    int64_t as_int; /* INT, BOOL */
+} exg_input_binding;
+
+/* The numbers symbols take when the inputs are `bindings` (any order, all user
+ * inputs). Checks names, dtypes, concrete sizes, derived sizes, range constraints.
+ * USAGE with codes INP-001..006 names the expected and the given. Lives in `arena`. */
+exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
+                           uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err);
+
+/* The numbers of the example inputs the program was exported with (the hints). */
+exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
+                          exg_error *err);
+
+/* Every operator of the program that has no row, or does not run here, with the
+ * nodes that use it, as one text a line; *text is NULL when there is none. The
+ * caller frees it. `runs` (may be NULL) says whether an operator has a kernel. */
+exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
+                                 bool (*runs)(const exg_operator *op), char **text,
+                                 exg_error *err);
+
+exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
+                          exg_program **out, exg_error *err);
+exg_status exg_decompose(const exg_program *specialized, const exg_operators *operators,
+                         exg_program **out, exg_error *err);
+exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
+                             exg_program **out, exg_error *err);
+
+/* Drops nodes whose results nothing uses, and joins nodes that compute the same. */
+exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
+                        exg_program **out, exg_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,261 @@
+/* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
+ * of the example inputs. */
+#include "libexport/base/arena.h"
+
+#include <exg/transform.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static exg_status add_symbol(exg_symbols *symbols, exg_arena *arena, const char *name,
+                             size_t length, int64_t value, exg_error *err)
+{
+    if (symbols->count == symbols->capacity) {
+        uint32_t capacity = symbols->capacity == 0 ? 8 : symbols->capacity * 2;
+        exg_symbol *items = EXG_NEW_ARRAY(arena, exg_symbol, capacity);
+
+        if (items == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        if (symbols->count > 0) {
+            memcpy(items, symbols->items, symbols->count * sizeof(*items));
+        }
+        symbols->items = items;
+        symbols->capacity = capacity;
+    }
+    symbols->items[symbols->count].name = exg_arena_strndup(arena, name, length);
+    symbols->items[symbols->count].value = value;
+    return symbols->items[symbols->count++].name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+/* Gives the lone symbol of `expr` a number, unless it has one. */
+static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char *expr,
+                              int64_t value, exg_error *err)
+{
+    const char *name;
+    size_t length;
+
+    if (exg_symint_lone_symbol(expr, &name, &length) &&
+        exg_symbols_find(symbols, name, length) == NULL) {
+        return add_symbol(symbols, arena, name, length, value, err);
+    }
+    return EXG_OK;
+}
+
+static const exg_input_binding *find_binding(const exg_input_binding *bindings, uint32_t count,
+                                             const char *name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(bindings[i].name, name) == 0) {
+            return &bindings[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_user_value(const exg_program *program, uint32_t i)
+{
+    const exg_argument *input = &program->graph->inputs[i];
+
+    return program->signature.inputs[i].kind == EXG_INPUT_USER &&
+           (input->kind == EXG_ARGUMENT_TENSOR || input->kind == EXG_ARGUMENT_SYM_INT);
+}
+
+static const exg_value *value_of(const exg_program *program, const exg_argument *input)
+{
+    return &program->graph->values[input->kind == EXG_ARGUMENT_TENSOR ? input->as_tensor
+                                                                      : input->as_sym.value];
+}
+
+static void list_user_inputs(const exg_program *program, char *names, size_t length)
+{
+    names[0] = '\0';
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        if (is_user_value(program, i)) {
+            size_t used = strlen(names);
+            const char *name = value_of(program, &program->graph->inputs[i])->name;
+
+            if (used + strlen(name) + 3 < length) {
+                snprintf(names + used, length - used, "%s%s", used > 0 ? ", " : "", name);
+            }
+        }
+    }
+}
+
+static exg_status check_names(const exg_program *program, const exg_input_binding *bindings,
+                              uint32_t count, exg_error *err)
+{
+    char names[160];
+    exg_status status;
+
+    list_user_inputs(program, names, sizeof(names));
+    for (uint32_t b = 0; b < count; b++) {
+        bool found = false;
+
+        for (uint32_t i = 0; i < program->graph->input_count; i++) {
+            found = found || (is_user_value(program, i) &&
+                              strcmp(value_of(program, &program->graph->inputs[i])->name,
+                                     bindings[b].name) == 0);
+        }
+        if (!found) {
+            status = EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
+                              bindings[b].name);
+            return exg_error_fix(err, status, "its inputs are: %s", names);
+        }
+    }
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        if (is_user_value(program, i) &&
+            find_binding(bindings, count, value_of(program, &program->graph->inputs[i])->name) ==
+                NULL) {
+            status = EXG_FAIL(err, USAGE, "INP-002", "input '%s' is not given",
+                              value_of(program, &program->graph->inputs[i])->name);
+            return exg_error_fix(err, status, "give all of: %s", names);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status check_kind(const exg_value *value, const exg_input_binding *binding,
+                             exg_error *err)
+{
+    if (value->tensor == NULL) {
+        if (binding->kind != EXG_ARGUMENT_INT &&
+            !(binding->kind == EXG_ARGUMENT_TENSOR && binding->rank == 0 &&
+              binding->dtype == EXG_DTYPE_I64)) {
+            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' is an integer (a 0-d int64)",
+                            value->name);
+        }
+        return EXG_OK;
+    }
+    if (binding->kind != EXG_ARGUMENT_TENSOR || binding->dtype != value->tensor->dtype) {
+        return EXG_FAIL(err, USAGE, "INP-003", "input '%s' is %s, not %s", value->name,
+                        exg_dtype_name(value->tensor->dtype),
+                        binding->kind == EXG_ARGUMENT_TENSOR ? exg_dtype_name(binding->dtype)
+                                                             : "a number");
+    }
+    if (binding->rank != value->tensor->rank) {
+        return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims, not %u", value->name,
+                        value->tensor->rank, binding->rank);
+    }
+    return EXG_OK;
+}
+
+/* Every size that is no lone symbol must be what its expression says. */
+static exg_status check_sizes(const exg_value *value, const exg_input_binding *binding,
+                              const exg_symbols *symbols, exg_error *err)
+{
+    for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
+        const exg_sym_int *size = &value->tensor->sizes[d];
+        int64_t expected = size->value;
+
+        if (size->expr != NULL) {
+            EXG_TRY_IN(err, exg_symint_evaluate(size->expr, symbols, &expected, err), "%s.sizes[%u]",
+                       value->name, d);
+        }
+        if (expected != binding->sizes[d]) {
+            return EXG_FAIL(err, USAGE, "INP-004",
+                            "input '%s' has size %" PRId64 " in dim %u, not %" PRId64, value->name,
+                            expected, d, binding->sizes[d]);
+        }
+    }
+    return EXG_OK;
+}
+
+typedef struct unbound_search {
+    const exg_symbols *symbols;
+    bool unbound;
+} unbound_search;
+
+static void has_unbound(void *user, const char *name, size_t length)
+{
+    unbound_search *state = user;
+
+    state->unbound = state->unbound || exg_symbols_find(state->symbols, name, length) == NULL;
+}
+
+static exg_status check_ranges(const exg_program *program, const exg_symbols *symbols,
+                               exg_error *err)
+{
+    for (uint32_t i = 0; i < program->range_constraint_count; i++) {
+        const exg_range_constraint *range = &program->range_constraints[i];
+        int64_t value;
+        unbound_search state = {symbols, false};
+
+        /* a constraint on a symbol that only the run produces is checked then */
+        EXG_TRY_IN(err, exg_symint_visit(range->symbol, has_unbound, &state, err),
+                   "range_constraints[\"%s\"]", range->symbol);
+        if (state.unbound) {
+            continue;
+        }
+        EXG_TRY(exg_symint_evaluate(range->symbol, symbols, &value, err));
+        if ((range->has_min && value < range->min_val) ||
+            (range->has_max && value > range->max_val)) {
+            exg_status status =
+                EXG_FAIL(err, USAGE, "INP-005", "%s = %" PRId64 " is outside its range", range->symbol,
+                         value);
+
+            return exg_error_fix(err, status, "allowed: %" PRId64 " to %" PRId64,
+                                 range->has_min ? range->min_val : INT64_MIN,
+                                 range->has_max ? range->max_val : INT64_MAX);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
+                           uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
+{
+    const exg_program *program = verified->program;
+
+    *symbols = (exg_symbols){0};
+    EXG_TRY(check_names(program, bindings, count, err));
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        const exg_value *value;
+        const exg_input_binding *binding;
+
+        if (!is_user_value(program, i)) {
+            continue;
+        }
+        value = value_of(program, &program->graph->inputs[i]);
+        binding = find_binding(bindings, count, value->name);
+        EXG_TRY(check_kind(value, binding, err));
+        for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
+            if (value->tensor->sizes[d].expr != NULL) {
+                EXG_TRY(bind_symbol(symbols, arena, value->tensor->sizes[d].expr,
+                                    binding->sizes[d], err));
+            }
+        }
+        if (value->sym_int != NULL && value->sym_int->expr != NULL) {
+            EXG_TRY(bind_symbol(symbols, arena, value->sym_int->expr, binding->as_int, err));
+        }
+    }
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        if (is_user_value(program, i)) {
+            const exg_value *value = value_of(program, &program->graph->inputs[i]);
+
+            EXG_TRY(check_sizes(value, find_binding(bindings, count, value->name), symbols, err));
+        }
+    }
+    return check_ranges(program, symbols, err);
+}
+
+exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
+                          exg_error *err)
+{
+    *symbols = (exg_symbols){0};
+    for (uint32_t v = 0; v < program->graph->value_count; v++) {
+        const exg_value *value = &program->graph->values[v];
+
+        for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
+            const exg_sym_int *size = &value->tensor->sizes[d];
+
+            if (size->expr != NULL && size->has_hint) {
+                EXG_TRY(bind_symbol(symbols, arena, size->expr, size->value, err));
+            }
+        }
+        if (value->sym_int != NULL && value->sym_int->expr != NULL && value->sym_int->has_hint) {
+            EXG_TRY(bind_symbol(symbols, arena, value->sym_int->expr, value->sym_int->value, err));
+        }
+    }
+    return EXG_OK;
+}

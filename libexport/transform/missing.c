@@ -1,0 +1,70 @@
+/* missing.c - which operators of a program cannot be run, told all at once. */
+#include "libexport/base/arena.h"
+#include "libexport/base/text.h"
+
+#include <exg/transform.h>
+#include <string.h>
+
+static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_operator *op),
+                       const char *target)
+{
+    const exg_operator *op = exg_operators_find(operators, target);
+
+    if (op == NULL) {
+        return true;
+    }
+    if (op->symbolic != NULL || op->lowering != NULL || op->view != NULL ||
+        op->functional != EXG_OPERATOR_COUNT) {
+        return false;
+    }
+    return runs != NULL && !runs(op);
+}
+
+static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
+{
+    const char *target = graph->nodes[first].target;
+    uint32_t users = 0;
+
+    exg_text_printf(text, "%s%s (nodes", text->length > 0 ? "\n" : "", target);
+    for (uint32_t n = first; n < graph->node_count; n++) {
+        if (strcmp(graph->nodes[n].target, target) == 0) {
+            users++;
+            if (users <= 4) {
+                exg_text_printf(text, " %s[%u]", graph->nodes[n].name == NULL ? "" : graph->nodes[n].name,
+                                n);
+            }
+        }
+    }
+    if (users > 4) {
+        exg_text_printf(text, " and %u more", users - 4);
+    }
+    exg_text_putc(text, ')');
+}
+
+exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
+                                 bool (*runs)(const exg_operator *op), char **text, exg_error *err)
+{
+    const exg_graph *graph = program->graph;
+    exg_text list = EXG_TEXT_EMPTY;
+
+    *text = NULL;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        bool seen = false;
+
+        if (!is_missing(operators, runs, graph->nodes[n].target)) {
+            continue;
+        }
+        for (uint32_t m = 0; m < n && !seen; m++) {
+            seen = strcmp(graph->nodes[m].target, graph->nodes[n].target) == 0;
+        }
+        if (!seen) {
+            list_users(&list, graph, n);
+        }
+    }
+    if (list.failed) {
+        exg_text_free(&list);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *text = list.data;
+    return EXG_OK;
+}

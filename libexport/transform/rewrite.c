@@ -1,0 +1,226 @@
+/* rewrite.c - what passes that rebuild a graph have in common. */
+#include "libexport/transform/rewrite.h"
+
+#include <exg/weights.h>
+#include <string.h>
+
+exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
+                             const exg_operators *operators, exg_error *err)
+{
+    *r = (exg_rewrite){.in = in, .operators = operators, .err = err};
+    EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &r->out, err));
+    r->out->weights = exg_weights_retain(in->weights);
+    r->out->name = exg_arena_strdup(r->out->arena, in->name);
+    r->refs = EXG_NEW_ARRAY(r->out->arena, exg_ref, in->graph->value_count);
+    if (r->refs == NULL || exg_builder_create(operators, r->out, &r->builder, err) != EXG_OK) {
+        exg_program_destroy(r->out);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < in->graph->value_count; i++) {
+        r->refs[i] = EXG_NO_REF;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rewrite_inputs(exg_rewrite *r)
+{
+    const exg_graph *graph = r->in->graph;
+
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const exg_argument *input = &graph->inputs[i];
+        const exg_input_spec *spec = &r->in->signature.inputs[i];
+
+        if (input->kind == EXG_ARGUMENT_TENSOR) {
+            r->refs[input->as_tensor] = exg_builder_input(
+                r->builder, graph->values[input->as_tensor].name,
+                graph->values[input->as_tensor].tensor, spec->kind,
+                exg_arena_strdup(r->out->arena, spec->target), spec->persistent);
+        } else {
+            exg_builder_constant_input(r->builder,
+                                       exg_arena_strdup(r->out->arena, spec->arg.name), input);
+        }
+    }
+    return exg_builder_status(r->builder);
+}
+
+static exg_status translate(exg_rewrite *r, exg_value_id *id)
+{
+    exg_value_id old = *id;
+    exg_ref ref;
+
+    if (old == EXG_NO_VALUE) {
+        return EXG_OK;
+    }
+    ref = r->read != NULL ? r->read(r->user, old) : r->refs[old];
+    if (ref.id == EXG_NO_VALUE) {
+        if (exg_builder_status(r->builder) != EXG_OK) {
+            return exg_builder_status(r->builder);
+        }
+        return EXG_FAIL(r->err, UNSUPPORTED, "TRF-001", "value '%s' is not a tensor that can be read",
+                        r->in->graph->values[old].name);
+    }
+    *id = ref.id;
+    return EXG_OK;
+}
+
+static exg_status translate_argument(exg_rewrite *r, exg_argument *arg)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_OPTIONAL_TENSOR:
+        return translate(r, &arg->as_tensor);
+    case EXG_ARGUMENT_TENSORS:
+    case EXG_ARGUMENT_OPTIONAL_TENSORS:
+        arg->as_tensors = exg_arena_memdup(r->out->arena, arg->as_tensors, arg->count,
+                                           sizeof(*arg->as_tensors));
+        if (arg->as_tensors == NULL) {
+            return EXG_OUT_OF_MEMORY(r->err);
+        }
+        for (uint32_t i = 0; i < arg->count; i++) {
+            EXG_TRY(translate(r, &arg->as_tensors[i]));
+        }
+        return EXG_OK;
+    case EXG_ARGUMENT_INTS:
+        arg->as_ints =
+            exg_arena_memdup(r->out->arena, arg->as_ints, arg->count, sizeof(*arg->as_ints));
+        return arg->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+    case EXG_ARGUMENT_STRING:
+        arg->as_string = exg_arena_strdup(r->out->arena, arg->as_string);
+        return arg->as_string == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+    case EXG_ARGUMENT_DEVICE:
+        arg->as_device.type = exg_arena_strdup(r->out->arena, arg->as_device.type);
+        return arg->as_device.type == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+    default:
+        return EXG_OK;
+    }
+}
+
+exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
+                            exg_argument *args)
+{
+    *op = exg_operators_find(r->operators, node->target);
+    if (*op == NULL) {
+        return EXG_FAIL(r->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+    }
+    if ((*op)->schema->argument_count > EXG_REWRITE_ARGS_MAX) {
+        return EXG_FAIL(r->err, LIMIT, "NOD-004", "%s has too many parameters", node->target);
+    }
+    EXG_TRY(exg_operator_normalize(*op, node, args, r->err));
+    for (uint32_t i = 0; i < (*op)->schema->argument_count; i++) {
+        EXG_TRY(translate_argument(r, &args[i]));
+    }
+    return EXG_OK;
+}
+
+/* Visits the value ids a node defines, in order. */
+static void output_ids(const exg_node *node, void (*visit)(void *user, uint32_t at, exg_value_id id),
+                       void *user)
+{
+    uint32_t at = 0;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        const exg_argument *output = &node->outputs[o];
+
+        if (output->kind == EXG_ARGUMENT_TENSOR) {
+            visit(user, at++, output->as_tensor);
+        } else if (output->kind == EXG_ARGUMENT_TENSORS) {
+            for (uint32_t i = 0; i < output->count; i++) {
+                visit(user, at++, output->as_tensors[i]);
+            }
+        } else {
+            at++;
+        }
+    }
+}
+
+typedef struct name_list {
+    const exg_graph *graph;
+    const char *names[64];
+    uint32_t count;
+} name_list;
+
+static void add_name(void *user, uint32_t at, exg_value_id id)
+{
+    name_list *list = user;
+
+    if (at < 64) {
+        list->names[at] = list->graph->values[id].name;
+        list->count = at + 1;
+    }
+}
+
+void exg_rewrite_set(exg_rewrite *r, const exg_node *node, const exg_argument *results)
+{
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        const exg_argument *output = &node->outputs[o];
+
+        if (output->kind == EXG_ARGUMENT_TENSOR && results[o].kind == EXG_ARGUMENT_TENSOR) {
+            r->refs[output->as_tensor] = exg_get_ref(&results[o]);
+        } else if (output->kind == EXG_ARGUMENT_TENSORS && results[o].kind == EXG_ARGUMENT_TENSORS) {
+            for (uint32_t i = 0; i < output->count && i < results[o].count; i++) {
+                r->refs[output->as_tensors[i]] = (exg_ref){results[o].as_tensors[i]};
+            }
+        }
+    }
+}
+
+exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_id op,
+                            const exg_argument *args, uint32_t count)
+{
+    exg_argument results[16];
+    name_list list = {.graph = r->in->graph};
+
+    if (exg_operators_get(r->operators, op)->schema->return_count > 16 || node->output_count > 16) {
+        return EXG_FAIL(r->err, LIMIT, "NOD-007", "%s has too many results", node->target);
+    }
+    memset(results, 0, sizeof(results));
+    output_ids(node, add_name, &list);
+    for (uint32_t i = 0; i < list.count; i++) {
+        list.names[i] = list.names[i] == NULL ? "unused" : list.names[i];
+    }
+    exg_builder_next_names(r->builder, list.names, list.count, node);
+    EXG_TRY(exg_emit_all(r->builder, op, args, count, results));
+    exg_rewrite_set(r, node, results);
+    return EXG_OK;
+}
+
+exg_status exg_rewrite_outputs(exg_rewrite *r)
+{
+    const exg_graph *graph = r->in->graph;
+
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        const exg_output_spec *spec = &r->in->signature.outputs[i];
+        exg_argument arg = graph->outputs[i];
+
+        EXG_TRY_IN(r->err, translate_argument(r, &arg), "graph.outputs[%u]", i);
+        exg_builder_output(r->builder, &arg, spec->kind,
+                           exg_arena_strdup(r->out->arena, spec->target));
+    }
+    return exg_builder_status(r->builder);
+}
+
+exg_status exg_rewrite_finish(exg_rewrite *r, exg_status status, exg_program **out)
+{
+    exg_error built;
+    exg_status building = exg_builder_finish(r->builder, &built);
+
+    if (building != EXG_OK) {
+        if (r->err != NULL) {
+            char where[sizeof(r->err->where)];
+
+            memcpy(where, r->err->where, sizeof(where));
+            *r->err = built;
+            if (status != EXG_OK && where[0] != '\0' && built.where[0] == '\0') {
+                memcpy(r->err->where, where, sizeof(where));
+            }
+        }
+        status = building;
+    }
+    if (status != EXG_OK) {
+        exg_program_destroy(r->out);
+        *out = NULL;
+        return status;
+    }
+    *out = r->out;
+    return EXG_OK;
+}

@@ -1,0 +1,81 @@
+/* simplify.c - drops nodes whose results nothing uses. Every node of a functional
+ * program is free of effects, so a node lives only by its results. */
+#include "libexport/transform/rewrite.h"
+
+#include <exg/transform.h>
+
+static void mark(void *user, exg_value_id *id)
+{
+    bool *live = user;
+
+    if (*id != EXG_NO_VALUE) {
+        live[*id] = true;
+    }
+}
+
+static bool defines_live(const exg_node *node, const bool *live)
+{
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        const exg_argument *output = &node->outputs[o];
+
+        if (output->kind == EXG_ARGUMENT_TENSOR && live[output->as_tensor]) {
+            return true;
+        }
+        for (uint32_t i = 0; output->kind == EXG_ARGUMENT_TENSORS && i < output->count; i++) {
+            if (live[output->as_tensors[i]]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static exg_status copy_live(exg_rewrite *r, const bool *live)
+{
+    const exg_graph *graph = r->in->graph;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        exg_argument args[EXG_REWRITE_ARGS_MAX];
+        const exg_operator *op;
+
+        if (!defines_live(&graph->nodes[n], live)) {
+            continue;
+        }
+        EXG_TRY_IN(r->err, exg_rewrite_args(r, &graph->nodes[n], &op, args), "graph.nodes[%u]", n);
+        if (op->id == EXG_OP_alias_default) {
+            exg_rewrite_set(r, &graph->nodes[n], args);
+            continue;
+        }
+        EXG_TRY_IN(r->err,
+                   exg_rewrite_emit(r, &graph->nodes[n], op->id, args, op->schema->argument_count),
+                   "graph.nodes[%u]", n);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
+                        exg_program **out, exg_error *err)
+{
+    const exg_graph *graph = functional->graph;
+    exg_rewrite r;
+    bool *live;
+    exg_status status;
+
+    *out = NULL;
+    EXG_TRY(exg_rewrite_begin(&r, functional, operators, err));
+    live = EXG_NEW_ARRAY(r.out->arena, bool, graph->value_count);
+    for (uint32_t i = 0; live != NULL && i < graph->output_count; i++) {
+        exg_argument_visit_values(&graph->outputs[i], mark, live);
+    }
+    for (uint32_t n = graph->node_count; live != NULL && n-- > 0;) {
+        if (defines_live(&graph->nodes[n], live)) {
+            for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+                exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, mark, live);
+            }
+        }
+    }
+    status = live == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&r);
+    status = status == EXG_OK ? copy_live(&r, live) : status;
+    status = status == EXG_OK ? exg_rewrite_outputs(&r) : status;
+    return exg_rewrite_finish(&r, status, out);
+}

@@ -1,0 +1,296 @@
+/* specialize.c - the program with every size a number.
+ *
+ * Values keep their ids: metas are evaluated, operators on sizes are computed and
+ * dropped, arguments that named a size become numbers.
+ */
+#include "libexport/base/arena.h"
+
+#include <exg/transform.h>
+#include <exg/weights.h>
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct specializer {
+    const exg_program *in;
+    const exg_operators *operators;
+    const exg_symbols *symbols;
+    exg_program *out;
+    exg_arena *arena;
+    exg_argument *numbers; /* by value id; NONE: no number */
+    exg_error *err;
+} specializer;
+
+static exg_status evaluate_size(specializer *s, exg_sym_int *size)
+{
+    if (size->expr != NULL) {
+        EXG_TRY(exg_symint_evaluate(size->expr, s->symbols, &size->value, s->err));
+        size->expr = NULL;
+        size->has_hint = false;
+    }
+    return EXG_OK;
+}
+
+static exg_status evaluate_meta(specializer *s, const exg_tensor_meta *in, exg_tensor_meta **out)
+{
+    exg_tensor_meta *meta = exg_arena_memdup(s->arena, in, 1, sizeof(*in));
+
+    if (meta != NULL) {
+        meta->sizes = exg_arena_memdup(s->arena, in->sizes, in->rank, sizeof(*in->sizes));
+        meta->strides = exg_arena_memdup(s->arena, in->strides, in->rank, sizeof(*in->strides));
+    }
+    if (meta == NULL || meta->sizes == NULL || meta->strides == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        EXG_TRY_IN(s->err, evaluate_size(s, &meta->sizes[d]), "sizes[%u]", d);
+        EXG_TRY_IN(s->err, evaluate_size(s, &meta->strides[d]), "strides[%u]", d);
+        if (meta->sizes[d].value < 0) {
+            return EXG_FAIL(s->err, USAGE, "INP-006", "size %" PRId64 " with these inputs",
+                            meta->sizes[d].value);
+        }
+    }
+    EXG_TRY(evaluate_size(s, &meta->storage_offset));
+    *out = meta;
+    return EXG_OK;
+}
+
+static exg_status copy_values(specializer *s)
+{
+    const exg_graph *in = s->in->graph;
+    exg_graph *out = s->out->graph;
+
+    out->values = exg_arena_memdup(s->arena, in->values, in->value_count, sizeof(*in->values));
+    s->numbers = EXG_NEW_ARRAY(s->arena, exg_argument, in->value_count);
+    if (out->values == NULL || s->numbers == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    out->value_count = in->value_count;
+    for (uint32_t v = 0; v < in->value_count; v++) {
+        if (in->values[v].tensor != NULL) {
+            EXG_TRY_IN(s->err, evaluate_meta(s, in->values[v].tensor, &out->values[v].tensor),
+                       "tensor_values[\"%s\"]", in->values[v].name);
+        }
+        out->values[v].sym_int = NULL;
+        out->values[v].sym_float = NULL;
+        out->values[v].sym_bool = NULL;
+    }
+    return EXG_OK;
+}
+
+static exg_status number_of(specializer *s, exg_value_id id, exg_argument *out)
+{
+    if (s->numbers[id].kind == EXG_ARGUMENT_NONE) {
+        return EXG_FAIL(s->err, UNSUPPORTED, "SYM-020",
+                        "the size '%s' is known only when the program runs",
+                        s->in->graph->values[id].name);
+    }
+    *out = s->numbers[id];
+    return EXG_OK;
+}
+
+/* An argument with sizes replaced by their numbers. */
+static exg_status resolve(specializer *s, const exg_argument *in, exg_argument *out)
+{
+    *out = *in;
+    switch (in->kind) {
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        if (in->as_sym.value != EXG_NO_VALUE) {
+            return number_of(s, in->as_sym.value, out);
+        }
+        *out = in->kind == EXG_ARGUMENT_SYM_INT     ? exg_arg_int(in->as_sym.as_int)
+               : in->kind == EXG_ARGUMENT_SYM_FLOAT ? exg_arg_float(in->as_sym.as_float)
+                                                    : exg_arg_bool(in->as_sym.as_bool);
+        return EXG_OK;
+    case EXG_ARGUMENT_SYM_INTS: {
+        int64_t *items = EXG_NEW_ARRAY(s->arena, int64_t, in->count);
+
+        if (items == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+        for (uint32_t i = 0; i < in->count; i++) {
+            exg_argument number = exg_arg_int(in->as_syms[i].as_int);
+
+            if (in->as_syms[i].value != EXG_NO_VALUE) {
+                EXG_TRY(number_of(s, in->as_syms[i].value, &number));
+            }
+            items[i] = exg_get_int(&number);
+        }
+        out->kind = EXG_ARGUMENT_INTS;
+        out->as_ints = items;
+        return EXG_OK;
+    }
+    default:
+        return EXG_OK;
+    }
+}
+
+/* Computes an operator on sizes. */
+static exg_status evaluate_node(specializer *s, const exg_operator *op, const exg_node *node)
+{
+    exg_argument args[8];
+    exg_argument result = exg_arg_none();
+    uint32_t count = node->input_count;
+    exg_value_id id;
+
+    if (count > 8) {
+        return EXG_FAIL(s->err, MALFORMED, "NOD-015", "%s with %u operands", op->target, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(resolve(s, &node->inputs[i].arg, &args[i]));
+    }
+    if (op->id == EXG_OP_sym_size_int || op->id == EXG_OP_sym_numel_default) {
+        const exg_tensor_meta *meta = s->out->graph->values[args[0].as_tensor].tensor;
+        int64_t dim = count > 1 ? exg_get_int(&args[1]) : 0;
+        int64_t numel;
+
+        if (op->id == EXG_OP_sym_size_int) {
+            dim += dim < 0 ? meta->rank : 0;
+            if (dim < 0 || dim >= meta->rank) {
+                return EXG_FAIL(s->err, MALFORMED, "NOD-017", "sym_size of dim %" PRId64, dim);
+            }
+            result = exg_arg_int(meta->sizes[dim].value);
+        } else if (exg_tensor_meta_numel(meta, &numel)) {
+            result = exg_arg_int(numel);
+        }
+    } else if (op->id == EXG_OP__assert_scalar_default) {
+        if (!exg_get_bool(&args[0])) {
+            return EXG_FAIL(s->err, USAGE, "INP-007", "the program asserts: %s",
+                            count > 1 && args[1].kind == EXG_ARGUMENT_STRING ? args[1].as_string
+                                                                             : "a condition");
+        }
+        return EXG_OK;
+    } else {
+        EXG_TRY(op->symbolic(args, count, &result, s->err));
+    }
+    if (node->output_count != 1 || (node->outputs[0].kind != EXG_ARGUMENT_SYM_INT &&
+                                    node->outputs[0].kind != EXG_ARGUMENT_SYM_BOOL &&
+                                    node->outputs[0].kind != EXG_ARGUMENT_SYM_FLOAT)) {
+        return EXG_FAIL(s->err, MALFORMED, "NOD-015", "%s gives one size", op->target);
+    }
+    id = node->outputs[0].as_sym.value;
+    s->numbers[id] = result;
+    return EXG_OK;
+}
+
+static exg_status copy_node(specializer *s, const exg_node *in, exg_node *out)
+{
+    *out = *in;
+    out->inputs = EXG_NEW_ARRAY(s->arena, exg_named_argument, in->input_count);
+    if (out->inputs == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < in->input_count; i++) {
+        out->inputs[i] = in->inputs[i];
+        EXG_TRY_IN(s->err, resolve(s, &in->inputs[i].arg, &out->inputs[i].arg), "inputs[%u]", i);
+    }
+    return EXG_OK;
+}
+
+static exg_status copy_nodes(specializer *s)
+{
+    const exg_graph *in = s->in->graph;
+    exg_graph *out = s->out->graph;
+
+    out->nodes = EXG_NEW_ARRAY(s->arena, exg_node, in->node_count);
+    if (out->nodes == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t n = 0; n < in->node_count; n++) {
+        const exg_operator *op = exg_operators_find(s->operators, in->nodes[n].target);
+
+        if (op != NULL && op->symbolic != NULL) {
+            EXG_TRY_IN(s->err, evaluate_node(s, op, &in->nodes[n]), "graph.nodes[%u]", n);
+        } else {
+            EXG_TRY_IN(s->err, copy_node(s, &in->nodes[n], &out->nodes[out->node_count]),
+                       "graph.nodes[%u]", n);
+            out->node_count++;
+        }
+    }
+    return EXG_OK;
+}
+
+/* A size among the inputs is a constant from here on, in graph and signature. */
+static exg_status copy_inputs(specializer *s)
+{
+    const exg_graph *in = s->in->graph;
+    exg_graph *out = s->out->graph;
+    exg_signature *signature = &s->out->signature;
+
+    *signature = s->in->signature;
+    out->inputs = exg_arena_memdup(s->arena, in->inputs, in->input_count, sizeof(*in->inputs));
+    signature->inputs = exg_arena_memdup(s->arena, s->in->signature.inputs,
+                                         signature->input_count, sizeof(*signature->inputs));
+    if (out->inputs == NULL || signature->inputs == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    out->input_count = in->input_count;
+    for (uint32_t i = 0; i < in->input_count; i++) {
+        exg_value_id id = in->inputs[i].as_sym.value;
+        int64_t value;
+
+        if (in->inputs[i].kind != EXG_ARGUMENT_SYM_INT) {
+            continue;
+        }
+        value = in->values[id].sym_int == NULL ? 0 : in->values[id].sym_int->value;
+        if (in->values[id].sym_int != NULL && in->values[id].sym_int->expr != NULL) {
+            EXG_TRY(exg_symint_evaluate(in->values[id].sym_int->expr, s->symbols, &value, s->err));
+        }
+        s->numbers[id] = exg_arg_int(value);
+        out->inputs[i] = s->numbers[id];
+        signature->inputs[i].arg.kind = EXG_ARGUMENT_INT;
+        signature->inputs[i].arg.as_int = value;
+    }
+    return EXG_OK;
+}
+
+static exg_status copy_outputs(specializer *s)
+{
+    const exg_graph *in = s->in->graph;
+    exg_graph *out = s->out->graph;
+    exg_signature *signature = &s->out->signature;
+
+    out->outputs = EXG_NEW_ARRAY(s->arena, exg_argument, in->output_count);
+    signature->outputs = exg_arena_memdup(s->arena, s->in->signature.outputs,
+                                          signature->output_count, sizeof(*signature->outputs));
+    if (out->outputs == NULL || signature->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    out->output_count = in->output_count;
+    for (uint32_t i = 0; i < in->output_count; i++) {
+        EXG_TRY_IN(s->err, resolve(s, &in->outputs[i], &out->outputs[i]), "graph.outputs[%u]", i);
+        if (out->outputs[i].kind != in->outputs[i].kind && i < signature->output_count) {
+            signature->outputs[i].arg.kind = out->outputs[i].kind;
+            signature->outputs[i].arg.as_int = out->outputs[i].as_int;
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
+                          exg_program **out, exg_error *err)
+{
+    specializer s = {.in = verified->program,
+                     .operators = verified->operators,
+                     .symbols = symbols,
+                     .err = err};
+    exg_status status;
+
+    *out = NULL;
+    EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &s.out, err));
+    s.arena = s.out->arena;
+    s.out->graph = EXG_NEW(s.arena, exg_graph);
+    s.out->weights = exg_weights_retain(s.in->weights);
+    s.out->name = exg_arena_strdup(s.arena, s.in->name);
+    status = s.out->graph == NULL ? EXG_OUT_OF_MEMORY(err) : copy_values(&s);
+    status = status == EXG_OK ? copy_inputs(&s) : status;
+    status = status == EXG_OK ? copy_nodes(&s) : status;
+    status = status == EXG_OK ? copy_outputs(&s) : status;
+    if (status != EXG_OK) {
+        exg_program_destroy(s.out);
+        return status;
+    }
+    *out = s.out;
+    return EXG_OK;
+}
