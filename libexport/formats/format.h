@@ -1,0 +1,37 @@
+/* format.h - what a program file format gives to open.c: a row of functions. */
+#ifndef EXG_LIBEXPORT_FORMATS_FORMAT_H
+#define EXG_LIBEXPORT_FORMATS_FORMAT_H
+
+#include <exg/formats.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A file to open: mapped, or the caller's memory. The bytes stay as long as the
+ * weights of the program that is made from them: open.c sees to it. */
+typedef struct exg_source {
+    const uint8_t *data;
+    uint64_t length;
+    const char *path; /* NULL: memory */
+    uint64_t budget;  /* of the decoded program, bytes */
+} exg_source;
+
+/* `options` is complete and never NULL; `info` is empty and never NULL: the format
+ * fills generation and program names. On failure *program stays NULL. */
+typedef exg_status exg_open_fn(const exg_source *source, const exg_open_options *options,
+                               exg_program **program, exg_file_info *info, exg_error *err);
+typedef exg_status exg_save_fn(const exg_program *program, const char *path,
+                               const exg_save_options *options, exg_error *err);
+
+typedef struct exg_format_row {
+    bool (*sniff)(const uint8_t *data, uint64_t length);
+    exg_open_fn *open;
+    exg_save_fn *save; /* NULL: read only */
+} exg_format_row;
+
+bool exg_pt2_sniff(const uint8_t *data, uint64_t length);
+exg_open_fn exg_pt2_open;
+
+/* Makes room for the names in `info` and copies one; for the formats. */
+exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* open.c - which format, and off it goes. */
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/formats/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
+    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, NULL},
+};
+
+static const struct {
+    const char *name;
+    const char *extension;
+} format_names[] = {
+#define EXG_FORMAT(id, name, extension, summary) [EXG_FORMAT_##id] = {name, extension},
+#include <exg/format.def>
+#undef EXG_FORMAT
+};
+
+const char *exg_format_name(exg_format format)
+{
+    return (unsigned)format < EXG_FORMAT_COUNT ? format_names[format].name : "?";
+}
+
+exg_format exg_format_from_name(const char *name)
+{
+    int i = 0;
+
+    while (i < EXG_FORMAT_COUNT && strcmp(format_names[i].name, name) != 0) {
+        i++;
+    }
+    return (exg_format)i;
+}
+
+exg_format exg_format_from_path(const char *path)
+{
+    size_t length = strlen(path);
+    int i = 0;
+
+    for (; i < EXG_FORMAT_COUNT; i++) {
+        size_t extension = strlen(format_names[i].extension);
+
+        if (length > extension &&
+            strcasecmp(path + length - extension, format_names[i].extension) == 0) {
+            break;
+        }
+    }
+    return (exg_format)i;
+}
+
+void exg_file_info_free(exg_file_info *info)
+{
+    if (info == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < info->program_count; i++) {
+        free(info->program_names[i]);
+    }
+    free(info->program_names);
+    info->program_names = NULL;
+    info->program_count = 0;
+}
+
+exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err)
+{
+    char **names = realloc(info->program_names, (info->program_count + 1u) * sizeof(char *));
+    char *copy = strdup(name);
+
+    if (names != NULL) {
+        info->program_names = names;
+    }
+    if (names == NULL || copy == NULL) {
+        free(copy);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    names[info->program_count++] = copy;
+    return EXG_OK;
+}
+
+/* 64 times the file and 64 MiB: a program of honest JSON takes about its own size. */
+static uint64_t budget_of(const exg_open_options *options, uint64_t length)
+{
+    uint64_t budget;
+
+    if (options->memory_budget != 0) {
+        return options->memory_budget;
+    }
+    if (!exg_mul_u64(length, 64, &budget) || !exg_add_u64(budget, 64u << 20, &budget)) {
+        return UINT64_MAX - 1;
+    }
+    return budget;
+}
+
+static exg_status find_format(const exg_source *source, exg_format *format, exg_error *err)
+{
+    for (int i = 0; i < EXG_FORMAT_COUNT; i++) {
+        if (format_rows[i].sniff != NULL && format_rows[i].sniff(source->data, source->length)) {
+            *format = (exg_format)i;
+            return EXG_OK;
+        }
+    }
+    if (source->length == 0) {
+        return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
+                                  "this is no program file: neither a zip archive nor .exg"),
+                         "give a file saved by torch.export.save");
+}
+
+static exg_status open_source(exg_source *source, const exg_open_options *given,
+                              exg_program **program, exg_file_info *given_info, exg_error *err)
+{
+    exg_open_options options = {0};
+    exg_file_info info = {0};
+    exg_format format = EXG_FORMAT_COUNT;
+    exg_status status;
+
+    *program = NULL;
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
+    }
+    source->budget = budget_of(&options, source->length);
+    status = find_format(source, &format, err);
+    if (status == EXG_OK) {
+        info.format = format;
+        info.file_bytes = source->length;
+        status = format_rows[format].open(source, &options, program, &info, err);
+    }
+    if (status == EXG_OK && given_info != NULL) {
+        *given_info = info;
+    } else {
+        exg_file_info_free(&info);
+    }
+    return status;
+}
+
+exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
+                           exg_program **program, exg_file_info *info, exg_error *err)
+{
+    exg_source source = {data, length, NULL, 0};
+
+    return open_source(&source, options, program, info, err);
+}
+
+static void release_mapping(void *user)
+{
+    exg_mapping_release(user);
+    free(user);
+}
+
+/* The mapping and the folder go to the weights of the program. */
+static exg_status hand_over(exg_program *program, exg_mapping *mapping, const char *path,
+                            exg_error *err)
+{
+    char *directory = exg_path_directory(path);
+    exg_status status = directory == NULL
+                            ? EXG_OUT_OF_MEMORY(err)
+                            : exg_weights_set_directory(program->weights, directory, err);
+
+    free(directory);
+    if (status == EXG_OK) {
+        status = exg_weights_own(program->weights, release_mapping, mapping, err);
+    }
+    return status;
+}
+
+exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
+                    exg_file_info *info, exg_error *err)
+{
+    exg_mapping *mapping = calloc(1, sizeof(*mapping));
+    exg_source source;
+    exg_file_info found = {0};
+    exg_status status;
+
+    *program = NULL;
+    if (mapping == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_file_map(path, mapping, err);
+    if (status == EXG_OK) {
+        source = (exg_source){mapping->data, mapping->length, path, 0};
+        status = open_source(&source, options, program, &found, err);
+    }
+    if (status == EXG_OK) {
+        status = hand_over(*program, mapping, path, err);
+    }
+    if (status != EXG_OK) {
+        exg_program_destroy(*program);
+        *program = NULL;
+        release_mapping(mapping);
+        exg_file_info_free(&found);
+        return status;
+    }
+    if (info != NULL) {
+        *info = found;
+    } else {
+        exg_file_info_free(&found);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_save(const exg_program *program, const char *path, exg_format format,
+                    const exg_save_options *given, exg_error *err)
+{
+    exg_save_options options = {0};
+
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
+    }
+    if ((unsigned)format >= EXG_FORMAT_COUNT) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "FMT-UNKNOWN", "%s: unknown format", path),
+                             "name the format, or end the file's name in .exg");
+    }
+    if (format_rows[format].save == NULL) {
+        return EXG_FAIL(err, UNSUPPORTED, "FMT-WRITE", "%s files cannot be written",
+                        format_names[format].name);
+    }
+    return format_rows[format].save(program, path, &options, err);
+}

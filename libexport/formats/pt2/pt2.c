@@ -1,0 +1,171 @@
+/* pt2.c - a program out of a .pt2 archive: the order of work of reference section 7. */
+#include "libexport/formats/format.h"
+#include "libexport/formats/pt2/archive.h"
+#include "libexport/formats/pt2/decode.h"
+
+#include <string.h>
+
+bool exg_pt2_sniff(const uint8_t *data, uint64_t length)
+{
+    return exg_zip_sniff(data, length);
+}
+
+/* The program asked for, or "model", or the only one. */
+static exg_status choose_program(const exg_archive *archive, const char *wanted,
+                                 const char **program, exg_error *err)
+{
+    const char *name = wanted == NULL ? "model" : wanted;
+
+    for (uint32_t i = 0; i < archive->program_count; i++) {
+        if (strcmp(archive->programs[i], name) == 0) {
+            *program = archive->programs[i];
+            return EXG_OK;
+        }
+    }
+    if (wanted == NULL && archive->program_count == 1) {
+        *program = archive->programs[0];
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, USAGE, "ARC-008", "the archive holds no program called %s",
+                                  name),
+                         "it holds %u: name one, for example %s", archive->program_count,
+                         archive->programs[0]);
+}
+
+static exg_status read_model(exg_archive *archive, const char *name, uint64_t budget,
+                             exg_program *program, exg_error *err)
+{
+    const exg_zip_entry *entry =
+        archive->generation == EXG_GENERATION_B
+            ? exg_archive_find(archive, "serialized_exported_program.json")
+            : exg_archive_find3(archive, "models/", name, ".json");
+    exg_json_doc *doc = NULL;
+    exg_status status;
+
+    program->name = exg_arena_strdup(program->arena, name);
+    if (program->name == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_archive_json(archive, entry, &doc, err);
+    if (status == EXG_OK) {
+        status = exg_decode_program(exg_json_root(doc), program, budget, err);
+    }
+    exg_json_free(doc);
+    return status;
+}
+
+/* ---- records that are no part of a program -------------------------------------------------- */
+
+static bool is_program_record(const char *name)
+{
+    static const char *const known[] = {
+        "models/", "data/weights/", "data/constants/", "data/sample_inputs/",
+        ".data/", "version", "archive_format", "archive_version", "byteorder",
+        "serialized_exported_program.json", "serialized_state_dict.pt",
+        "serialized_constants.pt", "serialized_example_inputs.pt"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        size_t length = strlen(known[i]);
+
+        if (known[i][length - 1] == '/' ? strncmp(name, known[i], length) == 0
+                                        : strcmp(name, known[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static exg_status keep_extra_files(exg_archive *archive, exg_program *program, exg_error *err)
+{
+    const exg_zip *zip = &archive->zip;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < zip->count; i++) {
+        count += !is_program_record(exg_archive_name(archive, &zip->entries[i]));
+    }
+    program->extra_files = EXG_NEW_ARRAY(program->arena, exg_extra_file, count);
+    if (program->extra_files == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < zip->count; i++) {
+        const char *name = exg_archive_name(archive, &zip->entries[i]);
+        exg_extra_file *extra = &program->extra_files[program->extra_file_count];
+
+        if (is_program_record(name)) {
+            continue;
+        }
+        extra->name = exg_arena_strdup(program->arena, name);
+        if (extra->name == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        EXG_TRY(exg_archive_storage(archive, &zip->entries[i], program->weights,
+                                    EXG_LITTLE_ENDIAN, &extra->storage, err));
+        program->extra_file_count++;
+    }
+    return EXG_OK;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static exg_status read_program(exg_archive *archive, const exg_source *source,
+                               const exg_open_options *options, exg_program *program,
+                               exg_error *err)
+{
+    const char *name = NULL;
+
+    EXG_TRY(choose_program(archive, options->program, &name, err));
+    EXG_TRY_IN(err, read_model(archive, name, source->budget, program, err), "%s",
+               archive->generation == EXG_GENERATION_B ? "serialized_exported_program.json"
+                                                       : name);
+    if (archive->generation == EXG_GENERATION_D) {
+        EXG_TRY(exg_payload_read(archive, name, program->weights, err));
+    } else {
+        EXG_TRY(exg_state_read(archive, name, program->weights, err));
+    }
+    EXG_TRY(exg_samples_read(archive, name, program, err));
+    return keep_extra_files(archive, program, err);
+}
+
+static exg_status fill_info(const exg_archive *archive, exg_file_info *info, exg_error *err)
+{
+    info->generation[0] = (char)archive->generation;
+    for (uint32_t i = 0; i < archive->program_count; i++) {
+        EXG_TRY(exg_file_info_add_program(info, archive->programs[i], err));
+    }
+    return EXG_OK;
+}
+
+static exg_status open_archive(exg_arena *arena, const exg_source *source,
+                               const exg_open_options *options, exg_program *program,
+                               exg_file_info *info, exg_error *err)
+{
+    exg_archive archive;
+
+    EXG_TRY(exg_archive_open(source->data, source->length, source->budget, arena, &archive, err));
+    if (options->check_crc) {
+        EXG_TRY(exg_archive_check_crc(&archive, err));
+    }
+    EXG_TRY(fill_info(&archive, info, err));
+    return read_program(&archive, source, options, program, err);
+}
+
+exg_status exg_pt2_open(const exg_source *source, const exg_open_options *options,
+                        exg_program **program, exg_file_info *info, exg_error *err)
+{
+    exg_arena *scratch = exg_arena_create(source->budget);
+    exg_program *made = NULL;
+    exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
+                                        : exg_program_create(source->budget, &made, err);
+
+    if (status == EXG_OK) {
+        status = open_archive(scratch, source, options, made, info, err);
+    }
+    exg_arena_destroy(scratch);
+    if (status != EXG_OK) {
+        exg_program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return EXG_OK;
+}
