@@ -273,6 +273,30 @@ static void set_scalars(exg_instruction *instruction, exg_compute compute, exg_d
     }
 }
 
+/* PyTorch converts Scalars to bf16 or f16 with the operands, but for these, which
+ * it computes in f32 throughout. */
+static bool keeps_scalars(exg_formula formula)
+{
+    switch ((int)formula) {
+    case EXG_FORMULA_mul_Scalar:
+    case EXG_FORMULA_div_Scalar:
+    case EXG_FORMULA_lerp_Scalar:
+    case EXG_FORMULA_addcmul_default:
+    case EXG_FORMULA_addcdiv_default:
+    case EXG_FORMULA_leaky_relu_default:
+    case EXG_FORMULA_leaky_relu_backward_default:
+    case EXG_FORMULA_elu_default:
+    case EXG_FORMULA_elu_backward_default:
+    case EXG_FORMULA_celu_default:
+    case EXG_FORMULA_softplus_default:
+    case EXG_FORMULA_softplus_backward_default:
+    case EXG_FORMULA_softshrink_default:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* A formula that gives the same and costs less. */
 static exg_formula simplest(exg_formula formula, exg_dtype compute, const exg_argument *scalars)
 {
@@ -378,8 +402,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
         i->sources[k] = values[k < source_count ? k : 0];
     }
     meaning = formulas[formula].result == BOOL ? EXG_DTYPE_B8 : compute;
-    set_scalars(i, type, formulas[formula].result == BOOL ? compute : EXG_DTYPE_F32, scalars,
-                scalar_count);
+    set_scalars(i, type, keeps_scalars(formula) ? EXG_DTYPE_F32 : compute, scalars, scalar_count);
     i->target = add_value(p, meaning == EXG_DTYPE_B8 ? EXG_COMPUTE_I32 : type, meaning);
     p->values[i->target].is_unrounded = formulas[formula].result != BOOL;
     p->has_heavy |= is_heavy(formula, type);

@@ -1,0 +1,86 @@
+/* plan_internal.h - what the planner writes and the session reads.
+ *
+ *   value  -> {buffer, window}      where a tensor lies
+ *   buffer -> {place, bytes, life}  a run of bytes: in the arena, a weight's, an input's
+ *   step   -> {kernel, call}        operands point to buffers until the session binds them
+ */
+#ifndef EXG_LIBEXEC_PLAN_PLAN_INTERNAL_H
+#define EXG_LIBEXEC_PLAN_PLAN_INTERNAL_H
+
+#include "libexec/kernels/kernel.h"
+
+#include <exg/plan.h>
+
+#define EXG_NO_BUFFER UINT32_MAX
+
+typedef enum exg_place {
+    EXG_PLACE_ARENA,
+    EXG_PLACE_INPUT, /* the tensor of graph input `index` */
+} exg_place;
+
+typedef struct exg_buffer {
+    exg_place place;
+    uint32_t index;       /* INPUT: graph input */
+    uint64_t bytes;
+    uint64_t offset;      /* ARENA: where it begins */
+    uint32_t first_step;  /* written first */
+    uint32_t last_step;   /* read or written last; UINT32_MAX: until the run's end */
+    bool writable;        /* INPUT: its content is written back, so steps may write it */
+    uint32_t shares;      /* ARENA: lies on this buffer (in place), or EXG_NO_BUFFER */
+} exg_buffer;
+
+/* A tensor inside a buffer. The window's data is the buffer's first byte plus
+ * `offset` elements. */
+typedef struct exg_location {
+    uint32_t buffer;
+    int64_t offset;
+    exg_tensor window;
+} exg_location;
+
+typedef struct exg_step {
+    const exg_kernel *kernel;
+    exg_kernel_call call;
+    exg_location *inputs;  /* call.inputs[i] is inputs[i].window, once bound */
+    exg_location *outputs;
+    const char *name; /* of the node, or what the step is for */
+    uint32_t fused;   /* nodes inside */
+} exg_step;
+
+typedef struct exg_plan_input {
+    const char *name;
+    exg_input_kind kind;
+    const char *target;
+    exg_argument constant;  /* kind TENSOR: a tensor, described by `tensor` */
+    exg_tensor tensor;      /* sizes and strides as the program reads it */
+    int64_t storage_offset; /* elements: where in the weight's storage it begins */
+    uint32_t buffer;
+    bool mutated;
+} exg_plan_input;
+
+typedef struct exg_plan_output {
+    exg_output_kind kind;
+    const char *target;
+    exg_argument constant; /* kind TENSOR: a tensor at `location` */
+    exg_location location;
+} exg_plan_output;
+
+struct exg_plan {
+    exg_arena *arena;
+    exg_buffer *buffers;
+    exg_step *steps;
+    exg_plan_input *inputs;
+    exg_plan_output *outputs;
+    uint32_t buffer_count;
+    uint32_t step_count;
+    uint32_t input_count;
+    uint32_t output_count;
+    exg_plan_summary summary;
+};
+
+/* The kernel of an operator row, or NULL. */
+const exg_kernel *exg_kernel_of(exg_operator_id id);
+
+/* Gives every arena buffer its offset; sets summary.arena_bytes. LIMIT. */
+exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err);
+
+#endif
