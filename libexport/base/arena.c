@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define EXG_ASAN 1
@@ -29,12 +30,13 @@
 #define ALIGNMENT 16
 #define CHUNK_BYTES_MIN (16u << 10)
 #define CHUNK_BYTES_MAX (4u << 20)
+#define LARGE_PAGE      (2u << 20)
 
 typedef struct chunk {
     struct chunk *next;
     uint64_t capacity; /* bytes after this header */
     uint64_t used;
-    uint64_t pad_;
+    uint64_t mapped_bytes; /* of this chunk with its header when mapped, else 0 */
 } chunk;
 
 struct exg_arena {
@@ -64,10 +66,51 @@ void exg_arena_destroy(exg_arena *arena)
         chunk *next = c->next;
 
         UNPOISON(c + 1, c->capacity);
-        free(c);
+        if (c->mapped_bytes > 0) {
+            munmap(c, c->mapped_bytes);
+        } else {
+            free(c);
+        }
         c = next;
     }
     free(arena);
+}
+
+/* Zeroed memory on large pages: for megabytes a fifth of the cost of small ones.
+ * NULL when the size is small or the system says no. (Leak checkers do not follow
+ * pointers out of mappings, so under them there are none.) */
+static chunk *map_chunk(uint64_t capacity)
+{
+#ifdef EXG_ASAN
+    (void)capacity;
+    return NULL;
+#else
+    uint64_t bytes;
+    char *base;
+    uint64_t head;
+    chunk *c;
+
+    if (capacity < CHUNK_BYTES_MAX / 2 ||
+        !exg_align_u64(capacity + sizeof(chunk), LARGE_PAGE, &bytes) ||
+        bytes > SIZE_MAX - LARGE_PAGE) {
+        return NULL;
+    }
+    base = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                0);
+    if (base == MAP_FAILED) {
+        return NULL;
+    }
+    head = (LARGE_PAGE - (uint64_t)(uintptr_t)base % LARGE_PAGE) % LARGE_PAGE;
+    if (head > 0) {
+        munmap(base, head);
+    }
+    munmap(base + head + bytes, LARGE_PAGE - head);
+    (void)madvise(base + head, bytes, MADV_HUGEPAGE);
+    c = (chunk *)(void *)(base + head);
+    c->mapped_bytes = bytes;
+    c->capacity = bytes - sizeof(chunk);
+    return c;
+#endif
 }
 
 static chunk *grow(exg_arena *arena, uint64_t bytes)
@@ -78,12 +121,15 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
     if (capacity > SIZE_MAX - sizeof(chunk)) {
         return NULL;
     }
-    c = calloc(1, sizeof(chunk) + capacity);
+    c = map_chunk(capacity);
     if (c == NULL) {
-        return NULL;
+        c = calloc(1, sizeof(chunk) + capacity);
+        if (c == NULL) {
+            return NULL;
+        }
+        c->capacity = capacity;
     }
-    POISON(c + 1, capacity);
-    c->capacity = capacity;
+    POISON(c + 1, c->capacity);
     c->next = arena->newest;
     arena->newest = c;
     if (arena->chunk_bytes < CHUNK_BYTES_MAX) {

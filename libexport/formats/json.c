@@ -307,13 +307,14 @@ static exg_status check_many_keys(const exg_json_doc *doc, size_t at, uint32_t c
     return EXG_OK;
 }
 
-exg_status exg_json_check_keys(const exg_json_doc *doc, exg_error *err)
+exg_status exg_json_check_keys(exg_json value, exg_error *err)
 {
-    size_t end = (size_t)(doc->tape[0] & UINT32_MAX);
+    const exg_json_doc *doc = value.doc;
+    size_t end = exg_json_after(doc, value.at);
     key_set set = {NULL, 0};
     exg_status status = EXG_OK;
 
-    for (size_t at = 1; status == EXG_OK && at < end;) {
+    for (size_t at = value.at; status == EXG_OK && at < end;) {
         char type = (char)(doc->tape[at] >> 56);
 
         if (type == '{') {

@@ -1,5 +1,8 @@
 /* json.cpp - the door to simdjson, and the only C++ of the JSON reader: text in,
  * tape out. No exception, no C++ type and no static constructor gets past here.
+ *
+ * simdjson is lent its buffers: one mapping on large pages holds text, tape,
+ * strings and scratch, since fresh small pages cost more than parsing does.
  */
 #include "libexport/formats/json.h"
 
@@ -11,51 +14,92 @@
 
 namespace {
 
-/* Fresh buffers of many megabytes are filled from front to back: with large pages
- * that costs a fifth of the page faults' time. Only advice, so failure is nothing. */
-void advise_large_pages(void *buffer, size_t bytes)
-{
-    const uintptr_t page = uintptr_t{2} << 20;
-    uintptr_t from = (reinterpret_cast<uintptr_t>(buffer) + page - 1) & ~(page - 1);
-    uintptr_t to = (reinterpret_cast<uintptr_t>(buffer) + bytes) & ~(page - 1);
+constexpr size_t large_page = size_t{2} << 20;
+constexpr size_t length_min = simdjson::dom::MINIMAL_DOCUMENT_CAPACITY; /* it rounds up to that */
 
-    if (to > from) {
-        (void)madvise(reinterpret_cast<void *>(from), to - from, MADV_HUGEPAGE);
+/* What simdjson asks for a text of `length` bytes (its own allocate() functions):
+ * words of tape, bytes of strings, structural indexes. */
+struct layout {
+    size_t text, tape, strings, indexes, total;
+
+    static size_t round(size_t bytes)
+    {
+        return (bytes + 4095) & ~size_t{4095};
     }
-}
 
-simdjson::error_code parse(simdjson::dom::parser *parser, const char *text, size_t length)
-{
-    simdjson::error_code code = parser->allocate(length, EXG_JSON_DEPTH_MAX);
-
-    if (code == simdjson::SUCCESS) {
-        code = parser->doc.allocate(length);
+    explicit layout(size_t length)
+    {
+        length = length < length_min ? length_min : length;
+        text = 0;
+        tape = text + round(length + simdjson::SIMDJSON_PADDING);
+        strings = tape + round((length + 64 + 3) * sizeof(uint64_t));
+        indexes = strings + round(5 * length / 3 + 64 + simdjson::SIMDJSON_PADDING);
+        total = indexes + round((length + 64 + 2 + 7) * sizeof(uint32_t));
     }
-    if (code == simdjson::SUCCESS && length > (size_t{1} << 20)) {
-        advise_large_pages(parser->doc.tape.get(), length * sizeof(uint64_t));
-        advise_large_pages(parser->doc.string_buf.get(), length);
-        advise_large_pages(parser->implementation->structural_indexes.get(),
-                           length * sizeof(uint32_t));
-    }
-    if (code == simdjson::SUCCESS) {
-        code = parser->parse(text, length, false).error();
-    }
-    return code;
-}
+};
 
-/* `text` with the padding simdjson reads over. */
-char *padded_copy(const void *text, size_t length)
-{
-    char *copy = static_cast<char *>(std::malloc(length + simdjson::SIMDJSON_PADDING));
+/* Owns the parser and takes the lent buffers away before it goes. */
+struct lender {
+    simdjson::dom::parser parser;
 
-    if (copy != nullptr) {
-        advise_large_pages(copy, length);
-        if (length > 0) {
-            std::memcpy(copy, text, length);
+    ~lender()
+    {
+        (void)parser.doc.tape.release();
+        (void)parser.doc.string_buf.release();
+        if (parser.implementation) {
+            (void)parser.implementation->structural_indexes.release();
         }
-        std::memset(copy + length, 0, simdjson::SIMDJSON_PADDING);
     }
-    return copy;
+};
+
+/* Gives `doc` buffers for a text of `length` bytes; its text is to be copied there. */
+bool map_buffers(exg_json_doc *doc, size_t length)
+{
+    size_t bytes = layout(length).total;
+    size_t slack = bytes > large_page ? large_page : 0;
+    void *base = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED) {
+        return false;
+    }
+    doc->buffers = base;
+    doc->buffer_bytes = bytes + slack;
+    doc->text = static_cast<char *>(base);
+    if (slack > 0) {
+        (void)madvise(base, bytes + slack, MADV_HUGEPAGE);
+        doc->text += (large_page - reinterpret_cast<uintptr_t>(base) % large_page) % large_page;
+    }
+    return true;
+}
+
+void copy_text(exg_json_doc *doc, const void *text)
+{
+    if (doc->length > 0) {
+        std::memcpy(const_cast<char *>(doc->text), text, doc->length);
+    }
+}
+
+/* Parses `length` padded bytes at `text` with the buffers of `doc`. */
+simdjson::error_code parse(exg_json_doc *doc, lender *lent, const char *text, size_t length)
+{
+    simdjson::dom::parser &parser = lent->parser;
+    const layout places(length);
+    char *base = const_cast<char *>(doc->text);
+    const size_t capacity = length < length_min ? length_min : length;
+    simdjson::error_code code = parser.allocate(capacity, EXG_JSON_DEPTH_MAX);
+
+    if (code == simdjson::SUCCESS) {
+        code = parser.doc.allocate(capacity);
+    }
+    if (code != simdjson::SUCCESS) {
+        return code;
+    }
+    parser.doc.tape.reset(reinterpret_cast<uint64_t *>(base + places.tape));
+    parser.doc.string_buf.reset(reinterpret_cast<uint8_t *>(base + places.strings));
+    parser.implementation->structural_indexes.reset(
+        reinterpret_cast<uint32_t *>(base + places.indexes));
+    return parser.parse(text, length, false).error();
 }
 
 exg_status fault(const exg_json_doc *doc, simdjson::error_code code, exg_error *err)
@@ -83,9 +127,23 @@ exg_status fault(const exg_json_doc *doc, simdjson::error_code code, exg_error *
                         doc->file_offset == EXG_NO_OFFSET ? at : doc->file_offset + at);
 }
 
-exg_status parse_into(exg_json_doc *doc, simdjson::dom::parser *parser, exg_error *err)
+/* The second try, without bare NaN: longer, so with buffers of its own. */
+simdjson::error_code parse_rewritten(exg_json_doc *doc, lender *lent, size_t length)
 {
-    simdjson::error_code code = parse(parser, doc->text, doc->length);
+    const exg_json_doc before = *doc;
+
+    if (!map_buffers(doc, length)) {
+        return simdjson::MEMALLOC;
+    }
+    copy_text(doc, before.text); /* positions are of the text as given */
+    munmap(before.buffers, before.buffer_bytes);
+    return parse(doc, lent, doc->rewritten, length);
+}
+
+exg_status parse_into(exg_json_doc *doc, exg_error *err)
+{
+    lender lent;
+    simdjson::error_code code = parse(doc, &lent, doc->text, doc->length);
 
     if (code != simdjson::SUCCESS && code != simdjson::MEMALLOC && code != simdjson::CAPACITY) {
         bool failed = false;
@@ -97,23 +155,25 @@ exg_status parse_into(exg_json_doc *doc, simdjson::dom::parser *parser, exg_erro
             return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
         }
         if (doc->rewritten != nullptr) {
-            code = parse(parser, doc->rewritten, length);
+            (void)lent.parser.doc.tape.release();
+            (void)lent.parser.doc.string_buf.release();
+            (void)lent.parser.implementation->structural_indexes.release();
+            code = parse_rewritten(doc, &lent, length);
         }
     }
     if (code != simdjson::SUCCESS) {
         return fault(doc, code, err);
     }
-    doc->tape = parser->doc.tape.get();
-    doc->strings = parser->doc.string_buf.get();
-    return exg_json_check_keys(doc, err);
+    doc->tape = lent.parser.doc.tape.get();
+    doc->strings = lent.parser.doc.string_buf.get();
+    return EXG_OK;
 }
 
 } // namespace
 
 extern "C" exg_status exg_json_parse(const void *text, size_t length, uint64_t file_offset,
-                                     exg_json_doc **doc, exg_error *err)
+                                     exg_json_keys keys, exg_json_doc **doc, exg_error *err)
 {
-    simdjson::dom::parser *parser;
     exg_json_doc *made;
     exg_status status;
 
@@ -122,18 +182,20 @@ extern "C" exg_status exg_json_parse(const void *text, size_t length, uint64_t f
         return EXG_FAIL(err, LIMIT, "JSN-008", "%zu bytes of JSON are too many", length);
     }
     made = static_cast<exg_json_doc *>(std::calloc(1, sizeof(*made)));
-    parser = new (std::nothrow) simdjson::dom::parser();
-    if (made == nullptr || parser == nullptr) {
-        std::free(made);
-        delete parser;
+    if (made == nullptr) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    made->parser = parser;
-    made->text = padded_copy(text, length);
+    if (!map_buffers(made, length)) {
+        std::free(made);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
     made->length = length;
     made->file_offset = file_offset;
-    status = made->text == nullptr ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                   : parse_into(made, parser, err);
+    copy_text(made, text);
+    status = parse_into(made, err);
+    if (status == EXG_OK && keys == EXG_JSON_KEYS_NOW) {
+        status = exg_json_check_keys(exg_json_root(made), err);
+    }
     if (status != EXG_OK) {
         exg_json_free(made);
         return status;
@@ -145,9 +207,8 @@ extern "C" exg_status exg_json_parse(const void *text, size_t length, uint64_t f
 extern "C" void exg_json_free(exg_json_doc *doc)
 {
     if (doc != nullptr) {
-        delete static_cast<simdjson::dom::parser *>(doc->parser);
+        munmap(doc->buffers, doc->buffer_bytes);
         std::free(doc->rewritten);
-        std::free(const_cast<char *>(doc->text));
         std::free(doc);
     }
 }

@@ -1,7 +1,7 @@
 /* json.h - JSON as a C program likes to read it.
  *
- * exg_json_parse() checks a whole text at once (UTF-8, grammar, depth, no key
- * twice in one object, no NUL in keys) and keeps it as a tape of 64-bit words in
+ * exg_json_parse() checks a whole text at once (UTF-8, grammar, depth; no key
+ * twice in one object and no NUL in keys unless told to leave that) and keeps it as a tape of 64-bit words in
  * file order, made by simdjson behind this face. An exg_json is a place on the
  * tape, to be passed by value. Integers are exact int64, doubles exact; strings
  * end in NUL and live as long as the document.
@@ -36,7 +36,8 @@ typedef struct exg_json_doc {
     const char *text; /* as given, a copy */
     size_t length;
     uint64_t file_offset; /* of the text, or EXG_NO_OFFSET */
-    void *parser;         /* owns tape and strings */
+    void *buffers;        /* tape, strings and the parser's scratch, in one mapping */
+    size_t buffer_bytes;
     char *rewritten;      /* the text without bare NaN, when it had any */
 } exg_json_doc;
 
@@ -57,10 +58,14 @@ typedef enum exg_json_type {
     EXG_JSON_OBJECT = '{'
 } exg_json_type;
 
+/* EXG_JSON_KEYS_LATER leaves the check of keys to the reader, who sees most of
+ * them anyway: exg_json_check_keys() on what it does not. */
+typedef enum exg_json_keys { EXG_JSON_KEYS_NOW, EXG_JSON_KEYS_LATER } exg_json_keys;
+
 /* Parses a copy of `text`. `file_offset` is added to offsets in errors. MALFORMED
  * (JSN-001), LIMIT (JSN-007 depth, JSN-008 size), NO_MEMORY. */
 exg_status exg_json_parse(const void *text, size_t length, uint64_t file_offset,
-                          exg_json_doc **doc, exg_error *err);
+                          exg_json_keys keys, exg_json_doc **doc, exg_error *err);
 void exg_json_free(exg_json_doc *doc); /* NULL is allowed */
 
 static inline exg_json exg_json_root(const exg_json_doc *doc)
@@ -165,6 +170,10 @@ static inline bool exg_json_next_member(exg_json_walk *walk, const char **key, u
     return true;
 }
 
+/* Are no two keys of one object equal, in `value` and all below it, and has none a
+ * NUL? JSN-001. */
+exg_status exg_json_check_keys(exg_json value, exg_error *err);
+
 /* ---- for json.cpp ---------------------------------------------------------------- */
 
 /* Bare NaN and Infinity become strings that begin with NUL. NULL with *failed
@@ -175,9 +184,6 @@ char *exg_json_without_bare_nan(const char *text, size_t length, size_t padding,
 /* Offset of tape word `word`, or of the first thing that is no JSON when that comes
  * before (`word` SIZE_MAX asks for it). `length` when the text ends too early. */
 size_t exg_json_locate(const char *text, size_t length, size_t word);
-
-/* JSN-001 for a key twice in one object or with a NUL. */
-exg_status exg_json_check_keys(const exg_json_doc *doc, exg_error *err);
 
 #ifdef __cplusplus
 }

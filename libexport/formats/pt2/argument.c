@@ -33,7 +33,7 @@ static exg_status item_tensor(exg_decoder *d, exg_json value, void *item)
 
 static bool tag_is(const char *tag, uint32_t length, const char *name)
 {
-    return length == strlen(name) && memcmp(tag, name, length) == 0;
+    return exg_decode_key_is(tag, length, name, (uint32_t)strlen(name));
 }
 
 /* OptionalTensorArgument; schema 1 wrote the bare name. */

@@ -1,6 +1,7 @@
 /* decode.c - the machinery of decode.h: strings, scopes, structs, lists. */
 #include "libexport/formats/pt2/decode.h"
 
+#define XXH_INLINE_ALL
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -9,6 +10,7 @@ struct exg_interned {
     const char *text;
     uint32_t length;
     uint32_t hash;
+    uint32_t object; /* the last object in which it was a key */
     uint32_t scope; /* the scope in which it last named a value, 0 for none */
     exg_value_id value;
 };
@@ -123,7 +125,7 @@ static exg_status intern(exg_decoder *d, const char *text, uint32_t length, uint
     for (at = hash & (d->slot_count - 1); d->slots[at] != 0; at = (at + 1) & (d->slot_count - 1)) {
         const exg_interned *s = &d->strings[d->slots[at] - 1];
 
-        if (s->hash == hash && s->length == length && memcmp(s->text, text, length) == 0) {
+        if (s->hash == hash && exg_decode_key_is(text, length, s->text, s->length)) {
             *index = d->slots[at] - 1;
             return EXG_OK;
         }
@@ -133,7 +135,7 @@ static exg_status intern(exg_decoder *d, const char *text, uint32_t length, uint
     }
     d->strings = strings;
     d->strings[d->string_count] = (exg_interned){
-        exg_arena_strndup(d->arena, text, length), length, hash, 0, EXG_NO_VALUE};
+        exg_arena_strndup(d->arena, text, length), length, hash, 0, 0, EXG_NO_VALUE};
     if (d->strings[d->string_count].text == NULL) {
         return exg_decoder_out_of_memory(d);
     }
@@ -231,6 +233,45 @@ exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, 
     return EXG_OK;
 }
 
+/* ---- keys ------------------------------------------------------------------------------- */
+
+/* An object with keys we do not know: they and all below them, strictly. */
+static exg_status check_strangers(exg_decoder *d, exg_json value, uint64_t strangers)
+{
+    return strangers == 0 ? EXG_OK : exg_json_check_keys(value, d->err);
+}
+
+static exg_status duplicate(exg_decoder *d, exg_json value, const char *key)
+{
+    return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
+                          "key \"%s\" appears twice in one object", key);
+}
+
+exg_status exg_decoder_check_keys(exg_decoder *d, exg_json value)
+{
+    exg_json_walk walk = {0};
+    exg_json element;
+    const char *key;
+    uint32_t length;
+
+    EXG_TRY(exg_json_object(value, &walk, d->err));
+    d->object_count++;
+    while (exg_json_next_member(&walk, &key, &length, &element)) {
+        uint32_t index = 0;
+
+        if (memchr(key, '\0', length) != NULL) {
+            return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
+                                  "a key holds a NUL character");
+        }
+        EXG_TRY(intern(d, key, length, &index));
+        if (d->strings[index].object == d->object_count) {
+            return duplicate(d, value, key);
+        }
+        d->strings[index].object = d->object_count;
+    }
+    return EXG_OK;
+}
+
 /* ---- structs and unions ---------------------------------------------------------------- */
 
 exg_status exg_decode_struct(exg_decoder *d, exg_json value, void *base, const exg_field *fields,
@@ -242,18 +283,23 @@ exg_status exg_decode_struct(exg_decoder *d, exg_json value, void *base, const e
     exg_json member;
     uint32_t next = 0; /* writers keep the order of the schema */
     uint32_t seen = 0;
+    uint32_t strangers = 0;
 
     EXG_TRY(exg_json_object(value, &walk, d->err));
     while (exg_json_next_member(&walk, &key, &length, &member)) {
         uint32_t tried = 0;
 
         for (; tried < count; tried++, next = next + 1 == count ? 0 : next + 1) {
-            if (fields[next].key_length == length && memcmp(fields[next].key, key, length) == 0) {
+            if (exg_decode_key_is(key, length, fields[next].key, fields[next].key_length)) {
                 break;
             }
         }
         if (tried == count) {
+            strangers++;
             continue;
+        }
+        if ((seen & 1u << next) != 0) {
+            return duplicate(d, value, key);
         }
         seen |= 1u << next;
         if ((fields[next].flags & EXG_FIELD_NULLABLE) == 0 || !exg_json_is_null(member)) {
@@ -268,7 +314,7 @@ exg_status exg_decode_struct(exg_decoder *d, exg_json value, void *base, const e
                                   fields[i].key);
         }
     }
-    return EXG_OK;
+    return check_strangers(d, value, strangers);
 }
 
 exg_status exg_decode_union(exg_decoder *d, exg_json value, const char **tag, uint32_t *tag_length,
@@ -332,6 +378,7 @@ exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg
     if (block == NULL) {
         return exg_decoder_out_of_memory(d);
     }
+    EXG_TRY(exg_decoder_check_keys(d, value));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         EXG_TRY_IN(d->err, member(d, key, length, element, block + made * item_bytes), "['%s']",
                    key);

@@ -18,6 +18,36 @@
 #include <exg/status.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* memcmp for the short keys of the schema: two overlapping words, no call. */
+static inline bool exg_decode_same_bytes(const char *a, const char *b, size_t length)
+{
+    uint64_t x[2];
+    uint64_t y[2];
+
+    if (length > 16 || length < 4) {
+        return memcmp(a, b, length) == 0;
+    }
+    if (length >= 8) {
+        memcpy(&x[0], a, 8);
+        memcpy(&y[0], b, 8);
+        memcpy(&x[1], a + length - 8, 8);
+        memcpy(&y[1], b + length - 8, 8);
+    } else {
+        x[0] = x[1] = y[0] = y[1] = 0;
+        memcpy(&x[0], a, 4);
+        memcpy(&y[0], b, 4);
+        memcpy(&x[1], a + length - 4, 4);
+        memcpy(&y[1], b + length - 4, 4);
+    }
+    return x[0] == y[0] && x[1] == y[1];
+}
+
+static inline bool exg_decode_key_is(const char *key, uint32_t key_length, const char *name, uint32_t length)
+{
+    return key_length == length && exg_decode_same_bytes(key, name, length);
+}
 
 typedef struct exg_interned exg_interned;
 typedef struct exg_scope exg_scope;
@@ -33,6 +63,7 @@ typedef struct exg_decoder {
     uint32_t slot_count;
     exg_scope *scope; /* innermost */
     uint32_t scope_count;
+    uint32_t object_count; /* objects whose keys were checked as a map's */
 } exg_decoder;
 
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);
@@ -47,6 +78,9 @@ exg_status exg_decoder_keep(exg_decoder *d, const char *text, uint32_t length, c
 
 /* The id of the value called so in the scope at hand; made when new. */
 exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, exg_value_id *id);
+
+/* JSN-001 when an object that is read as a map holds a key twice, or one with NUL. */
+exg_status exg_decoder_check_keys(exg_decoder *d, exg_json object);
 
 /* A scope begins; its values are gathered in `graph` when it ends. */
 exg_status exg_decoder_enter(exg_decoder *d);

@@ -91,6 +91,7 @@ static exg_status decode_table(exg_decoder *d, exg_json value, const table_row *
     char *block;
 
     EXG_TRY(exg_json_object(value, &walk, d->err));
+    EXG_TRY(exg_decoder_check_keys(d, value));
     block = exg_arena_alloc(d->arena, exg_json_count(value), row->bytes);
     if (block == NULL) {
         return exg_decoder_out_of_memory(d);
@@ -161,6 +162,7 @@ static exg_status field_custom_obj_values(exg_decoder *d, exg_json value, void *
     (void)base;
     (void)field;
     EXG_TRY(exg_json_object(value, &walk, d->err));
+    EXG_TRY(exg_decoder_check_keys(d, value));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         exg_custom_obj object = {0};
         exg_value_id id = EXG_NO_VALUE;

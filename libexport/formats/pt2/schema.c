@@ -241,6 +241,16 @@ static exg_status field_dialect(exg_decoder *d, exg_json value, void *base, cons
     return EXG_OK;
 }
 
+/* It was asked first, in check_version(). */
+static exg_status field_version(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+{
+    (void)d;
+    (void)value;
+    (void)base;
+    (void)field;
+    return EXG_OK;
+}
+
 /* Asked first: of another major nothing else is believed. 0.0 skips the check, as
  * it does in PyTorch. */
 static exg_status check_version(exg_decoder *d, exg_json root, exg_program *program)
@@ -285,6 +295,7 @@ exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budg
         {"graph_module", 12, EXG_FIELD_REQUIRED, field_graph_module, 0},
         {"opset_version", 13, EXG_FIELD_REQUIRED, field_opsets, 0},
         {"range_constraints", 17, EXG_FIELD_REQUIRED, field_ranges, 0},
+        {"schema_version", 14, EXG_FIELD_REQUIRED, field_version, 0},
         {"verifiers", 9, EXG_FIELD_OPTIONAL, field_verifiers, 0},
         EXG_FIELD(exg_program, torch_version, "torch_version", EXG_FIELD_OPTIONAL, exg_field_text),
         {"guards_code", 11, EXG_FIELD_OPTIONAL, field_guards, 0},
