@@ -131,19 +131,6 @@ static void events_destroy(events *e)
     free(e->next);
 }
 
-/* Buffers that lie on one another live as long as the last of them. */
-static void extend_shared(exg_plan *plan)
-{
-    for (uint32_t b = plan->buffer_count; b-- > 0;) {
-        uint32_t on = plan->buffers[b].shares;
-
-        if (plan->buffers[b].place == EXG_PLACE_ARENA && on != EXG_NO_BUFFER &&
-            plan->buffers[b].last_step > plan->buffers[on].last_step) {
-            plan->buffers[on].last_step = plan->buffers[b].last_step;
-        }
-    }
-}
-
 static exg_status sweep(exg_plan *plan, bool no_reuse, events *begin, events *finish, layout *l,
                         exg_error *err)
 {
@@ -172,7 +159,6 @@ exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err)
     layout l = {0};
     exg_status status = EXG_OK;
 
-    extend_shared(plan);
     if (!events_create(&begin, plan->step_count, plan->buffer_count) ||
         !events_create(&finish, plan->step_count, plan->buffer_count)) {
         status = EXG_OUT_OF_MEMORY(err);
@@ -180,7 +166,7 @@ exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err)
     for (uint32_t b = 0; status == EXG_OK && b < plan->buffer_count; b++) {
         const exg_buffer *buffer = &plan->buffers[b];
 
-        if (buffer->place != EXG_PLACE_ARENA || buffer->shares != EXG_NO_BUFFER) {
+        if (buffer->place != EXG_PLACE_ARENA) {
             continue;
         }
         plan->summary.values_bytes += buffer->bytes;
@@ -190,13 +176,6 @@ exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err)
         }
     }
     status = status == EXG_OK ? sweep(plan, no_reuse, &begin, &finish, &l, err) : status;
-    for (uint32_t b = 0; status == EXG_OK && b < plan->buffer_count; b++) {
-        exg_buffer *buffer = &plan->buffers[b];
-
-        if (buffer->place == EXG_PLACE_ARENA && buffer->shares != EXG_NO_BUFFER) {
-            buffer->offset = plan->buffers[buffer->shares].offset; /* shared ones come first */
-        }
-    }
     plan->summary.arena_bytes = l.end;
     free(l.gaps);
     events_destroy(&begin);

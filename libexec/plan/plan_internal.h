@@ -26,7 +26,6 @@ typedef struct exg_buffer {
     uint32_t first_step;  /* written first */
     uint32_t last_step;   /* read or written last; UINT32_MAX: until the run's end */
     bool writable;        /* INPUT: its content is written back, so steps may write it */
-    uint32_t shares;      /* ARENA: lies on this buffer (in place), or EXG_NO_BUFFER */
 } exg_buffer;
 
 /* A tensor inside a buffer. The window's data is the buffer's first byte plus

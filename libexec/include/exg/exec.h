@@ -1,0 +1,10 @@
+/* exec.h - libexec: verified programs, planned and run. */
+#ifndef EXG_EXEC_H
+#define EXG_EXEC_H
+
+#include <exg/export.h>
+#include <exg/plan.h>
+#include <exg/session.h>
+#include <exg/tensor.h>
+
+#endif

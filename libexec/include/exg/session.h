@@ -1,0 +1,85 @@
+/* session.h - a program loaded and ready to run, again and again.
+ *
+ * A session takes a verified program, plans it for the sizes of the inputs it is
+ * given (one plan for each set of sizes, kept), and carries plans out. After the
+ * first run with given sizes, running allocates nothing. Weights are used where
+ * they are mapped; what the program writes (buffers, an in-place cache) is the
+ * session's own state and lasts from run to run.
+ *
+ * Threads: one at a time in a session; sessions are independent. A session uses
+ * a pool of threads of its own.
+ */
+#ifndef EXG_SESSION_H
+#define EXG_SESSION_H
+
+#include <exg/plan.h>
+#include <exg/tensor.h>
+#include <exg/transform.h>
+#include <exg/verify.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct exg_session exg_session;
+
+typedef struct exg_session_options {
+    size_t size;           /* sizeof(exg_session_options) */
+    uint32_t thread_count; /* of the pool; 0: one per core */
+    exg_plan_options plan;
+} exg_session_options;
+
+/* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
+ * every operator that has no kernel, before anything runs. */
+exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
+                              exg_session **session, exg_error *err);
+void exg_session_destroy(exg_session *session); /* NULL is allowed */
+
+/* One user input, by the name of its placeholder. Tensors are row-major; the data
+ * is borrowed during the run, and written when the program writes the input. A
+ * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
+typedef struct exg_session_input {
+    const char *name;
+    exg_tensor tensor;
+    bool is_number;
+    int64_t number;
+} exg_session_input;
+
+/* Runs once. USAGE (INP-...) when inputs do not fit, naming the expected and the
+ * given; MALFORMED RUN-001 when the data were at fault (an index out of range, an
+ * integer division by zero): results are then not to be used. */
+exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
+                           uint32_t input_count, exg_error *err);
+
+/* One user output, in flat order, of the last run. */
+typedef struct exg_session_output {
+    exg_argument constant; /* kind TENSOR: `tensor`; else the constant itself */
+    exg_tensor tensor;     /* row-major; valid until the next run */
+} exg_session_output;
+
+uint32_t exg_session_output_count(const exg_session *session);
+const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
+
+/* What the program writes: buffers and parameters by FQN, as they are now. */
+uint32_t exg_session_state_count(const exg_session *session);
+const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor);
+
+typedef struct exg_session_stats {
+    exg_plan_summary plan; /* of the last run */
+    uint32_t plan_count;   /* kept */
+    uint64_t runs;
+    uint64_t plan_ns;      /* spent planning, all plans */
+    uint64_t run_ns;       /* of the last run */
+    uint64_t memory_bytes; /* arena, workspace, state, unpacked weights */
+} exg_session_stats;
+
+void exg_session_statistics(const exg_session *session, exg_session_stats *stats);
+
+/* The plan of the last run, or NULL. */
+const exg_plan *exg_session_plan(const exg_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,214 @@
+/* memory.c - bytes of weights, where they are mapped or read once; bytes of state,
+ * which the program writes. */
+#include "libexec/rank.h"
+#include "libexport/base/arena.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct state {
+    const char *fqn;
+    exg_tensor tensor; /* row-major, data owned */
+} state;
+
+struct exg_memory {
+    exg_weights *weights;
+    void **storages; /* by storage: bytes read here, or NULL */
+    state *states;
+    uint32_t state_count, state_capacity;
+    uint64_t bytes;
+};
+
+exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_error *err)
+{
+    exg_memory *m = calloc(1, sizeof(*m));
+
+    *memory = NULL;
+    if (m != NULL) {
+        m->storages = calloc(weights->storage_count + 1, sizeof(*m->storages));
+    }
+    if (m == NULL || m->storages == NULL) {
+        free(m);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    m->weights = exg_weights_retain(weights);
+    *memory = m;
+    return EXG_OK;
+}
+
+void exg_memory_destroy(exg_memory *memory)
+{
+    if (memory == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
+        free(memory->storages[i]);
+    }
+    for (uint32_t i = 0; i < memory->state_count; i++) {
+        free(memory->states[i].tensor.data);
+    }
+    free(memory->storages);
+    free(memory->states);
+    exg_weights_release(memory->weights);
+    free(memory);
+}
+
+uint64_t exg_memory_bytes(const exg_memory *memory)
+{
+    return memory->bytes;
+}
+
+static void *allocate(exg_memory *memory, uint64_t bytes)
+{
+    uint64_t rounded = (bytes + 63) & ~(uint64_t)63;
+    void *data = bytes > INT64_MAX ? NULL : aligned_alloc(64, rounded == 0 ? 64 : rounded);
+
+    if (data != NULL) {
+        memory->bytes += rounded;
+    }
+    return data;
+}
+
+static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_input *input)
+{
+    const exg_weight *weight = NULL;
+
+    if (input->target != NULL && input->kind != EXG_INPUT_CONSTANT_TENSOR) {
+        weight = exg_weights_find(memory->weights, EXG_TABLE_STATE, input->target);
+    }
+    if (weight == NULL && input->target != NULL) {
+        weight = exg_weights_find(memory->weights, EXG_TABLE_CONSTANTS, input->target);
+    }
+    return weight;
+}
+
+exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, uint64_t bytes,
+                             const void **data, exg_error *err)
+{
+    const exg_weight *weight = find_weight(memory, input);
+    const exg_storage *storage;
+    const uint8_t *mapped;
+    uint32_t item = exg_dtype_bytes(input->tensor.dtype);
+
+    if (weight == NULL || weight->storage >= memory->weights->storage_count) {
+        return EXG_FAIL(err, MALFORMED, "SIG-005", "no weight '%s'",
+                        input->target == NULL ? "" : input->target);
+    }
+    storage = &memory->weights->storages[weight->storage];
+    if (storage->length == 0 && bytes > 0) {
+        return EXG_FAIL(err, UNSUPPORTED, "WGT-012", "weight '%s' has no data (a structure-only file)",
+                        input->target);
+    }
+    if (bytes > storage->length) {
+        return EXG_FAIL(err, MALFORMED, "WGT-005",
+                        "weight '%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
+                        input->target, bytes, storage->length);
+    }
+    if (memory->storages[weight->storage] == NULL) {
+        EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, &mapped, err),
+                   "weights[\"%s\"]", input->target);
+        if (mapped != NULL && (uintptr_t)mapped % (item > 8 ? 8 : item) == 0) {
+            *data = mapped;
+            return EXG_OK;
+        }
+        void *copy = allocate(memory, storage->length);
+
+        if (copy == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        exg_status status =
+            exg_storage_read(memory->weights, weight->storage, 0, storage->length, copy, err);
+
+        if (status != EXG_OK) {
+            free(copy);
+            return exg_error_within(err, status, "weights[\"%s\"]", input->target);
+        }
+        memory->storages[weight->storage] = copy;
+    }
+    *data = memory->storages[weight->storage];
+    return EXG_OK;
+}
+
+/* Copies a window into row-major memory, element by element. */
+static void gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
+{
+    uint32_t item = exg_dtype_bytes(window->dtype);
+    int64_t index[EXG_RANK_MAX] = {0};
+    int64_t count = exg_tensor_numel(window);
+
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+
+        for (uint32_t d = 0; d < window->rank; d++) {
+            offset += index[d] * window->strides[d];
+        }
+        memcpy(to + (uint64_t)i * item, from + offset * item, item);
+        for (uint32_t d = window->rank; d-- > 0 && ++index[d] == window->sizes[d];) {
+            index[d] = 0;
+        }
+    }
+}
+
+static state *find_state(exg_memory *memory, const char *fqn)
+{
+    for (uint32_t i = 0; i < memory->state_count; i++) {
+        if (strcmp(memory->states[i].fqn, fqn) == 0) {
+            return &memory->states[i];
+        }
+    }
+    return NULL;
+}
+
+exg_status exg_memory_state(exg_memory *memory, const exg_plan_input *input, void **data,
+                            exg_error *err)
+{
+    const exg_weight *weight = find_weight(memory, input);
+    state *s = weight == NULL ? NULL : find_state(memory, weight->fqn);
+    exg_tensor tensor = input->tensor;
+    const void *source;
+    uint64_t item = exg_dtype_bytes(tensor.dtype);
+    int64_t last = input->storage_offset;
+
+    if (s != NULL) {
+        *data = s->tensor.data;
+        return EXG_OK;
+    }
+    for (uint32_t d = 0; d < tensor.rank; d++) {
+        last += (tensor.sizes[d] - 1) * tensor.strides[d];
+    }
+    EXG_TRY(exg_memory_weight(memory, input,
+                              exg_tensor_numel(&tensor) == 0 ? 0 : (uint64_t)(last + 1) * item,
+                              &source, err));
+    if (memory->state_count == memory->state_capacity) {
+        uint32_t capacity = memory->state_capacity == 0 ? 8 : memory->state_capacity * 2;
+        state *states = realloc(memory->states, capacity * sizeof(*states));
+
+        if (states == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        memory->states = states;
+        memory->state_capacity = capacity;
+    }
+    tensor.data = allocate(memory, (uint64_t)exg_tensor_numel(&tensor) * item);
+    if (tensor.data == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    gather(&input->tensor, (const uint8_t *)source + (uint64_t)input->storage_offset * item,
+           tensor.data);
+    exg_tensor_set_contiguous(&tensor);
+    memory->states[memory->state_count++] = (state){weight->fqn, tensor};
+    *data = tensor.data;
+    return EXG_OK;
+}
+
+uint32_t exg_memory_state_count(const exg_memory *memory)
+{
+    return memory->state_count;
+}
+
+const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor)
+{
+    *tensor = memory->states[index].tensor;
+    return memory->states[index].fqn;
+}

@@ -1,0 +1,117 @@
+/* finish.c - the end of a plan: results where the caller finds them, new state
+ * where the next run finds it. */
+#include "libexec/plan/planner.h"
+
+#include <string.h>
+
+/* Results outlive the run: contiguous, in the arena, never reused. */
+static exg_status plan_result(exg_planner *p, uint32_t o)
+{
+    exg_plan_output *output = &p->plan->outputs[o];
+    exg_location location = p->locations[p->graph->outputs[o].as_tensor];
+
+    if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
+        !exg_tensor_is_contiguous(&location.window)) {
+        EXG_TRY(exg_planner_copy(p, &location, "output", &location));
+    }
+    p->plan->buffers[location.buffer].last_step = UINT32_MAX;
+    output->location = location;
+    return EXG_OK;
+}
+
+static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec)
+{
+    for (uint32_t i = 0; i < p->plan->input_count; i++) {
+        exg_plan_input *input = &p->plan->inputs[i];
+        const char *name = input->kind == EXG_INPUT_USER ? input->name : input->target;
+
+        if (input->mutated && strcmp(name, spec->target) == 0 &&
+            (input->kind == EXG_INPUT_USER) == (spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION)) {
+            return input;
+        }
+    }
+    return NULL;
+}
+
+/* A new value that still lies in another input's memory is set aside first, since
+ * that memory may be written back before it is read. */
+static exg_status set_aside(exg_planner *p, uint32_t o)
+{
+    exg_plan_output *output = &p->plan->outputs[o];
+    const exg_plan_input *input = mutated_input(p, &p->program->signature.outputs[o]);
+    const exg_buffer *buffer;
+
+    if (input == NULL) {
+        return EXG_FAIL(p->err, MALFORMED, "SIG-015", "a mutation of '%s', which is no input",
+                        p->program->signature.outputs[o].target);
+    }
+    output->location = p->locations[p->graph->outputs[o].as_tensor];
+    buffer = &p->plan->buffers[output->location.buffer];
+    if (buffer->place == EXG_PLACE_INPUT &&
+        !(output->location.buffer == input->buffer && output->location.offset == 0 &&
+          exg_tensor_is_contiguous(&output->location.window))) {
+        return exg_planner_copy(p, &output->location, "set aside", &output->location);
+    }
+    return EXG_OK;
+}
+
+static exg_status write_back(exg_planner *p, uint32_t o)
+{
+    extern const exg_kernel exg_kernel_copy;
+    exg_plan_output *output = &p->plan->outputs[o];
+    const exg_plan_input *input = mutated_input(p, &p->program->signature.outputs[o]);
+    exg_location to = output->location;
+    exg_step *step;
+
+    if (output->location.buffer == input->buffer) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_planner_step(p, &exg_kernel_copy, "write back", 1, 1, &step));
+    to.buffer = input->buffer;
+    to.offset = 0;
+    exg_tensor_set_contiguous(&to.window);
+    exg_planner_input(p, step, 0, &output->location);
+    exg_planner_output(p, step, 0, &to);
+    EXG_TRY(exg_planner_prepare(p, step));
+    output->location = to;
+    return EXG_OK;
+}
+
+static bool is_mutation(exg_output_kind kind)
+{
+    return kind == EXG_OUTPUT_BUFFER_MUTATION || kind == EXG_OUTPUT_PARAMETER_MUTATION ||
+           kind == EXG_OUTPUT_USER_INPUT_MUTATION;
+}
+
+exg_status exg_planner_outputs(exg_planner *p)
+{
+    const exg_graph *graph = p->graph;
+    const exg_output_spec *specs = p->program->signature.outputs;
+
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_plan_output *output = &p->plan->outputs[o];
+
+        output->kind = specs[o].kind;
+        output->target = exg_arena_strdup(p->arena, specs[o].target);
+        output->constant = graph->outputs[o];
+        if (graph->outputs[o].kind == EXG_ARGUMENT_STRING) {
+            output->constant.as_string = exg_arena_strdup(p->arena, graph->outputs[o].as_string);
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        if (graph->outputs[o].kind == EXG_ARGUMENT_TENSOR && !is_mutation(specs[o].kind)) {
+            EXG_TRY_IN(p->err, plan_result(p, o), "graph.outputs[%u]", o);
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        if (is_mutation(specs[o].kind)) {
+            EXG_TRY_IN(p->err, set_aside(p, o), "graph.outputs[%u]", o);
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        if (is_mutation(specs[o].kind)) {
+            EXG_TRY_IN(p->err, write_back(p, o), "graph.outputs[%u]", o);
+        }
+    }
+    return EXG_OK;
+}

@@ -1,0 +1,321 @@
+/* group.c - pointwise neighbours of one shape become one step, so that what is
+ * between them stays in cache.
+ *
+ * The group is open while nodes join; it becomes a step when a value computed in
+ * it is needed elsewhere, when another shape begins, or when it is full.
+ */
+#include "libexec/kernels/pointwise.h"
+#include "libexec/plan/planner.h"
+#include "libexport/operators/shape.h"
+
+#include <string.h>
+
+#define LOADS_MAX EXG_GROUP_LOADS_MAX
+
+static bool fits_group(const exg_planner *p, const exg_tensor_meta *meta)
+{
+    const exg_group *g = &p->group;
+
+    if (g->node_count == 0 || g->node_count == EXG_GROUP_NODES_MAX || meta->rank != g->rank ||
+        p->no_fusion) {
+        return false;
+    }
+    for (uint32_t d = 0; d < g->rank; d++) {
+        if (meta->sizes[d].value != g->sizes[d]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_loaded(const exg_group *g, exg_value_id value)
+{
+    for (uint32_t i = 0; i < g->load_count; i++) {
+        if (g->loads[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Values of the node that the group would have to load; those computed in the
+ * group but of another shape (broadcast) cannot come from a register. */
+static bool can_join(const exg_planner *p, const exg_operator *op, const exg_argument *args,
+                     uint32_t *new_loads)
+{
+    *new_loads = 0;
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        exg_value_id value;
+
+        if (args[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        value = args[i].as_tensor;
+        if (p->group_of[value] != 0) {
+            continue;
+        }
+        *new_loads += !is_loaded(&p->group, value);
+    }
+    return p->group.load_count + *new_loads <= LOADS_MAX;
+}
+
+exg_status exg_planner_need(exg_planner *p, exg_value_id value)
+{
+    return p->group_of[value] != 0 ? exg_planner_close(p) : EXG_OK;
+}
+
+exg_status exg_planner_group(exg_planner *p, uint32_t index)
+{
+    const exg_node *node = &p->graph->nodes[index];
+    const exg_operator *op = exg_operators_find(p->operators, node->target);
+    const exg_tensor_meta *meta = p->graph->values[node->outputs[0].as_tensor].tensor;
+    exg_group *g = &p->group;
+    exg_argument args[32];
+    uint32_t new_loads;
+
+    EXG_TRY(exg_operator_normalize(op, node, args, p->err));
+    if (!fits_group(p, meta) || !can_join(p, op, args, &new_loads)) {
+        EXG_TRY(exg_planner_close(p));
+        if (meta->rank > EXG_RANK_MAX) {
+            return EXG_FAIL(p->err, LIMIT, "SHP-001", "a tensor of rank %u", meta->rank);
+        }
+        g->rank = meta->rank;
+        for (uint32_t d = 0; d < meta->rank; d++) {
+            g->sizes[d] = meta->sizes[d].value;
+        }
+    }
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR && p->group_of[args[i].as_tensor] == 0 &&
+            !is_loaded(g, args[i].as_tensor)) {
+            g->loads[g->load_count++] = args[i].as_tensor;
+        }
+    }
+    g->nodes[g->node_count++] = index;
+    p->group_of[node->outputs[0].as_tensor] = g->node_count;
+    return EXG_OK;
+}
+
+/* ---- making the step ---------------------------------------------------------------- */
+
+typedef struct group_step {
+    exg_pointwise *program;
+    uint32_t load_registers[LOADS_MAX];
+    uint32_t registers[EXG_GROUP_NODES_MAX]; /* of each node's result */
+    bool stored[EXG_GROUP_NODES_MAX];
+    uint32_t stored_count;
+} group_step;
+
+static exg_value_id result_of(const exg_planner *p, uint32_t at)
+{
+    return p->graph->nodes[p->group.nodes[at]].outputs[0].as_tensor;
+}
+
+static uint32_t register_of(const exg_planner *p, const group_step *s, exg_value_id value)
+{
+    if (p->group_of[value] != 0) {
+        return s->registers[p->group_of[value] - 1];
+    }
+    for (uint32_t i = 0;; i++) {
+        if (p->group.loads[i] == value) {
+            return s->load_registers[i];
+        }
+    }
+}
+
+static bool is_scalar(const exg_schema_argument *parameter)
+{
+    return !parameter->type.is_list &&
+           (parameter->type.base == EXG_TYPE_SCALAR || parameter->type.base == EXG_TYPE_FLOAT ||
+            parameter->type.base == EXG_TYPE_INT || parameter->type.base == EXG_TYPE_SYM_INT ||
+            parameter->type.base == EXG_TYPE_BOOL);
+}
+
+static exg_status apply_node(exg_planner *p, group_step *s, uint32_t at)
+{
+    const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
+    const exg_operator *op = exg_operators_find(p->operators, node->target);
+    exg_argument args[32];
+    exg_argument scalars[EXG_POINTWISE_SCALARS];
+    uint32_t sources[4];
+    uint32_t scalar_count = 0;
+    uint32_t source_count = 0;
+    exg_dtype compute;
+    exg_dtype result;
+
+    EXG_TRY(exg_operator_normalize(op, node, args, p->err));
+    exg_pointwise_dtypes(op, args, p->graph, &compute, &result);
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR && source_count < 4) {
+            sources[source_count++] = register_of(p, s, args[i].as_tensor);
+        } else if (is_scalar(&op->schema->arguments[i]) && !exg_is_none(&args[i]) &&
+                   scalar_count < EXG_POINTWISE_SCALARS && op->pointwise != EXG_POINTWISE_CAST) {
+            scalars[scalar_count++] = args[i];
+        }
+    }
+    return exg_pointwise_apply(s->program, op->id, compute, result, sources, source_count, scalars,
+                               scalar_count, &s->registers[at], p->err);
+}
+
+/* How often the group itself reads one of its results. */
+static uint32_t inner_uses(const exg_planner *p, exg_value_id value)
+{
+    uint32_t uses = 0;
+
+    for (uint32_t at = 0; at < p->group.node_count; at++) {
+        const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            uses += node->inputs[i].arg.kind == EXG_ARGUMENT_TENSOR &&
+                    node->inputs[i].arg.as_tensor == value;
+        }
+    }
+    return uses;
+}
+
+static exg_status build_program(exg_planner *p, group_step *s)
+{
+    exg_group *g = &p->group;
+
+    s->program = exg_pointwise_begin(p->arena, g->rank, g->sizes);
+    if (s->program == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (uint32_t i = 0; i < g->load_count; i++) {
+        EXG_TRY(exg_pointwise_load(s->program, i, p->locations[g->loads[i]].window.dtype,
+                                   &s->load_registers[i], p->err));
+    }
+    for (uint32_t at = 0; at < g->node_count; at++) {
+        exg_value_id value = result_of(p, at);
+
+        EXG_TRY_IN(p->err, apply_node(p, s, at), "graph.nodes[%u]", g->nodes[at]);
+        if (p->value_uses[value] > inner_uses(p, value) || at + 1 == g->node_count) {
+            s->stored[at] = true;
+            EXG_TRY(exg_pointwise_store(s->program, s->stored_count++,
+                                        p->graph->values[value].tensor->dtype, s->registers[at],
+                                        p->err));
+        }
+    }
+    return EXG_OK;
+}
+
+/* An operand as seen from the iteration space: broadcast dims have stride 0. */
+static exg_location broadcast(const exg_planner *p, exg_value_id value)
+{
+    exg_location location = p->locations[value];
+    exg_tensor wide = location.window;
+
+    wide.rank = p->group.rank;
+    for (uint32_t d = 0; d < wide.rank; d++) {
+        uint32_t missing = wide.rank - location.window.rank;
+
+        wide.sizes[d] = p->group.sizes[d];
+        wide.strides[d] = d < missing || location.window.sizes[d - missing] != wide.sizes[d]
+                              ? 0
+                              : location.window.strides[d - missing];
+    }
+    location.window = wide;
+    return location;
+}
+
+/* A load whose memory result `value` may take: it dies here, has the same layout,
+ * and no other load reads the same buffer. */
+static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *taken)
+{
+    const exg_tensor_meta *meta = p->graph->values[value].tensor;
+
+    for (uint32_t i = 0; i < p->group.load_count && !p->no_reuse; i++) {
+        exg_location operand = broadcast(p, p->group.loads[i]);
+        const exg_buffer *buffer = &p->plan->buffers[operand.buffer];
+        uint32_t readers = 0;
+
+        for (uint32_t j = 0; j < p->group.load_count; j++) {
+            readers += p->locations[p->group.loads[j]].buffer == operand.buffer;
+        }
+        if (!taken[i] && readers == 1 && buffer->writable && operand.offset == 0 &&
+            p->buffer_uses[operand.buffer] == inner_uses(p, p->group.loads[i]) &&
+            exg_tensor_is_contiguous(&operand.window) && operand.window.dtype == meta->dtype &&
+            (uint64_t)exg_tensor_numel(&operand.window) * exg_dtype_bytes(meta->dtype) ==
+                buffer->bytes) {
+            return i;
+        }
+    }
+    return LOADS_MAX;
+}
+
+static exg_status place_results(exg_planner *p, const group_step *s, exg_step *step)
+{
+    bool taken[LOADS_MAX] = {false};
+    uint32_t output = 0;
+
+    for (uint32_t at = 0; at < p->group.node_count; at++) {
+        exg_value_id value = result_of(p, at);
+        uint32_t load;
+
+        if (!s->stored[at]) {
+            continue;
+        }
+        load = reusable(p, value, taken);
+        if (load < LOADS_MAX) {
+            taken[load] = true;
+        }
+        EXG_TRY(exg_planner_place(
+            p, value,
+            load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer : EXG_NO_BUFFER));
+        exg_planner_output(p, step, output++, &p->locations[value]);
+    }
+    return EXG_OK;
+}
+
+/* The uses the group's nodes made of values, of which those inside cost nothing. */
+static void count_down(exg_planner *p, const group_step *s)
+{
+    exg_group *g = &p->group;
+
+    for (uint32_t at = 0; at < g->node_count; at++) {
+        const exg_node *node = &p->graph->nodes[g->nodes[at]];
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            exg_value_id value = node->inputs[i].arg.as_tensor;
+
+            if (node->inputs[i].arg.kind != EXG_ARGUMENT_TENSOR) {
+                continue;
+            }
+            if (p->group_of[value] != 0 && !s->stored[p->group_of[value] - 1]) {
+                p->value_uses[value]--;
+            } else {
+                exg_planner_used(p, value);
+            }
+        }
+    }
+    for (uint32_t at = 0; at < g->node_count; at++) {
+        p->group_of[result_of(p, at)] = 0;
+    }
+    g->node_count = 0;
+    g->load_count = 0;
+}
+
+exg_status exg_planner_close(exg_planner *p)
+{
+    exg_group *g = &p->group;
+    group_step s = {0};
+    exg_step *step;
+    const exg_node *last;
+
+    if (g->node_count == 0) {
+        return EXG_OK;
+    }
+    last = &p->graph->nodes[g->nodes[g->node_count - 1]];
+    EXG_TRY(build_program(p, &s));
+    EXG_TRY(exg_planner_step(p, &exg_kernel_pointwise, last->name != NULL ? last->name : "pointwise",
+                             g->load_count, s.stored_count, &step));
+    step->fused = g->node_count;
+    p->plan->summary.fused_count += g->node_count > 1 ? g->node_count : 0;
+    for (uint32_t i = 0; i < g->load_count; i++) {
+        exg_location operand = broadcast(p, g->loads[i]);
+
+        exg_planner_input(p, step, i, &operand);
+    }
+    EXG_TRY(place_results(p, &s, step));
+    count_down(p, &s);
+    return exg_pointwise_finish(s.program, &step->call, p->err);
+}

@@ -1,0 +1,568 @@
+/* plan.c - goes through a functional program once and turns nodes into steps:
+ * views become windows, pointwise neighbours one step, the rest one step each.
+ */
+#include "libexec/plan/planner.h"
+#include "libexport/base/checked.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const exg_kernel exg_kernel_copy;
+
+/* Room for one more item in an arena array. */
+static bool reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    void **array = items;
+    uint32_t more = *capacity == 0 ? 32 : *capacity * 2;
+    void *bigger;
+
+    if (count < *capacity) {
+        return true;
+    }
+    bigger = exg_arena_alloc(arena, more, size);
+    if (bigger == NULL) {
+        return false;
+    }
+    if (count > 0) {
+        memcpy(bigger, *array, count * size);
+    }
+    *array = bigger;
+    *capacity = more;
+    return true;
+}
+
+static exg_status add_buffer(exg_planner *p, const exg_buffer *buffer, uint32_t *index)
+{
+    exg_plan *plan = p->plan;
+
+    if (!reserve(p->arena, &plan->buffers, plan->buffer_count, &p->buffer_capacity,
+                 sizeof(*buffer)) ||
+        !reserve(p->arena, &p->buffer_uses, plan->buffer_count, &p->buffer_uses_capacity,
+                 sizeof(uint32_t))) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    plan->buffers[plan->buffer_count] = *buffer;
+    p->buffer_uses[plan->buffer_count] = 0;
+    *index = plan->buffer_count++;
+    return EXG_OK;
+}
+
+exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
+{
+    uint32_t step = p->plan->step_count - 1;
+
+    return add_buffer(p,
+                      &(exg_buffer){.place = EXG_PLACE_ARENA,
+                                    .bytes = bytes,
+                                    .first_step = step,
+                                    .last_step = step,
+                                    .writable = true},
+                      buffer);
+}
+
+exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
+                            uint32_t input_count, uint32_t output_count, exg_step **step)
+{
+    exg_plan *plan = p->plan;
+    exg_step *s;
+
+    if (!reserve(p->arena, &plan->steps, plan->step_count, &p->step_capacity, sizeof(*s))) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    s = &plan->steps[plan->step_count++];
+    *s = (exg_step){.kernel = kernel, .name = exg_arena_strdup(p->arena, name), .fused = 1};
+    s->inputs = EXG_NEW_ARRAY(p->arena, exg_location, input_count);
+    s->outputs = EXG_NEW_ARRAY(p->arena, exg_location, output_count);
+    s->call.inputs = EXG_NEW_ARRAY(p->arena, exg_tensor, input_count);
+    s->call.outputs = EXG_NEW_ARRAY(p->arena, exg_tensor, output_count);
+    s->call.input_count = input_count;
+    s->call.output_count = output_count;
+    s->call.arena = p->arena;
+    if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
+        s->call.outputs == NULL || s->name == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    *step = s;
+    return EXG_OK;
+}
+
+static exg_status window_of_meta(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *window)
+{
+    if (meta->rank > EXG_RANK_MAX) {
+        return EXG_FAIL(p->err, LIMIT, "SHP-001", "a tensor of rank %u; at most %d are run",
+                        meta->rank, EXG_RANK_MAX);
+    }
+    memset(window, 0, sizeof(*window));
+    window->dtype = meta->dtype;
+    window->rank = meta->rank;
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        window->sizes[d] = meta->sizes[d].value;
+        window->strides[d] = meta->strides[d].value;
+    }
+    return EXG_OK;
+}
+
+/* Elements from the first byte of a buffer to the end of a window on it. */
+static exg_status extent(exg_planner *p, const exg_tensor *window, int64_t offset, uint64_t *bytes)
+{
+    int64_t last = offset;
+
+    for (uint32_t d = 0; d < window->rank; d++) {
+        int64_t reach;
+
+        if (window->sizes[d] == 0) {
+            *bytes = 0;
+            return EXG_OK;
+        }
+        if (window->sizes[d] < 0 || window->strides[d] < 0 || offset < 0 ||
+            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
+            !exg_add_i64(last, reach, &last)) {
+            return EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 elements");
+        }
+    }
+    if (!exg_add_i64(last, 1, &last) ||
+        !exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes)) {
+        return EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 bytes");
+    }
+    return EXG_OK;
+}
+
+exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse)
+{
+    exg_location *location = &p->locations[value];
+    uint64_t bytes;
+
+    EXG_TRY(window_of_meta(p, p->graph->values[value].tensor, &location->window));
+    exg_tensor_set_contiguous(&location->window);
+    EXG_TRY(extent(p, &location->window, 0, &bytes));
+    location->offset = 0;
+    location->buffer = reuse;
+    if (reuse == EXG_NO_BUFFER) {
+        EXG_TRY(exg_planner_buffer(p, bytes, &location->buffer));
+    } else {
+        p->plan->summary.in_place_count++;
+    }
+    p->buffer_uses[location->buffer] += p->value_uses[value];
+    return EXG_OK;
+}
+
+static void touch(exg_planner *p, uint32_t buffer)
+{
+    uint32_t step = p->plan->step_count - 1;
+
+    if (p->plan->buffers[buffer].last_step < step) {
+        p->plan->buffers[buffer].last_step = step;
+    }
+}
+
+void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
+{
+    step->inputs[at] = *location;
+    step->call.inputs[at] = location->window;
+    touch(p, location->buffer);
+}
+
+void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
+{
+    step->outputs[at] = *location;
+    step->call.outputs[at] = location->window;
+    touch(p, location->buffer);
+}
+
+void exg_planner_used(exg_planner *p, exg_value_id value)
+{
+    p->value_uses[value]--;
+    p->buffer_uses[p->locations[value].buffer]--;
+}
+
+exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
+{
+    if (step->kernel->prepare != NULL) {
+        EXG_TRY_IN(p->err, step->kernel->prepare(&step->call, p->err), "step %s", step->name);
+    }
+    if (step->call.workspace_bytes > p->plan->summary.workspace_bytes) {
+        p->plan->summary.workspace_bytes = step->call.workspace_bytes;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
+                            exg_location *to)
+{
+    exg_step *step;
+    uint64_t bytes;
+
+    EXG_TRY(exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step));
+    *to = *from;
+    to->offset = 0;
+    exg_tensor_set_contiguous(&to->window);
+    EXG_TRY(extent(p, &to->window, 0, &bytes));
+    EXG_TRY(exg_planner_buffer(p, bytes, &to->buffer));
+    exg_planner_input(p, step, 0, from);
+    exg_planner_output(p, step, 0, to);
+    return exg_planner_prepare(p, step);
+}
+
+/* ---- inputs ----------------------------------------------------------------------- */
+
+static bool is_mutated(const exg_program *program, const exg_input_spec *spec)
+{
+    for (uint32_t o = 0; o < program->signature.output_count; o++) {
+        const exg_output_spec *output = &program->signature.outputs[o];
+        const char *name = spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
+        bool to_user = output->kind == EXG_OUTPUT_USER_INPUT_MUTATION;
+        bool to_state = output->kind == EXG_OUTPUT_BUFFER_MUTATION ||
+                        output->kind == EXG_OUTPUT_PARAMETER_MUTATION;
+
+        if ((spec->kind == EXG_INPUT_USER ? to_user : to_state) && name != NULL &&
+            output->target != NULL && strcmp(output->target, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static exg_status plan_input(exg_planner *p, uint32_t i)
+{
+    const exg_argument *arg = &p->graph->inputs[i];
+    const exg_input_spec *spec = &p->program->signature.inputs[i];
+    exg_plan_input *input = &p->plan->inputs[i];
+    exg_location *location;
+    exg_buffer buffer = {.place = EXG_PLACE_INPUT, .index = i, .last_step = UINT32_MAX};
+
+    input->kind = spec->kind;
+    input->target = exg_arena_strdup(p->arena, spec->target);
+    input->name = exg_arena_strdup(p->arena, spec->arg.name);
+    input->constant = *arg;
+    input->buffer = EXG_NO_BUFFER;
+    if (arg->kind != EXG_ARGUMENT_TENSOR) {
+        return EXG_OK;
+    }
+    location = &p->locations[arg->as_tensor];
+    EXG_TRY(window_of_meta(p, p->graph->values[arg->as_tensor].tensor, &location->window));
+    location->offset = p->graph->values[arg->as_tensor].tensor->storage_offset.value;
+    input->tensor = location->window;
+    input->storage_offset = location->offset;
+    input->mutated = is_mutated(p->program, spec);
+    if (input->mutated) { /* the session keeps a copy of its own, row-major */
+        exg_tensor_set_contiguous(&location->window);
+        location->offset = 0;
+        buffer.writable = true;
+    }
+    EXG_TRY(extent(p, &location->window, location->offset, &buffer.bytes));
+    EXG_TRY(add_buffer(p, &buffer, &location->buffer));
+    input->buffer = location->buffer;
+    p->buffer_uses[location->buffer] = p->value_uses[arg->as_tensor];
+    if (spec->kind != EXG_INPUT_USER && p->value_uses[arg->as_tensor] > 0) {
+        p->plan->summary.weight_bytes +=
+            (uint64_t)exg_tensor_numel(&location->window) * exg_dtype_bytes(location->window.dtype);
+    }
+    return EXG_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------ */
+
+/* A window on argument 0; where the strides do not allow it, on a copy. */
+static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_operator *op,
+                            const exg_argument *args)
+{
+    exg_value_id from = args[0].as_tensor;
+    exg_value_id to = node->outputs[0].as_tensor;
+    exg_location source;
+    exg_strided in = {0};
+    exg_strided out = {0};
+    uint64_t bytes;
+
+    EXG_TRY(exg_planner_need(p, from));
+    source = p->locations[from];
+    for (int attempt = 0;; attempt++) {
+        in.rank = source.window.rank;
+        in.offset = source.offset;
+        memcpy(in.sizes, source.window.sizes, sizeof(in.sizes[0]) * in.rank);
+        memcpy(in.strides, source.window.strides, sizeof(in.strides[0]) * in.rank);
+        if (op->view(args, &in, &out, p->err) == EXG_OK) {
+            break;
+        }
+        if (attempt > 0) {
+            return exg_error_within(p->err, EXG_MALFORMED, "%s", op->target);
+        }
+        EXG_TRY(exg_planner_copy(p, &source, "contiguous", &source));
+    }
+    p->locations[to] = source;
+    p->locations[to].offset = out.offset;
+    p->locations[to].window.rank = out.rank;
+    memcpy(p->locations[to].window.sizes, out.sizes, sizeof(out.sizes[0]) * out.rank);
+    memcpy(p->locations[to].window.strides, out.strides, sizeof(out.strides[0]) * out.rank);
+    EXG_TRY(extent(p, &p->locations[to].window, out.offset, &bytes));
+    if (bytes > p->plan->buffers[source.buffer].bytes) {
+        return EXG_FAIL(p->err, MALFORMED, "PLN-002", "%s reaches outside its storage", op->target);
+    }
+    p->buffer_uses[source.buffer] += p->value_uses[to];
+    exg_planner_used(p, from);
+    p->plan->summary.view_count++;
+    return EXG_OK;
+}
+
+/* The tensors among normalized arguments, in schema order; EXG_NO_VALUE: absent. */
+static uint32_t operands_of(const exg_operator *op, const exg_argument *args, exg_value_id *values,
+                            uint32_t max)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        bool list = args[i].kind == EXG_ARGUMENT_TENSORS ||
+                    args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+
+        if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            continue;
+        }
+        for (uint32_t t = 0; list && t < args[i].count; t++, count++) {
+            if (count < max) {
+                values[count] = args[i].as_tensors[t];
+            }
+        }
+        if (!list) {
+            if (count < max) {
+                values[count] = exg_get_ref(&args[i]).id;
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+/* May the step's first result take the memory of operand 0? */
+static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_value_id operand,
+                         exg_value_id result)
+{
+    const exg_location *location = &p->locations[operand];
+    const exg_tensor_meta *meta = p->graph->values[result].tensor;
+    const exg_buffer *buffer = &p->plan->buffers[location->buffer];
+    int64_t numel = exg_tensor_numel(&location->window);
+
+    if (p->no_reuse || (kernel->flags & EXG_KERNEL_IN_PLACE) == 0 || !buffer->writable ||
+        p->buffer_uses[location->buffer] != 1 || location->offset != 0 ||
+        !exg_tensor_is_contiguous(&location->window) || meta->dtype != location->window.dtype ||
+        (uint64_t)numel * exg_dtype_bytes(meta->dtype) != buffer->bytes) {
+        return EXG_NO_BUFFER;
+    }
+    return location->buffer;
+}
+
+static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel,
+                                const exg_value_id *values, uint32_t count, exg_location *bound)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        memset(&bound[i], 0, sizeof(bound[i]));
+        bound[i].buffer = EXG_NO_BUFFER;
+        bound[i].window.dtype = EXG_DTYPE_COUNT;
+        if (values[i] == EXG_NO_VALUE) {
+            continue;
+        }
+        EXG_TRY(exg_planner_need(p, values[i]));
+        bound[i] = p->locations[values[i]];
+        if ((kernel->flags & EXG_KERNEL_ANY_STRIDES) == 0 &&
+            !exg_tensor_is_contiguous(&bound[i].window)) {
+            EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *node, uint32_t reuse)
+{
+    uint32_t at = 0;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        const exg_argument *output = &node->outputs[o];
+
+        for (uint32_t i = 0; i < (output->kind == EXG_ARGUMENT_TENSORS ? output->count : 1); i++) {
+            exg_value_id value = output->kind == EXG_ARGUMENT_TENSORS  ? output->as_tensors[i]
+                                 : output->kind == EXG_ARGUMENT_TENSOR ? output->as_tensor
+                                                                       : EXG_NO_VALUE;
+
+            if (value == EXG_NO_VALUE) {
+                step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
+                step->outputs[at].buffer = EXG_NO_BUFFER;
+                step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;
+                continue;
+            }
+            EXG_TRY(exg_planner_place(p, value, at == 0 ? reuse : EXG_NO_BUFFER));
+            exg_planner_output(p, step, at++, &p->locations[value]);
+        }
+    }
+    return EXG_OK;
+}
+
+static uint32_t result_count(const exg_node *node)
+{
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        count += node->outputs[o].kind == EXG_ARGUMENT_TENSORS ? node->outputs[o].count : 1;
+    }
+    return count;
+}
+
+static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_operator *op,
+                              const exg_argument *args)
+{
+    const exg_kernel *kernel = exg_kernel_of(op->id);
+    uint32_t count = operands_of(op, args, NULL, 0);
+    exg_value_id *values = EXG_NEW_ARRAY(p->arena, exg_value_id, count);
+    exg_location *bound = EXG_NEW_ARRAY(p->arena, exg_location, count);
+    exg_step *step;
+    uint32_t reuse = EXG_NO_BUFFER;
+
+    if (kernel == NULL) {
+        return EXG_FAIL(p->err, UNSUPPORTED, "OPR-004", "no kernel for '%s'", op->target);
+    }
+    if (values == NULL || bound == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    (void)operands_of(op, args, values, count);
+    EXG_TRY(bind_operands(p, kernel, values, count, bound));
+    EXG_TRY(exg_planner_step(p, kernel, node->name != NULL ? node->name : op->schema->name, count,
+                             result_count(node), &step));
+    step->call.args = exg_arena_memdup(p->arena, args, op->schema->argument_count, sizeof(*args));
+    step->call.arg_count = op->schema->argument_count;
+    if (step->call.args == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    if (count > 0 && values[0] != EXG_NO_VALUE && bound[0].buffer == p->locations[values[0]].buffer &&
+        node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
+        reuse = reusable(p, kernel, values[0], node->outputs[0].as_tensor);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (bound[i].buffer == EXG_NO_BUFFER) {
+            step->inputs[i] = bound[i];
+            step->call.inputs[i] = bound[i].window;
+        } else {
+            exg_planner_input(p, step, i, &bound[i]);
+        }
+    }
+    EXG_TRY(plan_results(p, step, node, reuse));
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] != EXG_NO_VALUE) {
+            exg_planner_used(p, values[i]);
+        }
+    }
+    return exg_planner_prepare(p, step);
+}
+
+static exg_status plan_node(exg_planner *p, uint32_t index)
+{
+    const exg_node *node = &p->graph->nodes[index];
+    const exg_operator *op = exg_operators_find(p->operators, node->target);
+    exg_argument args[32];
+
+    if (op == NULL || op->schema->argument_count > 32) {
+        return EXG_FAIL(p->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+    }
+    if (op->pointwise != EXG_POINTWISE_NOT) {
+        return exg_planner_group(p, index);
+    }
+    EXG_TRY(exg_operator_normalize(op, node, args, p->err));
+    if (op->view != NULL) {
+        return plan_view(p, node, op, args);
+    }
+    return plan_kernel(p, node, op, args);
+}
+
+/* ---- entry ------------------------------------------------------------------------ */
+
+static void count_use(void *user, exg_value_id *id)
+{
+    exg_planner *p = user;
+
+    if (*id != EXG_NO_VALUE) {
+        p->value_uses[*id]++;
+    }
+}
+
+static exg_status prepare_tables(exg_planner *p)
+{
+    const exg_graph *graph = p->graph;
+
+    p->locations = EXG_NEW_ARRAY(p->arena, exg_location, graph->value_count);
+    p->value_uses = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
+    p->group_of = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
+    p->plan->inputs = EXG_NEW_ARRAY(p->arena, exg_plan_input, graph->input_count);
+    p->plan->outputs = EXG_NEW_ARRAY(p->arena, exg_plan_output, graph->output_count);
+    p->plan->input_count = graph->input_count;
+    p->plan->output_count = graph->output_count;
+    if (p->locations == NULL || p->value_uses == NULL || p->group_of == NULL ||
+        p->plan->inputs == NULL || p->plan->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        p->locations[v].buffer = EXG_NO_BUFFER;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, count_use, p);
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_argument_visit_values(&graph->outputs[o], count_use, p);
+    }
+    return EXG_OK;
+}
+
+static exg_status plan_all(exg_planner *p)
+{
+    EXG_TRY(prepare_tables(p));
+    for (uint32_t i = 0; i < p->graph->input_count; i++) {
+        EXG_TRY_IN(p->err, plan_input(p, i), "graph.inputs[%u]", i);
+    }
+    for (uint32_t n = 0; n < p->graph->node_count; n++) {
+        EXG_TRY_IN(p->err, plan_node(p, n), "graph.nodes[%u]", n);
+    }
+    EXG_TRY(exg_planner_close(p));
+    EXG_TRY(exg_planner_outputs(p));
+    p->plan->summary.node_count = p->graph->node_count;
+    p->plan->summary.step_count = p->plan->step_count;
+    return exg_plan_memory(p->plan, p->no_reuse, p->err);
+}
+
+exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
+                           const exg_plan_options *options, exg_plan **plan, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_planner p = {.program = functional,
+                     .graph = functional->graph,
+                     .operators = operators,
+                     .arena = arena,
+                     .err = err};
+    exg_status status;
+
+    *plan = NULL;
+    p.plan = arena == NULL ? NULL : EXG_NEW(arena, exg_plan);
+    if (p.plan == NULL) {
+        exg_arena_destroy(arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    p.plan->arena = arena;
+    p.no_fusion = options != NULL && options->no_fusion;
+    p.no_reuse = options != NULL && options->no_reuse;
+    status = plan_all(&p);
+    if (status != EXG_OK) {
+        exg_arena_destroy(arena);
+        return status;
+    }
+    *plan = p.plan;
+    return EXG_OK;
+}
+
+void exg_plan_destroy(exg_plan *plan)
+{
+    if (plan != NULL) {
+        exg_arena_destroy(plan->arena);
+    }
+}
+
+void exg_plan_summarize(const exg_plan *plan, exg_plan_summary *summary)
+{
+    *summary = plan->summary;
+}

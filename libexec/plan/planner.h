@@ -1,0 +1,71 @@
+/* planner.h - the planner at work: what plan.c, group.c and finish.c share. */
+#ifndef EXG_LIBEXEC_PLAN_PLANNER_H
+#define EXG_LIBEXEC_PLAN_PLANNER_H
+
+#include "libexec/plan/plan_internal.h"
+
+#define EXG_GROUP_NODES_MAX 16
+#define EXG_GROUP_LOADS_MAX 8
+
+/* Pointwise nodes of one iteration space that will be one step. */
+typedef struct exg_group {
+    uint32_t nodes[EXG_GROUP_NODES_MAX]; /* indices into graph.nodes */
+    uint32_t node_count;
+    exg_value_id loads[EXG_GROUP_LOADS_MAX]; /* values from outside */
+    uint32_t load_count;
+    uint32_t rank;
+    int64_t sizes[EXG_RANK_MAX];
+} exg_group;
+
+typedef struct exg_planner {
+    const exg_program *program;
+    const exg_graph *graph;
+    const exg_operators *operators;
+    exg_plan *plan;
+    exg_arena *arena;
+    exg_location *locations;   /* by value id; buffer EXG_NO_BUFFER: none yet */
+    uint32_t *value_uses;      /* by value id: uses to come, outputs included */
+    uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
+    uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
+    exg_group group;
+    uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
+    bool no_fusion, no_reuse;
+    exg_error *err;
+} exg_planner;
+
+/* A new buffer in the arena, first written by the step about to be added. */
+exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer);
+
+/* Adds an empty step; its index is plan->step_count - 1. */
+exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
+                            uint32_t input_count, uint32_t output_count, exg_step **step);
+
+/* Puts a value's result into a fresh contiguous buffer, or into `reuse` when it is
+ * not EXG_NO_BUFFER. Call after exg_planner_step. */
+exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse);
+
+/* Operand `at` of the step lies at `location`; notes the use in lifetimes. */
+void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
+void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
+
+/* One use of a value is done. */
+void exg_planner_used(exg_planner *p, exg_value_id value);
+
+/* Prepares the kernel. */
+exg_status exg_planner_prepare(exg_planner *p, exg_step *step);
+
+/* A step that copies `from` into a fresh contiguous buffer at *to. */
+exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
+                            exg_location *to);
+
+/* group.c: adds a pointwise node to the open group, or opens one. */
+exg_status exg_planner_group(exg_planner *p, uint32_t node);
+/* Makes a step of the open group, if there is one. */
+exg_status exg_planner_close(exg_planner *p);
+/* Closes the group when `value` is computed in it. */
+exg_status exg_planner_need(exg_planner *p, exg_value_id value);
+
+/* finish.c: outputs and write-backs. */
+exg_status exg_planner_outputs(exg_planner *p);
+
+#endif

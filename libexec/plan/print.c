@@ -1,0 +1,86 @@
+/* print.c - a plan as text, a line a step. */
+#include "libexec/plan/plan_internal.h"
+#include "libexport/base/text.h"
+
+#include <inttypes.h>
+
+static void print_shape(exg_text *text, const exg_tensor *t)
+{
+    if (exg_tensor_is_absent(t)) {
+        exg_text_puts(text, "-");
+        return;
+    }
+    exg_text_printf(text, "%s[", exg_dtype_short_name(t->dtype));
+    for (uint32_t d = 0; d < t->rank; d++) {
+        exg_text_printf(text, "%s%" PRId64, d > 0 ? ", " : "", t->sizes[d]);
+    }
+    exg_text_puts(text, "]");
+}
+
+static void print_location(exg_text *text, const exg_plan *plan, const exg_location *location)
+{
+    print_shape(text, &location->window);
+    if (location->buffer == EXG_NO_BUFFER) {
+        return;
+    }
+    const exg_buffer *buffer = &plan->buffers[location->buffer];
+
+    if (buffer->place == EXG_PLACE_ARENA) {
+        exg_text_printf(text, "@%" PRIu64, buffer->offset);
+    } else {
+        exg_text_printf(text, "@%s", plan->inputs[buffer->index].name);
+    }
+    if (location->offset != 0) {
+        exg_text_printf(text, "+%" PRId64, location->offset);
+    }
+    if (!exg_tensor_is_contiguous(&location->window)) {
+        exg_text_puts(text, "(");
+        for (uint32_t d = 0; d < location->window.rank; d++) {
+            exg_text_printf(text, "%s%" PRId64, d > 0 ? " " : "", location->window.strides[d]);
+        }
+        exg_text_puts(text, ")");
+    }
+}
+
+static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
+{
+    const exg_step *step = &plan->steps[index];
+
+    exg_text_printf(text, "%4u  %-14s %-24s", index, step->kernel->name, step->name);
+    for (uint32_t i = 0; i < step->call.output_count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : " ");
+        print_location(text, plan, &step->outputs[i]);
+    }
+    exg_text_puts(text, " <-");
+    for (uint32_t i = 0; i < step->call.input_count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : " ");
+        print_location(text, plan, &step->inputs[i]);
+    }
+    if (step->fused > 1) {
+        exg_text_printf(text, "  (%u fused)", step->fused);
+    }
+    exg_text_putc(text, '\n');
+}
+
+exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    const exg_plan_summary *s = &plan->summary;
+
+    exg_text_printf(&text,
+                    "%u nodes: %u steps, %u views, %u fused, %u in place\n"
+                    "arena %" PRIu64 " bytes (%" PRIu64 " without reuse), workspace %" PRIu64
+                    ", weights %" PRIu64 "\n",
+                    s->node_count, s->step_count, s->view_count, s->fused_count, s->in_place_count,
+                    s->arena_bytes, s->values_bytes, s->workspace_bytes, s->weight_bytes);
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        print_step(&text, plan, i);
+    }
+    if (text.failed) {
+        exg_text_free(&text);
+        *out = NULL;
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    *out = text.data;
+    return EXG_OK;
+}

@@ -1,0 +1,203 @@
+/* rank.c - binds operands to memory once, then runs steps. */
+#include "libexec/rank.h"
+#include "libexport/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* An operand that moves when a user input's data does. */
+typedef struct patch {
+    exg_tensor *operand;
+    uint32_t input;
+    int64_t byte_offset;
+} patch;
+
+struct exg_rank {
+    exg_plan *plan;
+    exg_memory *memory;
+    uint8_t *arena;
+    uint8_t *workspace;
+    uint8_t **inputs; /* first byte behind each graph input */
+    patch *patches;
+    uint32_t patch_count;
+    bool moved; /* an input's data changed since the operands were bound */
+    _Atomic int fault;
+};
+
+const exg_plan *exg_rank_plan(const exg_rank *rank)
+{
+    return rank->plan;
+}
+
+uint64_t exg_rank_bytes(const exg_rank *rank)
+{
+    return rank->plan->summary.arena_bytes + rank->plan->summary.workspace_bytes;
+}
+
+static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
+{
+    const exg_buffer *b = &rank->plan->buffers[buffer];
+
+    return b->place == EXG_PLACE_ARENA ? rank->arena + b->offset : rank->inputs[b->index];
+}
+
+void *exg_rank_data(const exg_rank *rank, const exg_location *location)
+{
+    uint8_t *base = base_of(rank, location->buffer);
+
+    return base == NULL ? NULL
+                        : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
+}
+
+static exg_status bind_weights(exg_rank *rank, exg_error *err)
+{
+    const exg_plan *plan = rank->plan;
+
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        const exg_plan_input *input = &plan->inputs[i];
+        const void *data = NULL;
+
+        if (input->buffer == EXG_NO_BUFFER || input->kind == EXG_INPUT_USER) {
+            continue;
+        }
+        if (input->mutated) {
+            EXG_TRY(exg_memory_state(rank->memory, input, (void **)&rank->inputs[i], err));
+        } else {
+            EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
+                                      &data, err));
+            rank->inputs[i] = (uint8_t *)(uintptr_t)data;
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_user_input(const exg_plan *plan, uint32_t buffer)
+{
+    return plan->buffers[buffer].place == EXG_PLACE_INPUT &&
+           plan->inputs[plan->buffers[buffer].index].kind == EXG_INPUT_USER;
+}
+
+static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg_tensor *operands,
+                              uint32_t count, patch *patches)
+{
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (locations[i].buffer == EXG_NO_BUFFER) {
+            continue;
+        }
+        if (!is_user_input(rank->plan, locations[i].buffer)) {
+            operands[i].data = exg_rank_data(rank, &locations[i]);
+            continue;
+        }
+        if (patches != NULL) {
+            patches[found] =
+                (patch){&operands[i], rank->plan->buffers[locations[i].buffer].index,
+                        locations[i].offset * (int64_t)exg_dtype_bytes(locations[i].window.dtype)};
+        }
+        found++;
+    }
+    return found;
+}
+
+static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
+{
+    uint32_t found = 0;
+
+    for (uint32_t s = 0; s < rank->plan->step_count; s++) {
+        exg_step *step = &rank->plan->steps[s];
+
+        step->call.workspace = rank->workspace;
+        step->call.pool = pool;
+        step->call.fault = &rank->fault;
+        found += bind_operands(rank, step->inputs, step->call.inputs, step->call.input_count,
+                               patches == NULL ? NULL : patches + found);
+        found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
+                               patches == NULL ? NULL : patches + found);
+    }
+    return found;
+}
+
+static void *aligned(uint64_t bytes)
+{
+    return bytes > INT64_MAX - 64 ? NULL : aligned_alloc(64, ((bytes + 63) & ~(uint64_t)63) + 64);
+}
+
+exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool, exg_rank **rank,
+                           exg_error *err)
+{
+    exg_rank *r = calloc(1, sizeof(*r));
+    exg_status status;
+
+    *rank = NULL;
+    if (r == NULL) {
+        exg_plan_destroy(plan);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    r->plan = plan;
+    r->memory = memory;
+    r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
+    r->arena = aligned(plan->summary.arena_bytes);
+    r->workspace = aligned(plan->summary.workspace_bytes);
+    if (r->inputs == NULL || r->arena == NULL || r->workspace == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
+                          (unsigned long long)exg_rank_bytes(r));
+        exg_rank_destroy(r);
+        return status;
+    }
+    status = bind_weights(r, err);
+    if (status == EXG_OK) {
+        r->patch_count = bind_steps(r, pool, NULL);
+        r->patches = EXG_NEW_ARRAY(plan->arena, patch, r->patch_count);
+        status = r->patches == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
+    if (status != EXG_OK) {
+        exg_rank_destroy(r);
+        return status;
+    }
+    (void)bind_steps(r, pool, r->patches);
+    *rank = r;
+    return EXG_OK;
+}
+
+void exg_rank_destroy(exg_rank *rank)
+{
+    if (rank != NULL) {
+        free(rank->arena);
+        free(rank->workspace);
+        exg_plan_destroy(rank->plan);
+        free(rank);
+    }
+}
+
+void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data)
+{
+    rank->moved = rank->moved || rank->inputs[index] != data;
+    rank->inputs[index] = data;
+}
+
+exg_status exg_rank_run(exg_rank *rank, exg_error *err)
+{
+    const exg_plan *plan = rank->plan;
+    int fault;
+
+    if (rank->moved) {
+        for (uint32_t i = 0; i < rank->patch_count; i++) {
+            uint8_t *base = rank->inputs[rank->patches[i].input];
+
+            rank->patches[i].operand->data = base == NULL ? NULL : base + rank->patches[i].byte_offset;
+        }
+        rank->moved = false;
+    }
+    atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        plan->steps[s].kernel->run(&plan->steps[s].call);
+    }
+    fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
+    if (fault != EXG_FAULT_NONE) {
+        return EXG_FAIL(err, MALFORMED, "RUN-001", "%s",
+                        fault == EXG_FAULT_INDEX ? "an index is outside its dimension"
+                                                 : "integer division by zero");
+    }
+    return EXG_OK;
+}
