@@ -84,7 +84,7 @@ typedef struct exg_named_tensor {
     exg_dtype dtype;
     uint32_t rank;
     const int64_t *shape;
-    const void *data; /* row-major, contiguous, host byte order */
+    const void *data; /* row-major, contiguous, host byte order, aligned for its elements */
     uint64_t bytes;
 } exg_named_tensor;
 
@@ -104,7 +104,8 @@ exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tens
 void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
 const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
 
-/* Writes safetensors atomically; data aligned to 64 bytes, names in the order given. */
+/* Writes safetensors atomically, names in the order given. The data begins at a
+ * multiple of 64; between tensors the format allows no padding. */
 exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err);
 
