@@ -82,7 +82,7 @@ static inline uint8_t exg_f32_to_f8e4m3fn(float x)
         (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) + 16384.0f) - 0x46800000;
     uint32_t byte = magnitude < 0x3c800000 ? small : normal;
 
-    byte = magnitude > 0x43e80000 ? 0x7f : byte; /* past 464, what would be 480 */
+    byte = magnitude > 0x43e00000 ? 0x7e : byte; /* saturates at 448, infinity too */
     byte = magnitude > 0x7f800000 ? 0x7f : byte;
     return (uint8_t)(byte | (bits >> 24 & 0x80));
 }

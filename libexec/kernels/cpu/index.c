@@ -1,0 +1,357 @@
+/* index.c - several index tensors at once: index, index_put.
+ *
+ * The indices are broadcast to (positions); each position names one window of self
+ * over the dimensions that are not indexed. Result dimensions: those before the
+ * first index, then positions, then the rest; positions come first when the indexed
+ * dimensions are not neighbours. Negative indices count from the end.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+typedef struct index_params {
+    uint32_t bytes;
+    uint32_t indexed_count;
+    struct {
+        uint32_t input;
+        exg_dtype dtype;
+        int64_t size, stride; /* of self along the indexed dimension */
+        int64_t strides[EXG_RANK_MAX]; /* over the broadcast positions */
+    } indexed[EXG_RANK_MAX];
+    uint32_t position_rank;
+    int64_t position_sizes[EXG_RANK_MAX];
+    int64_t values_strides[EXG_RANK_MAX]; /* over positions */
+    int64_t positions;
+    /* dimensions in front of the positions, and behind; sizes and both strides */
+    uint32_t before_rank, after_rank;
+    int64_t before[3][EXG_RANK_MAX];
+    int64_t after[3][EXG_RANK_MAX];
+    int64_t before_count, after_count;
+    int64_t run_length; /* elements that lie together on both sides */
+    int64_t positions_of_block;
+    bool accumulates;
+    exg_compute compute;
+    exg_load_loop *load;
+    exg_store_loop *store;
+} index_params;
+
+typedef struct index_run_context {
+    const exg_kernel_call *call;
+    const index_params *p;
+    char *self;
+    char *values; /* index: the result; index_put: what is written */
+    bool puts;
+} index_run_context;
+
+/* Which of self's dimensions are indexed; false when they are not neighbours. */
+static bool find_indexed(const exg_kernel_call *call, uint32_t index_count, uint32_t *first)
+{
+    uint32_t last = 0;
+    uint32_t count = 0;
+
+    *first = 0;
+    for (uint32_t d = 0; d < index_count; d++) {
+        if (!exg_tensor_is_absent(&call->inputs[1 + d])) {
+            *first = count == 0 ? d : *first;
+            last = d;
+            count++;
+        }
+    }
+    return count > 0 && last - *first + 1 == count;
+}
+
+static exg_status broadcast_positions(exg_kernel_call *call, index_params *p,
+                                      uint32_t index_count, const exg_tensor *self,
+                                      exg_error *err)
+{
+    for (uint32_t d = 0; d < index_count; d++) {
+        const exg_tensor *index = &call->inputs[1 + d];
+
+        if (!exg_tensor_is_absent(index)) {
+            EXG_TRY(exg_require_index("index", index->dtype, err));
+            p->position_rank = EXG_MAX(p->position_rank, index->rank);
+        }
+    }
+    for (uint32_t k = 0; k < p->position_rank; k++) {
+        p->position_sizes[k] = 1;
+    }
+    for (uint32_t d = 0; d < index_count; d++) {
+        const exg_tensor *index = &call->inputs[1 + d];
+        uint32_t n = p->indexed_count;
+
+        if (exg_tensor_is_absent(index)) {
+            continue;
+        }
+        p->indexed[n].input = 1 + d;
+        p->indexed[n].dtype = index->dtype;
+        p->indexed[n].size = self->sizes[d];
+        p->indexed[n].stride = self->strides[d];
+        for (uint32_t k = 0; k < index->rank; k++) {
+            uint32_t to = p->position_rank - index->rank + k;
+
+            if (index->sizes[k] != 1) {
+                p->position_sizes[to] = index->sizes[k];
+                p->indexed[n].strides[to] = index->strides[k];
+            }
+        }
+        p->indexed_count++;
+    }
+    p->positions = 1;
+    for (uint32_t k = 0; k < p->position_rank; k++) {
+        p->positions *= p->position_sizes[k];
+    }
+    return EXG_OK;
+}
+
+/* Strides of a tensor broadcast to the result's rank, from the right. */
+static int64_t broadcast_stride(const exg_tensor *t, uint32_t rank, uint32_t d)
+{
+    uint32_t missing = rank - t->rank;
+
+    return d < missing || t->sizes[d - missing] == 1 ? 0 : t->strides[d - missing];
+}
+
+static void add_dim(int64_t list[3][EXG_RANK_MAX], uint32_t *rank, int64_t *count, int64_t size,
+                    int64_t self_stride, int64_t values_stride)
+{
+    list[0][*rank] = size;
+    list[1][*rank] = self_stride;
+    list[2][*rank] = values_stride;
+    *count *= size;
+    (*rank)++;
+}
+
+/* `values` has the shape of the result, or broadcasts to it. */
+static void plan_dims(exg_kernel_call *call, index_params *p, const exg_tensor *self,
+                      uint32_t index_count, const exg_tensor *values)
+{
+    uint32_t first;
+    bool neighbours = find_indexed(call, index_count, &first);
+    uint32_t rank = self->rank - p->indexed_count + p->position_rank;
+    uint32_t at = 0; /* dimension of the result */
+
+    p->before_count = p->after_count = 1;
+    for (uint32_t d = 0; neighbours && d < first; d++, at++) {
+        add_dim(p->before, &p->before_rank, &p->before_count, self->sizes[d], self->strides[d],
+                broadcast_stride(values, rank, at));
+    }
+    for (uint32_t k = 0; k < p->position_rank; k++, at++) {
+        p->values_strides[k] = broadcast_stride(values, rank, at);
+    }
+    for (uint32_t d = neighbours ? first : 0; d < self->rank; d++) {
+        if (d >= index_count || exg_tensor_is_absent(&call->inputs[1 + d])) {
+            add_dim(p->after, &p->after_rank, &p->after_count, self->sizes[d], self->strides[d],
+                    broadcast_stride(values, rank, at));
+            at++;
+        }
+    }
+    p->run_length = 1;
+    while (p->after_rank > 0 && p->after[1][p->after_rank - 1] == p->run_length &&
+           p->after[2][p->after_rank - 1] == p->run_length) {
+        p->run_length *= p->after[0][--p->after_rank];
+    }
+}
+
+static exg_status index_plan(exg_kernel_call *call, const exg_tensor *self, uint32_t index_count,
+                             const exg_tensor *values, exg_error *err)
+{
+    index_params *p = EXG_NEW(call->arena, index_params);
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    p->bytes = exg_dtype_bytes(self->dtype);
+    EXG_TRY(broadcast_positions(call, p, index_count, self, err));
+    plan_dims(call, p, self, index_count, values);
+    p->positions_of_block = exg_items_per_block(8 + p->after_count, EXG_GRAIN);
+    call->params = p;
+    return EXG_OK;
+}
+
+/* Offset in elements of a position's window, or -1. */
+static int64_t window_of(const index_run_context *r, const int64_t *at)
+{
+    const index_params *p = r->p;
+    int64_t offset = 0;
+
+    for (uint32_t n = 0; n < p->indexed_count; n++) {
+        int64_t where = 0;
+        int64_t i;
+
+        for (uint32_t k = 0; k < p->position_rank; k++) {
+            where += at[k] * p->indexed[n].strides[k];
+        }
+        i = exg_index_at(r->call->inputs[p->indexed[n].input].data, p->indexed[n].dtype, where);
+        i = i < 0 ? i + p->indexed[n].size : i;
+        if (i < 0 || i >= p->indexed[n].size) {
+            exg_raise(r->call, EXG_FAULT_INDEX);
+            return -1;
+        }
+        offset += i * p->indexed[n].stride;
+    }
+    return offset;
+}
+
+static void add_run(const index_params *p, char *self, const char *values)
+{
+    union {
+        float f32;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+    } a, b;
+
+    for (int64_t k = 0; k < p->run_length; k++) {
+        p->load(1, &a, self + k * p->bytes, 1);
+        p->load(1, &b, values + k * p->bytes, 1);
+        switch (p->compute) {
+        case EXG_COMPUTE_F32:
+            a.f32 += b.f32;
+            break;
+        case EXG_COMPUTE_F64:
+            a.f64 += b.f64;
+            break;
+        case EXG_COMPUTE_I32:
+            a.i32 += b.i32;
+            break;
+        default:
+            a.i64 += b.i64;
+        }
+        p->store(1, self + k * p->bytes, 1, &a);
+    }
+}
+
+/* One window; offsets in elements, window < 0: the index was bad. */
+static void move_window(const index_run_context *r, int64_t window, int64_t self_offset,
+                        int64_t values_offset)
+{
+    const index_params *p = r->p;
+    size_t run_bytes = (size_t)p->run_length * p->bytes;
+    int64_t runs = p->run_length > 0 ? p->after_count / p->run_length : 0;
+
+    for (int64_t run = 0; run < runs; run++) {
+        int64_t rest = run;
+        int64_t self = self_offset + EXG_MAX(window, 0);
+        int64_t values = values_offset;
+        char *at;
+
+        for (uint32_t d = p->after_rank; d-- > 0; rest /= p->after[0][d]) {
+            self += rest % p->after[0][d] * p->after[1][d];
+            values += rest % p->after[0][d] * p->after[2][d];
+        }
+        at = r->values + values * p->bytes;
+        if (!r->puts) {
+            if (window < 0) {
+                memset(at, 0, run_bytes);
+            } else if (run_bytes == 4) {
+                memcpy(at, r->self + self * 4, 4);
+            } else if (run_bytes == 8) {
+                memcpy(at, r->self + self * p->bytes, 8);
+            } else {
+                memcpy(at, r->self + self * p->bytes, run_bytes);
+            }
+        } else if (window >= 0) {
+            if (p->accumulates) {
+                add_run(p, r->self + self * p->bytes, at);
+            } else {
+                memcpy(r->self + self * p->bytes, at, run_bytes);
+            }
+        }
+    }
+}
+
+static void index_positions(const index_run_context *r, int64_t first, int64_t end)
+{
+    const index_params *p = r->p;
+    int64_t at[EXG_RANK_MAX] = {0};
+
+    for (int64_t position = first; position < end; position++) {
+        int64_t rest = position;
+        int64_t values = 0;
+        int64_t window;
+
+        for (uint32_t k = p->position_rank; k-- > 0; rest /= p->position_sizes[k]) {
+            at[k] = rest % p->position_sizes[k];
+            values += at[k] * p->values_strides[k];
+        }
+        window = window_of(r, at);
+        for (int64_t b = 0; b < p->before_count; b++) {
+            int64_t self_offset = 0;
+            int64_t values_offset = values;
+
+            rest = b;
+            for (uint32_t d = p->before_rank; d-- > 0; rest /= p->before[0][d]) {
+                self_offset += rest % p->before[0][d] * p->before[1][d];
+                values_offset += rest % p->before[0][d] * p->before[2][d];
+            }
+            move_window(r, window, self_offset, values_offset);
+        }
+    }
+}
+
+static void index_block(void *context, uint32_t block)
+{
+    const index_run_context *r = context;
+    int64_t first = (int64_t)block * r->p->positions_of_block;
+
+    index_positions(r, first, EXG_MIN(first + r->p->positions_of_block, r->p->positions));
+}
+
+static exg_status index_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return index_plan(call, &call->inputs[0], call->input_count - 1, &call->outputs[0], err);
+}
+
+static void index_run(const exg_kernel_call *call)
+{
+    const index_params *p = call->params;
+    index_run_context r = {call, p, call->inputs[0].data, call->outputs[0].data, false};
+
+    exg_pool_run(call->pool, index_block, &r,
+                 exg_block_count(p->positions, p->positions_of_block));
+}
+
+const exg_kernel exg_kernel_index = {
+    .name = "index",
+    .prepare = index_prepare,
+    .run = index_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};
+
+static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *out = &call->outputs[0];
+    index_params *p;
+
+    EXG_TRY(index_plan(call, out, call->input_count - 2, &call->inputs[call->input_count - 1],
+                       err));
+    p = (index_params *)(uintptr_t)call->params;
+    p->accumulates = exg_call_bool(call, 3);
+    if (p->accumulates) {
+        if (!exg_compute_of(out->dtype, &p->compute)) {
+            return exg_unsupported_dtype("index_put", out->dtype, err);
+        }
+        p->load = EXG_LOOPS(exg_loops_convert)->load[out->dtype];
+        p->store = EXG_LOOPS(exg_loops_convert)->store[out->dtype];
+    }
+    return EXG_OK;
+}
+
+/* In order of the positions: the last of equal ones wins, sums are reproducible. */
+static void index_put_run(const exg_kernel_call *call)
+{
+    const index_params *p = call->params;
+    const exg_tensor *out = &call->outputs[0];
+    index_run_context r = {call, p, out->data, call->inputs[call->input_count - 1].data, true};
+
+    if (out->data != call->inputs[0].data) {
+        memcpy(out->data, call->inputs[0].data,
+               (size_t)exg_tensor_numel(out) * exg_dtype_bytes(out->dtype));
+    }
+    index_positions(&r, 0, p->positions);
+}
+
+const exg_kernel exg_kernel_index_put = {
+    .name = "index_put",
+    .prepare = index_put_prepare,
+    .run = index_put_run,
+    .flags = EXG_KERNEL_IN_PLACE,
+};

@@ -1,0 +1,314 @@
+/* move.c - boxes of elements from any strides to any strides, by element size.
+ *
+ * Dimensions are ordered by the strides of dst and merged. When src runs along
+ * another dimension than dst, those two are walked in square tiles, so that both
+ * sides use whole cache lines.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+#define TILE 32
+
+typedef struct element16 {
+    uint64_t halves[2];
+} element16;
+
+static int64_t magnitude(int64_t x)
+{
+    return x < 0 ? -x : x;
+}
+
+/* Moves dimension `from` in front of `to` < from. */
+static void rotate_dims(exg_move *m, uint32_t from, uint32_t to)
+{
+    int64_t *arrays[] = {m->sizes, m->dst_strides, m->src_strides};
+
+    for (uint32_t a = 0; a < 3; a++) {
+        int64_t kept = arrays[a][from];
+
+        memmove(&arrays[a][to + 1], &arrays[a][to], (from - to) * sizeof(int64_t));
+        arrays[a][to] = kept;
+    }
+}
+
+static void swap_dims(exg_move *m, uint32_t a, uint32_t b)
+{
+    int64_t *arrays[] = {m->sizes, m->dst_strides, m->src_strides};
+
+    for (uint32_t k = 0; k < 3; k++) {
+        int64_t kept = arrays[k][a];
+
+        arrays[k][a] = arrays[k][b];
+        arrays[k][b] = kept;
+    }
+}
+
+static void sort_and_merge(exg_move *m)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t d = 1; d < m->rank; d++) {
+        uint32_t to = d;
+
+        while (to > 0 && magnitude(m->dst_strides[to - 1]) < magnitude(m->dst_strides[d])) {
+            to--;
+        }
+        rotate_dims(m, d, to);
+    }
+    for (uint32_t d = 0; d < m->rank; d++) {
+        if (rank > 0 && m->dst_strides[rank - 1] == m->dst_strides[d] * m->sizes[d] &&
+            m->src_strides[rank - 1] == m->src_strides[d] * m->sizes[d]) {
+            m->sizes[rank - 1] *= m->sizes[d];
+        } else {
+            m->sizes[rank] = m->sizes[d];
+            rank++;
+        }
+        m->dst_strides[rank - 1] = m->dst_strides[d];
+        m->src_strides[rank - 1] = m->src_strides[d];
+    }
+    m->rank = rank;
+}
+
+/* Puts the dimension src runs along next to the last one. */
+static void find_transpose(exg_move *m)
+{
+    uint32_t last = m->rank - 1;
+    uint32_t best = last;
+
+    if (m->dst_strides[last] != m->element_bytes ||
+        m->src_strides[last] == m->element_bytes || m->src_strides[last] == 0) {
+        return;
+    }
+    for (uint32_t d = 0; d < last; d++) {
+        if (m->src_strides[d] == m->element_bytes) {
+            best = d;
+        }
+    }
+    if (best != last && m->sizes[best] >= 4 && m->sizes[last] >= 4) {
+        swap_dims(m, best, last - 1);
+        m->is_transposed = true;
+    }
+}
+
+void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes,
+                   const int64_t *dst_strides, const int64_t *src_strides,
+                   uint32_t element_bytes)
+{
+    int64_t numel = 1;
+
+    memset(move, 0, sizeof(*move));
+    move->element_bytes = element_bytes;
+    for (uint32_t d = 0; d < rank; d++) {
+        numel *= sizes[d];
+        if (sizes[d] != 1) {
+            move->sizes[move->rank] = sizes[d];
+            move->dst_strides[move->rank] = dst_strides[d] * element_bytes;
+            move->src_strides[move->rank] = src_strides[d] * element_bytes;
+            move->rank++;
+        }
+    }
+    if (numel == 0) {
+        return; /* no blocks */
+    }
+    sort_and_merge(move);
+    if (move->rank == 0) {
+        move->rank = 1;
+        move->sizes[0] = 1;
+        move->dst_strides[0] = element_bytes;
+        move->src_strides[0] = element_bytes;
+    }
+    find_transpose(move);
+    if (move->rank == 1 && numel > 2 * EXG_GRAIN) {
+        /* a line long enough for several threads: rows of a fixed length, and a rest */
+        move->rows = exg_ceil_div(numel, EXG_GRAIN);
+        move->rows_of_block = 1;
+    } else {
+        int64_t row = move->sizes[move->rank - 1];
+
+        move->rows = numel / row;
+        if (move->is_transposed) {
+            row *= TILE;
+            move->rows = numel / move->sizes[move->rank - 1] / move->sizes[move->rank - 2] *
+                         exg_ceil_div(move->sizes[move->rank - 2], TILE);
+        }
+        move->rows_of_block = exg_items_per_block(row, EXG_GRAIN);
+    }
+    move->block_count = exg_block_count(move->rows, move->rows_of_block);
+}
+
+#define DEFINE_ROW(type, name)                                                                \
+    static void row_##name(char *dst, int64_t dst_stride, const char *src,                    \
+                           int64_t src_stride, int64_t count)                                 \
+    {                                                                                         \
+        if (src_stride == 0 && dst_stride == (int64_t)sizeof(type)) {                         \
+            const type value = *(const type *)src;                                            \
+            for (int64_t i = 0; i < count; i++) {                                             \
+                ((type *)dst)[i] = value;                                                     \
+            }                                                                                 \
+        } else {                                                                              \
+            for (int64_t i = 0; i < count; i++) {                                             \
+                *(type *)(dst + i * dst_stride) = *(const type *)(src + i * src_stride);      \
+            }                                                                                 \
+        }                                                                                     \
+    }                                                                                         \
+    /* dst (rows, columns) with columns dense, src the other way around */                    \
+    static void tile_##name(char *dst, int64_t dst_stride, const char *src,                   \
+                            int64_t src_stride, int64_t rows, int64_t columns)                \
+    {                                                                                         \
+        for (int64_t j0 = 0; j0 < columns; j0 += TILE) {                                      \
+            int64_t j1 = EXG_MIN(j0 + TILE, columns);                                         \
+                                                                                              \
+            for (int64_t i = 0; i < rows; i++) {                                              \
+                type *to = (type *)(dst + i * dst_stride);                                    \
+                                                                                              \
+                for (int64_t j = j0; j < j1; j++) {                                           \
+                    to[j] = ((const type *)(src + j * src_stride))[i];                        \
+                }                                                                             \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+DEFINE_ROW(uint8_t, 1)
+DEFINE_ROW(uint16_t, 2)
+DEFINE_ROW(uint32_t, 4)
+DEFINE_ROW(uint64_t, 8)
+DEFINE_ROW(element16, 16)
+
+static void move_row(uint32_t bytes, char *dst, int64_t dst_stride, const char *src,
+                     int64_t src_stride, int64_t count)
+{
+    if (dst_stride == bytes && src_stride == bytes) {
+        memcpy(dst, src, (size_t)count * bytes);
+        return;
+    }
+    switch (bytes) {
+    case 1:
+        row_1(dst, dst_stride, src, src_stride, count);
+        break;
+    case 2:
+        row_2(dst, dst_stride, src, src_stride, count);
+        break;
+    case 4:
+        row_4(dst, dst_stride, src, src_stride, count);
+        break;
+    case 8:
+        row_8(dst, dst_stride, src, src_stride, count);
+        break;
+    default:
+        row_16(dst, dst_stride, src, src_stride, count);
+    }
+}
+
+static void move_tile(uint32_t bytes, char *dst, int64_t dst_stride, const char *src,
+                      int64_t src_stride, int64_t rows, int64_t columns)
+{
+    switch (bytes) {
+    case 1:
+        tile_1(dst, dst_stride, src, src_stride, rows, columns);
+        break;
+    case 2:
+        tile_2(dst, dst_stride, src, src_stride, rows, columns);
+        break;
+    case 4:
+        tile_4(dst, dst_stride, src, src_stride, rows, columns);
+        break;
+    case 8:
+        tile_8(dst, dst_stride, src, src_stride, rows, columns);
+        break;
+    default:
+        tile_16(dst, dst_stride, src, src_stride, rows, columns);
+    }
+}
+
+typedef struct move_run {
+    const exg_move *m;
+    char *dst;
+    const char *src;
+} move_run;
+
+/* A line cut into equal pieces. */
+static void move_line(const move_run *r, uint32_t block)
+{
+    const exg_move *m = r->m;
+    int64_t first = (int64_t)block * EXG_GRAIN;
+    int64_t count = EXG_MIN(m->sizes[0] - first, EXG_GRAIN);
+
+    move_row(m->element_bytes, r->dst + first * m->dst_strides[0], m->dst_strides[0],
+             r->src + first * m->src_strides[0], m->src_strides[0], count);
+}
+
+static void move_block(void *context, uint32_t block)
+{
+    const move_run *r = context;
+    const exg_move *m = r->m;
+    uint32_t last = m->rank - 1;
+    uint32_t walked = last - (m->is_transposed ? 1 : 0); /* dimensions walked by index */
+    int64_t tiles = m->is_transposed ? exg_ceil_div(m->sizes[last - 1], TILE) : 1;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * m->rows_of_block, m->rows);
+
+    if (m->rank == 1 && m->rows > 1) {
+        move_line(r, block);
+        return;
+    }
+    for (int64_t row = (int64_t)block * m->rows_of_block; row < end; row++) {
+        char *dst = r->dst;
+        const char *src = r->src;
+        int64_t rest = row / tiles;
+
+        for (uint32_t d = walked; d-- > 0; rest /= m->sizes[d]) {
+            dst += rest % m->sizes[d] * m->dst_strides[d];
+            src += rest % m->sizes[d] * m->src_strides[d];
+        }
+        if (m->is_transposed) {
+            int64_t i = row % tiles * TILE;
+
+            move_tile(m->element_bytes, dst + i * m->dst_strides[last - 1],
+                      m->dst_strides[last - 1], src + i * m->element_bytes,
+                      m->src_strides[last], EXG_MIN(m->sizes[last - 1] - i, TILE),
+                      m->sizes[last]);
+        } else {
+            move_row(m->element_bytes, dst, m->dst_strides[last], src, m->src_strides[last],
+                     m->sizes[last]);
+        }
+    }
+}
+
+void exg_move_run(const exg_move *move, exg_pool *pool, void *dst, const void *src)
+{
+    move_run r = {move, dst, src};
+
+    exg_pool_run(pool, move_block, &r, move->block_count);
+}
+
+void exg_fill(void *dst, const void *value, int64_t count, uint32_t bytes)
+{
+    move_row(bytes, dst, bytes, value, 0, count);
+}
+
+/* ---- copy ------------------------------------------------------------------------ */
+
+static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+    const exg_tensor *out = &call->outputs[0];
+    exg_move *move = EXG_NEW(call->arena, exg_move);
+
+    if (move == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_move_plan(move, in->rank, in->sizes, out->strides, in->strides,
+                  exg_dtype_bytes(in->dtype));
+    call->params = move;
+    return EXG_OK;
+}
+
+static void copy_run(const exg_kernel_call *call)
+{
+    exg_move_run(call->params, call->pool, call->outputs[0].data, call->inputs[0].data);
+}
+
+const exg_kernel exg_kernel_copy = {
+    .name = "copy",
+    .prepare = copy_prepare,
+    .run = copy_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};

@@ -1,0 +1,141 @@
+/* pick.c - whole rows by index: embedding, index_select, index_copy.
+ *
+ *   self (outer, size, inner)   index (count)   picked (outer, count, inner)
+ *
+ * An index outside [0, size) raises INDEX; its row is zero, or not written.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+typedef struct pick_params {
+    int64_t outer, size, count;
+    size_t row_bytes; /* inner elements */
+    int64_t rows_of_block;
+    exg_dtype index_dtype;
+} pick_params;
+
+typedef struct pick_run {
+    const exg_kernel_call *call;
+    const pick_params *p;
+    const char *self;
+    const char *index;
+    char *out;
+} pick_run;
+
+static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint32_t dim,
+                            const exg_tensor *index, const char *name, exg_error *err)
+{
+    exg_around around = exg_around_dim(self, dim);
+    pick_params *p = EXG_NEW(call->arena, pick_params);
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_require_index(name, index->dtype, err));
+    p->outer = around.outer;
+    p->size = around.size;
+    p->count = exg_tensor_numel(index);
+    p->row_bytes = (size_t)around.inner * exg_dtype_bytes(self->dtype);
+    p->rows_of_block = exg_items_per_block((int64_t)p->row_bytes / 4, EXG_GRAIN);
+    p->index_dtype = index->dtype;
+    call->params = p;
+    return EXG_OK;
+}
+
+static void pick_block(void *context, uint32_t block)
+{
+    const pick_run *r = context;
+    const pick_params *p = r->p;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->outer * p->count);
+
+    for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
+        int64_t i = exg_index_at(r->index, p->index_dtype, row % p->count);
+        char *out = r->out + (size_t)row * p->row_bytes;
+
+        if (i < 0 || i >= p->size) {
+            exg_raise(r->call, EXG_FAULT_INDEX);
+            memset(out, 0, p->row_bytes);
+        } else {
+            memcpy(out, r->self + (size_t)(row / p->count * p->size + i) * p->row_bytes,
+                   p->row_bytes);
+        }
+    }
+}
+
+static void pick(const exg_kernel_call *call, const exg_tensor *self, const exg_tensor *index)
+{
+    const pick_params *p = call->params;
+    pick_run r = {call, p, self->data, index->data, call->outputs[0].data};
+
+    exg_pool_run(call->pool, pick_block, &r,
+                 exg_block_count(p->outer * p->count, p->rows_of_block));
+}
+
+static exg_status embedding_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return pick_plan(call, &call->inputs[0], 0, &call->inputs[1], "embedding", err);
+}
+
+static void embedding_run(const exg_kernel_call *call)
+{
+    pick(call, &call->inputs[0], &call->inputs[1]);
+}
+
+const exg_kernel exg_kernel_embedding = {
+    .name = "embedding",
+    .prepare = embedding_prepare,
+    .run = embedding_run,
+};
+
+static exg_status index_select_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *self = &call->inputs[0];
+
+    return pick_plan(call, self, exg_call_dim(call, 1, self->rank), &call->inputs[1],
+                     "index_select", err);
+}
+
+const exg_kernel exg_kernel_index_select = {
+    .name = "index_select",
+    .prepare = index_select_prepare,
+    .run = embedding_run,
+};
+
+/* ---- index_copy -------------------------------------------------------------------- */
+
+static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *out = &call->outputs[0];
+
+    return pick_plan(call, out, exg_call_dim(call, 1, out->rank), &call->inputs[1], "index_copy",
+                     err);
+}
+
+/* In order, so that the last of equal indices wins. */
+static void index_copy_run(const exg_kernel_call *call)
+{
+    const pick_params *p = call->params;
+    const exg_tensor *self = &call->inputs[0];
+    const exg_tensor *out = &call->outputs[0];
+    const char *source = call->inputs[2].data;
+
+    if (self->data != out->data) {
+        memcpy(out->data, self->data, (size_t)(p->outer * p->size) * p->row_bytes);
+    }
+    for (int64_t row = 0; row < p->outer * p->count; row++) {
+        int64_t i = exg_index_at(call->inputs[1].data, p->index_dtype, row % p->count);
+
+        if (i < 0 || i >= p->size) {
+            exg_raise(call, EXG_FAULT_INDEX);
+        } else {
+            memcpy((char *)out->data + (size_t)(row / p->count * p->size + i) * p->row_bytes,
+                   source + (size_t)row * p->row_bytes, p->row_bytes);
+        }
+    }
+}
+
+const exg_kernel exg_kernel_index_copy = {
+    .name = "index_copy",
+    .prepare = index_copy_prepare,
+    .run = index_copy_run,
+    .flags = EXG_KERNEL_IN_PLACE,
+};

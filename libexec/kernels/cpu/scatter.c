@@ -1,0 +1,269 @@
+/* scatter.c - single elements by index along one dimension: gather, scatter_src,
+ * scatter_value, scatter_add.
+ *
+ * The index's elements are walked in rows along its last dimension. Elements that
+ * agree in every coordinate but `dim` may meet in one place, so a block of work
+ * holds all of them, in order: the last one wins and sums are reproducible.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+typedef enum scatter_kind { GATHER, SCATTER_SRC, SCATTER_VALUE, SCATTER_ADD } scatter_kind;
+
+typedef struct scatter_params {
+    scatter_kind kind;
+    exg_dtype dtype, index_dtype;
+    uint32_t bytes;
+    uint32_t rank;
+    int64_t index_sizes[EXG_RANK_MAX];
+    int64_t index_strides[EXG_RANK_MAX];
+    int64_t self_strides[EXG_RANK_MAX]; /* of what is indexed */
+    int64_t src_strides[EXG_RANK_MAX];  /* of src, or of gather's result */
+    int64_t dim_stride;
+    int64_t dim_size;
+    int64_t dim_count; /* index positions along dim, 1 when dim is the last */
+    int64_t outer;     /* rows that differ in another coordinate */
+    int64_t outer_of_block;
+    uint32_t dim;
+    exg_load_loop *load;
+    exg_store_loop *store;
+    exg_compute compute;
+    uint64_t element[2];
+} scatter_params;
+
+typedef struct scatter_run {
+    const exg_kernel_call *call;
+    const scatter_params *p;
+    char *self;
+    const char *index;
+    char *src;
+} scatter_run;
+
+static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_error *err)
+{
+    const exg_tensor *self = kind == GATHER ? &call->inputs[0] : &call->outputs[0];
+    const exg_tensor *index = &call->inputs[1];
+    const exg_tensor *src = kind == GATHER          ? &call->outputs[0]
+                            : kind == SCATTER_VALUE ? index
+                                                    : &call->inputs[2];
+    scatter_params *p = EXG_NEW(call->arena, scatter_params);
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_require_index("gather or scatter", index->dtype, err));
+    p->kind = kind;
+    p->dtype = self->dtype;
+    p->index_dtype = index->dtype;
+    p->bytes = exg_dtype_bytes(self->dtype);
+    p->rank = EXG_MAX(index->rank, 1);
+    p->index_sizes[0] = 1;
+    for (uint32_t d = 0; d < index->rank; d++) {
+        p->index_sizes[d] = index->sizes[d];
+        p->index_strides[d] = index->strides[d];
+        p->self_strides[d] = d < self->rank ? self->strides[d] : 0;
+        p->src_strides[d] = d < src->rank ? src->strides[d] : 0;
+    }
+    p->dim = exg_call_dim(call, 1, p->rank);
+    p->dim_stride = self->rank > 0 ? self->strides[p->dim] : 0;
+    p->dim_size = self->rank > 0 ? self->sizes[p->dim] : 1;
+    p->dim_count = p->dim + 1 == p->rank ? 1 : p->index_sizes[p->dim];
+    p->outer = 1;
+    for (uint32_t d = 0; d + 1 < p->rank; d++) {
+        p->outer *= d == p->dim ? 1 : p->index_sizes[d];
+    }
+    p->outer *= exg_tensor_numel(index) == 0 ? 0 : 1;
+    p->outer_of_block = exg_items_per_block(4 * p->dim_count * p->index_sizes[p->rank - 1],
+                                            EXG_GRAIN);
+    if (kind == SCATTER_ADD) {
+        if (!exg_compute_of(p->dtype, &p->compute)) {
+            return exg_unsupported_dtype("scatter_add", p->dtype, err);
+        }
+        p->load = EXG_LOOPS(exg_loops_convert)->load[p->dtype];
+        p->store = EXG_LOOPS(exg_loops_convert)->store[p->dtype];
+    }
+    if (kind == SCATTER_VALUE && !exg_call_element(call, 3, p->dtype, p->element)) {
+        return exg_unsupported_dtype("scatter", p->dtype, err);
+    }
+    call->params = p;
+    return EXG_OK;
+}
+
+static void add_one(const scatter_params *p, char *self, const char *src)
+{
+    union {
+        float f32;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+    } a, b;
+
+    p->load(1, &a, self, 1);
+    p->load(1, &b, src, 1);
+    switch (p->compute) {
+    case EXG_COMPUTE_F32:
+        a.f32 += b.f32;
+        break;
+    case EXG_COMPUTE_F64:
+        a.f64 += b.f64;
+        break;
+    case EXG_COMPUTE_I32:
+        a.i32 += b.i32;
+        break;
+    default:
+        a.i64 += b.i64;
+    }
+    p->store(1, self, 1, &a);
+}
+
+static void copy_element(char *dst, const char *src, uint32_t bytes)
+{
+    switch (bytes) {
+    case 4:
+        memcpy(dst, src, 4);
+        break;
+    case 8:
+        memcpy(dst, src, 8);
+        break;
+    case 2:
+        memcpy(dst, src, 2);
+        break;
+    case 1:
+        *dst = *src;
+        break;
+    default:
+        memcpy(dst, src, 16);
+    }
+}
+
+/* One row along the last dimension; offsets in elements. */
+static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self_offset,
+                        int64_t src_offset)
+{
+    const scatter_params *p = r->p;
+    uint32_t last = p->rank - 1;
+    int64_t self_step = p->dim == last ? 0 : p->self_strides[last];
+
+    for (int64_t j = 0; j < p->index_sizes[last]; j++) {
+        int64_t i = exg_index_at(r->index, p->index_dtype,
+                                 index_offset + j * p->index_strides[last]);
+        char *self = r->self + (self_offset + j * self_step + i * p->dim_stride) * p->bytes;
+        char *src = r->src == NULL
+                        ? NULL
+                        : r->src + (src_offset + j * p->src_strides[last]) * p->bytes;
+
+        if (i < 0 || i >= p->dim_size) {
+            exg_raise(r->call, EXG_FAULT_INDEX);
+            if (p->kind == GATHER) {
+                memset(src, 0, p->bytes);
+            }
+        } else if (p->kind == GATHER) {
+            copy_element(src, self, p->bytes);
+        } else if (p->kind == SCATTER_SRC) {
+            copy_element(self, src, p->bytes);
+        } else if (p->kind == SCATTER_VALUE) {
+            copy_element(self, (const char *)p->element, p->bytes);
+        } else {
+            add_one(p, self, src);
+        }
+    }
+}
+
+static void scatter_block(void *context, uint32_t block)
+{
+    const scatter_run *r = context;
+    const scatter_params *p = r->p;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * p->outer_of_block, p->outer);
+
+    for (int64_t row = (int64_t)block * p->outer_of_block; row < end; row++) {
+        int64_t rest = row;
+        int64_t at[3] = {0, 0, 0};
+
+        for (uint32_t d = p->rank - 1; d-- > 0;) {
+            int64_t i = 0;
+
+            if (d != p->dim) {
+                i = rest % p->index_sizes[d];
+                rest /= p->index_sizes[d];
+            }
+            at[0] += i * p->index_strides[d];
+            at[1] += i * p->self_strides[d];
+            at[2] += i * p->src_strides[d];
+        }
+        for (int64_t k = 0; k < p->dim_count; k++) {
+            scatter_row(r, at[0] + k * p->index_strides[p->dim] * (p->dim_count > 1), at[1],
+                        at[2] + k * p->src_strides[p->dim] * (p->dim_count > 1));
+        }
+    }
+}
+
+static void scatter_all(const exg_kernel_call *call, char *self, char *src)
+{
+    const scatter_params *p = call->params;
+    scatter_run r = {call, p, self, call->inputs[1].data, src};
+
+    exg_pool_run(call->pool, scatter_block, &r, exg_block_count(p->outer, p->outer_of_block));
+}
+
+static exg_status gather_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scatter_plan(call, GATHER, err);
+}
+
+static void gather_run(const exg_kernel_call *call)
+{
+    scatter_all(call, call->inputs[0].data, call->outputs[0].data);
+}
+
+const exg_kernel exg_kernel_gather = {
+    .name = "gather",
+    .prepare = gather_prepare,
+    .run = gather_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};
+
+static exg_status scatter_src_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scatter_plan(call, SCATTER_SRC, err);
+}
+
+static exg_status scatter_value_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scatter_plan(call, SCATTER_VALUE, err);
+}
+
+static exg_status scatter_add_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scatter_plan(call, SCATTER_ADD, err);
+}
+
+static void scatter_run_all(const exg_kernel_call *call)
+{
+    const exg_tensor *out = &call->outputs[0];
+
+    if (out->data != call->inputs[0].data) {
+        memcpy(out->data, call->inputs[0].data,
+               (size_t)exg_tensor_numel(out) * exg_dtype_bytes(out->dtype));
+    }
+    scatter_all(call, out->data, call->input_count > 2 ? call->inputs[2].data : NULL);
+}
+
+const exg_kernel exg_kernel_scatter_src = {
+    .name = "scatter_src",
+    .prepare = scatter_src_prepare,
+    .run = scatter_run_all,
+    .flags = EXG_KERNEL_IN_PLACE,
+};
+
+const exg_kernel exg_kernel_scatter_value = {
+    .name = "scatter_value",
+    .prepare = scatter_value_prepare,
+    .run = scatter_run_all,
+    .flags = EXG_KERNEL_IN_PLACE,
+};
+
+const exg_kernel exg_kernel_scatter_add = {
+    .name = "scatter_add",
+    .prepare = scatter_add_prepare,
+    .run = scatter_run_all,
+    .flags = EXG_KERNEL_IN_PLACE,
+};

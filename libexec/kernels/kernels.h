@@ -1,0 +1,68 @@
+/* kernels.h - every kernel of the CPU, by name. */
+#ifndef EXG_LIBEXEC_KERNELS_KERNELS_H
+#define EXG_LIBEXEC_KERNELS_KERNELS_H
+
+#include "libexec/kernels/kernel.h"
+
+#define EXG_KERNELS(X)                                                                        \
+    X(adaptive_avg_pool2d)                                                                    \
+    X(addmm)                                                                                  \
+    X(all)                                                                                    \
+    X(amax)                                                                                   \
+    X(amin)                                                                                   \
+    X(any)                                                                                    \
+    X(arange)                                                                                 \
+    X(argmax)                                                                                 \
+    X(argmin)                                                                                 \
+    X(as_strided_scatter)                                                                     \
+    X(attention)                                                                              \
+    X(avg_pool2d)                                                                             \
+    X(baddbmm)                                                                                \
+    X(bmm)                                                                                    \
+    X(cat)                                                                                    \
+    X(constant_pad_nd)                                                                        \
+    X(convolution)                                                                            \
+    X(copy)                                                                                   \
+    X(cumprod)                                                                                \
+    X(cumsum)                                                                                 \
+    X(diagonal_scatter)                                                                       \
+    X(embedding)                                                                              \
+    X(flip)                                                                                   \
+    X(full)                                                                                   \
+    X(gather)                                                                                 \
+    X(index)                                                                                  \
+    X(index_copy)                                                                             \
+    X(index_put)                                                                              \
+    X(index_select)                                                                           \
+    X(linear)                                                                                 \
+    X(log_softmax)                                                                            \
+    X(max_dim)                                                                                \
+    X(max_pool2d_with_indices)                                                                \
+    X(mean)                                                                                   \
+    X(min_dim)                                                                                \
+    X(mm)                                                                                     \
+    X(native_group_norm)                                                                      \
+    X(native_layer_norm)                                                                      \
+    X(pointwise)                                                                              \
+    X(prod)                                                                                   \
+    X(rms_norm)                                                                               \
+    X(roll)                                                                                   \
+    X(scalar_tensor)                                                                          \
+    X(scatter_add)                                                                            \
+    X(scatter_src)                                                                            \
+    X(scatter_value)                                                                          \
+    X(select_scatter)                                                                         \
+    X(slice_scatter)                                                                          \
+    X(softmax)                                                                                \
+    X(sort)                                                                                   \
+    X(sum)                                                                                    \
+    X(topk)                                                                                   \
+    X(tril)                                                                                   \
+    X(triu)                                                                                   \
+    X(var)
+
+#define EXG_DECLARE_KERNEL(name) extern const exg_kernel exg_kernel_##name;
+EXG_KERNELS(EXG_DECLARE_KERNEL)
+#undef EXG_DECLARE_KERNEL
+
+#endif
