@@ -75,4 +75,44 @@ typedef struct exg_convert_loops {
 
 EXG_LOOPS_DECLARE(exg_convert_loops, exg_loops_convert);
 
+/* ---- rows ------------------------------------------------------------------------ */
+
+/* Functions of a dense row. Sums run over fixed lanes, each stretch of 4096 elements
+ * in the row's type and those in double. max and min give NaN when there is one. */
+typedef struct exg_row_f32_loops {
+    double (*sum)(int64_t count, const float *x);
+    double (*sum_squares)(int64_t count, const float *x, float mean); /* of x - mean */
+    float (*max)(int64_t count, const float *x);
+    float (*min)(int64_t count, const float *x);
+    double (*exp)(int64_t count, float *y, const float *x, float shift); /* e^(x-shift); sum */
+    double (*exp_sum)(int64_t count, const float *x, float shift);
+    void (*scale)(int64_t count, float *y, const float *x, float factor);
+    void (*shift)(int64_t count, float *y, const float *x, float by); /* y = x - by */
+    /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
+    void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
+                      const float *weight, const float *bias);
+    void (*add)(int64_t count, float *y, const float *x); /* y += x */
+    void (*max_of)(int64_t count, float *y, const float *x);
+    void (*min_of)(int64_t count, float *y, const float *x);
+} exg_row_f32_loops;
+
+typedef struct exg_row_f64_loops {
+    double (*sum)(int64_t count, const double *x);
+    double (*sum_squares)(int64_t count, const double *x, double mean);
+    double (*max)(int64_t count, const double *x);
+    double (*min)(int64_t count, const double *x);
+    double (*exp)(int64_t count, double *y, const double *x, double shift);
+    double (*exp_sum)(int64_t count, const double *x, double shift);
+    void (*scale)(int64_t count, double *y, const double *x, double factor);
+    void (*shift)(int64_t count, double *y, const double *x, double by);
+    void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
+                      const double *weight, const double *bias);
+    void (*add)(int64_t count, double *y, const double *x);
+    void (*max_of)(int64_t count, double *y, const double *x);
+    void (*min_of)(int64_t count, double *y, const double *x);
+} exg_row_f64_loops;
+
+EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
+EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
+
 #endif

@@ -1,0 +1,325 @@
+/* norm.c - native_layer_norm, rms_norm, native_group_norm.
+ *
+ *   x, y (rows, size)   layer and rms norm: weight, bias (size)
+ *                       group norm: a row is a group of channels (channels, area),
+ *                       weight, bias one a channel
+ *
+ * Mean and squares are summed in double from fixed lanes; f16 and bf16 compute in
+ * f32. Weights are read in their own dtype.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+#include <math.h>
+
+#define CHUNK 1024 /* elements brought into the compute type at once */
+
+typedef enum norm_kind { LAYER, RMS, GROUP } norm_kind;
+
+typedef struct norm_params {
+    norm_kind kind;
+    int64_t rows, size;
+    int64_t channels, area; /* of a group */
+    int64_t groups;
+    double eps;
+    bool is_double;
+    bool is_direct; /* x, y, weight and bias are of the compute type */
+    exg_dtype dtype;
+    uint32_t bytes;
+    uint32_t weight, bias; /* inputs; 0: absent */
+    int64_t rows_of_block;
+    const exg_row_f32_loops *f32;
+    const exg_row_f64_loops *f64;
+    const exg_convert_loops *convert;
+} norm_params;
+
+typedef struct norm_run_context {
+    const norm_params *p;
+    const exg_kernel_call *call;
+} norm_run_context;
+
+typedef union chunk {
+    float f32[CHUNK];
+    double f64[CHUNK];
+} chunk;
+
+/* `count` elements of the row in the compute type: the row's own, or in `scratch`. */
+static const void *bring(const norm_params *p, const char *memory, exg_dtype dtype,
+                         int64_t count, chunk *scratch)
+{
+    if (exg_compute_is_storage(dtype) && (dtype == EXG_DTYPE_F64) == p->is_double) {
+        return memory;
+    }
+    p->convert->load[dtype]((uint32_t)count, scratch, memory, 1);
+    return scratch;
+}
+
+/* Mean and 1 / sqrt(variance + eps), or for rms norm 0 and 1 / sqrt(mean square). */
+static void statistics(const norm_params *p, const char *row, double *mean, double *factor)
+{
+    double sum = 0;
+    double squares = 0;
+    chunk scratch;
+
+    for (int64_t i = 0; i < p->size && p->kind != RMS; i += CHUNK) {
+        int64_t n = EXG_MIN(p->size - i, CHUNK);
+        const void *x = bring(p, row + i * p->bytes, p->dtype, n, &scratch);
+
+        sum += p->is_double ? p->f64->sum(n, x) : p->f32->sum(n, x);
+    }
+    *mean = p->size > 0 ? sum / (double)p->size : 0;
+    for (int64_t i = 0; i < p->size; i += CHUNK) {
+        int64_t n = EXG_MIN(p->size - i, CHUNK);
+        const void *x = bring(p, row + i * p->bytes, p->dtype, n, &scratch);
+
+        squares += p->is_double ? p->f64->sum_squares(n, x, *mean)
+                                : p->f32->sum_squares(n, x, (float)*mean);
+    }
+    *factor = 1.0 / sqrt(squares / (double)p->size + p->eps);
+}
+
+/* y = (x - mean) * factor * weight + bias over `count` elements. */
+static void apply(const norm_params *p, char *y, const char *x, int64_t count, double mean,
+                  double factor, const void *weight, const void *bias)
+{
+    chunk scratch;
+    const void *from = bring(p, x, p->dtype, count, &scratch);
+    void *to = exg_compute_is_storage(p->dtype) ? (void *)y : &scratch;
+
+    if (p->is_double) {
+        p->f64->normalize(count, to, from, mean, factor, weight, bias);
+    } else {
+        p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias);
+    }
+    if (to != y) {
+        p->convert->store[p->dtype]((uint32_t)count, y, 1, to);
+    }
+}
+
+static void apply_row(const norm_run_context *r, char *y, const char *x, double mean,
+                      double factor)
+{
+    const norm_params *p = r->p;
+    const exg_tensor *inputs = r->call->inputs;
+    chunk weights;
+    chunk biases;
+
+    for (int64_t i = 0; i < p->size; i += CHUNK) {
+        int64_t n = EXG_MIN(p->size - i, CHUNK);
+        const exg_tensor *w = &inputs[p->weight];
+        const exg_tensor *b = &inputs[p->bias];
+        const void *weight = NULL;
+        const void *bias = NULL;
+
+        if (p->weight != 0) {
+            weight = bring(p, (const char *)w->data + i * exg_dtype_bytes(w->dtype), w->dtype, n,
+                           &weights);
+        }
+        if (p->bias != 0) {
+            bias = bring(p, (const char *)b->data + i * exg_dtype_bytes(b->dtype), b->dtype, n,
+                         &biases);
+        }
+        apply(p, y + i * p->bytes, x + i * p->bytes, n, mean, factor, weight, bias);
+    }
+}
+
+static double channel_value(const norm_params *p, const exg_tensor *t, int64_t channel)
+{
+    union {
+        float f32;
+        double f64;
+    } v;
+
+    p->convert->load[t->dtype](1, &v, (const char *)t->data + channel * exg_dtype_bytes(t->dtype),
+                               1);
+    return t->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+}
+
+/* A channel's weight and bias fold into the factor and the mean. */
+static void apply_group(const norm_run_context *r, char *y, const char *x, int64_t first_channel,
+                        double mean, double factor)
+{
+    const norm_params *p = r->p;
+
+    for (int64_t c = 0; c < p->channels; c++) {
+        double w = p->weight != 0
+                       ? channel_value(p, &r->call->inputs[p->weight], first_channel + c)
+                       : 1;
+        double b = p->bias != 0 ? channel_value(p, &r->call->inputs[p->bias], first_channel + c)
+                                : 0;
+        union {
+            float f32[CHUNK];
+            double f64[CHUNK];
+        } biases;
+
+        for (int64_t k = 0; k < EXG_MIN(p->area, CHUNK); k++) {
+            if (p->is_double) {
+                biases.f64[k] = b;
+            } else {
+                biases.f32[k] = (float)b;
+            }
+        }
+        for (int64_t i = 0; i < p->area; i += CHUNK) {
+            int64_t at = (c * p->area + i) * p->bytes;
+
+            apply(p, y + at, x + at, EXG_MIN(p->area - i, CHUNK), mean, factor * w, NULL,
+                  p->bias != 0 ? (const void *)&biases : NULL);
+        }
+    }
+}
+
+static void store_statistic(const norm_params *p, const exg_tensor *t, int64_t row, double value)
+{
+    float f32 = (float)value;
+
+    if (t->data != NULL) {
+        p->convert->store[t->dtype](1, (char *)t->data + row * exg_dtype_bytes(t->dtype), 1,
+                                    t->dtype == EXG_DTYPE_F64 ? (const void *)&value
+                                                              : (const void *)&f32);
+    }
+}
+
+static void norm_block(void *context, uint32_t block)
+{
+    const norm_run_context *r = context;
+    const norm_params *p = r->p;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->rows);
+
+    for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
+        const char *x = (const char *)r->call->inputs[0].data + row * p->size * p->bytes;
+        char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
+        double mean;
+        double factor;
+
+        statistics(p, x, &mean, &factor);
+        if (p->kind == GROUP) {
+            apply_group(r, y, x, row % p->groups * p->channels, mean, factor);
+        } else {
+            apply_row(r, y, x, mean, factor);
+        }
+        if (p->kind != RMS) {
+            store_statistic(p, &r->call->outputs[1], row, mean);
+            store_statistic(p, &r->call->outputs[2], row, factor);
+        }
+    }
+}
+
+static void norm_run(const exg_kernel_call *call)
+{
+    const norm_params *p = call->params;
+    norm_run_context r = {p, call};
+
+    exg_pool_run(call->pool, norm_block, &r, exg_block_count(p->rows, p->rows_of_block));
+}
+
+static uint32_t present(const exg_kernel_call *call, uint32_t input)
+{
+    return input < call->input_count && !exg_tensor_is_absent(&call->inputs[input]) ? input : 0;
+}
+
+/* The common part; rows and size are the caller's. */
+static exg_status plan(exg_kernel_call *call, norm_kind kind, norm_params **out, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+    norm_params *p = EXG_NEW(call->arena, norm_params);
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_require_float("a norm", in->dtype, err));
+    p->kind = kind;
+    p->is_double = in->dtype == EXG_DTYPE_F64;
+    p->dtype = in->dtype;
+    p->bytes = exg_dtype_bytes(in->dtype);
+    p->weight = present(call, 1);
+    p->bias = kind == RMS ? 0 : present(call, 2);
+    for (uint32_t i = 1; i < call->input_count; i++) {
+        if (present(call, i) != 0) {
+            EXG_TRY(exg_require_float("a norm", call->inputs[i].dtype, err));
+            if (call->inputs[i].dtype == EXG_DTYPE_F64 && !p->is_double) {
+                return exg_unsupported_dtype("a norm with a weight", EXG_DTYPE_F64, err);
+            }
+            if (call->inputs[i].dtype != EXG_DTYPE_F64 && p->is_double) {
+                return exg_unsupported_dtype("a norm of float64 with a weight",
+                                             call->inputs[i].dtype, err);
+            }
+        }
+    }
+    p->f32 = EXG_LOOPS(exg_loops_row_f32);
+    p->f64 = EXG_LOOPS(exg_loops_row_f64);
+    p->convert = EXG_LOOPS(exg_loops_convert);
+    call->params = p;
+    *out = p;
+    return EXG_OK;
+}
+
+/* The last `dims` dimensions are one row. */
+static void set_rows(norm_params *p, const exg_tensor *in, uint32_t dims)
+{
+    p->rows = 1;
+    p->size = 1;
+    for (uint32_t d = 0; d < in->rank; d++) {
+        if (d + dims < in->rank) {
+            p->rows *= in->sizes[d];
+        } else {
+            p->size *= in->sizes[d];
+        }
+    }
+    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+}
+
+static exg_status native_layer_norm_prepare(exg_kernel_call *call, exg_error *err)
+{
+    norm_params *p;
+    int64_t shape[EXG_RANK_MAX];
+
+    EXG_TRY(plan(call, LAYER, &p, err));
+    set_rows(p, &call->inputs[0], exg_call_ints(call, 1, shape, EXG_RANK_MAX));
+    p->eps = exg_call_float(call, 4);
+    return EXG_OK;
+}
+
+const exg_kernel exg_kernel_native_layer_norm = {
+    .name = "native_layer_norm",
+    .prepare = native_layer_norm_prepare,
+    .run = norm_run,
+    .flags = EXG_KERNEL_IN_PLACE,
+};
+
+static exg_status rms_norm_prepare(exg_kernel_call *call, exg_error *err)
+{
+    norm_params *p;
+
+    EXG_TRY(plan(call, RMS, &p, err));
+    set_rows(p, &call->inputs[0], (uint32_t)exg_call_int(call, 1));
+    p->eps = exg_call_float(call, 3);
+    return EXG_OK;
+}
+
+const exg_kernel exg_kernel_rms_norm = {
+    .name = "rms_norm",
+    .prepare = rms_norm_prepare,
+    .run = norm_run,
+    .flags = EXG_KERNEL_IN_PLACE,
+};
+
+static exg_status native_group_norm_prepare(exg_kernel_call *call, exg_error *err)
+{
+    norm_params *p;
+
+    EXG_TRY(plan(call, GROUP, &p, err));
+    p->groups = exg_call_int(call, 6);
+    p->channels = exg_call_int(call, 4) / p->groups;
+    p->area = exg_call_int(call, 5);
+    p->rows = exg_call_int(call, 3) * p->groups;
+    p->size = p->channels * p->area;
+    p->eps = exg_call_float(call, 7);
+    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+    return EXG_OK;
+}
+
+const exg_kernel exg_kernel_native_group_norm = {
+    .name = "native_group_norm",
+    .prepare = native_group_norm_prepare,
+    .run = norm_run,
+    .flags = EXG_KERNEL_IN_PLACE,
+};

@@ -1,0 +1,189 @@
+/* row_body.h - row.c's functions for one REAL. */
+
+static double ROW(lane_total)(const VECTOR *lanes)
+{
+    double total = 0;
+
+    for (int k = 0; k < LANES; k++) {
+        total += (double)((const REAL *)lanes)[k];
+    }
+    return total;
+}
+
+static double ROW(sum)(int64_t count, const REAL *x)
+{
+    double total = 0;
+
+    for (int64_t first = 0; first < count; first += STRETCH) {
+        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+        int64_t i = first;
+        VECTOR lanes[VECTORS] = {{0}};
+
+        for (; i + LANES <= end; i += LANES) {
+            for (int k = 0; k < VECTORS; k++) {
+                lanes[k] += *(const VECTOR *)(x + i + k * (LANES / VECTORS));
+            }
+        }
+        for (int k = 0; i < end; i++, k++) {
+            ((REAL *)lanes)[k] += x[i];
+        }
+        total += ROW(lane_total)(lanes);
+    }
+    return total;
+}
+
+static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
+{
+    double total = 0;
+
+    for (int64_t first = 0; first < count; first += STRETCH) {
+        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+        int64_t i = first;
+        VECTOR lanes[VECTORS] = {{0}};
+
+        for (; i + LANES <= end; i += LANES) {
+            for (int k = 0; k < VECTORS; k++) {
+                VECTOR d = *(const VECTOR *)(x + i + k * (LANES / VECTORS)) - mean;
+
+                lanes[k] += d * d;
+            }
+        }
+        for (int k = 0; i < end; i++, k++) {
+            ((REAL *)lanes)[k] += (x[i] - mean) * (x[i] - mean);
+        }
+        total += ROW(lane_total)(lanes);
+    }
+    return total;
+}
+
+/* Lanes hold the greatest value so far; a NaN shows in the sum of x - x. */
+#define EXTREME(name, better, worst)                                                          \
+    static REAL ROW(name)(int64_t count, const REAL *x)                                       \
+    {                                                                                         \
+        REAL lanes[LANES];                                                                    \
+        REAL odd[LANES];                                                                      \
+        REAL best = worst;                                                                    \
+        REAL nans = 0;                                                                        \
+        int64_t i = 0;                                                                        \
+                                                                                              \
+        for (int k = 0; k < LANES; k++) {                                                \
+            lanes[k] = worst;                                                                 \
+            odd[k] = 0;                                                                       \
+        }                                                                                     \
+        for (; i + LANES <= count; i += LANES) {                                     \
+            for (int k = 0; k < LANES; k++) {                                            \
+                lanes[k] = x[i + k] better lanes[k] ? x[i + k] : lanes[k];                    \
+                odd[k] = x[i + k] != x[i + k] ? x[i + k] : odd[k];                            \
+            }                                                                                 \
+        }                                                                                     \
+        for (int k = 0; i < count; i++, k++) {                                           \
+            lanes[k] = x[i] better lanes[k] ? x[i] : lanes[k];                                \
+            odd[k] = x[i] != x[i] ? x[i] : odd[k];                                            \
+        }                                                                                     \
+        for (int k = 0; k < LANES; k++) {                                                \
+            best = lanes[k] better best ? lanes[k] : best;                                    \
+            nans = odd[k] != odd[k] ? odd[k] : nans;                                          \
+        }                                                                                     \
+        return nans != nans ? nans : best;                                                    \
+    }
+
+EXTREME(max, >, (REAL)-INFINITY)
+EXTREME(min, <, (REAL)INFINITY)
+#undef EXTREME
+
+static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift)
+{
+    double total = 0;
+
+    for (int64_t first = 0; first < count; first += 512) {
+        int64_t end = first + 512 < count ? first + 512 : count;
+
+        EXG_INDEPENDENT
+        for (int64_t i = first; i < end; i++) {
+            y[i] = EXP(x[i] - shift);
+        }
+        total += ROW(sum)(end - first, y + first);
+    }
+    return total;
+}
+
+static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift)
+{
+    double total = 0;
+    REAL y[512];
+
+    for (int64_t first = 0; first < count; first += 512) {
+        int64_t length = count - first < 512 ? count - first : 512;
+
+        EXG_INDEPENDENT
+        for (int64_t i = 0; i < length; i++) {
+            y[i] = EXP(x[first + i] - shift);
+        }
+        total += ROW(sum)(length, y);
+    }
+    return total;
+}
+
+static void ROW(scale)(int64_t count, REAL *y, const REAL *x, REAL factor)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = x[i] * factor;
+    }
+}
+
+static void ROW(shift)(int64_t count, REAL *y, const REAL *x, REAL by)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = x[i] - by;
+    }
+}
+
+static void ROW(normalize)(int64_t count, REAL *y, const REAL *x, REAL mean, REAL factor,
+                           const REAL *weight, const REAL *bias)
+{
+    if (weight != NULL && bias != NULL) {
+        EXG_INDEPENDENT
+        for (int64_t i = 0; i < count; i++) {
+            y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+        }
+    } else if (weight != NULL) {
+        EXG_INDEPENDENT
+        for (int64_t i = 0; i < count; i++) {
+            y[i] = (x[i] - mean) * factor * weight[i];
+        }
+    } else {
+        EXG_INDEPENDENT
+        for (int64_t i = 0; i < count; i++) {
+            y[i] = (x[i] - mean) * factor;
+        }
+        for (int64_t i = 0; bias != NULL && i < count; i++) {
+            y[i] += bias[i];
+        }
+    }
+}
+
+static void ROW(add)(int64_t count, REAL *y, const REAL *x)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] += x[i];
+    }
+}
+
+static void ROW(max_of)(int64_t count, REAL *y, const REAL *x)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+    }
+}
+
+static void ROW(min_of)(int64_t count, REAL *y, const REAL *x)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = x[i] < y[i] || x[i] != x[i] ? x[i] : y[i];
+    }
+}
