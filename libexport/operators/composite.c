@@ -79,6 +79,31 @@ void exg_lower_bitwise_xor(exg_builder *b, const exg_argument *args, exg_argumen
     results[0] = exg_arg_ref(EMIT(b, bitwise_xor_Tensor, args[0], args[1]));
 }
 
+void exg_lower_bitwise_and_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_and_Scalar, args[0], args[1]));
+}
+
+void exg_lower_bitwise_or_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_or_Scalar, args[0], args[1]));
+}
+
+void exg_lower_bitwise_xor_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_xor_Scalar, args[0], args[1]));
+}
+
+void exg_lower_left_shift_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_left_shift_Tensor_Scalar, args[0], args[1]));
+}
+
+void exg_lower_right_shift_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, bitwise_right_shift_Tensor_Scalar, args[0], args[1]));
+}
+
 void exg_lower_maximum(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(EMIT(b, maximum_default, args[0], args[1]));

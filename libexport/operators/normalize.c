@@ -17,8 +17,8 @@ static bool is_integer(exg_argument_kind kind)
 static bool fits_one(const exg_argument *arg, exg_type_base base)
 {
     switch (base) {
-    case EXG_TYPE_TENSOR:
-        return arg->kind == EXG_ARGUMENT_TENSOR ||
+    case EXG_TYPE_TENSOR: /* or a Python number, which torch wraps: mul_.Tensor(x, 2) */
+        return is_number(arg->kind) || arg->kind == EXG_ARGUMENT_TENSOR ||
                (arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR && arg->as_tensor != EXG_NO_VALUE);
     case EXG_TYPE_SCALAR:
         return is_number(arg->kind);

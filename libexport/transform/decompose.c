@@ -1,8 +1,41 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
+#include "libexport/operators/emit.h"
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>
+
+/* The dtype a number takes beside a tensor of dtype `beside`: the tensor's, unless
+ * the number is of a higher category (torch.result_type). */
+static exg_dtype number_dtype(const exg_argument *number, exg_dtype beside)
+{
+    if (number->kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
+        return EXG_DTYPE_F32;
+    }
+    return number->kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
+}
+
+/* A number where a tensor is due becomes a 0-d tensor. */
+static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *args)
+{
+    exg_dtype beside = EXG_DTYPE_F32;
+
+    for (uint32_t i = op->schema->argument_count; i-- > 0;) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
+            beside = exg_ref_meta(r->builder, exg_get_ref(&args[i]))->dtype;
+        }
+    }
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
+                      args[i].kind == EXG_ARGUMENT_BOOL;
+
+        if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
+            args[i] = exg_arg_ref(EMIT(r->builder, full_default,
+                                       exg_arg_ints(r->builder, NULL, 0), args[i],
+                                       DTYPE(number_dtype(&args[i], beside))));
+        }
+    }
+}
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
 {
@@ -10,6 +43,7 @@ static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(r, node, &op, args));
+    wrap_numbers(r, op, args);
     /* Strides of ours may differ from those the file was traced with, so a view
      * that does not fit them is a view of a copy. */
     return exg_rewrite_emit(r, node,

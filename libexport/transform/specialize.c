@@ -281,6 +281,7 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &s.out, err));
     s.arena = s.out->arena;
     s.out->graph = EXG_NEW(s.arena, exg_graph);
+    exg_weights_release(s.out->weights);
     s.out->weights = exg_weights_retain(s.in->weights);
     s.out->name = exg_arena_strdup(s.arena, s.in->name);
     status = s.out->graph == NULL ? EXG_OUT_OF_MEMORY(err) : copy_values(&s);
