@@ -1,0 +1,132 @@
+/* print.c - whole programs, graphs and signatures as PyTorch prints them. */
+#include "libexport/program/print.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDENT "    "
+
+static exg_status take_text(exg_text *out, char **text, exg_error *err)
+{
+    *text = NULL;
+    if (exg_text_string(out) == NULL) {
+        exg_text_free(out);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    if (out->data == NULL) {
+        exg_text_puts(out, "");
+    }
+    *text = out->data;
+    return *text == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+}
+
+/* Every newline is followed by four spaces, as str.replace does it. */
+static void put_indented(exg_text *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        exg_text_putc(out, *text);
+        exg_text_puts(out, *text == '\n' ? INDENT : "");
+    }
+}
+
+/* ---- signature -------------------------------------------------------------------------- */
+
+static void put_target(exg_text *out, const char *target)
+{
+    if (target != NULL) {
+        exg_text_printf(out, " target='%s'", target);
+    }
+}
+
+static void put_signature(exg_text *out, const exg_signature *signature)
+{
+    exg_text_puts(out, "\n# inputs\n");
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const exg_input_spec *spec = &signature->inputs[i];
+
+        exg_text_printf(out, "%s: %s", spec->arg.name == NULL ? "" : spec->arg.name,
+                        exg_input_kind_name(spec->kind));
+        put_target(out, spec->target);
+        if (spec->persistent != EXG_UNSET) {
+            exg_text_printf(out, " persistent=%s", spec->persistent == EXG_TRUE ? "True" : "False");
+        }
+        exg_text_putc(out, '\n');
+    }
+    exg_text_puts(out, signature->input_count == 0 ? "\n\n# outputs\n" : "\n# outputs\n");
+    for (uint32_t i = 0; i < signature->output_count; i++) {
+        const exg_output_spec *spec = &signature->outputs[i];
+
+        exg_text_printf(out, "%s: %s", spec->arg.name == NULL ? "" : spec->arg.name,
+                        exg_output_kind_name(spec->kind));
+        put_target(out, spec->target);
+        exg_text_putc(out, '\n');
+    }
+    exg_text_puts(out, signature->output_count == 0 ? "\n" : "");
+}
+
+exg_status exg_signature_print(const exg_signature *signature, char **text, exg_error *err)
+{
+    exg_text out = EXG_TEXT_EMPTY;
+
+    put_signature(&out, signature);
+    return take_text(&out, text, err);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------ */
+
+static void put_bound(exg_text *out, bool has, int64_t value, const char *otherwise)
+{
+    if (has) {
+        exg_text_printf(out, "%" PRId64, value);
+    } else {
+        exg_text_puts(out, otherwise);
+    }
+}
+
+static void put_ranges(exg_text *out, const exg_program *program)
+{
+    exg_text_putc(out, '{');
+    for (uint32_t i = 0; i < program->range_constraint_count; i++) {
+        const exg_range_constraint *range = &program->range_constraints[i];
+        bool real = strncmp(range->symbol, "zuf", 3) == 0;
+
+        exg_text_printf(out, "%s%s: VR[", i == 0 ? "" : ", ", range->symbol);
+        put_bound(out, range->has_min, range->min_val, real ? "-oo" : "-int_oo");
+        exg_text_puts(out, ", ");
+        put_bound(out, range->has_max, range->max_val, real ? "oo" : "int_oo");
+        exg_text_putc(out, ']');
+    }
+    exg_text_putc(out, '}');
+}
+
+/* ---- graph and program --------------------------------------------------------------------- */
+
+exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err)
+{
+    exg_text out = EXG_TEXT_EMPTY;
+
+    exg_print_module(&out, graph, NULL, "GraphModule", 0);
+    return take_text(&out, text, err);
+}
+
+exg_status exg_program_print(const exg_program *program, char **text, exg_error *err)
+{
+    exg_text part = EXG_TEXT_EMPTY;
+    exg_text out = EXG_TEXT_EMPTY;
+
+    exg_text_puts(&out, "ExportedProgram:\n" INDENT);
+    exg_print_module(&part, program->graph, &program->signature, "GraphModule", 0);
+    put_indented(&out, exg_text_string(&part) == NULL ? "" : exg_text_string(&part));
+    out.failed = out.failed || part.failed;
+    exg_text_free(&part);
+    exg_text_puts(&out, "\nGraph signature: ");
+    put_signature(&part, &program->signature);
+    put_indented(&out, exg_text_string(&part) == NULL ? "" : exg_text_string(&part));
+    out.failed = out.failed || part.failed;
+    exg_text_free(&part);
+    exg_text_puts(&out, "\nRange constraints: ");
+    put_ranges(&out, program);
+    exg_text_putc(&out, '\n');
+    return take_text(&out, text, err);
+}

@@ -1,0 +1,31 @@
+/* print.h - what the printing files share. */
+#ifndef EXG_LIBEXPORT_PROGRAM_PRINT_H
+#define EXG_LIBEXPORT_PROGRAM_PRINT_H
+
+#include "libexport/base/text.h"
+
+#include <exg/program.h>
+
+/* srepr or infix text as str(sympy.sympify(text)) shows it; text that is neither
+ * is shown as it is. */
+void exg_print_expression(exg_text *out, const char *expr);
+
+/* Python's repr of a string: quotes chosen as Python does, controls escaped. */
+void exg_print_python_string(exg_text *out, const char *string);
+
+/* "Annotation: {...} " of a node's "custom" metadata; nothing when that is no dict. */
+void exg_print_custom(exg_text *out, const char *json);
+
+/* An argument as generated Python code shows it. */
+void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);
+
+/* ': "f32[2, s0]"', ': "Sym(s0 + 1)"', or nothing. */
+void exg_print_annotation(exg_text *out, const exg_value *value);
+
+/* "class NAME(torch.nn.Module):" with its forward function and those of its
+ * subgraphs, each line behind `indent` spaces. `signature` may be NULL: it names
+ * constant inputs. */
+void exg_print_module(exg_text *out, const exg_graph *graph, const exg_signature *signature,
+                      const char *name, int indent);
+
+#endif

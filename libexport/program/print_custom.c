@@ -1,0 +1,207 @@
+/* print_custom.c - a node's "custom" metadata the way FX shows it: JSON read as a
+ * flat dict, shown as Python, long values cut off.
+ */
+#include "libexport/program/print.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN_MAX 40 /* characters of a value */
+
+typedef struct cursor {
+    const char *at;
+    bool failed;
+} cursor;
+
+static void skip_spaces(cursor *c)
+{
+    c->at += strspn(c->at, " \t\r\n");
+}
+
+static void put_utf8(exg_text *out, unsigned point)
+{
+    if (point < 0x80) {
+        exg_text_putc(out, (char)point);
+    } else if (point < 0x800) {
+        exg_text_putc(out, (char)(0xc0 | point >> 6));
+        exg_text_putc(out, (char)(0x80 | (point & 0x3f)));
+    } else {
+        exg_text_putc(out, (char)(0xe0 | point >> 12));
+        exg_text_putc(out, (char)(0x80 | (point >> 6 & 0x3f)));
+        exg_text_putc(out, (char)(0x80 | (point & 0x3f)));
+    }
+}
+
+/* A JSON string, decoded. */
+static void read_string(cursor *c, exg_text *out)
+{
+    static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+
+    skip_spaces(c);
+    if (*c->at != '"') {
+        c->failed = true;
+        return;
+    }
+    for (c->at++; *c->at != '"' && !c->failed; c->at++) {
+        if (*c->at == '\0') {
+            c->failed = true;
+            return;
+        }
+        if (*c->at != '\\') {
+            exg_text_putc(out, *c->at);
+            continue;
+        }
+        c->at++;
+        if (*c->at == 'u' && strspn(c->at + 1, "0123456789abcdefABCDEF") >= 4) {
+            char digits[5] = {c->at[1], c->at[2], c->at[3], c->at[4], '\0'};
+
+            put_utf8(out, (unsigned)strtoul(digits, NULL, 16));
+            c->at += 4;
+            continue;
+        }
+        for (const char *e = escapes;; e += 2) {
+            if (*e == '\0') {
+                c->failed = true;
+                break;
+            }
+            if (*e == *c->at) {
+                exg_text_putc(out, e[1]);
+                break;
+            }
+        }
+    }
+    c->at += !c->failed;
+}
+
+static void read_value(cursor *c, exg_text *out, int depth);
+
+/* A list or dict, as Python writes it. */
+static void read_container(cursor *c, exg_text *out, char closer, int depth)
+{
+    bool first = true;
+
+    exg_text_putc(out, *c->at++);
+    for (skip_spaces(c); *c->at != closer && !c->failed; skip_spaces(c)) {
+        if (!first && *c->at++ != ',') {
+            c->failed = true;
+            return;
+        }
+        exg_text_puts(out, first ? "" : ", ");
+        read_value(c, out, depth - 1);
+        skip_spaces(c);
+        if (closer == '}') {
+            if (*c->at++ != ':') {
+                c->failed = true;
+                return;
+            }
+            exg_text_puts(out, ": ");
+            read_value(c, out, depth - 1);
+        }
+        first = false;
+    }
+    if (!c->failed) {
+        exg_text_putc(out, *c->at++);
+    }
+}
+
+static void read_value(cursor *c, exg_text *out, int depth)
+{
+    static const char *const words[][2] = {
+        {"true", "True"}, {"false", "False"}, {"null", "None"}};
+
+    skip_spaces(c);
+    if (depth == 0) {
+        c->failed = true;
+        return;
+    }
+    if (*c->at == '"') {
+        exg_text text = EXG_TEXT_EMPTY;
+
+        read_string(c, &text);
+        exg_print_python_string(out, exg_text_string(&text) == NULL ? "" : exg_text_string(&text));
+        exg_text_free(&text);
+        return;
+    }
+    if (*c->at == '{' || *c->at == '[') {
+        read_container(c, out, *c->at == '{' ? '}' : ']', depth);
+        return;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        size_t length = strlen(words[i][0]);
+
+        if (strncmp(c->at, words[i][0], length) == 0) {
+            exg_text_puts(out, words[i][1]);
+            c->at += length;
+            return;
+        }
+    }
+    {
+        size_t length = strspn(c->at, "+-0123456789.eE");
+
+        c->failed = length == 0;
+        exg_text_add(out, c->at, length);
+        c->at += length;
+    }
+}
+
+/* A value's repr, or the repr of the first characters of its str. */
+static void print_value(cursor *c, exg_text *out)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    bool quoted;
+    const char *shown;
+
+    skip_spaces(c);
+    quoted = *c->at == '"';
+    if (quoted) {
+        read_string(c, &text);
+    } else {
+        read_value(c, &text, 16);
+    }
+    if (text.length > SHOWN_MAX) {
+        text.length = SHOWN_MAX;
+        text.data[SHOWN_MAX] = '\0';
+        exg_text_puts(&text, "...");
+        quoted = true;
+    }
+    shown = exg_text_string(&text) == NULL ? "" : exg_text_string(&text);
+    if (quoted) {
+        exg_print_python_string(out, shown);
+    } else {
+        exg_text_puts(out, shown);
+    }
+    exg_text_free(&text);
+}
+
+void exg_print_custom(exg_text *out, const char *json)
+{
+    cursor c = {json, false};
+    exg_text text = EXG_TEXT_EMPTY;
+    bool first = true;
+
+    skip_spaces(&c);
+    c.failed = *c.at++ != '{';
+    for (skip_spaces(&c); !c.failed && *c.at != '}'; skip_spaces(&c)) {
+        exg_text key = EXG_TEXT_EMPTY;
+
+        if (!first && *c.at++ != ',') {
+            c.failed = true;
+            break;
+        }
+        read_string(&c, &key);
+        exg_text_puts(&text, first ? "" : ", ");
+        exg_print_python_string(&text, exg_text_string(&key) == NULL ? "" : exg_text_string(&key));
+        exg_text_free(&key);
+        skip_spaces(&c);
+        c.failed = c.failed || *c.at++ != ':';
+        if (!c.failed) {
+            exg_text_puts(&text, ": ");
+            print_value(&c, &text);
+        }
+        first = false;
+    }
+    if (!c.failed && !first && exg_text_string(&text) != NULL) {
+        exg_text_printf(out, "Annotation: {%s} ", exg_text_string(&text));
+    }
+    exg_text_free(&text);
+}
