@@ -42,6 +42,8 @@ typedef struct exg_kernel_call {
     void *workspace;
     exg_pool *pool;     /* may be NULL: run in the caller */
     _Atomic int *fault; /* run raises an exg_fault here */
+
+    struct exg_communicator *communicator; /* of collectives; known in prepare too */
 } exg_kernel_call;
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner

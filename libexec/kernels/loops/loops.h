@@ -9,6 +9,7 @@
 #include "libexec/kernels/isa.h"
 
 #include <exg/types.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -111,6 +112,34 @@ typedef struct exg_row_f64_loops {
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
 } exg_row_f64_loops;
+
+/* ---- matrix products ---------------------------------------------------------------- */
+
+#define EXG_GEMM_K 256 /* depth of a packed block */
+
+/* A panel is `width` rows of A (or columns of B) side by side: [k][width], zeros where
+ * there are fewer. Strides count elements of `dtype`. */
+typedef struct exg_gemm_loops {
+    uint32_t real_bytes;
+    uint32_t rows;    /* width of A's panels */
+    uint32_t columns; /* of B's */
+    /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
+    void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
+                 exg_dtype dtype, int64_t stride, int64_t depth_stride);
+    /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements. */
+    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
+                  int64_t c_stride, bool adds);
+    /* c (m, n) = a (m, depth) times b (n, depth) transposed, both dense along depth;
+     * a of the real type, b of `dtype`. For few rows, which need no packing. */
+    void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
+                const void *b, exg_dtype dtype, int64_t b_stride, void *c, int64_t c_stride);
+    /* c (n) = a (depth) times b (depth, n), dense along n. */
+    void (*axpy)(int64_t n, int64_t depth, const void *a, const void *b, exg_dtype dtype,
+                 int64_t b_stride, void *c);
+} exg_gemm_loops;
+
+EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f32);
+EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);

@@ -1,0 +1,58 @@
+/* communicator.h - one primitive, exchange: every rank gives every other rank a run
+ * of bytes and gets one. Collectives are written above it (collectives.h).
+ *
+ * All ranks of a communicator issue the same exchanges in the same order. Every
+ * wait has a deadline and sees an abort; a lost or stuck rank ends the exchange on
+ * all ranks with PEER, naming the rank. An implementation is a table of functions
+ * (local.c: ranks are threads of one process).
+ */
+#ifndef EXG_LIBEXEC_COMM_COMMUNICATOR_H
+#define EXG_LIBEXEC_COMM_COMMUNICATOR_H
+
+#include <exg/status.h>
+#include <stdint.h>
+
+typedef struct exg_communicator exg_communicator;
+
+/* What goes to, or comes from, one rank. */
+typedef struct exg_segment {
+    void *data;
+    uint64_t bytes;
+} exg_segment;
+
+typedef struct exg_communicator_ops {
+    const char *name; /* "local" */
+
+    /* send[i] goes to rank i, receive[i] is filled by rank i; `size` of each. The
+     * byte counts of both sides must agree (PEER, COM-002). Memory of the two sides
+     * does not overlap. Returns when own receives are filled and own sends read. */
+    exg_status (*exchange)(exg_communicator *self, const exg_segment *send,
+                           const exg_segment *receive, exg_error *err);
+
+    /* Ends every exchange on every rank, now and later, with this status. */
+    void (*abort)(exg_communicator *self, exg_status status);
+
+    void (*close)(exg_communicator *self); /* frees self */
+} exg_communicator_ops;
+
+struct exg_communicator {
+    const exg_communicator_ops *ops;
+    uint32_t rank;
+    uint32_t size;
+    uint64_t deadline_ns; /* of one wait */
+    uint64_t exchanges;   /* done, for the order check and for counting */
+    uint64_t bytes_sent;  /* to other ranks */
+    exg_status status;    /* the first fault, which sticks */
+    exg_error error;      /* and what it was */
+};
+
+/* `size` communicators over threads of this process, one a rank. */
+exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg_error *err);
+
+/* One wrapper for all implementations: a communicator that failed stays failed. */
+exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
+                        exg_error *err);
+void exg_communicator_abort(exg_communicator *c, exg_status status);
+void exg_communicator_close(exg_communicator *c); /* NULL is allowed */
+
+#endif

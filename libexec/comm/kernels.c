@@ -1,0 +1,107 @@
+/* kernels.c - collectives as steps of a plan (rows of collective.def). A fault of
+ * the exchange stays in the communicator, where the rank finds it. */
+#include "libexec/comm/collectives.h"
+#include "libexec/kernels/kernel.h"
+
+#include <string.h>
+
+extern const exg_kernel exg_kernel_all_reduce;
+extern const exg_kernel exg_kernel_all_gather;
+extern const exg_kernel exg_kernel_reduce_scatter;
+extern const exg_kernel exg_kernel_all_to_all;
+
+static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
+{
+    int64_t dim = exg_call_int(call, position);
+
+    return (uint32_t)(dim < 0 ? dim + call->inputs[0].rank : dim);
+}
+
+static exg_reduce_op op_at(const exg_kernel_call *call, uint32_t position)
+{
+    exg_reduce_op op = EXG_REDUCE_SUM;
+
+    while (op + 1 < EXG_REDUCE_OP_COUNT &&
+           strcmp(exg_reduce_op_name(op), call->args[position].as_string) != 0) {
+        op++;
+    }
+    return op;
+}
+
+static exg_status check(const exg_kernel_call *call, exg_error *err)
+{
+    if (call->communicator == NULL) {
+        return EXG_FAIL(err, USAGE, "COM-005", "a collective outside a mesh");
+    }
+    return EXG_OK;
+}
+
+static exg_status check_reduce(const exg_kernel_call *call, exg_reduce_op op, exg_error *err)
+{
+    EXG_TRY(check(call, err));
+    if (!exg_can_reduce(call->inputs[0].dtype, op)) {
+        return EXG_FAIL(err, UNSUPPORTED, "COM-006", "a reduction '%s' of %s",
+                        exg_reduce_op_name(op), exg_dtype_name(call->inputs[0].dtype));
+    }
+    return EXG_OK;
+}
+
+static exg_status prepare_all_reduce(exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(check_reduce(call, op_at(call, 1), err));
+    call->workspace_bytes = exg_all_reduce_workspace(call->communicator, &call->inputs[0]);
+    return EXG_OK;
+}
+
+static void run_all_reduce(const exg_kernel_call *call)
+{
+    (void)exg_all_reduce(call->communicator, &call->inputs[0], &call->outputs[0], op_at(call, 1),
+                         call->workspace, NULL);
+}
+
+static exg_status prepare_all_gather(exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(check(call, err));
+    call->workspace_bytes = exg_all_gather_workspace(call->communicator, &call->outputs[0]);
+    return EXG_OK;
+}
+
+static void run_all_gather(const exg_kernel_call *call)
+{
+    (void)exg_all_gather(call->communicator, &call->inputs[0], &call->outputs[0], dim_at(call, 1),
+                         call->workspace, NULL);
+}
+
+static exg_status prepare_reduce_scatter(exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(check_reduce(call, op_at(call, 3), err));
+    call->workspace_bytes =
+        exg_reduce_scatter_workspace(call->communicator, &call->inputs[0], dim_at(call, 1));
+    return EXG_OK;
+}
+
+static void run_reduce_scatter(const exg_kernel_call *call)
+{
+    (void)exg_reduce_scatter(call->communicator, &call->inputs[0], &call->outputs[0],
+                             dim_at(call, 1), op_at(call, 3), call->workspace, NULL);
+}
+
+static exg_status prepare_all_to_all(exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(check(call, err));
+    call->workspace_bytes =
+        exg_all_to_all_workspace(call->communicator, &call->inputs[0], &call->outputs[0]);
+    return EXG_OK;
+}
+
+static void run_all_to_all(const exg_kernel_call *call)
+{
+    (void)exg_all_to_all(call->communicator, &call->inputs[0], &call->outputs[0], dim_at(call, 1),
+                         dim_at(call, 3), call->workspace, NULL);
+}
+
+const exg_kernel exg_kernel_all_reduce = {"all_reduce", prepare_all_reduce, run_all_reduce, 0};
+const exg_kernel exg_kernel_all_gather = {"all_gather", prepare_all_gather, run_all_gather, 0};
+const exg_kernel exg_kernel_reduce_scatter = {"reduce_scatter", prepare_reduce_scatter,
+                                              run_reduce_scatter, 0};
+const exg_kernel exg_kernel_all_to_all = {"all_to_all", prepare_all_to_all, run_all_to_all, 0};

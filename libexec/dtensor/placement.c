@@ -1,0 +1,96 @@
+/* placement.c - placements as text, and the chunk rule. */
+#include <exg/placement.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const op_names[EXG_REDUCE_OP_COUNT] = {
+    [EXG_REDUCE_SUM] = "sum", [EXG_REDUCE_AVG] = "avg",         [EXG_REDUCE_MAX] = "max",
+    [EXG_REDUCE_MIN] = "min", [EXG_REDUCE_PRODUCT] = "product",
+};
+
+const char *exg_reduce_op_name(exg_reduce_op op)
+{
+    return op < EXG_REDUCE_OP_COUNT ? op_names[op] : "?";
+}
+
+bool exg_placement_equal(exg_placement a, exg_placement b)
+{
+    return a.kind == b.kind && (a.kind != EXG_SHARD || a.dim == b.dim) &&
+           (a.kind != EXG_PARTIAL || a.op == b.op);
+}
+
+char *exg_placement_print(exg_placement placement, char *text)
+{
+    if (placement.kind == EXG_SHARD) {
+        snprintf(text, 16, "S(%d)", placement.dim);
+    } else if (placement.kind == EXG_PARTIAL) {
+        snprintf(text, 16, "P(%s)", exg_reduce_op_name(placement.op));
+    } else {
+        snprintf(text, 16, "R");
+    }
+    return text;
+}
+
+/* The text between the parentheses that follow one of two names, or NULL. */
+static const char *inside(const char *text, const char *brief, const char *full, size_t *length)
+{
+    size_t name = 0;
+    const char *end;
+
+    if (strncmp(text, full, strlen(full)) == 0) {
+        name = strlen(full);
+    } else if (strncmp(text, brief, strlen(brief)) == 0) {
+        name = strlen(brief);
+    }
+    if (name == 0 || text[name] != '(') {
+        return NULL;
+    }
+    end = strchr(text + name, ')');
+    if (end == NULL || end[1] != '\0') {
+        return NULL;
+    }
+    *length = (size_t)(end - text - name - 1);
+    return text + name + 1;
+}
+
+exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_error *err)
+{
+    size_t length;
+    const char *argument;
+
+    if (strcmp(text, "R") == 0 || strcmp(text, "Replicate") == 0 || strcmp(text, "Replicate()") == 0) {
+        *placement = exg_replicate();
+        return EXG_OK;
+    }
+    argument = inside(text, "S", "Shard", &length);
+    if (argument != NULL) {
+        char *end;
+        long dim = strtol(argument, &end, 10);
+
+        if (length > 0 && end == argument + (ptrdiff_t)length && dim > -64 && dim < 64) {
+            *placement = exg_shard((int32_t)dim);
+            return EXG_OK;
+        }
+    }
+    argument = inside(text, "P", "Partial", &length);
+    for (int op = 0; argument != NULL && op < EXG_REDUCE_OP_COUNT; op++) {
+        if ((length == 0 && op == EXG_REDUCE_SUM) ||
+            (strlen(op_names[op]) == length && strncmp(op_names[op], argument, length) == 0)) {
+            *placement = exg_partial((exg_reduce_op)op);
+            return EXG_OK;
+        }
+    }
+    return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-001", "'%.40s' is no placement", text),
+                         "write S(dim), R or P(sum|avg|max|min|product)");
+}
+
+void exg_chunk(int64_t length, uint32_t n, uint32_t r, int64_t *offset, int64_t *size)
+{
+    int64_t full = length / n + (length % n != 0);
+    int64_t start = full * (int64_t)r;
+
+    *offset = start < length ? start : length;
+    *size = length - *offset < full ? length - *offset : full;
+}

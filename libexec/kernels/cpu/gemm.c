@@ -1,0 +1,403 @@
+/* gemm.c - cuts a matrix product into tasks.
+ *
+ *   tiles    both operands packed into panels of the register tile: any strides, any
+ *            dtype; a task is a tile of C over the whole depth. A is packed before
+ *            when several tasks would pack it again.
+ *   dot      few rows, both operands dense along k: no packing, memory speed
+ *   axpy     one row, b dense along n
+ *   integer  a plain loop
+ *
+ * How it is cut depends on sizes alone.
+ */
+#include "libexec/kernels/cpu/gemm.h"
+
+#define DOT_ROWS_MAX       12
+#define TILE_COLUMNS       96
+#define TILE_ROWS_MIN      64
+#define TILE_ROWS_MAX      2048
+#define TASKS              16 /* what a product should fall into, if it is large */
+#define TASK_FLOPS_MIN     (1 << 20)
+#define PACK_ROWS          64 /* rows of A packed at a time within a task */
+#define DOT_ELEMENTS       65536 /* of b in a task */
+
+typedef struct gemm_run {
+    const exg_gemm *g;
+    const char *a;
+    const char *b;
+    const char *self;
+    char *c;
+    char *packed;
+    char *result; /* c, or the workspace */
+    int64_t batch; /* where A is packed first */
+} gemm_run;
+
+static uint32_t real_bytes(const exg_gemm *g)
+{
+    return g->loops->real_bytes;
+}
+
+/* ---- plan ----------------------------------------------------------------------- */
+
+static int64_t round_up(int64_t x, int64_t multiple)
+{
+    return exg_ceil_div(x, multiple) * multiple;
+}
+
+/* A product with one column is one with one row. */
+static void swap_if_column(exg_gemm *g)
+{
+    exg_matrix a = g->a;
+
+    if (g->n != 1 || g->m == 1) {
+        return;
+    }
+    g->a = (exg_matrix){g->b.dtype, g->b.batch, g->b.column, g->b.row};
+    g->b = (exg_matrix){a.dtype, a.batch, a.column, a.row};
+    g->self = (exg_matrix){g->self.dtype, g->self.batch, g->self.column, g->self.row};
+    g->n = g->m;
+    g->m = 1;
+    g->is_swapped = true;
+}
+
+static void plan_tiles(exg_gemm *g)
+{
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    int64_t wanted = flops < TASK_FLOPS_MIN ? 1 : EXG_MAX(TASKS / g->batch, 1);
+
+    wanted = EXG_MIN(wanted, 1 + (int64_t)(flops / TASK_FLOPS_MIN));
+    g->path = EXG_GEMM_TILES;
+    g->columns_of_tile = round_up(TILE_COLUMNS, g->loops->columns);
+    g->columns_of_tile = EXG_MIN(g->columns_of_tile, round_up(g->n, g->loops->columns));
+    g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
+    g->rows_of_tile = exg_ceil_div(g->m, exg_ceil_div(wanted, g->column_tiles));
+    g->rows_of_tile = EXG_MAX(g->rows_of_tile, TILE_ROWS_MIN);
+    g->rows_of_tile = EXG_MIN(round_up(g->rows_of_tile, g->loops->rows), TILE_ROWS_MAX);
+    g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
+    g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
+    if (g->packs_a_first) {
+        g->packed_bytes = (uint64_t)round_up(g->m, g->loops->rows) * (uint64_t)g->k *
+                          real_bytes(g);
+    }
+}
+
+static void choose_path(exg_gemm *g)
+{
+    bool a_is_dense = g->a.column == 1 || g->k == 1;
+
+    if (g->m <= DOT_ROWS_MAX && (g->b.row == 1 || g->k == 1)) {
+        g->path = EXG_GEMM_DOT;
+    } else if (g->m == 1 && g->b.column == 1) {
+        g->path = EXG_GEMM_AXPY;
+    } else {
+        plan_tiles(g);
+        return;
+    }
+    /* a of another dtype, or not dense, is brought into the workspace */
+    if (!a_is_dense || exg_dtype_bytes(g->a.dtype) != real_bytes(g)) {
+        g->packed_bytes = (uint64_t)(g->batch * g->m * g->k) * real_bytes(g);
+    }
+    g->columns_of_tile = EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4);
+    if (g->path == EXG_GEMM_AXPY) {
+        g->columns_of_tile = EXG_MAX(g->columns_of_tile, 256);
+    }
+    g->columns_of_tile = round_up(g->columns_of_tile, 4);
+    g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
+    g->row_tiles = 1;
+    g->rows_of_tile = g->m;
+}
+
+static exg_status check_dtypes(exg_gemm *g, exg_error *err)
+{
+    exg_compute a;
+    exg_compute b;
+
+    if (!exg_compute_of(g->a.dtype, &a) || !exg_compute_of(g->b.dtype, &b) ||
+        !exg_compute_of(g->c_dtype, &g->compute)) {
+        return exg_unsupported_dtype("a matrix product", g->a.dtype, err);
+    }
+    if (a != b || a != g->compute || g->a.dtype == EXG_DTYPE_B8 ||
+        (a == EXG_COMPUTE_F32 && exg_dtype_bytes(g->a.dtype) == 1) ||
+        (b == EXG_COMPUTE_F32 && exg_dtype_bytes(g->b.dtype) == 1)) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-007", "no matrix product of %s and %s into %s",
+                        exg_dtype_name(g->a.dtype), exg_dtype_name(g->b.dtype),
+                        exg_dtype_name(g->c_dtype));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(check_dtypes(g, err));
+    if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64) {
+        g->path = EXG_GEMM_INTEGER;
+        return EXG_OK;
+    }
+    g->loops = g->compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
+                                             : EXG_LOOPS(exg_loops_gemm_f32);
+    swap_if_column(g);
+    choose_path(g);
+    g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
+    g->has_result = exg_dtype_bytes(g->c_dtype) != real_bytes(g);
+    g->result_offset = g->packed_bytes;
+    call->workspace_bytes += g->packed_bytes;
+    if (g->has_result) {
+        call->workspace_bytes += (uint64_t)(g->batch * g->m * g->n) * real_bytes(g);
+    }
+    return EXG_OK;
+}
+
+/* ---- the result's last steps --------------------------------------------------------- */
+
+#define FINISH_CHUNK 256
+
+/* alpha, beta * self and the dtype, over a part of one row of C. */
+static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, int64_t count)
+{
+    const exg_gemm *g = r->g;
+    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    uint32_t self_bytes = g->has_self ? exg_dtype_bytes(g->self.dtype) : 0;
+
+    for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
+        uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
+        int64_t at = (batch * g->m + i) * g->n + first;
+        char *c = r->result + at * real_bytes(g);
+        union {
+            float f32[FINISH_CHUNK];
+            double f64[FINISH_CHUNK];
+        } self;
+
+        if (g->has_self) {
+            convert->load[g->self.dtype](n, &self,
+                                         r->self + (batch * g->self.batch + i * g->self.row +
+                                                    first * g->self.column) *
+                                                       self_bytes,
+                                         g->self.column);
+        }
+        for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
+            ((double *)c)[k] = g->alpha * ((double *)c)[k] +
+                               (g->has_self ? g->beta * self.f64[k] : 0);
+        }
+        for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F32; k++) {
+            ((float *)c)[k] = (float)g->alpha * ((float *)c)[k] +
+                              (g->has_self ? (float)g->beta * self.f32[k] : 0);
+        }
+        if (g->has_result) {
+            convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);
+        }
+    }
+}
+
+static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                   int64_t columns)
+{
+    if (!r->g->has_self && r->g->alpha == 1 && !r->g->has_result) {
+        return;
+    }
+    for (int64_t row = i; row < i + rows; row++) {
+        finish_row(r, batch, row, j, columns);
+    }
+}
+
+/* ---- tiles ------------------------------------------------------------------------ */
+
+static const char *element(const char *base, const exg_matrix *m, int64_t batch, int64_t row,
+                           int64_t column)
+{
+    return base + (batch * m->batch + row * m->row + column * m->column) *
+                      (int64_t)exg_dtype_bytes(m->dtype);
+}
+
+/* Where the panels of rows from `i` (a multiple of the panel's width) are, in A packed
+ * block of depth by block of depth. */
+static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
+{
+    int64_t padded = round_up(r->g->m, r->g->loops->rows);
+
+    return r->packed + (padded * k + i * depth) * real_bytes(r->g);
+}
+
+static void pack_block(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    int64_t i = (int64_t)block * PACK_ROWS;
+    int64_t rows = EXG_MIN(g->m - i, PACK_ROWS);
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+
+        g->loops->pack(g->loops->rows, rows, depth, packed_rows(r, k, depth, i),
+                       element(r->a, &g->a, r->batch, i, k), g->a.dtype, g->a.row, g->a.column);
+    }
+}
+
+static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                 int64_t columns)
+{
+    const exg_gemm *g = r->g;
+    const exg_gemm_loops *loops = g->loops;
+    char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
+    _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
+    _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+
+        loops->pack(loops->columns, columns, depth, b_panels, element(r->b, &g->b, batch, k, j),
+                    g->b.dtype, g->b.column, g->b.row);
+        for (int64_t p = 0; p < rows; p += PACK_ROWS) {
+            int64_t count = EXG_MIN(rows - p, PACK_ROWS);
+            const char *panels = a_panels;
+
+            if (g->packs_a_first) {
+                panels = packed_rows(r, k, depth, i + p);
+            } else {
+                loops->pack(loops->rows, count, depth, a_panels,
+                            element(r->a, &g->a, batch, i + p, k), g->a.dtype, g->a.row,
+                            g->a.column);
+            }
+            loops->block(count, columns, depth, panels, b_panels, c + p * g->n * real_bytes(g),
+                         g->n, k > 0);
+        }
+    }
+    finish(r, batch, i, rows, j, columns);
+}
+
+static void tile_block(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    int64_t tiles = g->row_tiles * g->column_tiles;
+    int64_t batch = r->batch + block / tiles;
+    int64_t i = block % tiles / g->column_tiles * g->rows_of_tile;
+    int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
+
+    tile(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
+         EXG_MIN(g->n - j, g->columns_of_tile));
+}
+
+static void run_tiles(gemm_run *r, exg_pool *pool)
+{
+    const exg_gemm *g = r->g;
+    uint32_t tiles = (uint32_t)(g->row_tiles * g->column_tiles);
+
+    if (!g->packs_a_first) {
+        r->batch = 0;
+        exg_pool_run(pool, tile_block, r, (uint32_t)g->batch * tiles);
+        return;
+    }
+    for (r->batch = 0; r->batch < g->batch; r->batch++) {
+        exg_pool_run(pool, pack_block, r, exg_block_count(g->m, PACK_ROWS));
+        exg_pool_run(pool, tile_block, r, tiles);
+    }
+}
+
+/* ---- few rows ------------------------------------------------------------------------ */
+
+static void dot_block(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    int64_t batch = block / g->column_tiles;
+    int64_t j = block % g->column_tiles * g->columns_of_tile;
+    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
+    const char *a = g->packed_bytes > 0 ? r->packed + batch * g->m * g->k * real_bytes(g)
+                                        : element(r->a, &g->a, batch, 0, 0);
+    const char *b = element(r->b, &g->b, batch, 0, j);
+    char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
+
+    if (g->path == EXG_GEMM_DOT) {
+        g->loops->dot(g->m, columns, g->k, a, g->packed_bytes > 0 ? g->k : g->a.row, b,
+                      g->b.dtype, g->b.column, c, g->n);
+    } else {
+        g->loops->axpy(columns, g->k, a, b, g->b.dtype, g->b.row, c);
+    }
+    finish(r, batch, 0, g->m, j, columns);
+}
+
+static void run_dot(gemm_run *r, exg_pool *pool)
+{
+    const exg_gemm *g = r->g;
+
+    for (int64_t row = 0; g->packed_bytes > 0 && row < g->batch * g->m; row++) {
+        EXG_LOOPS(exg_loops_convert)
+            ->load[g->a.dtype]((uint32_t)g->k, r->packed + row * g->k * real_bytes(g),
+                               element(r->a, &g->a, row / g->m, row % g->m, 0), g->a.column);
+    }
+    exg_pool_run(pool, dot_block, r, (uint32_t)(g->batch * g->column_tiles));
+}
+
+/* ---- integers ------------------------------------------------------------------------- */
+
+static void integer_row(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    int64_t batch = block / g->m;
+    int64_t i = block % g->m;
+    union {
+        int32_t i32;
+        int64_t i64;
+    } v[3];
+
+    for (int64_t j = 0; j < g->n; j++) {
+        uint64_t sum = 0;
+
+        for (int64_t k = 0; k < g->k; k++) {
+            convert->load[g->a.dtype](1, &v[0], element(r->a, &g->a, batch, i, k), 1);
+            convert->load[g->b.dtype](1, &v[1], element(r->b, &g->b, batch, k, j), 1);
+            sum += g->compute == EXG_COMPUTE_I32
+                       ? (uint64_t)((int64_t)v[0].i32 * v[1].i32)
+                       : (uint64_t)v[0].i64 * (uint64_t)v[1].i64;
+        }
+        sum *= (uint64_t)(int64_t)g->alpha;
+        if (g->has_self) {
+            convert->load[g->self.dtype](1, &v[2], element(r->self, &g->self, batch, i, j), 1);
+            sum += (uint64_t)(int64_t)g->beta *
+                   (uint64_t)(g->compute == EXG_COMPUTE_I32 ? v[2].i32 : v[2].i64);
+        }
+        if (g->compute == EXG_COMPUTE_I32) {
+            v[0].i32 = (int32_t)sum;
+        } else {
+            v[0].i64 = (int64_t)sum;
+        }
+        convert->store[g->c_dtype](1, r->c + ((batch * g->m + i) * g->n + j) *
+                                                 exg_dtype_bytes(g->c_dtype),
+                                   1, &v[0]);
+    }
+}
+
+/* ---- run ------------------------------------------------------------------------------- */
+
+static void set_zero(const gemm_run *r)
+{
+    const exg_gemm *g = r->g;
+
+    memset(r->result, 0, (size_t)(g->batch * g->m * g->n) * real_bytes(g));
+    for (int64_t batch = 0; batch < g->batch; batch++) {
+        finish(r, batch, 0, g->m, 0, g->n);
+    }
+}
+
+void exg_gemm_run(const exg_gemm *g, exg_pool *pool, void *workspace, void *c, const void *a,
+                  const void *b, const void *self)
+{
+    gemm_run r = {.g = g, .self = self, .c = c, .packed = workspace};
+
+    r.a = g->is_swapped ? b : a;
+    r.b = g->is_swapped ? a : b;
+    r.result = g->has_result ? (char *)workspace + g->result_offset : c;
+    if (g->batch * g->m * g->n == 0) {
+        return;
+    }
+    if (g->path == EXG_GEMM_INTEGER) {
+        exg_pool_run(pool, integer_row, &r, (uint32_t)(g->batch * g->m));
+    } else if (g->k == 0) {
+        set_zero(&r);
+    } else if (g->path == EXG_GEMM_TILES) {
+        run_tiles(&r, pool);
+    } else {
+        run_dot(&r, pool);
+    }
+}

@@ -1,0 +1,38 @@
+/* gemm.h - the matrix product behind mm, bmm, addmm, baddbmm, linear. */
+#ifndef EXG_LIBEXEC_KERNELS_CPU_GEMM_H
+#define EXG_LIBEXEC_KERNELS_CPU_GEMM_H
+
+#include "libexec/kernels/cpu/common.h"
+
+/* A matrix a batch of which lies `batch` apart; strides in elements, 0 broadcasts. */
+typedef struct exg_matrix {
+    exg_dtype dtype;
+    int64_t batch, row, column;
+} exg_matrix;
+
+/* c (batch, m, n) = alpha * a (batch, m, k) * b (batch, k, n) + beta * self; c dense. */
+typedef struct exg_gemm {
+    int64_t batch, m, n, k;
+    exg_matrix a, b, self;
+    exg_dtype c_dtype;
+    bool has_self;
+    double alpha, beta;
+    /* chosen by the plan */
+    enum { EXG_GEMM_TILES, EXG_GEMM_DOT, EXG_GEMM_AXPY, EXG_GEMM_INTEGER } path;
+    const exg_gemm_loops *loops;
+    exg_compute compute;
+    bool is_swapped;      /* computes the transpose: m and n, a and b have changed places */
+    bool packs_a_first;   /* all of A before the tiles */
+    int64_t rows_of_tile, columns_of_tile;
+    int64_t row_tiles, column_tiles;
+    uint64_t packed_bytes;  /* in the workspace: packed A, or A in the real type */
+    uint64_t result_offset; /* c in the real type, when its dtype is another */
+    bool has_result;
+} exg_gemm;
+
+/* Chooses a path; the workspace it needs is added to the call's. UNSUPPORTED dtypes. */
+exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
+void exg_gemm_run(const exg_gemm *gemm, exg_pool *pool, void *workspace, void *c, const void *a,
+                  const void *b, const void *self);
+
+#endif

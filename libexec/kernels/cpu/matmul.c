@@ -1,0 +1,135 @@
+/* matmul.c - mm, bmm, addmm, baddbmm, linear: operands as matrices of gemm.h. */
+#include "libexec/kernels/cpu/gemm.h"
+
+/* The last two dimensions, and the one before as batch. */
+static exg_matrix matrix_of(const exg_tensor *t)
+{
+    exg_matrix m = {.dtype = t->dtype};
+
+    m.row = t->strides[t->rank - 2];
+    m.column = t->strides[t->rank - 1];
+    m.batch = t->rank > 2 ? t->strides[t->rank - 3] : 0;
+    return m;
+}
+
+/* A tensor that broadcasts to (batch, m, n). */
+static exg_matrix broadcast_matrix(const exg_tensor *t)
+{
+    exg_matrix m = {.dtype = t->dtype};
+    int64_t *strides[] = {&m.column, &m.row, &m.batch};
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        uint32_t from = t->rank - 1 - d;
+
+        *strides[d] = t->sizes[from] == 1 ? 0 : t->strides[from];
+    }
+    return m;
+}
+
+static exg_status prepare(exg_kernel_call *call, const exg_tensor *a, const exg_tensor *b,
+                          const exg_tensor *self, double beta, double alpha, exg_error *err)
+{
+    exg_gemm *g = EXG_NEW(call->arena, exg_gemm);
+
+    if (g == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    g->batch = a->rank > 2 ? a->sizes[0] : 1;
+    g->m = a->sizes[a->rank - 2];
+    g->k = a->sizes[a->rank - 1];
+    g->n = b->sizes[b->rank - 1];
+    g->a = matrix_of(a);
+    g->b = matrix_of(b);
+    g->c_dtype = call->outputs[0].dtype;
+    g->alpha = alpha;
+    if (self != NULL && beta != 0) {
+        g->has_self = true;
+        g->beta = beta;
+        g->self = broadcast_matrix(self);
+    }
+    call->params = g;
+    return exg_gemm_plan(g, call, err);
+}
+
+static exg_status mm_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return prepare(call, &call->inputs[0], &call->inputs[1], NULL, 0, 1, err);
+}
+
+static void mm_run(const exg_kernel_call *call)
+{
+    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+                 call->inputs[0].data, call->inputs[1].data, NULL);
+}
+
+static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return prepare(call, &call->inputs[1], &call->inputs[2], &call->inputs[0],
+                   exg_call_float(call, 3), exg_call_float(call, 4), err);
+}
+
+static void addmm_run(const exg_kernel_call *call)
+{
+    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+                 call->inputs[1].data, call->inputs[2].data, call->inputs[0].data);
+}
+
+#define PRODUCT_KERNEL(kernel, prepares, runs)                                                \
+    const exg_kernel exg_kernel_##kernel = {                                                  \
+        .name = #kernel,                                                                      \
+        .prepare = prepares,                                                                  \
+        .run = runs,                                                                          \
+        .flags = EXG_KERNEL_ANY_STRIDES,                                                      \
+    }
+
+PRODUCT_KERNEL(mm, mm_prepare, mm_run);
+PRODUCT_KERNEL(bmm, mm_prepare, mm_run);
+PRODUCT_KERNEL(addmm, addmm_prepare, addmm_run);
+PRODUCT_KERNEL(baddbmm, addmm_prepare, addmm_run);
+
+/* ---- linear ----------------------------------------------------------------------- */
+
+/* input (..., k) and weight (n, k), both contiguous; all rows of input are one matrix. */
+static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *input = &call->inputs[0];
+    const exg_tensor *weight = &call->inputs[1];
+    const exg_tensor *bias = call->input_count > 2 ? &call->inputs[2] : NULL;
+    bool is_vector = weight->rank == 1; /* (k): the result has no last dimension */
+    exg_gemm *g = EXG_NEW(call->arena, exg_gemm);
+
+    if (g == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    g->batch = 1;
+    g->k = input->sizes[input->rank - 1];
+    g->m = 1;
+    for (uint32_t d = 0; d + 1 < input->rank; d++) {
+        g->m *= input->sizes[d];
+    }
+    g->n = is_vector ? 1 : weight->sizes[0];
+    g->a = (exg_matrix){input->dtype, 0, g->k, 1};
+    g->b = (exg_matrix){weight->dtype, 0, 1, is_vector ? 0 : g->k};
+    g->c_dtype = call->outputs[0].dtype;
+    g->alpha = 1;
+    if (bias != NULL && !exg_tensor_is_absent(bias)) {
+        g->has_self = true;
+        g->beta = 1;
+        g->self = (exg_matrix){bias->dtype, 0, 0, 1};
+    }
+    call->params = g;
+    return exg_gemm_plan(g, call, err);
+}
+
+static void linear_run(const exg_kernel_call *call)
+{
+    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+                 call->inputs[0].data, call->inputs[1].data,
+                 call->input_count > 2 ? call->inputs[2].data : NULL);
+}
+
+const exg_kernel exg_kernel_linear = {
+    .name = "linear",
+    .prepare = linear_prepare,
+    .run = linear_run,
+};

@@ -1,0 +1,99 @@
+/* gemm.c - packing, register tiles and dot products of matrix products.
+ *
+ * The tile of C kept in registers is ROWS rows of up to three vectors: 12 or 24 sums,
+ * which hides the latency of the multiply-add and reads little per operation.
+ */
+#include "libexec/kernels/element.h"
+#include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/loops/vector.h"
+
+#include <string.h>
+
+#define TILE_VECTORS 3
+#if EXG_VECTOR_BYTES == 64
+#define ROWS 8
+#else
+#define ROWS 4
+#endif
+
+#define UNROLL _Pragma("GCC unroll 32")
+
+/* Four by four, by two rounds of interleaving. */
+typedef int32_t pick4 __attribute__((vector_size(16)));
+typedef float vf32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int64_t pick2 __attribute__((vector_size(16)));
+typedef double vf64x2 __attribute__((vector_size(16), aligned(8), may_alias));
+
+#if defined(__clang__)
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#define SHUFFLE2(a, b, i, j)       __builtin_shufflevector(a, b, i, j)
+#else
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shuffle(a, b, (pick4){i, j, k, l})
+#define SHUFFLE2(a, b, i, j)       __builtin_shuffle(a, b, (pick2){i, j})
+#endif
+
+/* panel[k][0..3] = the four rows at k .. k + 3 */
+static inline void transpose4_f32(float *panel, uint32_t width, const float *rows, int64_t stride)
+{
+    vf32x4 a = *(const vf32x4 *)rows;
+    vf32x4 b = *(const vf32x4 *)(rows + stride);
+    vf32x4 c = *(const vf32x4 *)(rows + 2 * stride);
+    vf32x4 d = *(const vf32x4 *)(rows + 3 * stride);
+    vf32x4 ab_low = SHUFFLE4(a, b, 0, 4, 1, 5);
+    vf32x4 ab_high = SHUFFLE4(a, b, 2, 6, 3, 7);
+    vf32x4 cd_low = SHUFFLE4(c, d, 0, 4, 1, 5);
+    vf32x4 cd_high = SHUFFLE4(c, d, 2, 6, 3, 7);
+
+    *(vf32x4 *)panel = SHUFFLE4(ab_low, cd_low, 0, 1, 4, 5);
+    *(vf32x4 *)(panel + width) = SHUFFLE4(ab_low, cd_low, 2, 3, 6, 7);
+    *(vf32x4 *)(panel + 2 * width) = SHUFFLE4(ab_high, cd_high, 0, 1, 4, 5);
+    *(vf32x4 *)(panel + 3 * width) = SHUFFLE4(ab_high, cd_high, 2, 3, 6, 7);
+}
+
+static inline void transpose4_f64(double *panel, uint32_t width, const double *rows,
+                                  int64_t stride)
+{
+    for (uint32_t k = 0; k < 4; k += 2) {
+        vf64x2 a = *(const vf64x2 *)(rows + k);
+        vf64x2 b = *(const vf64x2 *)(rows + stride + k);
+        vf64x2 c = *(const vf64x2 *)(rows + 2 * stride + k);
+        vf64x2 d = *(const vf64x2 *)(rows + 3 * stride + k);
+
+        *(vf64x2 *)(panel + k * width) = SHUFFLE2(a, b, 0, 2);
+        *(vf64x2 *)(panel + k * width + 2) = SHUFFLE2(c, d, 0, 2);
+        *(vf64x2 *)(panel + (k + 1) * width) = SHUFFLE2(a, b, 1, 3);
+        *(vf64x2 *)(panel + (k + 1) * width + 2) = SHUFFLE2(c, d, 1, 3);
+    }
+}
+
+#define REAL       float
+#define VECTOR     exg_vf32
+#define LANES      EXG_VF32
+#define DTYPE      EXG_DTYPE_F32
+#define GEMM(name) gemm_f32_##name
+#define TRANSPOSE4 transpose4_f32
+#include "libexec/kernels/loops/gemm_body.h"
+#undef REAL
+#undef VECTOR
+#undef LANES
+#undef DTYPE
+#undef GEMM
+#undef TRANSPOSE4
+
+#define REAL       double
+#define VECTOR     exg_vf64
+#define LANES      EXG_VF64
+#define DTYPE      EXG_DTYPE_F64
+#define GEMM(name) gemm_f64_##name
+#define TRANSPOSE4 transpose4_f64
+#include "libexec/kernels/loops/gemm_body.h"
+
+#define TABLE(suffix, real, lanes)                                                            \
+    {                                                                                         \
+        .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (lanes),          \
+        .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,                         \
+        .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
+    }
+
+const exg_gemm_loops EXG_ISA_NAME(exg_loops_gemm_f32) = TABLE(f32, float, EXG_VF32);
+const exg_gemm_loops EXG_ISA_NAME(exg_loops_gemm_f64) = TABLE(f64, double, EXG_VF64);

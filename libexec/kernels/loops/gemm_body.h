@@ -1,0 +1,359 @@
+/* gemm_body.h - gemm.c's functions for one REAL. */
+
+/* ---- packing -------------------------------------------------------------------- */
+
+/* Dense rows of depth `depth`, `stride` apart, into one panel. */
+static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *panel,
+                            const REAL *rows, int64_t stride)
+{
+    int64_t r = 0;
+
+    for (; r + 4 <= count; r += 4) {
+        int64_t k = 0;
+
+        for (; k + 4 <= depth; k += 4) {
+            TRANSPOSE4(panel + k * width + r, width, rows + r * stride + k, stride);
+        }
+        for (; k < depth; k++) {
+            for (int64_t i = r; i < r + 4; i++) {
+                panel[k * width + i] = rows[i * stride + k];
+            }
+        }
+    }
+    for (; r < width; r++) {
+        for (int64_t k = 0; k < depth; k++) {
+            panel[k * width + r] = r < count ? rows[r * stride + k] : 0;
+        }
+    }
+}
+
+/* One panel; depth is at most EXG_GEMM_K. */
+static void GEMM(pack_panel)(uint32_t width, int64_t count, int64_t depth, REAL *panel,
+                             const char *memory, exg_dtype dtype, uint32_t bytes, int64_t stride,
+                             int64_t depth_stride)
+{
+    exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
+    REAL rows[TILE_VECTORS * LANES * EXG_GEMM_K];
+
+    if (dtype == DTYPE && depth_stride == 1) {
+        GEMM(pack_rows)(width, count, depth, panel, (const REAL *)memory, stride);
+    } else if (stride == 1) {
+        for (int64_t k = 0; k < depth; k++) {
+            const char *from = memory + k * depth_stride * bytes;
+
+            if (dtype == DTYPE && count == TILE_VECTORS * LANES) {
+                memcpy(panel + k * width, from, TILE_VECTORS * LANES * sizeof(REAL));
+                continue;
+            }
+            load((uint32_t)count, panel + k * width, from, 1);
+            for (int64_t r = count; r < width; r++) {
+                panel[k * width + r] = 0;
+            }
+        }
+    } else {
+        for (int64_t r = 0; r < count; r++) {
+            load((uint32_t)depth, rows + r * EXG_GEMM_K, memory + r * stride * bytes,
+                 depth_stride);
+        }
+        GEMM(pack_rows)(width, count, depth, panel, rows, EXG_GEMM_K);
+    }
+}
+
+static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panels,
+                       const void *memory, exg_dtype dtype, int64_t stride, int64_t depth_stride)
+{
+    uint32_t bytes = dtype == EXG_DTYPE_F64 ? 8 : dtype == EXG_DTYPE_F32 ? 4 : 2;
+
+    for (int64_t first = 0; first < count; first += width) {
+        GEMM(pack_panel)(width, count - first < width ? count - first : width, depth,
+                         (REAL *)panels + first * depth,
+                         (const char *)memory + first * stride * bytes, dtype, bytes, stride,
+                         depth_stride);
+    }
+}
+
+/* ---- register tiles ---------------------------------------------------------------- */
+
+/* c (rows, vectors * LANES) = or += panel a times panel b; rows and vectors constant. */
+static inline __attribute__((always_inline)) void
+GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b, REAL *c,
+           int64_t c_stride, bool adds)
+{
+    VECTOR sums[ROWS][TILE_VECTORS];
+
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vectors; j++) {
+            sums[i][j] = (VECTOR){0};
+        }
+    }
+    for (int64_t k = 0; k < depth; k++) {
+        VECTOR column[TILE_VECTORS];
+
+        UNROLL for (int j = 0; j < vectors; j++) {
+            column[j] = *(const VECTOR *)(b + j * LANES);
+        }
+        UNROLL for (int i = 0; i < rows; i++) {
+            UNROLL for (int j = 0; j < vectors; j++) {
+                sums[i][j] += a[i] * column[j];
+            }
+        }
+        a += ROWS;
+        b += TILE_VECTORS * LANES;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vectors; j++) {
+            VECTOR *at = (VECTOR *)(c + i * c_stride + j * LANES);
+
+            if (adds) {
+                sums[i][j] += *at;
+            }
+            *at = sums[i][j];
+        }
+    }
+}
+
+typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, REAL *c,
+                                 int64_t c_stride, bool adds);
+
+#define TILE_FUNCTION(rows, vectors)                                                          \
+    static void GEMM(tile_##rows##_##vectors)(int64_t depth, const REAL *a, const REAL *b,    \
+                                              REAL *c, int64_t c_stride, bool adds)           \
+    {                                                                                         \
+        GEMM(tile)(rows, vectors, depth, a, b, c, c_stride, adds);                            \
+    }
+#define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
+
+TILE_ROW(1) TILE_ROW(2) TILE_ROW(3) TILE_ROW(4)
+#if ROWS == 8
+TILE_ROW(5) TILE_ROW(6) TILE_ROW(7) TILE_ROW(8)
+#endif
+
+#define TILE_NAMES(rows) \
+    {GEMM(tile_##rows##_1), GEMM(tile_##rows##_2), GEMM(tile_##rows##_3)}
+
+static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
+    TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+#if ROWS == 8
+    TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+#endif
+};
+
+#undef TILE_FUNCTION
+#undef TILE_ROW
+#undef TILE_NAMES
+
+/* A tile whose last vector is not whole goes through a buffer. */
+static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const REAL *a,
+                            const REAL *b, REAL *c, int64_t c_stride, bool adds)
+{
+    REAL buffer[ROWS * TILE_VECTORS * LANES];
+
+    GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](depth, a, b, buffer,
+                                                             TILE_VECTORS * LANES, false);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            REAL sum = buffer[i * TILE_VECTORS * LANES + j];
+
+            c[i * c_stride + j] = adds ? c[i * c_stride + j] + sum : sum;
+        }
+    }
+}
+
+static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panels,
+                        const void *b_panels, void *c_, int64_t c_stride, bool adds)
+{
+    REAL *c = c_;
+
+    for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
+        const REAL *b = (const REAL *)b_panels + j * depth;
+        int64_t columns = n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES;
+
+        for (int64_t i = 0; i < m; i += ROWS) {
+            const REAL *a = (const REAL *)a_panels + i * depth;
+            int64_t rows = m - i < ROWS ? m - i : ROWS;
+            REAL *at = c + i * c_stride + j;
+
+            if (columns % LANES == 0) {
+                GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, at, c_stride, adds);
+            } else {
+                GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds);
+            }
+        }
+    }
+}
+
+/* ---- dot products ------------------------------------------------------------------- */
+
+static inline REAL GEMM(lanes_sum)(VECTOR v)
+{
+    REAL total = 0;
+
+    for (int k = 0; k < LANES; k++) {
+        total += v[k];
+    }
+    return total;
+}
+
+/* A vector of b's elements from memory of their dtype. */
+static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memory,
+                                                                exg_dtype dtype)
+{
+    VECTOR v;
+
+    if (dtype == DTYPE) {
+        return *(const VECTOR *)memory;
+    }
+    for (int k = 0; k < LANES; k++) {
+        uint16_t x;
+
+        memcpy(&x, memory + 2 * k, 2);
+        v[k] = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(x) : exg_f16_to_f32(x);
+    }
+    return v;
+}
+
+/* Dot products of `rows` rows of a with `columns` rows of b. */
+static inline __attribute__((always_inline)) void
+GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t depth,
+               const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
+               int64_t c_stride)
+{
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
+    VECTOR sums[3][4] = {{{0}}};
+    int64_t k = 0;
+
+    for (; k + LANES <= depth; k += LANES) {
+        VECTOR x[3];
+
+        UNROLL for (int i = 0; i < rows; i++) {
+            x[i] = *(const VECTOR *)(a + i * a_stride + k);
+        }
+        UNROLL for (int j = 0; j < columns; j++) {
+            VECTOR y = GEMM(widen)(b + (j * b_stride + k) * bytes, dtype);
+
+            UNROLL for (int i = 0; i < rows; i++) {
+                sums[i][j] += x[i] * y;
+            }
+        }
+    }
+    UNROLL for (int j = 0; j < columns; j++) {
+        UNROLL for (int i = 0; i < rows; i++) {
+            c[i * c_stride + j] = GEMM(lanes_sum)(sums[i][j]);
+        }
+    }
+    for (; k < depth; k++) {
+        for (int j = 0; j < columns; j++) {
+            const char *at = b + (j * b_stride + k) * bytes;
+            uint16_t narrow;
+            REAL y;
+
+            if (dtype == DTYPE) {
+                memcpy(&y, at, sizeof(y));
+            } else {
+                memcpy(&narrow, at, 2);
+                y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
+            }
+            for (int i = 0; i < rows; i++) {
+                c[i * c_stride + j] += a[i * a_stride + k] * y;
+            }
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+GEMM(dot_columns)(const int columns, const exg_dtype dtype, int64_t m, int64_t depth,
+                  const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
+                  int64_t c_stride)
+{
+    int64_t i = 0;
+
+    for (; i + 3 <= m; i += 3) {
+        GEMM(dot_tile)(3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
+                       c + i * c_stride, c_stride);
+    }
+    if (m - i == 2) {
+        GEMM(dot_tile)(2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
+                       c + i * c_stride, c_stride);
+    } else if (m - i == 1) {
+        GEMM(dot_tile)(1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
+                       c + i * c_stride, c_stride);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const REAL *a,
+             int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride)
+{
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
+    int64_t j = 0;
+
+    for (; j + 4 <= n; j += 4) {
+        GEMM(dot_columns)(4, dtype, m, depth, a, a_stride, b + j * b_stride * bytes, b_stride,
+                          c + j, c_stride);
+    }
+    for (; j < n; j++) {
+        GEMM(dot_columns)(1, dtype, m, depth, a, a_stride, b + j * b_stride * bytes, b_stride,
+                          c + j, c_stride);
+    }
+}
+
+static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
+                      const void *b, exg_dtype dtype, int64_t b_stride, void *c,
+                      int64_t c_stride)
+{
+    if (dtype == DTYPE) {
+        GEMM(dot_of)(DTYPE, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    } else if (dtype == EXG_DTYPE_BF16) {
+        GEMM(dot_of)(EXG_DTYPE_BF16, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    } else {
+        GEMM(dot_of)(EXG_DTYPE_F16, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    }
+}
+
+/* ---- rows of b ------------------------------------------------------------------------ */
+
+#define AXPY_COLUMNS 256
+
+static void GEMM(axpy)(int64_t n, int64_t depth, const void *a_, const void *b_, exg_dtype dtype,
+                       int64_t b_stride, void *c_)
+{
+    exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
+    const int64_t bytes = dtype == DTYPE ? (int64_t)sizeof(REAL) : 2;
+    const REAL *a = a_;
+    REAL rows[4][AXPY_COLUMNS];
+
+    for (int64_t j0 = 0; j0 < n; j0 += AXPY_COLUMNS) {
+        uint32_t columns = n - j0 < AXPY_COLUMNS ? (uint32_t)(n - j0) : AXPY_COLUMNS;
+        REAL *c = (REAL *)c_ + j0;
+
+        memset(c, 0, columns * sizeof(REAL));
+        for (int64_t k = 0; k < depth; k += 4) {
+            const int64_t together = depth - k < 4 ? depth - k : 4;
+            const REAL *b[4];
+
+            for (int64_t r = 0; r < together; r++) {
+                const char *at = (const char *)b_ + ((k + r) * b_stride + j0) * bytes;
+
+                b[r] = (const REAL *)(const void *)at;
+                if (dtype != DTYPE) {
+                    load(columns, rows[r], at, 1);
+                    b[r] = rows[r];
+                }
+            }
+            if (together == 4) {
+                EXG_INDEPENDENT
+                for (uint32_t j = 0; j < columns; j++) {
+                    c[j] += (a[k] * b[0][j] + a[k + 1] * b[1][j]) +
+                            (a[k + 2] * b[2][j] + a[k + 3] * b[3][j]);
+                }
+                continue;
+            }
+            for (int64_t r = 0; r < together; r++) {
+                for (uint32_t j = 0; j < columns; j++) {
+                    c[j] += a[k + r] * b[r][j];
+                }
+            }
+        }
+    }
+}
+#undef AXPY_COLUMNS
