@@ -18,16 +18,16 @@
 #endif
 #ifdef EXG_ASAN
 #include <sanitizer/asan_interface.h>
-#define RED_ZONE 16
-#define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
+#define RED_ZONE       16
+#define POISON(p, n)   ASAN_POISON_MEMORY_REGION((p), (n))
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION((p), (n))
 #else
-#define RED_ZONE 0
-#define POISON(p, n) ((void)0)
+#define RED_ZONE       0
+#define POISON(p, n)   ((void)0)
 #define UNPOISON(p, n) ((void)0)
 #endif
 
-#define ALIGNMENT 16
+#define ALIGNMENT       16
 #define CHUNK_BYTES_MIN (16u << 10)
 #define CHUNK_BYTES_MAX (4u << 20)
 #define LARGE_PAGE      (2u << 20)
@@ -95,8 +95,8 @@ static chunk *map_chunk(uint64_t capacity)
         bytes > SIZE_MAX - LARGE_PAGE) {
         return NULL;
     }
-    base = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                0);
+    base =
+        mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
         return NULL;
     }

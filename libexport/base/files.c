@@ -166,11 +166,10 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
 
     *descriptor = -1;
     if (!exg_location_is_plain(location)) {
-        return exg_error_fix(
-            err,
-            EXG_FAIL(err, MALFORMED, "WGT-LOC", "external location '%s' may leave its folder",
-                     location),
-            "a location is relative and has no empty, . or .. part");
+        return exg_error_fix(err,
+                             EXG_FAIL(err, MALFORMED, "WGT-LOC",
+                                      "external location '%s' may leave its folder", location),
+                             "a location is relative and has no empty, . or .. part");
     }
     folder = open(directory[0] == '\0' ? "." : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) {

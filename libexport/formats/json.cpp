@@ -12,7 +12,8 @@
 #include <simdjson.h>
 #include <sys/mman.h>
 
-namespace {
+namespace
+{
 
 constexpr size_t large_page = size_t{2} << 20;
 constexpr size_t length_min = simdjson::dom::MINIMAL_DOCUMENT_CAPACITY; /* it rounds up to that */

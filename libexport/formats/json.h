@@ -1,8 +1,8 @@
 /* json.h - JSON as a C program likes to read it.
  *
  * exg_json_parse() checks a whole text at once (UTF-8, grammar, depth; no key
- * twice in one object and no NUL in keys unless told to leave that) and keeps it as a tape of 64-bit words in
- * file order, made by simdjson behind this face. An exg_json is a place on the
+ * twice in one object and no NUL in keys unless told to leave that) and keeps it as a tape of
+ * 64-bit words in file order, made by simdjson behind this face. An exg_json is a place on the
  * tape, to be passed by value. Integers are exact int64, doubles exact; strings
  * end in NUL and live as long as the document.
  *
@@ -38,7 +38,7 @@ typedef struct exg_json_doc {
     uint64_t file_offset; /* of the text, or EXG_NO_OFFSET */
     void *buffers;        /* tape, strings and the parser's scratch, in one mapping */
     size_t buffer_bytes;
-    char *rewritten;      /* the text without bare NaN, when it had any */
+    char *rewritten; /* the text without bare NaN, when it had any */
 } exg_json_doc;
 
 typedef struct exg_json {
@@ -64,8 +64,8 @@ typedef enum exg_json_keys { EXG_JSON_KEYS_NOW, EXG_JSON_KEYS_LATER } exg_json_k
 
 /* Parses a copy of `text`. `file_offset` is added to offsets in errors. MALFORMED
  * (JSN-001), LIMIT (JSN-007 depth, JSN-008 size), NO_MEMORY. */
-exg_status exg_json_parse(const void *text, size_t length, uint64_t file_offset,
-                          exg_json_keys keys, exg_json_doc **doc, exg_error *err);
+exg_status exg_json_parse(const void *text, size_t length, uint64_t file_offset, exg_json_keys keys,
+                          exg_json_doc **doc, exg_error *err);
 void exg_json_free(exg_json_doc *doc); /* NULL is allowed */
 
 static inline exg_json exg_json_root(const exg_json_doc *doc)
@@ -178,8 +178,8 @@ exg_status exg_json_check_keys(exg_json value, exg_error *err);
 
 /* Bare NaN and Infinity become strings that begin with NUL. NULL with *failed
  * false when there are none. */
-char *exg_json_without_bare_nan(const char *text, size_t length, size_t padding,
-                                size_t *new_length, bool *failed);
+char *exg_json_without_bare_nan(const char *text, size_t length, size_t padding, size_t *new_length,
+                                bool *failed);
 
 /* Offset of tape word `word`, or of the first thing that is no JSON when that comes
  * before (`word` SIZE_MAX asks for it). `length` when the text ends too early. */

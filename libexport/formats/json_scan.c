@@ -199,8 +199,8 @@ static size_t rewrite(const char *text, size_t length, char *out, bool *found)
     return used;
 }
 
-char *exg_json_without_bare_nan(const char *text, size_t length, size_t padding,
-                                size_t *new_length, bool *failed)
+char *exg_json_without_bare_nan(const char *text, size_t length, size_t padding, size_t *new_length,
+                                bool *failed)
 {
     bool found = false;
     char *out;

@@ -258,8 +258,8 @@ exg_status exg_npy_read(const uint8_t *data, uint64_t length, exg_tensor_file *f
     char *copy;
 
     if (length < 12 || data[6] < 1 || data[6] > 3 || data[7] != 0) {
-        return exg_error_set(err, __FILE__, __LINE__, length < 12 ? EXG_MALFORMED : EXG_UNSUPPORTED, "NPY-HEADER",
-                        "this is no .npy of version 1, 2 or 3");
+        return exg_error_set(err, __FILE__, __LINE__, length < 12 ? EXG_MALFORMED : EXG_UNSUPPORTED,
+                             "NPY-HEADER", "this is no .npy of version 1, 2 or 3");
     }
     start = data[6] == 1 ? 10 : 12;
     text = (uint64_t)data[8] | (uint64_t)data[9] << 8;

@@ -1,4 +1,4 @@
-/* print.c - whole programs, graphs and signatures as PyTorch prints them. */
+/* print.c - whole programs and graphs as PyTorch prints them. */
 #include "libexport/program/print.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #define INDENT "    "
 
-static exg_status take_text(exg_text *out, char **text, exg_error *err)
+exg_status exg_print_take(exg_text *out, char **text, exg_error *err)
 {
     *text = NULL;
     if (exg_text_string(out) == NULL) {
@@ -28,49 +28,6 @@ static void put_indented(exg_text *out, const char *text)
         exg_text_putc(out, *text);
         exg_text_puts(out, *text == '\n' ? INDENT : "");
     }
-}
-
-/* ---- signature -------------------------------------------------------------------------- */
-
-static void put_target(exg_text *out, const char *target)
-{
-    if (target != NULL) {
-        exg_text_printf(out, " target='%s'", target);
-    }
-}
-
-static void put_signature(exg_text *out, const exg_signature *signature)
-{
-    exg_text_puts(out, "\n# inputs\n");
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        const exg_input_spec *spec = &signature->inputs[i];
-
-        exg_text_printf(out, "%s: %s", spec->arg.name == NULL ? "" : spec->arg.name,
-                        exg_input_kind_name(spec->kind));
-        put_target(out, spec->target);
-        if (spec->persistent != EXG_UNSET) {
-            exg_text_printf(out, " persistent=%s", spec->persistent == EXG_TRUE ? "True" : "False");
-        }
-        exg_text_putc(out, '\n');
-    }
-    exg_text_puts(out, signature->input_count == 0 ? "\n\n# outputs\n" : "\n# outputs\n");
-    for (uint32_t i = 0; i < signature->output_count; i++) {
-        const exg_output_spec *spec = &signature->outputs[i];
-
-        exg_text_printf(out, "%s: %s", spec->arg.name == NULL ? "" : spec->arg.name,
-                        exg_output_kind_name(spec->kind));
-        put_target(out, spec->target);
-        exg_text_putc(out, '\n');
-    }
-    exg_text_puts(out, signature->output_count == 0 ? "\n" : "");
-}
-
-exg_status exg_signature_print(const exg_signature *signature, char **text, exg_error *err)
-{
-    exg_text out = EXG_TEXT_EMPTY;
-
-    put_signature(&out, signature);
-    return take_text(&out, text, err);
 }
 
 /* ---- ranges ------------------------------------------------------------------------------ */
@@ -107,7 +64,7 @@ exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err)
     exg_text out = EXG_TEXT_EMPTY;
 
     exg_print_module(&out, graph, NULL, "GraphModule", 0);
-    return take_text(&out, text, err);
+    return exg_print_take(&out, text, err);
 }
 
 exg_status exg_program_print(const exg_program *program, char **text, exg_error *err)
@@ -121,12 +78,12 @@ exg_status exg_program_print(const exg_program *program, char **text, exg_error 
     out.failed = out.failed || part.failed;
     exg_text_free(&part);
     exg_text_puts(&out, "\nGraph signature: ");
-    put_signature(&part, &program->signature);
+    exg_print_signature(&part, &program->signature);
     put_indented(&out, exg_text_string(&part) == NULL ? "" : exg_text_string(&part));
     out.failed = out.failed || part.failed;
     exg_text_free(&part);
     exg_text_puts(&out, "\nRange constraints: ");
     put_ranges(&out, program);
     exg_text_putc(&out, '\n');
-    return take_text(&out, text, err);
+    return exg_print_take(&out, text, err);
 }

@@ -28,4 +28,10 @@ void exg_print_annotation(exg_text *out, const exg_value *value);
 void exg_print_module(exg_text *out, const exg_graph *graph, const exg_signature *signature,
                       const char *name, int indent);
 
+/* The signature as PyTorch's str() gives it (S004-79): signature.c. */
+void exg_print_signature(exg_text *out, const exg_signature *signature);
+
+/* Hands the text over, or says NO_MEMORY. */
+exg_status exg_print_take(exg_text *out, char **text, exg_error *err);
+
 #endif

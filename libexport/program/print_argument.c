@@ -63,8 +63,7 @@ static void print_complex_part(exg_text *out, double part)
     size_t start = out->length;
 
     exg_text_double(out, part);
-    if (!out->failed && out->length - start > 2 &&
-        strcmp(out->data + out->length - 2, ".0") == 0) {
+    if (!out->failed && out->length - start > 2 && strcmp(out->data + out->length - 2, ".0") == 0) {
         out->length -= 2;
         out->data[out->length] = '\0';
     }

@@ -228,8 +228,8 @@ static void add_node(printer *p, const exg_node *node)
 {
     uint32_t graphs = p->id_count;
     bool tuple = gives_tuple(node);
-    exg_value_id value = tuple || node->output_count == 0 ? EXG_NO_VALUE
-                                                          : output_value(&node->outputs[0]);
+    exg_value_id value =
+        tuple || node->output_count == 0 ? EXG_NO_VALUE : output_value(&node->outputs[0]);
     const char *name = node->name == NULL ? "_" : node->name;
     line *l;
     uint32_t id;
@@ -286,7 +286,8 @@ static void find_last_uses(printer *p)
     }
 }
 
-/* ---- where the code came from ----------------------------------------------------------------- */
+/* ---- where the code came from -----------------------------------------------------------------
+ */
 
 static const char *find_metadata(const exg_node *node, const char *key)
 {
@@ -369,10 +370,9 @@ static void print_origin(exg_text *out, const char *trace)
             const char *code = line_end + 1;
 
             strip(&code, &code_end);
-            exg_text_printf(out, "File: %.*s:%.*s in %.*s, code: %.*s",
-                            (int)(parts[1] - parts[0]), parts[0], (int)(parts[3] - parts[2]),
-                            parts[2], (int)(parts[5] - parts[4]), parts[4], (int)(code_end - code),
-                            code);
+            exg_text_printf(out, "File: %.*s:%.*s in %.*s, code: %.*s", (int)(parts[1] - parts[0]),
+                            parts[0], (int)(parts[3] - parts[2]), parts[2],
+                            (int)(parts[5] - parts[4]), parts[4], (int)(code_end - code), code);
             return;
         }
         code_end = line_end;
@@ -381,7 +381,8 @@ static void print_origin(exg_text *out, const char *trace)
     exg_text_puts(out, "No stacktrace found for following nodes");
 }
 
-/* ---- lines ------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------
+ */
 
 static const char *find_operator(const char *target)
 {
@@ -389,11 +390,29 @@ static const char *find_operator(const char *target)
         const char *name;
         const char *symbol;
     } rows[] = {
-        {"eq", "=="},       {"ne", "!="},  {"lt", "<"},      {"gt", ">"},      {"le", "<="},
-        {"ge", ">="},       {"add", "+"},  {"sub", "-"},     {"mul", "*"},     {"floordiv", "//"},
-        {"truediv", "/"},   {"div", "/"},  {"mod", "%"},     {"pow", "**"},    {"lshift", "<<"},
-        {"rshift", ">>"},   {"and_", "&"}, {"or_", "|"},     {"xor", "^"},     {"matmul", "@"},
-        {"pos", "+"},       {"neg", "-"},  {"invert", "~"},
+        {"eq",       "=="},
+        {"ne",       "!="},
+        {"lt",       "<" },
+        {"gt",       ">" },
+        {"le",       "<="},
+        {"ge",       ">="},
+        {"add",      "+" },
+        {"sub",      "-" },
+        {"mul",      "*" },
+        {"floordiv", "//"},
+        {"truediv",  "/" },
+        {"div",      "/" },
+        {"mod",      "%" },
+        {"pow",      "**"},
+        {"lshift",   "<<"},
+        {"rshift",   ">>"},
+        {"and_",     "&" },
+        {"or_",      "|" },
+        {"xor",      "^" },
+        {"matmul",   "@" },
+        {"pos",      "+" },
+        {"neg",      "-" },
+        {"invert",   "~" },
     };
 
     if (strncmp(target, "_operator.", 10) != 0) {
@@ -515,7 +534,8 @@ static void print_lines(printer *p, int indent)
     exg_text_free(&previous);
 }
 
-/* ---- the function ------------------------------------------------------------------------------ */
+/* ---- the function ------------------------------------------------------------------------------
+ */
 
 static void print_parameters(printer *p, const exg_signature *signature)
 {
@@ -573,8 +593,8 @@ static void print_subgraphs(printer *p, int indent)
             if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH &&
                 node->inputs[i].arg.as_graph->name == p->lines[l].of) {
                 exg_text_putc(p->out, '\n');
-                exg_print_module(p->out, node->inputs[i].arg.as_graph->graph, NULL,
-                                 p->lines[l].of, indent);
+                exg_print_module(p->out, node->inputs[i].arg.as_graph->graph, NULL, p->lines[l].of,
+                                 indent);
                 break;
             }
         }

@@ -39,7 +39,7 @@ static const struct dtype_row {
     uint32_t bytes;
     char kind;
 } dtype_rows[] = {
-#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind) \
+#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
     [EXG_DTYPE_##id] = {torch, SHORT_##id, safetensors, numpy, number, bytes, #kind[0]},
 #include <exg/dtype.def>
 #undef EXG_DTYPE
@@ -131,8 +131,8 @@ exg_dtype exg_dtype_from_numpy(const char *descr)
 const char *exg_layout_name(exg_layout layout)
 {
     switch (layout) {
-#define EXG_LAYOUT(id, number, early, name) \
-    case EXG_LAYOUT_##id:                   \
+#define EXG_LAYOUT(id, number, early, name)                                                        \
+    case EXG_LAYOUT_##id:                                                                          \
         return name;
 #include <exg/layout.def>
 #undef EXG_LAYOUT
@@ -143,8 +143,8 @@ const char *exg_layout_name(exg_layout layout)
 const char *exg_memory_format_name(exg_memory_format format)
 {
     switch (format) {
-#define EXG_MEMORY_FORMAT(id, number, name) \
-    case EXG_MEMORY_FORMAT_##id:            \
+#define EXG_MEMORY_FORMAT(id, number, name)                                                        \
+    case EXG_MEMORY_FORMAT_##id:                                                                   \
         return name;
 #include <exg/memory_format.def>
 #undef EXG_MEMORY_FORMAT

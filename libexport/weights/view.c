@@ -16,8 +16,9 @@ static exg_status view_extent(const exg_tensor_meta *meta, uint64_t *extent, exg
     bool empty = false;
 
     if (!exg_tensor_meta_is_static(meta)) {
-        return EXG_FAIL(err, MALFORMED, "WGT-002", "a stored tensor needs concrete sizes, "
-                                                   "strides and offset");
+        return EXG_FAIL(err, MALFORMED, "WGT-002",
+                        "a stored tensor needs concrete sizes, "
+                        "strides and offset");
     }
     if (meta->rank > RANK_MAX) {
         return EXG_FAIL(err, LIMIT, "WGT-011", "%u dimensions, at most %d are supported",
@@ -32,8 +33,8 @@ static exg_status view_extent(const exg_tensor_meta *meta, uint64_t *extent, exg
         int64_t stride = meta->strides[d].value;
 
         if (size < 0 || stride < 0) {
-            return EXG_FAIL(err, MALFORMED, "WGT-011", "dimension %u has size %lld, stride %lld",
-                            d, (long long)size, (long long)stride);
+            return EXG_FAIL(err, MALFORMED, "WGT-011", "dimension %u has size %lld, stride %lld", d,
+                            (long long)size, (long long)stride);
         }
         empty = empty || size == 0;
     }
@@ -179,13 +180,13 @@ exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void 
         return EXG_OK;
     }
     EXG_TRY(view_extent(weight->meta, &extent, err));
-    status = storage_bytes(weights, weight->storage,
-                           extent * exg_dtype_bytes(weight->meta->dtype), &data, &owned, err);
+    status = storage_bytes(weights, weight->storage, extent * exg_dtype_bytes(weight->meta->dtype),
+                           &data, &owned, err);
     if (status == EXG_OK) {
         gather(weight->meta, data, out, bytes);
-        if (owned != NULL && storage->byte_order != (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-                                                         ? EXG_LITTLE_ENDIAN
-                                                         : EXG_BIG_ENDIAN)) {
+        if (owned != NULL &&
+            storage->byte_order !=
+                (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN)) {
             exg_bytes_swap(out, bytes, weight->meta->dtype);
         }
     }

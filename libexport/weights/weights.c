@@ -38,8 +38,7 @@ exg_status exg_weights_create(exg_weights **weights, exg_error *err)
         w->arena = arena;
         w->private_ = EXG_NEW(arena, struct exg_weights_private);
     }
-    if (w == NULL || w->private_ == NULL ||
-        pthread_mutex_init(&w->private_->lock, NULL) != 0) {
+    if (w == NULL || w->private_ == NULL || pthread_mutex_init(&w->private_->lock, NULL) != 0) {
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -57,8 +56,8 @@ exg_weights *exg_weights_retain(exg_weights *weights)
 
 void exg_weights_release(exg_weights *weights)
 {
-    if (weights == NULL || atomic_fetch_sub_explicit(&weights->private_->references, 1,
-                                                     memory_order_acq_rel) != 1) {
+    if (weights == NULL ||
+        atomic_fetch_sub_explicit(&weights->private_->references, 1, memory_order_acq_rel) != 1) {
         return;
     }
     for (owned *o = weights->private_->owned; o != NULL; o = o->next) {
@@ -180,8 +179,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     }
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
         weights->count == UINT32_MAX ||
-        !reserve(weights->arena, &items, weights->count, &weights->capacity,
-                 sizeof(exg_weight))) {
+        !reserve(weights->arena, &items, weights->count, &weights->capacity, sizeof(exg_weight))) {
         return EXG_OUT_OF_MEMORY(err);
     }
     weights->items = items;
@@ -308,8 +306,7 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
                            exg_error *err)
 {
     *data = NULL;
-    if (storage < weights->storage_count &&
-        weights->storages[storage].byte_order != host_order()) {
+    if (storage < weights->storage_count && weights->storages[storage].byte_order != host_order()) {
         return EXG_OK;
     }
     EXG_TRY_IN(err, stored_bytes(weights, storage, data, err), "storages[%u]", storage);

@@ -34,8 +34,8 @@ const char *exg_archive_name(const exg_archive *archive, const exg_zip_entry *en
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-static exg_status read_entry(exg_archive *archive, const exg_zip_entry *entry,
-                             const uint8_t **data, void **owned, exg_error *err)
+static exg_status read_entry(exg_archive *archive, const exg_zip_entry *entry, const uint8_t **data,
+                             void **owned, exg_error *err)
 {
     EXG_TRY(exg_zip_read(&archive->zip, entry, archive->inflate_left, data, owned, err));
     if (*owned != NULL) {
@@ -47,8 +47,7 @@ static exg_status read_entry(exg_archive *archive, const exg_zip_entry *entry,
 exg_status exg_archive_json(exg_archive *archive, const exg_zip_entry *entry, exg_json_doc **doc,
                             exg_error *err)
 {
-    uint64_t offset =
-        entry->deflated ? EXG_NO_OFFSET : archive->zip.base + entry->data_offset;
+    uint64_t offset = entry->deflated ? EXG_NO_OFFSET : archive->zip.base + entry->data_offset;
     const uint8_t *data = NULL;
     void *owned = NULL;
     exg_status status;
@@ -162,8 +161,7 @@ static exg_status find_root(exg_archive *archive, exg_error *err)
     if (slash == NULL) {
         return EXG_FAIL(err, MALFORMED, "ARC-001", "member %s lies outside any root folder", first);
     }
-    archive->root =
-        exg_arena_strndup(archive->arena, first, (size_t)(slash - first) + 1);
+    archive->root = exg_arena_strndup(archive->arena, first, (size_t)(slash - first) + 1);
     if (archive->root == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -185,10 +183,10 @@ static exg_status name_stranger(const exg_archive *archive, exg_error *err)
         const char *fix;
     } rows[] = {
         {"data/aotinductor/", "an AOTInductor package: machine code without a program",
-         "save the exported program itself with torch.export.save"},
-        {"constants.pkl", "a TorchScript archive, not an exported program",
+         "save the exported program itself with torch.export.save"        },
+        {"constants.pkl",     "a TorchScript archive, not an exported program",
          "export the model with torch.export.export and torch.export.save"},
-        {"data.pkl", "a torch.save file: weights or objects without a program",
+        {"data.pkl",          "a torch.save file: weights or objects without a program",
          "export the model with torch.export.export and torch.export.save"},
     };
 
@@ -196,8 +194,8 @@ static exg_status name_stranger(const exg_archive *archive, exg_error *err)
         if (rows[i].sign[strlen(rows[i].sign) - 1] == '/'
                 ? has_folder(archive, rows[i].sign)
                 : exg_archive_find(archive, rows[i].sign) != NULL) {
-            return exg_error_fix(err, EXG_FAIL(err, UNSUPPORTED, "ARC-005", "this is %s",
-                                               rows[i].what),
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, UNSUPPORTED, "ARC-005", "this is %s", rows[i].what),
                                  "%s", rows[i].fix);
         }
     }
@@ -274,8 +272,7 @@ static exg_status list_programs(exg_archive *archive, exg_error *err)
         }
         name += sizeof(folder) - 1;
         length -= sizeof(folder) - 1;
-        if (length < sizeof(suffix) ||
-            strcmp(name + length - (sizeof(suffix) - 1), suffix) != 0) {
+        if (length < sizeof(suffix) || strcmp(name + length - (sizeof(suffix) - 1), suffix) != 0) {
             return EXG_FAIL(err, MALFORMED, "ARC-005", "the record models/%s is no program's JSON",
                             name);
         }
@@ -294,12 +291,13 @@ static exg_status check_program(exg_archive *archive, const char *program, exg_e
     static const struct {
         const char *folder;
         const char *config;
-    } rows[] = {{"data/weights/", "_weights_config.json"},
-                {"data/constants/", "_constants_config.json"}};
+    } rows[] = {
+        {"data/weights/",   "_weights_config.json"  },
+        {"data/constants/", "_constants_config.json"}
+    };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        bool config =
-            exg_archive_find3(archive, rows[i].folder, program, rows[i].config) != NULL;
+        bool config = exg_archive_find3(archive, rows[i].folder, program, rows[i].config) != NULL;
         bool pickled = exg_archive_find3(archive, rows[i].folder, program, ".pt") != NULL;
 
         if (config && pickled) {
@@ -331,10 +329,10 @@ static exg_status open_rootless(exg_archive *archive, exg_error *err)
     archive->root = "";
     archive->generation = EXG_GENERATION_B;
     if (exg_archive_find(archive, "serialized_state_dict.json") != NULL) {
-        return exg_error_fix(
-            err,
-            EXG_FAIL(err, UNSUPPORTED, "ARC-002", "the archive was written by torch 2.1 (schema 1)"),
-            "load it with torch 2.1 and export the model again with a newer one");
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "ARC-002",
+                                      "the archive was written by torch 2.1 (schema 1)"),
+                             "load it with torch 2.1 and export the model again with a newer one");
     }
     EXG_TRY(small_record(archive, "version", text, sizeof(text), err));
     if (text[0] == '\0') {
@@ -349,8 +347,8 @@ static exg_status open_rootless(exg_archive *archive, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_archive_open(const uint8_t *data, uint64_t length, uint64_t budget,
-                            exg_arena *arena, exg_archive *archive, exg_error *err)
+exg_status exg_archive_open(const uint8_t *data, uint64_t length, uint64_t budget, exg_arena *arena,
+                            exg_archive *archive, exg_error *err)
 {
     *archive = (exg_archive){.arena = arena, .root = "", .generation = EXG_GENERATION_D};
     archive->inflate_left = budget;

@@ -29,8 +29,8 @@ typedef struct exg_archive {
 
 /* Indexes the archive and checks ARC-001 to -011, -015. UNSUPPORTED for other
  * things that PyTorch keeps in zips. */
-exg_status exg_archive_open(const uint8_t *data, uint64_t length, uint64_t budget,
-                            exg_arena *arena, exg_archive *archive, exg_error *err);
+exg_status exg_archive_open(const uint8_t *data, uint64_t length, uint64_t budget, exg_arena *arena,
+                            exg_archive *archive, exg_error *err);
 
 /* The record "<root>" + name, or NULL. */
 const exg_zip_entry *exg_archive_find(const exg_archive *archive, const char *name);

@@ -14,8 +14,7 @@ static exg_status value_id(exg_decoder *d, exg_json name, exg_value_id *id)
     return exg_decoder_value(d, text, (uint32_t)length, id);
 }
 
-static exg_status field_value_id(exg_decoder *d, exg_json value, void *base,
-                                 const exg_field *field)
+static exg_status field_value_id(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     (void)field;
     return value_id(d, value, base);
@@ -125,7 +124,7 @@ static exg_status decode_sym(exg_decoder *d, exg_json value, sym_target *sym)
 {
     static const exg_field fields[] = {
         {"expr_str", 8, EXG_FIELD_REQUIRED, field_expr, 0},
-        {"hint", 4, EXG_FIELD_NULLABLE, field_hint, 0},
+        {"hint",     4, EXG_FIELD_NULLABLE, field_hint, 0},
     };
     const char *tag = "";
     uint32_t length = 0;
@@ -158,8 +157,7 @@ exg_status exg_decode_sym_int(exg_decoder *d, exg_json value, void *item)
     if (exg_json_type_of(value) == EXG_JSON_INT) { /* schema 1: storage_offset */
         return exg_json_int(value, &sym->value, d->err);
     }
-    return decode_sym(d, value,
-                      &(sym_target){&int_form, &sym->expr, &sym->has_hint, &sym->value});
+    return decode_sym(d, value, &(sym_target){&int_form, &sym->expr, &sym->has_hint, &sym->value});
 }
 
 exg_status exg_decode_sym_float(exg_decoder *d, exg_json value, void *item)
@@ -174,8 +172,7 @@ exg_status exg_decode_sym_bool(exg_decoder *d, exg_json value, void *item)
 {
     exg_sym_bool *sym = item;
 
-    return decode_sym(d, value,
-                      &(sym_target){&bool_form, &sym->expr, &sym->has_hint, &sym->value});
+    return decode_sym(d, value, &(sym_target){&bool_form, &sym->expr, &sym->has_hint, &sym->value});
 }
 
 /* SymIntArgument and its kin: as_name, or the constant. */
@@ -397,7 +394,7 @@ static exg_status item_bool(exg_decoder *d, exg_json value, void *item)
 static exg_status item_complex(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"real", 4, EXG_FIELD_REQUIRED, exg_field_double, 0},
+        {"real", 4, EXG_FIELD_REQUIRED, exg_field_double, 0             },
         {"imag", 4, EXG_FIELD_REQUIRED, exg_field_double, sizeof(double)},
     };
 
@@ -469,42 +466,42 @@ static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_
 
 /* How each kind is decoded: a list's item size (0: a leaf) and who does it. A kind
  * of argument.def without a line here does not compile. */
-#define LEAF(item)                 0, item
-#define LIST(type, item)           sizeof(type), item
-#define FORM_NONE                  LEAF(item_none)
-#define FORM_TENSOR                LEAF(item_tensor)
-#define FORM_TENSORS               LIST(exg_value_id, item_tensor)
-#define FORM_INT                   LEAF(item_int)
-#define FORM_INTS                  LIST(int64_t, item_int)
-#define FORM_FLOAT                 LEAF(item_double)
-#define FORM_FLOATS                LIST(double, item_double)
-#define FORM_STRING                LEAF(exg_item_text)
-#define FORM_STRINGS               LIST(const char *, exg_item_text)
-#define FORM_SYM_INT               LEAF(item_sym_int)
-#define FORM_SYM_INTS              LIST(exg_sym_argument, item_sym_int)
-#define FORM_SCALAR_TYPE           LEAF(item_dtype)
-#define FORM_MEMORY_FORMAT         LEAF(item_memory_format)
-#define FORM_LAYOUT                LEAF(item_layout)
-#define FORM_DEVICE                LEAF(exg_decode_device)
-#define FORM_BOOL                  LEAF(item_bool)
-#define FORM_BOOLS                 LIST(bool, item_bool)
-#define FORM_SYM_BOOL              LEAF(item_sym_bool)
-#define FORM_SYM_BOOLS             LIST(exg_sym_argument, item_sym_bool)
-#define FORM_OPTIONAL_TENSORS      LIST(exg_value_id, item_optional_tensor)
-#define FORM_GRAPH                 LEAF(item_graph)
-#define FORM_CUSTOM_OBJ            LEAF(item_custom_obj)
-#define FORM_OPERATOR              LEAF(exg_item_text)
-#define FORM_SYM_FLOAT             LEAF(item_sym_float)
-#define FORM_SYM_FLOATS            LIST(exg_sym_argument, item_sym_float)
-#define FORM_OPTIONAL_TENSOR       LEAF(item_optional_tensor)
-#define FORM_COMPLEX               LEAF(item_complex)
-#define FORM_NESTED_TENSORS        LIST(exg_value_list, item_tensor_list)
-#define FORM_INT_LISTS             LIST(exg_int_list, item_int_list)
-#define FORM_STRING_TO_ARGUMENT    LEAF(NULL) /* an object: see below */
-#define FORM_FLOAT_LISTS           LIST(exg_float_list, item_float_list)
+#define LEAF(item)              0, item
+#define LIST(type, item)        sizeof(type), item
+#define FORM_NONE               LEAF(item_none)
+#define FORM_TENSOR             LEAF(item_tensor)
+#define FORM_TENSORS            LIST(exg_value_id, item_tensor)
+#define FORM_INT                LEAF(item_int)
+#define FORM_INTS               LIST(int64_t, item_int)
+#define FORM_FLOAT              LEAF(item_double)
+#define FORM_FLOATS             LIST(double, item_double)
+#define FORM_STRING             LEAF(exg_item_text)
+#define FORM_STRINGS            LIST(const char *, exg_item_text)
+#define FORM_SYM_INT            LEAF(item_sym_int)
+#define FORM_SYM_INTS           LIST(exg_sym_argument, item_sym_int)
+#define FORM_SCALAR_TYPE        LEAF(item_dtype)
+#define FORM_MEMORY_FORMAT      LEAF(item_memory_format)
+#define FORM_LAYOUT             LEAF(item_layout)
+#define FORM_DEVICE             LEAF(exg_decode_device)
+#define FORM_BOOL               LEAF(item_bool)
+#define FORM_BOOLS              LIST(bool, item_bool)
+#define FORM_SYM_BOOL           LEAF(item_sym_bool)
+#define FORM_SYM_BOOLS          LIST(exg_sym_argument, item_sym_bool)
+#define FORM_OPTIONAL_TENSORS   LIST(exg_value_id, item_optional_tensor)
+#define FORM_GRAPH              LEAF(item_graph)
+#define FORM_CUSTOM_OBJ         LEAF(item_custom_obj)
+#define FORM_OPERATOR           LEAF(exg_item_text)
+#define FORM_SYM_FLOAT          LEAF(item_sym_float)
+#define FORM_SYM_FLOATS         LIST(exg_sym_argument, item_sym_float)
+#define FORM_OPTIONAL_TENSOR    LEAF(item_optional_tensor)
+#define FORM_COMPLEX            LEAF(item_complex)
+#define FORM_NESTED_TENSORS     LIST(exg_value_list, item_tensor_list)
+#define FORM_INT_LISTS          LIST(exg_int_list, item_int_list)
+#define FORM_STRING_TO_ARGUMENT LEAF(NULL) /* an object: see below */
+#define FORM_FLOAT_LISTS        LIST(exg_float_list, item_float_list)
 
 static const argument_row argument_rows[EXG_ARGUMENT_KIND_COUNT] = {
-#define EXG_ARGUMENT(id, tag, early, number) \
+#define EXG_ARGUMENT(id, tag, early, number)                                                       \
     [EXG_ARGUMENT_##id] = {tag, sizeof(tag) - 1, FORM_##id},
 #include <exg/argument.def>
 #undef EXG_ARGUMENT

@@ -11,7 +11,7 @@ struct exg_interned {
     uint32_t length;
     uint32_t hash;
     uint32_t object; /* the last object in which it was a key */
-    uint32_t scope; /* the scope in which it last named a value, 0 for none */
+    uint32_t scope;  /* the scope in which it last named a value, 0 for none */
     exg_value_id value;
 };
 
@@ -134,8 +134,8 @@ static exg_status intern(exg_decoder *d, const char *text, uint32_t length, uint
         return EXG_OUT_OF_MEMORY(d->err);
     }
     d->strings = strings;
-    d->strings[d->string_count] = (exg_interned){
-        exg_arena_strndup(d->arena, text, length), length, hash, 0, 0, EXG_NO_VALUE};
+    d->strings[d->string_count] =
+        (exg_interned){exg_arena_strndup(d->arena, text, length), length, hash, 0, 0, EXG_NO_VALUE};
     if (d->strings[d->string_count].text == NULL) {
         return exg_decoder_out_of_memory(d);
     }
@@ -188,8 +188,7 @@ exg_status exg_decoder_leave(exg_decoder *d, exg_graph *graph)
         s->value = scope->shadows[i].value;
     }
     graph->value_count = scope->count;
-    graph->values =
-        exg_arena_memdup(d->arena, scope->values, scope->count, sizeof(exg_value));
+    graph->values = exg_arena_memdup(d->arena, scope->values, scope->count, sizeof(exg_value));
     free_scope(d);
     return graph->values == NULL ? exg_decoder_out_of_memory(d) : EXG_OK;
 }
@@ -447,8 +446,7 @@ exg_status exg_field_strings(exg_decoder *d, exg_json value, void *base, const e
 {
     exg_string_map *map = member_of(base, field);
 
-    return exg_decode_map(d, value, sizeof(exg_string_pair), string_pair, &map->items,
-                          &map->count);
+    return exg_decode_map(d, value, sizeof(exg_string_pair), string_pair, &map->items, &map->count);
 }
 
 exg_status exg_item_text(exg_decoder *d, exg_json value, void *item)

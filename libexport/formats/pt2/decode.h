@@ -44,7 +44,8 @@ static inline bool exg_decode_same_bytes(const char *a, const char *b, size_t le
     return x[0] == y[0] && x[1] == y[1];
 }
 
-static inline bool exg_decode_key_is(const char *key, uint32_t key_length, const char *name, uint32_t length)
+static inline bool exg_decode_key_is(const char *key, uint32_t key_length, const char *name,
+                                     uint32_t length)
 {
     return key_length == length && exg_decode_same_bytes(key, name, length);
 }
@@ -107,8 +108,10 @@ struct exg_field {
     size_t offset; /* of the member in the struct, for decoders that serve many */
 };
 
-#define EXG_FIELD(type, member, key_, flags_, decode_) \
-    {key_, sizeof(key_) - 1, flags_, decode_, offsetof(type, member)}
+#define EXG_FIELD(type, member, key_, flags_, decode_)                                             \
+    {                                                                                              \
+        key_, sizeof(key_) - 1, flags_, decode_, offsetof(type, member)                            \
+    }
 #define EXG_FIELD_COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
 
 /* Decodes an object into `base`; JSN-002 for a wrong type or a missing key. */
@@ -157,11 +160,10 @@ exg_item_fn exg_decode_custom_obj; /* exg_custom_obj */
 
 exg_item_fn exg_decode_graph;      /* exg_graph, in a scope of its own */
 exg_item_fn exg_decode_graph_body; /* exg_graph, in the scope at hand */
-exg_item_fn exg_decode_signature; /* exg_signature */
+exg_item_fn exg_decode_signature;  /* exg_signature */
 
 /* Fills `program` from the JSON of a model. MALFORMED (JSN-*), UNSUPPORTED
  * (JSN-005: schema version), LIMIT. */
-exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget,
-                              exg_error *err);
+exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget, exg_error *err);
 
 #endif

@@ -5,8 +5,7 @@
 
 /* ---- nodes --------------------------------------------------------------------------- */
 
-static exg_status field_argument(exg_decoder *d, exg_json value, void *base,
-                                 const exg_field *field)
+static exg_status field_argument(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     return exg_decode_argument(d, value, (char *)base + field->offset);
 }
@@ -206,16 +205,16 @@ static exg_status field_nodes(exg_decoder *d, exg_json value, void *base, const 
 exg_status exg_decode_graph_body(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"inputs", 6, EXG_FIELD_REQUIRED, field_inputs, 0},
-        {"outputs", 7, EXG_FIELD_REQUIRED, field_outputs, 0},
-        {"nodes", 5, EXG_FIELD_REQUIRED, field_nodes, 0},
-        {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
-        {"sym_int_values", 14, EXG_FIELD_REQUIRED, field_sym_int_values, 0},
-        {"sym_bool_values", 15, EXG_FIELD_REQUIRED, field_sym_bool_values, 0},
-        EXG_FIELD(exg_graph, is_single_tensor_return, "is_single_tensor_return",
-                  EXG_FIELD_OPTIONAL, exg_field_bool),
+        {"inputs",            6,  EXG_FIELD_REQUIRED, field_inputs,            0},
+        {"outputs",           7,  EXG_FIELD_REQUIRED, field_outputs,           0},
+        {"nodes",             5,  EXG_FIELD_REQUIRED, field_nodes,             0},
+        {"tensor_values",     13, EXG_FIELD_REQUIRED, field_tensor_values,     0},
+        {"sym_int_values",    14, EXG_FIELD_REQUIRED, field_sym_int_values,    0},
+        {"sym_bool_values",   15, EXG_FIELD_REQUIRED, field_sym_bool_values,   0},
+        EXG_FIELD(exg_graph, is_single_tensor_return, "is_single_tensor_return", EXG_FIELD_OPTIONAL,
+                  exg_field_bool),
         {"custom_obj_values", 17, EXG_FIELD_OPTIONAL, field_custom_obj_values, 0},
-        {"sym_float_values", 16, EXG_FIELD_OPTIONAL, field_sym_float_values, 0},
+        {"sym_float_values",  16, EXG_FIELD_OPTIONAL, field_sym_float_values,  0},
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));

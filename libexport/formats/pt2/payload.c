@@ -25,7 +25,7 @@ typedef struct payload_row {
 } payload_row;
 
 static const payload_row payload_rows[] = {
-    {EXG_TABLE_STATE, "data/weights/", "_weights_config.json"},
+    {EXG_TABLE_STATE,     "data/weights/",   "_weights_config.json"  },
     {EXG_TABLE_CONSTANTS, "data/constants/", "_constants_config.json"},
 };
 
@@ -37,9 +37,8 @@ static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const e
 
     (void)field;
     payload->tensor_meta = EXG_NEW(d->arena, exg_tensor_meta);
-    return payload->tensor_meta == NULL
-               ? exg_decoder_out_of_memory(d)
-               : exg_decode_tensor_meta(d, value, payload->tensor_meta);
+    return payload->tensor_meta == NULL ? exg_decoder_out_of_memory(d)
+                                        : exg_decode_tensor_meta(d, value, payload->tensor_meta);
 }
 
 static exg_status member_payload(exg_decoder *d, const char *key, uint32_t key_length,
@@ -147,14 +146,9 @@ static exg_status add_weight(exg_archive *archive, const payload_row *row,
                              const payload_meta *payload, exg_map *paths, shared_record *records,
                              exg_weights *weights, exg_error *err)
 {
-    const exg_zip_entry *entry =
-        exg_archive_find3(archive, row->folder, payload->path_name, "");
-    exg_weight weight = {payload->fqn,
-                         row->table,
-                         payload->is_param,
-                         is_object(payload),
-                         payload->tensor_meta,
-                         0};
+    const exg_zip_entry *entry = exg_archive_find3(archive, row->folder, payload->path_name, "");
+    exg_weight weight = {payload->fqn,       row->table,           payload->is_param,
+                         is_object(payload), payload->tensor_meta, 0};
     uint32_t index = exg_map_find(paths, payload->path_name);
 
     EXG_TRY(check_path(row, payload, err));
@@ -200,8 +194,7 @@ static exg_status read_payload(exg_archive *archive, const payload_row *row, con
     }
     exg_map_init(&paths, archive->arena);
     for (uint32_t i = 0; i < config.count; i++) {
-        EXG_TRY_IN(err,
-                   add_weight(archive, row, &config.items[i], &paths, records, weights, err),
+        EXG_TRY_IN(err, add_weight(archive, row, &config.items[i], &paths, records, weights, err),
                    "%s: config['%s']", exg_archive_name(archive, entry), config.items[i].fqn);
     }
     return EXG_OK;

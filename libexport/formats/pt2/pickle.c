@@ -416,7 +416,8 @@ static exg_status run_build(machine *m)
     return EXG_OK;
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------- */
+/* ---- the loop -----------------------------------------------------------------------------------
+ */
 
 static exg_status with_unsigned(machine *m, unsigned width, exg_status (*run)(machine *, uint32_t))
 {
@@ -462,6 +463,16 @@ static exg_status skip(machine *m, unsigned width)
     return take(m, width, &bytes);
 }
 
+static exg_status unknown_opcode(machine *m, uint8_t opcode)
+{
+    m->at--;
+    return exg_error_at(m->err,
+                        EXG_FAIL(m->err, UNSUPPORTED, "PKL-OPCODE",
+                                 "the pickle uses opcode 0x%02x, which is not read", opcode),
+                        m->at);
+}
+
+/* clang-format off */
 /* One opcode; the names are pickletools'. */
 static exg_status step(machine *m, uint8_t opcode)
 {
@@ -509,12 +520,9 @@ static exg_status step(machine *m, uint8_t opcode)
     case 'b': return run_build(m);                              /* BUILD */
     default: break;
     }
-    m->at--;
-    return exg_error_at(m->err,
-                        EXG_FAIL(m->err, UNSUPPORTED, "PKL-OPCODE",
-                                 "the pickle uses opcode 0x%02x, which is not read", opcode),
-                        m->at);
+    return unknown_opcode(m, opcode);
 }
+/* clang-format on */
 
 static exg_status run(machine *m, exg_pickle_value **root)
 {

@@ -26,20 +26,17 @@ static exg_status choose_program(const exg_archive *archive, const char *wanted,
         *program = archive->programs[0];
         return EXG_OK;
     }
-    return exg_error_fix(err,
-                         EXG_FAIL(err, USAGE, "ARC-008", "the archive holds no program called %s",
-                                  name),
-                         "it holds %u: name one, for example %s", archive->program_count,
-                         archive->programs[0]);
+    return exg_error_fix(
+        err, EXG_FAIL(err, USAGE, "ARC-008", "the archive holds no program called %s", name),
+        "it holds %u: name one, for example %s", archive->program_count, archive->programs[0]);
 }
 
 static exg_status read_model(exg_archive *archive, const char *name, uint64_t budget,
                              exg_program *program, exg_error *err)
 {
-    const exg_zip_entry *entry =
-        archive->generation == EXG_GENERATION_B
-            ? exg_archive_find(archive, "serialized_exported_program.json")
-            : exg_archive_find3(archive, "models/", name, ".json");
+    const exg_zip_entry *entry = archive->generation == EXG_GENERATION_B
+                                     ? exg_archive_find(archive, "serialized_exported_program.json")
+                                     : exg_archive_find3(archive, "models/", name, ".json");
     exg_json_doc *doc = NULL;
     exg_status status;
 
@@ -59,11 +56,19 @@ static exg_status read_model(exg_archive *archive, const char *name, uint64_t bu
 
 static bool is_program_record(const char *name)
 {
-    static const char *const known[] = {
-        "models/", "data/weights/", "data/constants/", "data/sample_inputs/",
-        ".data/", "version", "archive_format", "archive_version", "byteorder",
-        "serialized_exported_program.json", "serialized_state_dict.pt",
-        "serialized_constants.pt", "serialized_example_inputs.pt"};
+    static const char *const known[] = {"models/",
+                                        "data/weights/",
+                                        "data/constants/",
+                                        "data/sample_inputs/",
+                                        ".data/",
+                                        "version",
+                                        "archive_format",
+                                        "archive_version",
+                                        "byteorder",
+                                        "serialized_exported_program.json",
+                                        "serialized_state_dict.pt",
+                                        "serialized_constants.pt",
+                                        "serialized_example_inputs.pt"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         size_t length = strlen(known[i]);
@@ -99,14 +104,15 @@ static exg_status keep_extra_files(exg_archive *archive, exg_program *program, e
         if (extra->name == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
-        EXG_TRY(exg_archive_storage(archive, &zip->entries[i], program->weights,
-                                    EXG_LITTLE_ENDIAN, &extra->storage, err));
+        EXG_TRY(exg_archive_storage(archive, &zip->entries[i], program->weights, EXG_LITTLE_ENDIAN,
+                                    &extra->storage, err));
         program->extra_file_count++;
     }
     return EXG_OK;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------
+ */
 
 static exg_status read_program(exg_archive *archive, const exg_source *source,
                                const exg_open_options *options, exg_program *program,
@@ -116,8 +122,7 @@ static exg_status read_program(exg_archive *archive, const exg_source *source,
 
     EXG_TRY(choose_program(archive, options->program, &name, err));
     EXG_TRY_IN(err, read_model(archive, name, source->budget, program, err), "%s",
-               archive->generation == EXG_GENERATION_B ? "serialized_exported_program.json"
-                                                       : name);
+               archive->generation == EXG_GENERATION_B ? "serialized_exported_program.json" : name);
     if (archive->generation == EXG_GENERATION_D) {
         EXG_TRY(exg_payload_read(archive, name, program->weights, err));
     } else {
@@ -155,8 +160,8 @@ exg_status exg_pt2_open(const exg_source *source, const exg_open_options *option
 {
     exg_arena *scratch = exg_arena_create(source->budget);
     exg_program *made = NULL;
-    exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
-                                        : exg_program_create(source->budget, &made, err);
+    exg_status status =
+        scratch == NULL ? EXG_OUT_OF_MEMORY(err) : exg_program_create(source->budget, &made, err);
 
     if (status == EXG_OK) {
         status = open_archive(scratch, source, options, made, info, err);

@@ -34,19 +34,19 @@ static exg_status field_arg_names(exg_decoder *d, exg_json value, void *base,
     exg_module_call *call = base;
 
     (void)field;
-    return exg_decode_array(d, value, sizeof(const char *), exg_item_text,
-                            &call->forward_arg_names, &call->forward_arg_name_count);
+    return exg_decode_array(d, value, sizeof(const char *), exg_item_text, &call->forward_arg_names,
+                            &call->forward_arg_name_count);
 }
 
 static exg_status field_call_signature(exg_decoder *d, exg_json value, void *base,
                                        const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"inputs", 6, EXG_FIELD_REQUIRED, field_call_inputs, 0},
-        {"outputs", 7, EXG_FIELD_REQUIRED, field_call_outputs, 0},
+        {"inputs",            6,  EXG_FIELD_REQUIRED, field_call_inputs,  0},
+        {"outputs",           7,  EXG_FIELD_REQUIRED, field_call_outputs, 0},
         EXG_FIELD(exg_module_call, in_spec, "in_spec", EXG_FIELD_REQUIRED, exg_field_text),
         EXG_FIELD(exg_module_call, out_spec, "out_spec", EXG_FIELD_REQUIRED, exg_field_text),
-        {"forward_arg_names", 17, EXG_FIELD_NULLABLE, field_arg_names, 0},
+        {"forward_arg_names", 17, EXG_FIELD_NULLABLE, field_arg_names,    0},
     };
     exg_module_call *call = base;
 
@@ -130,9 +130,9 @@ static exg_status field_graph_module(exg_decoder *d, exg_json value, void *base,
                                      const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"graph", 5, EXG_FIELD_REQUIRED, field_graph, 0},
-        {"signature", 9, EXG_FIELD_REQUIRED, field_signature, 0},
-        {"module_call_graph", 17, EXG_FIELD_REQUIRED, field_module_calls, 0},
+        {"graph",                      5,  EXG_FIELD_REQUIRED, field_graph,        0},
+        {"signature",                  9,  EXG_FIELD_REQUIRED, field_signature,    0},
+        {"module_call_graph",          17, EXG_FIELD_REQUIRED, field_module_calls, 0},
         EXG_FIELD(exg_program, metadata, "metadata", EXG_FIELD_OPTIONAL, exg_field_strings),
         {"treespec_namedtuple_fields", 26, EXG_FIELD_OPTIONAL, field_named_tuples, 0},
     };
@@ -269,8 +269,7 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
         program->schema_minor = 0;
         EXG_TRY(exg_json_int(version, &program->schema_major, d->err));
     } else {
-        EXG_TRY_IN(d->err,
-                   exg_decode_struct(d, version, program, fields, EXG_FIELD_COUNT(fields)),
+        EXG_TRY_IN(d->err, exg_decode_struct(d, version, program, fields, EXG_FIELD_COUNT(fields)),
                    "schema_version");
     }
     if (program->schema_major != SCHEMA_MAJOR &&
@@ -292,14 +291,14 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
 exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget, exg_error *err)
 {
     static const exg_field fields[] = {
-        {"graph_module", 12, EXG_FIELD_REQUIRED, field_graph_module, 0},
-        {"opset_version", 13, EXG_FIELD_REQUIRED, field_opsets, 0},
-        {"range_constraints", 17, EXG_FIELD_REQUIRED, field_ranges, 0},
-        {"schema_version", 14, EXG_FIELD_REQUIRED, field_version, 0},
-        {"verifiers", 9, EXG_FIELD_OPTIONAL, field_verifiers, 0},
+        {"graph_module",      12, EXG_FIELD_REQUIRED, field_graph_module, 0},
+        {"opset_version",     13, EXG_FIELD_REQUIRED, field_opsets,       0},
+        {"range_constraints", 17, EXG_FIELD_REQUIRED, field_ranges,       0},
+        {"schema_version",    14, EXG_FIELD_REQUIRED, field_version,      0},
+        {"verifiers",         9,  EXG_FIELD_OPTIONAL, field_verifiers,    0},
         EXG_FIELD(exg_program, torch_version, "torch_version", EXG_FIELD_OPTIONAL, exg_field_text),
-        {"guards_code", 11, EXG_FIELD_OPTIONAL, field_guards, 0},
-        {"dialect", 7, EXG_FIELD_OPTIONAL, field_dialect, 0},
+        {"guards_code",       11, EXG_FIELD_OPTIONAL, field_guards,       0},
+        {"dialect",           7,  EXG_FIELD_OPTIONAL, field_dialect,      0},
     };
     exg_decoder d;
     exg_status status;

@@ -139,14 +139,24 @@ static exg_status field_constant(exg_decoder *d, exg_json value, void *base, con
     return decode_constant(d, value, &half->arg);
 }
 
-/* ---- specs ------------------------------------------------------------------------------------ */
+/* ---- specs ------------------------------------------------------------------------------------
+ */
 
-#define ARG(decode)    {"arg", 3, EXG_FIELD_REQUIRED, decode, 0}
-#define TARGET(key)    EXG_FIELD(half_spec, target, key, EXG_FIELD_REQUIRED, exg_field_text)
-#define PERSISTENT     \
+#define ARG(decode)                                                                                \
+    {                                                                                              \
+        "arg", 3, EXG_FIELD_REQUIRED, decode, 0                                                    \
+    }
+#define TARGET(key) EXG_FIELD(half_spec, target, key, EXG_FIELD_REQUIRED, exg_field_text)
+#define PERSISTENT                                                                                 \
     EXG_FIELD(half_spec, persistent, "persistent", EXG_FIELD_REQUIRED, exg_field_tristate)
-#define CONSTANT_NAME  {"name", 4, EXG_FIELD_REQUIRED, field_arg_name, 0}
-#define CONSTANT_VALUE {"value", 5, EXG_FIELD_REQUIRED, field_constant, 0}
+#define CONSTANT_NAME                                                                              \
+    {                                                                                              \
+        "name", 4, EXG_FIELD_REQUIRED, field_arg_name, 0                                           \
+    }
+#define CONSTANT_VALUE                                                                             \
+    {                                                                                              \
+        "value", 5, EXG_FIELD_REQUIRED, field_constant, 0                                          \
+    }
 
 typedef struct spec_row {
     const char *tag;
@@ -156,30 +166,36 @@ typedef struct spec_row {
 } spec_row;
 
 static const spec_row input_rows[] = {
-    {"user_input", EXG_INPUT_USER, 1, {ARG(field_user_arg)}},
-    {"parameter", EXG_INPUT_PARAMETER, 2, {ARG(field_named_arg), TARGET("parameter_name")}},
-    {"buffer", EXG_INPUT_BUFFER, 3, {ARG(field_named_arg), TARGET("buffer_name"), PERSISTENT}},
-    {"tensor_constant", EXG_INPUT_CONSTANT_TENSOR, 2,
-     {ARG(field_named_arg), TARGET("tensor_constant_name")}},
-    {"custom_obj", EXG_INPUT_CUSTOM_OBJ, 2, {ARG(field_object_arg), TARGET("custom_obj_name")}},
-    {"constant_input", EXG_INPUT_USER, 2, {CONSTANT_NAME, CONSTANT_VALUE}},
-    {"token", EXG_INPUT_TOKEN, 1, {ARG(field_named_arg)}},
+    {"user_input",      EXG_INPUT_USER,       1, {ARG(field_user_arg)}                                    },
+    {"parameter",       EXG_INPUT_PARAMETER,  2, {ARG(field_named_arg), TARGET("parameter_name")}         },
+    {"buffer",          EXG_INPUT_BUFFER,     3, {ARG(field_named_arg), TARGET("buffer_name"), PERSISTENT}},
+    {"tensor_constant",
+     EXG_INPUT_CONSTANT_TENSOR,               2,
+     {ARG(field_named_arg), TARGET("tensor_constant_name")}                                               },
+    {"custom_obj",      EXG_INPUT_CUSTOM_OBJ, 2, {ARG(field_object_arg), TARGET("custom_obj_name")}       },
+    {"constant_input",  EXG_INPUT_USER,       2, {CONSTANT_NAME, CONSTANT_VALUE}                          },
+    {"token",           EXG_INPUT_TOKEN,      1, {ARG(field_named_arg)}                                   },
 };
 
 static const spec_row output_rows[] = {
-    {"user_output", EXG_OUTPUT_USER, 1, {ARG(field_user_arg)}},
-    {"loss_output", EXG_OUTPUT_LOSS, 1, {ARG(field_named_arg)}},
-    {"buffer_mutation", EXG_OUTPUT_BUFFER_MUTATION, 2,
-     {ARG(field_named_arg), TARGET("buffer_name")}},
-    {"gradient_to_parameter", EXG_OUTPUT_GRADIENT_TO_PARAMETER, 2,
-     {ARG(field_named_arg), TARGET("parameter_name")}},
-    {"gradient_to_user_input", EXG_OUTPUT_GRADIENT_TO_USER_INPUT, 2,
-     {ARG(field_named_arg), TARGET("user_input_name")}},
-    {"user_input_mutation", EXG_OUTPUT_USER_INPUT_MUTATION, 2,
-     {ARG(field_named_arg), TARGET("user_input_name")}},
-    {"token", EXG_OUTPUT_TOKEN, 1, {ARG(field_named_arg)}},
-    {"parameter_mutation", EXG_OUTPUT_PARAMETER_MUTATION, 2,
-     {ARG(field_named_arg), TARGET("parameter_name")}},
+    {"user_output",            EXG_OUTPUT_USER,  1, {ARG(field_user_arg)} },
+    {"loss_output",            EXG_OUTPUT_LOSS,  1, {ARG(field_named_arg)}},
+    {"buffer_mutation",
+     EXG_OUTPUT_BUFFER_MUTATION,                 2,
+     {ARG(field_named_arg), TARGET("buffer_name")}                        },
+    {"gradient_to_parameter",
+     EXG_OUTPUT_GRADIENT_TO_PARAMETER,           2,
+     {ARG(field_named_arg), TARGET("parameter_name")}                     },
+    {"gradient_to_user_input",
+     EXG_OUTPUT_GRADIENT_TO_USER_INPUT,          2,
+     {ARG(field_named_arg), TARGET("user_input_name")}                    },
+    {"user_input_mutation",
+     EXG_OUTPUT_USER_INPUT_MUTATION,             2,
+     {ARG(field_named_arg), TARGET("user_input_name")}                    },
+    {"token",                  EXG_OUTPUT_TOKEN, 1, {ARG(field_named_arg)}},
+    {"parameter_mutation",
+     EXG_OUTPUT_PARAMETER_MUTATION,              2,
+     {ARG(field_named_arg), TARGET("parameter_name")}                     },
 };
 
 static exg_status decode_spec(exg_decoder *d, exg_json value, const char *name,
@@ -210,8 +226,8 @@ static exg_status item_input_spec(exg_decoder *d, exg_json value, void *item)
     const spec_row *row = input_rows;
     half_spec half;
 
-    EXG_TRY(decode_spec(d, value, "InputSpec", input_rows, EXG_FIELD_COUNT(input_rows), &half,
-                        &row));
+    EXG_TRY(
+        decode_spec(d, value, "InputSpec", input_rows, EXG_FIELD_COUNT(input_rows), &half, &row));
     spec->kind = (exg_input_kind)row->kind;
     spec->arg = half.arg;
     spec->arg.is_token = spec->kind == EXG_INPUT_TOKEN;
@@ -258,7 +274,7 @@ static exg_status field_output_specs(exg_decoder *d, exg_json value, void *base,
 exg_status exg_decode_signature(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"input_specs", 11, EXG_FIELD_REQUIRED, field_input_specs, 0},
+        {"input_specs",  11, EXG_FIELD_REQUIRED, field_input_specs,  0},
         {"output_specs", 12, EXG_FIELD_REQUIRED, field_output_specs, 0},
     };
 

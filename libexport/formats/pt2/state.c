@@ -29,8 +29,7 @@ static exg_status find_root(saved *file, exg_error *err)
     if (slash == NULL) {
         return EXG_FAIL(err, MALFORMED, "PKL-002", "a torch.save file has a root folder");
     }
-    file->archive.root =
-        exg_arena_strndup(file->archive.arena, first, (size_t)(slash - first) + 1);
+    file->archive.root = exg_arena_strndup(file->archive.arena, first, (size_t)(slash - first) + 1);
     return file->archive.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
@@ -58,8 +57,10 @@ static exg_status open_saved(exg_archive *outer, const exg_zip_entry *entry, exg
     const uint8_t *data = NULL;
     const exg_zip_entry *pickle;
 
-    *file = (saved){.archive = {.arena = outer->arena, .inflate_left = outer->inflate_left},
-                    .weights = weights};
+    *file = (saved){
+        .archive = {.arena = outer->arena, .inflate_left = outer->inflate_left},
+        .weights = weights
+    };
     exg_map_init(&file->storages, outer->arena);
     if (entry->bytes == 0) {
         return EXG_OK;
@@ -86,8 +87,7 @@ static exg_status open_saved(exg_archive *outer, const exg_zip_entry *entry, exg
 static exg_status find_storage(saved *file, const exg_pickle_storage *storage, uint32_t *index,
                                exg_error *err)
 {
-    const exg_zip_entry *entry =
-        exg_archive_find3(&file->archive, "data/", storage->key, "");
+    const exg_zip_entry *entry = exg_archive_find3(&file->archive, "data/", storage->key, "");
     uint64_t bytes = 0;
 
     *index = exg_map_find(&file->storages, storage->key);
@@ -119,9 +119,8 @@ static exg_status parse_device(exg_arena *arena, const char *location, exg_devic
     char *end;
 
     device->index = -1;
-    device->type = colon == NULL
-                       ? exg_arena_strdup(arena, location)
-                       : exg_arena_strndup(arena, location, (size_t)(colon - location));
+    device->type = colon == NULL ? exg_arena_strdup(arena, location)
+                                 : exg_arena_strndup(arena, location, (size_t)(colon - location));
     if (device->type == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -160,7 +159,8 @@ static exg_status make_meta(saved *file, const exg_pickle_tensor *tensor, exg_ar
     return EXG_OK;
 }
 
-/* ---- state dicts ------------------------------------------------------------------------------ */
+/* ---- state dicts ------------------------------------------------------------------------------
+ */
 
 static bool is_name(const exg_pickle_value *value)
 {
@@ -218,8 +218,10 @@ exg_status exg_state_read(exg_archive *archive, const char *program, exg_weights
         exg_weight_table table;
         const char *folder;
         const char *rootless;
-    } rows[] = {{EXG_TABLE_STATE, "data/weights/", "serialized_state_dict.pt"},
-                {EXG_TABLE_CONSTANTS, "data/constants/", "serialized_constants.pt"}};
+    } rows[] = {
+        {EXG_TABLE_STATE,     "data/weights/",   "serialized_state_dict.pt"},
+        {EXG_TABLE_CONSTANTS, "data/constants/", "serialized_constants.pt" }
+    };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const exg_zip_entry *entry =
@@ -237,7 +239,8 @@ exg_status exg_state_read(exg_archive *archive, const char *program, exg_weights
     return EXG_OK;
 }
 
-/* ---- example inputs ----------------------------------------------------------------------------- */
+/* ---- example inputs -----------------------------------------------------------------------------
+ */
 
 typedef struct leaf {
     const char *keyword;
@@ -306,8 +309,8 @@ static bool flatten_call(leaves *found, const exg_pickle_value *call)
     for (uint32_t i = 0; i < pair->items[1]->as_items.count; i += 2) {
         const exg_pickle_value *key = pair->items[1]->as_items.items[i];
 
-        if (!is_name(key) || !flatten(found, key->as_text.data,
-                                      pair->items[1]->as_items.items[i + 1], DEPTH_MAX)) {
+        if (!is_name(key) ||
+            !flatten(found, key->as_text.data, pair->items[1]->as_items.items[i + 1], DEPTH_MAX)) {
             return false;
         }
     }
@@ -358,12 +361,11 @@ static exg_status keep_leaves(saved *file, exg_program *program, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     if (flatten_call(&found, file->object)) {
-        program->sample_inputs =
-            EXG_NEW_ARRAY(program->arena, exg_sample_input, found.count);
+        program->sample_inputs = EXG_NEW_ARRAY(program->arena, exg_sample_input, found.count);
         status = program->sample_inputs == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
         for (uint32_t i = 0; i < found.count && status == EXG_OK; i++) {
-            status = keep_leaf(file, &found.items[i], program->arena, &program->sample_inputs[i],
-                               err);
+            status =
+                keep_leaf(file, &found.items[i], program->arena, &program->sample_inputs[i], err);
         }
         program->sample_input_count = status == EXG_OK ? found.count : 0;
     }
@@ -374,10 +376,10 @@ static exg_status keep_leaves(saved *file, exg_program *program, exg_error *err)
 exg_status exg_samples_read(exg_archive *archive, const char *name, exg_program *program,
                             exg_error *err)
 {
-    const exg_zip_entry *entry = archive->generation == EXG_GENERATION_B
-                                     ? exg_archive_find(archive, "serialized_example_inputs.pt")
-                                     : exg_archive_find3(archive, "data/sample_inputs/", name,
-                                                         ".pt");
+    const exg_zip_entry *entry =
+        archive->generation == EXG_GENERATION_B
+            ? exg_archive_find(archive, "serialized_example_inputs.pt")
+            : exg_archive_find3(archive, "data/sample_inputs/", name, ".pt");
     saved file;
     exg_status status;
 

@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOCAL_BYTES      30u
-#define CENTRAL_BYTES    46u
-#define END_BYTES        22u
-#define END64_BYTES      56u
-#define LOCATOR_BYTES    20u
-#define COMMENT_MAX      65535u
-#define NAME_MAX_BYTES   512u
-#define FLAG_ENCRYPTED   0x0001u
-#define FLAG_DESCRIPTOR  0x0008u
-#define FLAG_PATCHED     0x0020u
-#define FLAG_STRONG      0x0040u
-#define FLAG_MASKED      0x2000u
-#define METHOD_STORED    0
-#define METHOD_DEFLATED  8
+#define LOCAL_BYTES     30u
+#define CENTRAL_BYTES   46u
+#define END_BYTES       22u
+#define END64_BYTES     56u
+#define LOCATOR_BYTES   20u
+#define COMMENT_MAX     65535u
+#define NAME_MAX_BYTES  512u
+#define FLAG_ENCRYPTED  0x0001u
+#define FLAG_DESCRIPTOR 0x0008u
+#define FLAG_PATCHED    0x0020u
+#define FLAG_STRONG     0x0040u
+#define FLAG_MASKED     0x2000u
+#define METHOD_STORED   0
+#define METHOD_DEFLATED 8
 
 static uint16_t u16(const uint8_t *p)
 {
@@ -38,7 +38,7 @@ static uint64_t u64(const uint8_t *p)
 
 #define SIGNATURE(a, b) (0x4b50u | (uint32_t)(a) << 16 | (uint32_t)(b) << 24)
 
-#define ZIP_FAIL(zip, offset, err, code, ...) \
+#define ZIP_FAIL(zip, offset, err, code, ...)                                                      \
     exg_error_at((err), EXG_FAIL((err), MALFORMED, (code), __VA_ARGS__), (zip)->base + (offset))
 
 /* ---- end records ----------------------------------------------------------------- */
@@ -72,9 +72,8 @@ bool exg_zip_sniff(const uint8_t *data, uint64_t length)
 {
     uint64_t end;
 
-    return length >= 4 &&
-           (u32(data) == SIGNATURE(3, 4) || u32(data) == SIGNATURE(5, 6) ||
-            find_end(data, length, &end));
+    return length >= 4 && (u32(data) == SIGNATURE(3, 4) || u32(data) == SIGNATURE(5, 6) ||
+                           find_end(data, length, &end));
 }
 
 /* The zip64 record takes the place of fields that are full; the others must agree. */
@@ -88,8 +87,7 @@ static exg_status read_end64(const exg_zip *zip, uint64_t end, directory *dir, e
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) {
         return EXG_FAIL(err, UNSUPPORTED, "ZIP-DISKS", "the archive spans several disks");
     }
-    if (!exg_range_inside(at, END64_BYTES, end - LOCATOR_BYTES) ||
-        u32(record) != SIGNATURE(6, 6) ||
+    if (!exg_range_inside(at, END64_BYTES, end - LOCATOR_BYTES) || u32(record) != SIGNATURE(6, 6) ||
         u64(record + 4) != end - LOCATOR_BYTES - at - 12) {
         return ZIP_FAIL(zip, end - LOCATOR_BYTES, err, "ZIP-END",
                         "the zip64 locator points at offset %llu, where no zip64 end record is",
@@ -239,16 +237,15 @@ static exg_status check_method(const exg_zip *zip, uint64_t at, const exg_zip_en
     }
     if ((method != METHOD_STORED && method != METHOD_DEFLATED) ||
         (entry->flags & FLAG_PATCHED) != 0) {
-        return exg_error_fix(
-            err,
-            EXG_FAIL(err, UNSUPPORTED, "ZIP-METHOD", "%s is compressed by method %u", entry->name,
-                     method),
-            "pack the archive again with stored or deflated members");
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "ZIP-METHOD",
+                                      "%s is compressed by method %u", entry->name, method),
+                             "pack the archive again with stored or deflated members");
     }
     if (method == METHOD_STORED && entry->stored_bytes != entry->bytes) {
-        return ZIP_FAIL(zip, at, err, "ARC-016", "%s is stored, but its two sizes are %llu and %llu",
-                        entry->name, (unsigned long long)entry->stored_bytes,
-                        (unsigned long long)entry->bytes);
+        return ZIP_FAIL(zip, at, err, "ARC-016",
+                        "%s is stored, but its two sizes are %llu and %llu", entry->name,
+                        (unsigned long long)entry->stored_bytes, (unsigned long long)entry->bytes);
     }
     return EXG_OK;
 }
@@ -265,7 +262,8 @@ static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_
     const char *fault;
 
     if (left < CENTRAL_BYTES || u32(p) != SIGNATURE(1, 2)) {
-        return ZIP_FAIL(zip, at, err, "ZIP-DIR", "here should be an entry of the central directory");
+        return ZIP_FAIL(zip, at, err, "ZIP-DIR",
+                        "here should be an entry of the central directory");
     }
     name_length = u16(p + 28);
     extra_length = u16(p + 30);
@@ -356,9 +354,9 @@ static bool is_descriptor(const exg_zip *zip, const exg_zip_entry *entry, uint64
     if ((length != 12 && length != 20) || u32(p) != entry->crc) {
         return false;
     }
-    return length == 12 ? u32(p + 4) == (uint32_t)entry->stored_bytes &&
-                              u32(p + 8) == (uint32_t)entry->bytes
-                        : u64(p + 4) == entry->stored_bytes && u64(p + 12) == entry->bytes;
+    return length == 12
+               ? u32(p + 4) == (uint32_t)entry->stored_bytes && u32(p + 8) == (uint32_t)entry->bytes
+               : u64(p + 4) == entry->stored_bytes && u64(p + 12) == entry->bytes;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -481,8 +479,9 @@ exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg
         at += bytes;
     }
     if (at != dir.offset + dir.bytes) {
-        return ZIP_FAIL(zip, at, err, "ZIP-DIR", "the central directory holds more than the %llu "
-                                                 "entries the end record counts",
+        return ZIP_FAIL(zip, at, err, "ZIP-DIR",
+                        "the central directory holds more than the %llu "
+                        "entries the end record counts",
                         (unsigned long long)dir.count);
     }
     EXG_TRY(check_layout(zip, &dir, zip->entries, dir.count, err));

@@ -33,7 +33,7 @@ typedef struct exg_zip_entry {
 typedef struct exg_zip {
     const uint8_t *data;
     uint64_t length;
-    uint64_t base; /* of `data` in the file, for offsets in errors */
+    uint64_t base;          /* of `data` in the file, for offsets in errors */
     exg_zip_entry *entries; /* in the order of the central directory; folders left out */
     uint32_t count;
     exg_map by_name;
