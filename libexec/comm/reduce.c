@@ -1,45 +1,7 @@
 /* reduce.c - one body for every dtype: widen, combine in rank order, narrow. */
 #include "libexec/comm/reduce.h"
+#include "libexec/kernels/element.h"
 
-#include <math.h>
-#include <string.h>
-
-static float bf16_to_f32(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof(value));
-    return value;
-}
-
-static uint16_t f32_to_bf16(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    if (isnan(value)) {
-        return 0x7fc0;
-    }
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float f16_to_f32(uint16_t bits)
-{
-    _Float16 half;
-
-    memcpy(&half, &bits, sizeof(half));
-    return (float)half;
-}
-
-static uint16_t f32_to_f16(float value)
-{
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-
-    memcpy(&bits, &half, sizeof(bits));
-    return bits;
-}
 
 #define AS_IS(x) (x)
 
@@ -68,8 +30,8 @@ static uint16_t f32_to_f16(float value)
 
 REDUCE(f32, float, float, AS_IS, AS_IS)
 REDUCE(f64, double, double, AS_IS, AS_IS)
-REDUCE(f16, uint16_t, float, f16_to_f32, f32_to_f16)
-REDUCE(bf16, uint16_t, float, bf16_to_f32, f32_to_bf16)
+REDUCE(f16, uint16_t, float, exg_f16_to_f32, exg_f32_to_f16)
+REDUCE(bf16, uint16_t, float, exg_bf16_to_f32, exg_f32_to_bf16)
 REDUCE(u8, uint8_t, uint64_t, AS_IS, AS_IS)
 REDUCE(i8, int8_t, int64_t, AS_IS, AS_IS)
 REDUCE(i16, int16_t, int64_t, AS_IS, AS_IS)

@@ -1,6 +1,5 @@
 /* placement.c - placements as text, and the chunk rule. */
 #include <exg/placement.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +68,7 @@ exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_e
         char *end;
         long dim = strtol(argument, &end, 10);
 
-        if (length > 0 && end == argument + (ptrdiff_t)length && dim > -64 && dim < 64) {
+        if (length > 0 && end[0] == ')' && dim > -64 && dim < 64) {
             *placement = exg_shard((int32_t)dim);
             return EXG_OK;
         }

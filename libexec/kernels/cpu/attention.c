@@ -1,0 +1,236 @@
+/* attention.c - scaled_dot_product_attention without a matrix of scores.
+ *
+ *   query (batch, heads, rows, depth)    key (batch, kv_heads, keys, depth)
+ *   value (batch, kv_heads, keys, width) result (batch, heads, rows, width), dense
+ *   mask  bool or floating, broadcast to (batch, heads, rows, keys)
+ *
+ * A task is a block of query rows; keys come in blocks, with the running maximum and
+ * sum of each row (Milakov and Gimelshein 2018, "Online normalizer calculation for
+ * softmax"; Dao et al. 2022, FlashAttention). Where heads share keys and rows are
+ * few, the rows of all of them are one block. A row whose keys are all masked is 0.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+#include <math.h>
+
+#define ROWS_MAX    64     /* query rows of a block */
+#define BLOCK_BYTES 65536  /* of a block of query rows, and of results */
+#define KEYS        128    /* keys of a block */
+#define DEPTH       128    /* of packed keys at a time */
+#define COLUMNS     96     /* of packed values at a time, a multiple of every panel */
+#define FEW_ROWS    12     /* up to here keys are not packed */
+
+typedef struct attention_params {
+    int64_t batch, heads, rows, keys, depth, width;
+    int64_t groups;         /* of heads that share a task's keys */
+    int64_t heads_of_group;
+    int64_t heads_of_kv;
+    int64_t block_rows;
+    int64_t blocks_of_group;
+    uint32_t batch_rank;    /* dimensions in front of the heads */
+    int64_t batch_sizes[EXG_RANK_MAX];
+    bool has_mask, is_causal;
+    double scale;
+    const exg_gemm_loops *gemm;
+    const exg_row_f32_loops *f32;
+    const exg_row_f64_loops *f64;
+    const exg_convert_loops *convert;
+} attention_params;
+
+typedef struct attention_run_context {
+    const attention_params *p;
+    const exg_tensor *query, *key, *value, *mask, *out;
+} attention_run_context;
+
+/* Where one task finds its operands. */
+typedef struct attention_task {
+    const attention_params *p;
+    const attention_run_context *r;
+    int64_t batch, group, first, count; /* rows of the group */
+    const char *key, *value;
+} attention_task;
+
+static int64_t row_head(const attention_task *t, int64_t row)
+{
+    return t->group * t->p->heads_of_group + (t->first + row) / t->p->rows;
+}
+
+static int64_t row_position(const attention_task *t, int64_t row)
+{
+    return (t->first + row) % t->p->rows;
+}
+
+/* The element a dimension `from_end` away and the batch select; 0 strides broadcast. */
+static const char *at(const attention_params *p, const exg_tensor *t, int64_t batch, int64_t head,
+                      int64_t row)
+{
+    int64_t offset = 0;
+
+    if (t->rank >= 2) {
+        offset += row * (t->sizes[t->rank - 2] == 1 ? 0 : t->strides[t->rank - 2]);
+    }
+    if (t->rank >= 3) {
+        offset += head * (t->sizes[t->rank - 3] == 1 ? 0 : t->strides[t->rank - 3]);
+    }
+    for (uint32_t d = p->batch_rank; d-- > 0; batch /= p->batch_sizes[d]) {
+        /* batch dimensions are aligned at the heads */
+        int64_t own = (int64_t)t->rank - 3 - (p->batch_rank - d);
+
+        if (own >= 0 && t->sizes[own] != 1) {
+            offset += batch % p->batch_sizes[d] * t->strides[own];
+        }
+    }
+    return (const char *)t->data + offset * exg_dtype_bytes(t->dtype);
+}
+
+/* Keys row sees: all, or up to its own position. */
+static int64_t keys_of_row(const attention_task *t, int64_t row)
+{
+    int64_t seen = row_position(t, row) + 1;
+
+    return t->p->is_causal && seen < t->p->keys ? seen : t->p->keys;
+}
+
+#define REAL       float
+#define ATT(name)  attention_f32_##name
+#define ROW_LOOPS  f32
+#define BLOCK_REAL (BLOCK_BYTES / 4)
+#define EXP        expf
+#include "libexec/kernels/cpu/attention_body.h"
+#undef REAL
+#undef ATT
+#undef ROW_LOOPS
+#undef BLOCK_REAL
+#undef EXP
+
+#define REAL       double
+#define ATT(name)  attention_f64_##name
+#define ROW_LOOPS  f64
+#define BLOCK_REAL (BLOCK_BYTES / 8)
+#define EXP        exp
+#include "libexec/kernels/cpu/attention_body.h"
+
+static void attention_block(void *context, uint32_t block)
+{
+    const attention_run_context *r = context;
+    const attention_params *p = r->p;
+    attention_task t = {.p = p, .r = r};
+    int64_t kv;
+
+    t.batch = block / (p->groups * p->blocks_of_group);
+    t.group = block / p->blocks_of_group % p->groups;
+    t.first = block % p->blocks_of_group * p->block_rows;
+    t.count = EXG_MIN(p->heads_of_group * p->rows - t.first, p->block_rows);
+    kv = t.group * p->heads_of_group / p->heads_of_kv;
+    t.key = at(p, r->key, t.batch, kv, 0);
+    t.value = at(p, r->value, t.batch, kv, 0);
+    if (r->out->dtype == EXG_DTYPE_F64) {
+        attention_f64_task(&t);
+    } else {
+        attention_f32_task(&t);
+    }
+}
+
+/* Batch dimensions, broadcast over query, key and value. */
+static void plan_batch(attention_params *p, const exg_tensor *out)
+{
+    p->batch = 1;
+    p->batch_rank = out->rank > 3 ? out->rank - 3 : 0;
+    for (uint32_t d = 0; d < p->batch_rank; d++) {
+        p->batch_sizes[d] = out->sizes[d];
+        p->batch *= out->sizes[d];
+    }
+}
+
+static void plan_blocks(attention_params *p, uint32_t real_bytes)
+{
+    int64_t wide = EXG_MAX(p->depth, p->width);
+    int64_t most = BLOCK_BYTES / real_bytes / EXG_MAX(wide, 1);
+
+    p->heads_of_group = p->rows < 16 ? p->heads_of_kv : 1;
+    p->groups = p->heads / p->heads_of_group;
+    p->block_rows = EXG_MIN(EXG_MIN(p->heads_of_group * p->rows, ROWS_MAX), most);
+    p->block_rows = EXG_MAX(p->block_rows, 1);
+    p->blocks_of_group = exg_ceil_div(p->heads_of_group * p->rows, p->block_rows);
+}
+
+static exg_status check(const exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *query = &call->inputs[0];
+    const exg_tensor *mask = &call->inputs[3];
+
+    EXG_TRY(exg_require_float("attention", query->dtype, err));
+    if (call->inputs[1].dtype != query->dtype || call->inputs[2].dtype != query->dtype ||
+        call->outputs[0].dtype != query->dtype) {
+        return exg_unsupported_dtype("attention with a key or value", call->inputs[1].dtype, err);
+    }
+    if (call->input_count > 3 && !exg_tensor_is_absent(mask) && mask->dtype != EXG_DTYPE_B8) {
+        EXG_TRY(exg_require_float("attention with a mask", mask->dtype, err));
+        if ((mask->dtype == EXG_DTYPE_F64) != (query->dtype == EXG_DTYPE_F64)) {
+            return exg_unsupported_dtype("attention with a mask", mask->dtype, err);
+        }
+    }
+    if (exg_call_float(call, 4) != 0) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-008", "attention with dropout");
+    }
+    return EXG_OK;
+}
+
+static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *query = &call->inputs[0];
+    const exg_tensor *key = &call->inputs[1];
+    const exg_tensor *value = &call->inputs[2];
+    attention_params *p = EXG_NEW(call->arena, attention_params);
+    bool is_double = query->dtype == EXG_DTYPE_F64;
+    int64_t kv_heads = key->rank >= 3 ? key->sizes[key->rank - 3] : 1;
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(check(call, err));
+    plan_batch(p, &call->outputs[0]);
+    p->heads = query->rank >= 3 ? call->outputs[0].sizes[query->rank - 3] : 1;
+    p->rows = query->sizes[query->rank - 2];
+    p->depth = query->sizes[query->rank - 1];
+    p->keys = key->sizes[key->rank - 2];
+    p->width = value->sizes[value->rank - 1];
+    p->heads_of_kv = kv_heads > 0 && p->heads % kv_heads == 0 ? p->heads / kv_heads : 1;
+    p->has_mask = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
+    p->is_causal = exg_call_bool(call, 5);
+    p->scale = exg_call_is_none(call, 6) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 6);
+    p->gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
+    p->f32 = EXG_LOOPS(exg_loops_row_f32);
+    p->f64 = EXG_LOOPS(exg_loops_row_f64);
+    p->convert = EXG_LOOPS(exg_loops_convert);
+    plan_blocks(p, p->gemm->real_bytes);
+    if (EXG_MAX(p->depth, p->width) * p->gemm->real_bytes > BLOCK_BYTES) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-009", "attention over heads of %lld elements",
+                        (long long)EXG_MAX(p->depth, p->width));
+    }
+    call->params = p;
+    return EXG_OK;
+}
+
+static void attention_run(const exg_kernel_call *call)
+{
+    const attention_params *p = call->params;
+    attention_run_context r = {p,
+                               &call->inputs[0],
+                               &call->inputs[1],
+                               &call->inputs[2],
+                               p->has_mask ? &call->inputs[3] : NULL,
+                               &call->outputs[0]};
+
+    if (p->rows * p->width > 0) {
+        exg_pool_run(call->pool, attention_block, &r,
+                     (uint32_t)(p->batch * p->groups * p->blocks_of_group));
+    }
+}
+
+const exg_kernel exg_kernel_attention = {
+    .name = "attention",
+    .prepare = attention_prepare,
+    .run = attention_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};

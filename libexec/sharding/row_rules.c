@@ -1,0 +1,482 @@
+/* row_rules.c - rows of operators that compute: matrices, reductions, norms,
+ * attention, indexing. */
+#include "libexec/sharding/rules.h"
+#include "libexport/operators/shape.h"
+
+#include <string.h>
+
+#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#include "libexec/sharding/named_rules.def"
+#undef EXG_NAMED_RULE
+
+static uint32_t wrap(int64_t dim, uint32_t rank)
+{
+    return (uint32_t)(dim < 0 ? dim + rank : dim);
+}
+
+/* A row whose results and listed operands are split; -1 leaves an operand whole. */
+static exg_status add_split(exg_rule_call *call, const int32_t *results, const int32_t *operands)
+{
+    exg_row *row = exg_rule_add(call);
+
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
+        if (results[r] >= 0) {
+            row->results[r] = exg_shard(results[r]);
+        }
+    }
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        if (operands[i] >= 0 && call->operands[i] != NULL) {
+            row->operands[i] = exg_shard(operands[i]);
+        }
+    }
+    return EXG_OK;
+}
+
+#define SPLIT(results, operands) \
+    EXG_TRY(add_split(call, (const int32_t[])results, (const int32_t[])operands))
+#define LIST(...) {__VA_ARGS__}
+
+static exg_status add_one(exg_rule_call *call, exg_placement result, exg_placement operand)
+{
+    exg_row *row = exg_rule_add(call);
+
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->results[0] = result;
+    row->operands[0] = operand;
+    return EXG_OK;
+}
+
+/* ---- matrices --------------------------------------------------------------------- */
+
+/* The dim of a broadcast addend that follows dim `d` of a result of `rank`; -1: whole. */
+static int32_t addend_dim(const exg_tensor_meta *addend, uint32_t rank, uint32_t d, int64_t size)
+{
+    uint32_t missing = rank - addend->rank;
+
+    return d >= missing && addend->sizes[d - missing].value == size ? (int32_t)(d - missing) : -1;
+}
+
+/* addmm, baddbmm: beta * self + alpha * (left @ right). The contracted letter wants
+ * self as a summand too. */
+exg_status exg_rule_addmm(exg_rule_call *call)
+{
+    const exg_tensor_meta *out = call->results[0];
+    uint32_t rank = out->rank;
+    int32_t m = (int32_t)rank - 2;
+    int32_t n = (int32_t)rank - 1;
+    exg_row *row;
+
+    if (rank == 3) {
+        SPLIT(LIST(0), LIST(addend_dim(call->operands[0], rank, 0, out->sizes[0].value), 0, 0));
+    }
+    SPLIT(LIST(m), LIST(addend_dim(call->operands[0], rank, (uint32_t)m, out->sizes[m].value), m, -1));
+    SPLIT(LIST(n), LIST(addend_dim(call->operands[0], rank, (uint32_t)n, out->sizes[n].value), -1, n));
+    row = exg_rule_add(call);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    row->operands[0] = exg_partial(EXG_REDUCE_SUM);
+    row->operands[1] = exg_shard(n);
+    row->operands[2] = exg_shard(m);
+    return EXG_OK;
+}
+
+/* linear: input [..., k], weight [n, k], bias [n]. */
+exg_status exg_rule_linear(exg_rule_call *call)
+{
+    int32_t last = (int32_t)call->operands[0]->rank - 1;
+    exg_row *row;
+
+    for (int32_t d = 0; d < last; d++) {
+        SPLIT(LIST(d), LIST(d, -1, -1));
+    }
+    SPLIT(LIST(last), LIST(-1, 0, 0));
+    row = exg_rule_add(call);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    row->operands[0] = exg_shard(last);
+    row->operands[1] = exg_shard(1);
+    if (call->operands[2] != NULL) {
+        row->operands[2] = exg_partial(EXG_REDUCE_SUM);
+    }
+    return EXG_OK;
+}
+
+/* Batch; output channels of one group. */
+exg_status exg_rule_convolution(exg_rule_call *call)
+{
+    bool batched = call->operands[0]->rank == call->operands[1]->rank;
+    bool transposed = exg_get_bool(&call->args[6]);
+
+    if (batched) {
+        SPLIT(LIST(0), LIST(0, -1, -1));
+    }
+    if (!transposed && exg_get_int(&call->args[8]) == 1) {
+        SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0));
+    }
+    return EXG_OK;
+}
+
+/* Query, key, value (B, H, L, E): by batch, and by head where every rank gets whole
+ * groups of heads. A mask follows where it has the dim. */
+exg_status exg_rule_attention(exg_rule_call *call)
+{
+    const exg_tensor_meta *q = call->operands[0];
+    const exg_tensor_meta *k = call->operands[1];
+    const exg_tensor_meta *mask = call->operands[3];
+
+    for (uint32_t d = 0; d + 2 < q->rank && q->rank == k->rank; d++) {
+        int64_t heads = q->sizes[d].value;
+        int64_t groups = k->sizes[d].value;
+        int32_t mask_dim = mask == NULL ? -1 : addend_dim(mask, q->rank, d, heads);
+        int32_t split = (int32_t)d;
+
+        if (heads != groups && (heads % call->mesh_size != 0 || groups % call->mesh_size != 0)) {
+            continue;
+        }
+        if (call->operands[2]->rank != q->rank || call->operands[2]->sizes[d].value != groups) {
+            continue;
+        }
+        SPLIT(LIST(split), LIST(split, split, split, mask_dim));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_pool(exg_rule_call *call)
+{
+    for (int32_t d = 0; d + 2 < (int32_t)call->operands[0]->rank; d++) {
+        SPLIT(LIST(d, d), LIST(d));
+    }
+    return EXG_OK;
+}
+
+/* ---- reductions --------------------------------------------------------------------- */
+
+/* Where input dim `d` of a reduction lands; -1: it is reduced. */
+static int32_t kept_dim(const exg_rule_call *call, const bool *in_set, uint32_t d)
+{
+    bool keepdim = call->results[0]->rank == call->operands[0]->rank;
+    int32_t to = 0;
+
+    if (in_set[d]) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < d; i++) {
+        to += keepdim || !in_set[i];
+    }
+    return to;
+}
+
+static exg_status reduction_rows(exg_rule_call *call, exg_reduce_op op, bool linear, bool passes)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    bool in_set[EXG_SHAPE_RANK_MAX];
+
+    EXG_TRY(exg_dim_set(&call->args[1], in->rank, in_set, call->err));
+    for (uint32_t d = 0; d < in->rank; d++) {
+        int32_t to = kept_dim(call, in_set, d);
+
+        if (to >= 0) {
+            SPLIT(LIST(to, to), LIST((int32_t)d));
+        } else if (linear) {
+            EXG_TRY(add_one(call, exg_partial(op), exg_shard((int32_t)d)));
+        }
+    }
+    return passes ? add_one(call, exg_partial(op), exg_partial(op)) : EXG_OK;
+}
+
+exg_status exg_rule_sum(exg_rule_call *call)
+{
+    return reduction_rows(call, EXG_REDUCE_SUM, true,
+                          call->operands[0]->dtype == call->results[0]->dtype);
+}
+
+/* The average of averages is the average only of chunks of one size. */
+exg_status exg_rule_mean(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    bool in_set[EXG_SHAPE_RANK_MAX];
+    bool even = true;
+
+    EXG_TRY(exg_dim_set(&call->args[1], in->rank, in_set, call->err));
+    for (uint32_t d = 0; d < in->rank; d++) {
+        even = even && (!in_set[d] || in->sizes[d].value % call->mesh_size == 0);
+    }
+    return reduction_rows(call, EXG_REDUCE_AVG, even, true);
+}
+
+/* An empty chunk has no largest element, so only full chunks leave summands. */
+static bool every_rank_has_some(const exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+
+    for (uint32_t d = 0; d < in->rank; d++) {
+        int64_t offset;
+        int64_t size;
+
+        exg_chunk(in->sizes[d].value, call->mesh_size, call->mesh_size - 1, &offset, &size);
+        if (size == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+exg_status exg_rule_amax(exg_rule_call *call)
+{
+    bool some = every_rank_has_some(call);
+
+    return reduction_rows(call, EXG_REDUCE_MAX, some, true);
+}
+
+exg_status exg_rule_amin(exg_rule_call *call)
+{
+    bool some = every_rank_has_some(call);
+
+    return reduction_rows(call, EXG_REDUCE_MIN, some, true);
+}
+
+/* No way to combine parts: only dims that are not reduced. dim None or absent: all. */
+exg_status exg_rule_reduce(exg_rule_call *call)
+{
+    return reduction_rows(call, EXG_REDUCE_SUM, false, false);
+}
+
+static exg_status all_but(exg_rule_call *call, uint32_t dim)
+{
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d != dim) {
+            SPLIT(LIST(split, split), LIST(split));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_along_dim(exg_rule_call *call)
+{
+    return all_but(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank));
+}
+
+exg_status exg_rule_sort(exg_rule_call *call)
+{
+    return all_but(call, wrap(exg_get_int(&call->args[2]), call->operands[0]->rank));
+}
+
+exg_status exg_rule_topk(exg_rule_call *call)
+{
+    return exg_rule_sort(call);
+}
+
+/* ---- norms -------------------------------------------------------------------------- */
+
+exg_status exg_rule_layer_norm(exg_rule_call *call)
+{
+    uint32_t normalized = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1);
+
+    for (uint32_t d = 0; d + normalized < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        SPLIT(LIST(split, split, split), LIST(split, -1, -1));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_rms_norm(exg_rule_call *call)
+{
+    int64_t normalized = exg_get_int(&call->args[1]);
+
+    for (uint32_t d = 0; (int64_t)d + normalized < call->operands[0]->rank; d++) {
+        SPLIT(LIST((int32_t)d), LIST((int32_t)d, -1));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_group_norm(exg_rule_call *call)
+{
+    SPLIT(LIST(0, 0, 0), LIST(0, -1, -1));
+    return EXG_OK;
+}
+
+/* ---- indexing ----------------------------------------------------------------------- */
+
+exg_status exg_rule_embedding(exg_rule_call *call)
+{
+    int32_t rank = (int32_t)call->operands[1]->rank;
+
+    SPLIT(LIST(rank), LIST(1, -1));
+    for (int32_t d = 0; d < rank; d++) {
+        SPLIT(LIST(d), LIST(-1, d));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_index_select(exg_rule_call *call)
+{
+    uint32_t dim = wrap(exg_get_int(&call->args[1]), call->operands[0]->rank);
+
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d != dim) {
+            SPLIT(LIST(split), LIST(split, -1));
+        } else if (call->operands[1]->rank == 1) {
+            SPLIT(LIST(split), LIST(-1, 0));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Dims that self and index share; along dim, the index alone. */
+exg_status exg_rule_gather(exg_rule_call *call)
+{
+    const exg_tensor_meta *self = call->operands[0];
+    const exg_tensor_meta *index = call->operands[1];
+    uint32_t dim = wrap(exg_get_int(&call->args[1]), self->rank);
+
+    for (uint32_t d = 0; d < index->rank && self->rank == index->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d == dim) {
+            SPLIT(LIST(split), LIST(-1, split));
+        } else if (self->sizes[d].value == index->sizes[d].value) {
+            SPLIT(LIST(split), LIST(split, split));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_index_copy(exg_rule_call *call)
+{
+    uint32_t dim = wrap(exg_get_int(&call->args[1]), call->operands[0]->rank);
+
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d != dim && call->operands[2]->rank == call->operands[0]->rank) {
+            SPLIT(LIST(split), LIST(split, -1, split));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_slice_scatter(exg_rule_call *call)
+{
+    uint32_t dim = wrap(exg_get_int(&call->args[2]), call->operands[0]->rank);
+
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d != dim) {
+            SPLIT(LIST(split), LIST(split, split));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_select_scatter(exg_rule_call *call)
+{
+    uint32_t dim = wrap(exg_get_int(&call->args[2]), call->operands[0]->rank);
+
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        int32_t split = (int32_t)d;
+
+        if (d != dim) {
+            SPLIT(LIST(split), LIST(split, d > dim ? split - 1 : split));
+        }
+    }
+    return EXG_OK;
+}
+
+/* All operands alike, along any other dim; summands pass. */
+exg_status exg_rule_cat(exg_rule_call *call)
+{
+    const exg_tensor_meta *out = call->results[0];
+    uint32_t dim = wrap(exg_get_int(&call->args[1]), out->rank);
+
+    for (uint32_t d = 0; d <= out->rank; d++) {
+        exg_row *row;
+        exg_placement p = d == out->rank ? exg_partial(EXG_REDUCE_SUM) : exg_shard((int32_t)d);
+
+        if (d == dim) {
+            continue;
+        }
+        row = exg_rule_add(call);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->results[0] = p;
+        for (uint32_t i = 0; i < call->operand_count; i++) {
+            bool legacy_empty = call->operands[i]->rank != out->rank;
+
+            row->operands[i] = legacy_empty && p.kind == EXG_SHARD ? exg_replicate() : p;
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_pad(exg_rule_call *call)
+{
+    uint32_t rank = call->operands[0]->rank;
+    uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
+
+    for (uint32_t d = 0; d + padded < rank; d++) {
+        SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+    }
+    return EXG_OK;
+}
+
+/* Dims that the operator does not touch. */
+static exg_status untouched(exg_rule_call *call, const exg_argument *dims)
+{
+    bool touched[EXG_SHAPE_RANK_MAX];
+
+    EXG_TRY(exg_dim_set(dims, call->operands[0]->rank, touched, call->err));
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        if (!touched[d]) {
+            SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_flip(exg_rule_call *call)
+{
+    return untouched(call, &call->args[1]);
+}
+
+exg_status exg_rule_roll(exg_rule_call *call)
+{
+    return untouched(call, &call->args[2]);
+}
+
+/* Matrices in the last two dims, a batch in front. */
+exg_status exg_rule_batch(exg_rule_call *call)
+{
+    for (uint32_t d = 0; d + 2 < call->operands[0]->rank; d++) {
+        SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+    }
+    return EXG_OK;
+}
+
+/* Made whole on every rank; a chunk of it is a window. */
+exg_status exg_rule_full(exg_rule_call *call)
+{
+    (void)call;
+    return EXG_OK;
+}
+
+exg_status exg_rule_arange(exg_rule_call *call)
+{
+    (void)call;
+    return EXG_OK;
+}

@@ -1,0 +1,213 @@
+/* rules.c - from the sharding column to rows: letters, pointwise families, and the
+ * table of named rules. */
+#include "libexec/sharding/rules.h"
+
+#include <string.h>
+
+exg_row *exg_rule_add(exg_rule_call *call)
+{
+    exg_row *row;
+
+    if (call->row_count == call->row_capacity) {
+        uint32_t capacity = call->row_capacity == 0 ? 8 : call->row_capacity * 2;
+        exg_row *rows = EXG_NEW_ARRAY(call->arena, exg_row, capacity);
+
+        if (rows == NULL) {
+            return NULL;
+        }
+        if (call->row_count > 0) {
+            memcpy(rows, call->rows, call->row_count * sizeof(*rows));
+        }
+        call->rows = rows;
+        call->row_capacity = capacity;
+    }
+    row = &call->rows[call->row_count];
+    memset(row, 0, sizeof(*row)); /* all replicated */
+    row->operands = EXG_NEW_ARRAY(call->arena, exg_placement, call->operand_count);
+    if (row->operands == NULL) {
+        return NULL;
+    }
+    call->row_count++;
+    return row;
+}
+
+/* ---- letters ---------------------------------------------------------------------- */
+
+/* A letter in an output stays split; one only in inputs leaves partial sums. */
+static exg_status letter_rows(exg_rule_call *call, const char *letters)
+{
+    const char *outputs = strstr(letters, "->") + 2;
+
+    for (char letter = 'a'; letter <= 'z'; letter++) {
+        exg_row *row;
+        const char *at = letters;
+        const char *in_output = strchr(outputs, letter);
+
+        if (memchr(letters, letter, (size_t)(outputs - letters)) == NULL) {
+            continue;
+        }
+        row = exg_rule_add(call);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->results[0] = in_output != NULL ? exg_shard((int32_t)(in_output - outputs))
+                                            : exg_partial(EXG_REDUCE_SUM);
+        for (uint32_t i = 0; i < call->operand_count; i++) {
+            size_t length = strcspn(at, ",-");
+            const char *found = memchr(at, letter, length);
+
+            if (found != NULL) {
+                row->operands[i] = exg_shard((int32_t)(found - at));
+            }
+            at += length + 1;
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- pointwise -------------------------------------------------------------------- */
+
+typedef enum family {
+    FAMILY_NONE,
+    FAMILY_LINEAR,
+    FAMILY_ADD,
+    FAMILY_MUL,
+    FAMILY_DIV,
+    FAMILY_INCREASING,
+    FAMILY_DECREASING,
+    FAMILY_MAXIMUM,
+    FAMILY_MINIMUM,
+    FAMILY_ANY
+} family;
+
+/* Partial rows of a family: result <- operand 0, operand 1. R where `none`. */
+typedef struct partial_row {
+    family of;
+    exg_reduce_op result;
+    exg_reduce_op operands[2]; /* EXG_REDUCE_OP_COUNT: replicated */
+} partial_row;
+
+#define WHOLE EXG_REDUCE_OP_COUNT
+
+static const partial_row partial_rows[] = {
+    {FAMILY_LINEAR,     EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
+    {FAMILY_LINEAR,     EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
+    {FAMILY_ADD,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, EXG_REDUCE_SUM}},
+    {FAMILY_ADD,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, EXG_REDUCE_AVG}},
+    {FAMILY_ADD,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
+    {FAMILY_ADD,        EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}         },
+    {FAMILY_MUL,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
+    {FAMILY_MUL,        EXG_REDUCE_SUM, {WHOLE, EXG_REDUCE_SUM}         },
+    {FAMILY_MUL,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
+    {FAMILY_MUL,        EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}         },
+    {FAMILY_DIV,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
+    {FAMILY_DIV,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
+    {FAMILY_INCREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
+    {FAMILY_INCREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
+    {FAMILY_DECREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MAX, WHOLE}         },
+    {FAMILY_DECREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MIN, WHOLE}         },
+    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {EXG_REDUCE_MAX, EXG_REDUCE_MAX}},
+    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
+    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {WHOLE, EXG_REDUCE_MAX}         },
+    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {EXG_REDUCE_MIN, EXG_REDUCE_MIN}},
+    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
+    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {WHOLE, EXG_REDUCE_MIN}         },
+    {FAMILY_ANY,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
+    {FAMILY_ANY,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
+    {FAMILY_ANY,        EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
+    {FAMILY_ANY,        EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
+};
+
+/* A sum may not pass an operation on integers that rounds or wraps otherwise, nor a
+ * multiplication by a negative number for max and min: those have no row above. */
+static exg_status pointwise_rows(exg_rule_call *call, family of)
+{
+    const exg_tensor_meta *out = call->results[0];
+
+    for (uint32_t d = 0; d < out->rank; d++) {
+        exg_row *row = exg_rule_add(call);
+
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->results[0] = exg_shard((int32_t)d);
+        for (uint32_t i = 0; i < call->operand_count; i++) {
+            const exg_tensor_meta *in = call->operands[i];
+            uint32_t missing = in == NULL ? 0 : out->rank - in->rank;
+
+            if (in != NULL && d >= missing &&
+                in->sizes[d - missing].value == out->sizes[d].value) {
+                row->operands[i] = exg_shard((int32_t)(d - missing));
+            }
+        }
+    }
+    for (size_t r = 0; r < sizeof(partial_rows) / sizeof(partial_rows[0]); r++) {
+        bool same_dtype = call->operand_count > 0 && call->operands[0] != NULL &&
+                          call->operands[0]->dtype == out->dtype;
+        exg_row *row;
+
+        if (partial_rows[r].of != of || !same_dtype || call->operand_count > 2) {
+            continue;
+        }
+        row = exg_rule_add(call);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->results[0] = exg_partial(partial_rows[r].result);
+        for (uint32_t i = 0; i < call->operand_count; i++) {
+            if (partial_rows[r].operands[i] != WHOLE) {
+                row->operands[i] = exg_partial(partial_rows[r].operands[i]);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- the column --------------------------------------------------------------------- */
+
+/* Named rules, declared by the rows: exg_rule_<name>() in view_rules.c, row_rules.c. */
+#define NONE                NULL, NULL, FAMILY_NONE
+#define LETTERS(text)       text, NULL, FAMILY_NONE
+#define RULE(name)          NULL, exg_rule_##name, FAMILY_NONE
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
+#define EXG_INPLACE(id, schema, functional)
+#define EXG_SYMBOLIC(id, target, schema, evaluate)
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
+#define EXG_VIEW(id, schema, view, lowering, sharding)
+#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#include "libexec/sharding/named_rules.def"
+#undef EXG_NAMED_RULE
+
+typedef struct column {
+    const char *letters;
+    exg_rule *rule;
+    family of;
+} column;
+
+#undef EXG_OPERATOR
+#undef EXG_VIEW
+#undef EXG_POINTWISE
+static const column columns[EXG_OPERATOR_COUNT] = {
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = {sharding},
+#define EXG_VIEW(id, schema, view, lowering, sharding)              [EXG_OP_##id] = {sharding},
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    [EXG_OP_##id] = {NULL, NULL, FAMILY_##sharding},
+#include <exg/operators.def>
+};
+#undef NONE
+
+exg_status exg_rule_rows(exg_rule_call *call)
+{
+    const column *c = &columns[call->op->id];
+
+    if (exg_rule_add(call) == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    if (c->letters != NULL) {
+        return letter_rows(call, c->letters);
+    }
+    if (call->op->pointwise != EXG_POINTWISE_NOT) {
+        return pointwise_rows(call, c->of);
+    }
+    return c->rule == NULL ? EXG_OK : c->rule(call);
+}

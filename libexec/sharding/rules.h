@@ -1,0 +1,50 @@
+/* rules.h - what splitting does to an operator, for one mesh dimension.
+ *
+ * A rule gives rows. A row is a way to run the operator on every rank by itself:
+ * placements its operands must have and those its results then have. The row in
+ * which everything is replicated is always there and not listed by rules.
+ * Rows come from the sharding column of the operator tables: letters
+ * ("mk,kn->mn"), a named rule, or a family of pointwise.def.
+ * Meaning: PyTorch's DTensor, reference dtensor.md section 5; each row is executed
+ * on meshes and compared with the unsharded result (tests/exec/sharding).
+ */
+#ifndef EXG_LIBEXEC_SHARDING_RULES_H
+#define EXG_LIBEXEC_SHARDING_RULES_H
+
+#include "libexport/base/arena.h"
+
+#include <exg/operators.h>
+#include <exg/placement.h>
+
+#define EXG_RESULTS_MAX 8
+
+typedef struct exg_row {
+    exg_placement results[EXG_RESULTS_MAX];
+    exg_placement *operands; /* one a tensor operand, absent ones included */
+} exg_row;
+
+/* One call to be given rows. Sizes are global. */
+typedef struct exg_rule_call {
+    const exg_operator *op;
+    const exg_argument *args; /* normalized */
+    const exg_tensor_meta **operands; /* NULL: absent */
+    const exg_tensor_meta **results;
+    uint32_t operand_count;
+    uint32_t result_count;
+    uint32_t mesh_size;
+
+    exg_arena *arena;
+    exg_row *rows; /* out */
+    uint32_t row_count, row_capacity;
+    exg_error *err;
+} exg_rule_call;
+
+/* Fills call->rows, the replicated row first. NO_MEMORY. */
+exg_status exg_rule_rows(exg_rule_call *call);
+
+/* A fresh row, all replicated; NULL without memory. For rules. */
+exg_row *exg_rule_add(exg_rule_call *call);
+
+typedef exg_status exg_rule(exg_rule_call *call);
+
+#endif
