@@ -33,7 +33,8 @@ typedef struct printer {
     exg_text *out;
     const exg_graph *graph;
     exg_arena *arena;
-    exg_map names; /* of values, for objects that are named by text */
+    exg_map names;   /* of values, for objects that are named by text */
+    exg_map defined; /* names of lines so far, for those FX makes up */
     line *lines;
     uint32_t *uses; /* ids, line after line */
     const char **id_names;
@@ -41,7 +42,6 @@ typedef struct printer {
     uint32_t line_count, line_capacity;
     uint32_t use_count, use_capacity;
     uint32_t id_count, id_capacity;
-    uint32_t none_count;
     bool failed;
 } printer;
 
@@ -148,14 +148,21 @@ static exg_value_id output_value(const exg_argument *output)
     }
 }
 
-/* "x", "x_1", "x_2" as FX numbers names it made itself. */
-static const char *numbered(printer *p, const char *name, uint32_t number)
+/* "x", or the first of "x_1", "x_2", ... that no line before has. */
+static const char *fresh_name(printer *p, const exg_map *taken, const char *name)
 {
-    const char *text =
-        number == 0 ? name : exg_arena_printf(p->arena, "%s_%u", name, (unsigned)number);
+    const char *text = name;
 
+    for (unsigned n = 1; text != NULL && exg_map_find(taken, text) != EXG_MAP_NONE; n++) {
+        text = exg_arena_printf(p->arena, "%s_%u", name, n);
+    }
     p->failed = p->failed || text == NULL;
     return text == NULL ? "" : text;
+}
+
+static void define(printer *p, const char *name)
+{
+    p->failed = p->failed || !exg_map_put(&p->defined, name, 0);
 }
 
 static uint32_t add_item(printer *p, const exg_node *node, uint32_t tuple, uint32_t element,
@@ -168,6 +175,7 @@ static uint32_t add_item(printer *p, const exg_node *node, uint32_t tuple, uint3
     l->element = element;
     l->value = value == EXG_NO_VALUE ? NULL : &p->graph->values[value];
     l->name = value == EXG_NO_VALUE ? name : l->value->name;
+    define(p, l->name);
     l->id = value == EXG_NO_VALUE ? new_id(p, name) : value;
     add_use(p, tuple);
     return l->id;
@@ -191,11 +199,12 @@ static void add_items(printer *p, const exg_node *node, uint32_t tuple)
         const exg_argument *output = &node->outputs[i];
 
         if (output->kind == EXG_ARGUMENT_TENSORS) {
-            uint32_t list = add_item(p, node, tuple, i, EXG_NO_VALUE, "getitem");
+            uint32_t list =
+                add_item(p, node, tuple, i, EXG_NO_VALUE, fresh_name(p, &p->defined, "getitem"));
 
             add_list_items(p, node, list, output);
         } else if (output_value(output) == EXG_NO_VALUE) {
-            add_item(p, node, tuple, i, EXG_NO_VALUE, numbered(p, "as_none", p->none_count++));
+            add_item(p, node, tuple, i, EXG_NO_VALUE, fresh_name(p, &p->defined, "as_none"));
         } else {
             add_item(p, node, tuple, i, output_value(output), "");
         }
@@ -241,6 +250,7 @@ static void add_node(printer *p, const exg_node *node)
             l = new_line(p, LINE_GRAPH, node);
             l->name = l->of = attribute;
             l->id = new_id(p, attribute);
+            define(p, attribute);
         }
     }
     id = value == EXG_NO_VALUE ? new_id(p, name) : value;
@@ -248,6 +258,7 @@ static void add_node(printer *p, const exg_node *node)
     l->id = id;
     l->value = value == EXG_NO_VALUE ? NULL : &p->graph->values[value];
     l->name = value == EXG_NO_VALUE ? name : l->value->name;
+    define(p, l->name);
     for (uint32_t i = 0; i < node->input_count && !p->failed; i++) {
         add_input_uses(p, &node->inputs[i].arg, &graphs);
     }
@@ -505,7 +516,7 @@ static void print_line(printer *p, uint32_t number, int indent)
     print_deleted(p, number);
 }
 
-static void print_lines(printer *p, int indent)
+static void print_lines(printer *p, int indent, bool first)
 {
     exg_text origin = EXG_TEXT_EMPTY;
     exg_text previous = EXG_TEXT_EMPTY;
@@ -522,7 +533,7 @@ static void print_lines(printer *p, int indent)
         print_origin(&origin, trace == NULL ? "" : trace);
         if (l == 0 || origin.length != previous.length ||
             memcmp(origin.data, previous.data, origin.length) != 0) {
-            exg_text_printf(p->out, "%s%*s# %s\n", l == 0 ? "" : "\n", indent, "",
+            exg_text_printf(p->out, "%s%*s# %s\n", l == 0 && first ? "" : "\n", indent, "",
                             exg_text_string(&origin) == NULL ? "" : exg_text_string(&origin));
         }
         print_line(p, l, indent);
@@ -534,10 +545,81 @@ static void print_lines(printer *p, int indent)
     exg_text_free(&previous);
 }
 
+/* ---- inputs Python cannot call so ------------------------------------------------------- */
+
+typedef struct renamed {
+    exg_graph graph; /* the graph with other names for its values */
+    const char **from;
+    const char **to;
+    uint32_t count;
+} renamed;
+
+static bool is_python_name(const char *name)
+{
+    static const char *const names[] = {
+#define EXG_PYTHON_NAME(text) text,
+#include "libexport/program/python_name.def"
+#undef EXG_PYTHON_NAME
+    };
+    size_t low = 0;
+    size_t high = sizeof(names) / sizeof(names[0]);
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp(name, names[middle]);
+
+        if (order == 0) {
+            return true;
+        }
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return false;
+}
+
+/* An input called "input" becomes input_1 inside: FX keeps builtins clear. */
+static void rename_inputs(printer *p, renamed *r)
+{
+    const exg_graph *graph = p->graph;
+    exg_map taken;
+
+    exg_map_init(&taken, p->arena);
+    r->from = EXG_NEW_ARRAY(p->arena, const char *, graph->input_count);
+    r->to = EXG_NEW_ARRAY(p->arena, const char *, graph->input_count);
+    p->failed = r->from == NULL || r->to == NULL;
+    for (uint32_t i = 0; i < graph->input_count && !p->failed; i++) {
+        exg_value_id id = output_value(&graph->inputs[i]);
+
+        if (id == EXG_NO_VALUE || !is_python_name(graph->values[id].name)) {
+            continue;
+        }
+        if (r->count == 0) {
+            r->graph = *graph;
+            r->graph.values =
+                exg_arena_memdup(p->arena, graph->values, graph->value_count, sizeof(exg_value));
+            p->failed = r->graph.values == NULL;
+            for (uint32_t v = 0; v < graph->value_count && !p->failed; v++) {
+                p->failed = !exg_map_put(&taken, graph->values[v].name, v);
+            }
+        }
+        if (!p->failed) {
+            r->from[r->count] = graph->values[id].name;
+            r->to[r->count] = fresh_name(p, &taken, graph->values[id].name);
+            r->graph.values[id].name = r->to[r->count++];
+        }
+    }
+    if (r->count > 0) {
+        p->graph = &r->graph;
+    }
+}
+
 /* ---- the function ------------------------------------------------------------------------------
  */
 
-static void print_parameters(printer *p, const exg_signature *signature)
+static void print_parameters(printer *p, const exg_signature *signature, const exg_value *values)
 {
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         const exg_argument *input = &p->graph->inputs[i];
@@ -547,7 +629,7 @@ static void print_parameters(printer *p, const exg_signature *signature)
 
         exg_text_puts(p->out, ", ");
         if (id != EXG_NO_VALUE) {
-            exg_text_puts(p->out, p->graph->values[id].name);
+            exg_text_puts(p->out, values[id].name);
             exg_print_annotation(p->out, &p->graph->values[id]);
         } else if (input->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
             exg_text_puts(p->out, input->as_custom_obj->name);
@@ -604,6 +686,7 @@ static void print_subgraphs(printer *p, int indent)
 static void build_lines(printer *p)
 {
     exg_map_init(&p->names, p->arena);
+    exg_map_init(&p->defined, p->arena);
     for (uint32_t i = 0; i < p->graph->value_count && !p->failed; i++) {
         new_id(p, p->graph->values[i].name);
         p->failed = p->failed || !exg_map_put(&p->names, p->graph->values[i].name, i);
@@ -621,17 +704,25 @@ void exg_print_module(exg_text *out, const exg_graph *graph, const exg_signature
 {
     printer p = {.out = out, .graph = graph, .arena = exg_arena_create(EXG_ARENA_UNBOUNDED)};
 
+    renamed inside = {0};
+
     if (p.arena == NULL) {
         out->failed = true;
         return;
     }
-    build_lines(&p);
+    rename_inputs(&p, &inside);
+    if (!p.failed) {
+        build_lines(&p);
+    }
     if (!p.failed) {
         exg_text_printf(out, "%*sclass %s(torch.nn.Module):\n%*sdef forward(self", indent, "", name,
                         indent + 4, "");
-        print_parameters(&p, signature);
+        print_parameters(&p, signature, graph->values);
         exg_text_puts(out, "):\n");
-        print_lines(&p, indent + 8);
+        for (uint32_t i = 0; i < inside.count; i++) {
+            exg_text_printf(out, "%*s%s = %s\n", indent + 8, "", inside.to[i], inside.from[i]);
+        }
+        print_lines(&p, indent + 8, inside.count == 0);
         print_return(&p, indent + 8);
         print_subgraphs(&p, indent + 4);
     }
