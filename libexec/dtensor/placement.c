@@ -50,7 +50,7 @@ static const char *inside(const char *text, const char *brief, const char *full,
     if (end == NULL || end[1] != '\0') {
         return NULL;
     }
-    *length = (size_t)(end - text - name - 1);
+    *length = (size_t)(end - text) - name - 1;
     return text + name + 1;
 }
 

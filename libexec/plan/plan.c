@@ -79,6 +79,7 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
     s->call.input_count = input_count;
     s->call.output_count = output_count;
     s->call.arena = p->arena;
+    s->call.communicator = p->communicator;
     if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
         s->call.outputs == NULL || s->name == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
@@ -412,6 +413,7 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     uint32_t count = operands_of(op, args, NULL, 0);
     exg_value_id *values = EXG_NEW_ARRAY(p->arena, exg_value_id, count);
     exg_location *bound = EXG_NEW_ARRAY(p->arena, exg_location, count);
+    exg_argument *kept;
     exg_step *step;
     uint32_t reuse = EXG_NO_BUFFER;
 
@@ -425,9 +427,13 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     EXG_TRY(bind_operands(p, kernel, values, count, bound));
     EXG_TRY(exg_planner_step(p, kernel, node->name != NULL ? node->name : op->schema->name, count,
                              result_count(node), &step));
-    step->call.args = exg_arena_memdup(p->arena, args, op->schema->argument_count, sizeof(*args));
+    kept = exg_arena_memdup(p->arena, args, op->schema->argument_count, sizeof(*args));
+    for (uint32_t i = 0; kept != NULL && i < op->schema->argument_count; i++) {
+        EXG_TRY(exg_argument_copy(p->arena, &kept[i], p->err));
+    }
+    step->call.args = kept;
     step->call.arg_count = op->schema->argument_count;
-    if (step->call.args == NULL) {
+    if (kept == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     if (count > 0 && values[0] != EXG_NO_VALUE && bound[0].buffer == p->locations[values[0]].buffer &&
@@ -529,6 +535,13 @@ static exg_status plan_all(exg_planner *p)
 exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
                            const exg_plan_options *options, exg_plan **plan, exg_error *err)
 {
+    return exg_plan_rank(functional, operators, options, NULL, plan, err);
+}
+
+exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
+                         const exg_plan_options *options, struct exg_communicator *communicator,
+                         exg_plan **plan, exg_error *err)
+{
     exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
     exg_planner p = {.program = functional,
                      .graph = functional->graph,
@@ -546,6 +559,7 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
     p.plan->arena = arena;
     p.no_fusion = options != NULL && options->no_fusion;
     p.no_reuse = options != NULL && options->no_reuse;
+    p.communicator = communicator;
     status = plan_all(&p);
     if (status != EXG_OK) {
         exg_arena_destroy(arena);

@@ -29,6 +29,7 @@ typedef struct exg_planner {
     uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
+    struct exg_communicator *communicator;
     bool no_fusion, no_reuse;
     exg_error *err;
 } exg_planner;

@@ -1,0 +1,65 @@
+/* place.h - one global program becomes one local program a rank.
+ *
+ * Every value gets a placement, operator by operator, from the rows of the sharding
+ * rules; where an operand lies otherwise than the chosen row wants, a collective is
+ * put in. Each rank's program has local sizes and knows no mesh but the collectives
+ * in it, so it is planned and run like any other. Decisions do not depend on the
+ * rank. Inputs are whole on every rank, of which a rank reads its own chunks
+ * (windows, no copies); user outputs are whole again.
+ */
+#ifndef EXG_PLACE_H
+#define EXG_PLACE_H
+
+#include <exg/operators.h>
+#include <exg/placement.h>
+#include <exg/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum exg_place_mode {
+    EXG_PLACE_REPLICATE, /* every rank computes everything */
+    EXG_PLACE_DATA,      /* user inputs split along dim 0 */
+    EXG_PLACE_TENSOR,    /* matrices of weights split: by column, then by row (Megatron) */
+    EXG_PLACE_AUTO,      /* the cheapest of the above by predicted time */
+    EXG_PLACE_PATTERNS   /* weights as the patterns say, the rest follows */
+} exg_place_mode;
+
+/* Weights whose FQN matches `pattern` (fnmatch: * ? [...]) lie as `placement`. */
+typedef struct exg_place_pattern {
+    const char *pattern;
+    exg_placement placement;
+} exg_place_pattern;
+
+typedef struct exg_place_options {
+    size_t size; /* sizeof(exg_place_options) */
+    exg_place_mode mode;
+    const exg_place_pattern *patterns; /* the first that matches counts */
+    uint32_t pattern_count;
+} exg_place_options;
+
+typedef struct exg_place_summary {
+    exg_place_mode mode;  /* the one taken, when AUTO was asked for */
+    uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count;
+    uint32_t split_count; /* nodes with a result that is not replicated */
+    uint64_t moved_bytes; /* received by a rank, all collectives of a run */
+    double predicted_ns;  /* of a rank's run, by the cost table */
+} exg_place_summary;
+
+/* Rank `rank`'s program on a one-dimensional mesh of `mesh_size`. `summary` and
+ * `report` may be NULL; the report is a line a node that moves or splits
+ * something, freed by the caller. USAGE (a pattern matches nothing, or splits a
+ * dimension that is not there), UNSUPPORTED. */
+exg_status exg_place(const exg_program *functional, const exg_operators *operators,
+                     const exg_place_options *options, uint32_t mesh_size, uint32_t rank,
+                     exg_program **local, exg_place_summary *summary, char **report,
+                     exg_error *err);
+
+const char *exg_place_mode_name(exg_place_mode mode); /* "tensor" */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,618 @@
+/* reduce.c - sum, mean, prod, amax, amin, any, all, var over any dimensions.
+ *
+ * The tensor is (outputs) by (terms): kept and reduced dimensions, each walked in
+ * row-major order. Where the memory runs along the terms, each output is summed as a
+ * row; where it runs along the outputs, a tile of outputs takes one term each at a
+ * time. Terms are cut into pieces that depend on sizes alone; pieces are combined in
+ * order, so results do not depend on threads. Sums are kept in double or int64.
+ * var is a second pass over the means of the first.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+#include <math.h>
+
+#define COLUMNS      256   /* outputs of a tile */
+#define CHUNK        1024  /* terms of a row brought in at once */
+#define PIECE_TERMS  65536 /* of all outputs of a task */
+#define FLUSH        64    /* rows added in f32 before they go to double */
+
+typedef enum reduce_op { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES } reduce_op;
+
+typedef union reduce_state {
+    double f;
+    int64_t i;
+} reduce_state;
+
+typedef struct dims {
+    uint32_t rank;
+    int64_t sizes[EXG_RANK_MAX];
+    int64_t strides[EXG_RANK_MAX];
+    int64_t count;
+} dims;
+
+typedef struct reduce_params {
+    reduce_op op;
+    dims kept, terms;
+    exg_dtype in_dtype, out_dtype;
+    exg_compute loaded, compute; /* of the input as loaded, and as reduced */
+    uint32_t in_bytes, out_bytes;
+    bool by_columns;
+    int64_t outputs_of_task, tasks; /* of one piece */
+    int64_t terms_of_piece, pieces;
+    double correction; /* var */
+    bool is_var;
+    const exg_row_f32_loops *f32;
+    const exg_row_f64_loops *f64;
+    const exg_convert_loops *convert;
+} reduce_params;
+
+typedef struct reduce_run_context {
+    const reduce_params *p;
+    reduce_op op;
+    const char *in;
+    char *out;
+    reduce_state *states;  /* [piece][output], or NULL with one piece */
+    const reduce_state *means; /* [output], of SQUARES */
+    reduce_state *means_out;   /* where the first pass of var leaves them */
+} reduce_run_context;
+
+typedef union values {
+    float f32[CHUNK];
+    double f64[CHUNK];
+    int32_t i32[CHUNK];
+    int64_t i64[CHUNK];
+} values;
+
+/* ---- states ------------------------------------------------------------------------ */
+
+static bool is_real(const reduce_params *p)
+{
+    return p->compute == EXG_COMPUTE_F32 || p->compute == EXG_COMPUTE_F64;
+}
+
+static reduce_state start_of(const reduce_params *p, reduce_op op)
+{
+    reduce_state s = {.i = 0};
+
+    switch (op) {
+    case PROD:
+        s.i = 1;
+        if (is_real(p)) {
+            s.f = 1;
+        }
+        break;
+    case AMAX:
+        s.i = INT64_MIN;
+        if (is_real(p)) {
+            s.f = -INFINITY;
+        }
+        break;
+    case AMIN:
+        s.i = INT64_MAX;
+        if (is_real(p)) {
+            s.f = INFINITY;
+        }
+        break;
+    case ALL:
+        s.i = 1;
+        break;
+    default:
+        break;
+    }
+    return s;
+}
+
+static reduce_state combine(const reduce_params *p, reduce_op op, reduce_state a, reduce_state b)
+{
+    bool real = is_real(p) && op != ANY && op != ALL;
+
+    switch (op) {
+    case SUM:
+    case MEAN:
+    case SQUARES:
+        a.i = real ? a.i : (int64_t)((uint64_t)a.i + (uint64_t)b.i);
+        if (real) {
+            a.f += b.f;
+        }
+        return a;
+    case PROD:
+        a.i = real ? a.i : (int64_t)((uint64_t)a.i * (uint64_t)b.i);
+        if (real) {
+            a.f *= b.f;
+        }
+        return a;
+    case AMAX:
+        return (real ? b.f > a.f || b.f != b.f : b.i > a.i) ? b : a;
+    case AMIN:
+        return (real ? b.f < a.f || b.f != b.f : b.i < a.i) ? b : a;
+    case ANY:
+        a.i |= b.i;
+        return a;
+    case ALL:
+        a.i &= b.i;
+        return a;
+    }
+    return a;
+}
+
+static void finish_output(const reduce_run_context *r, int64_t output, reduce_state s)
+{
+    const reduce_params *p = r->p;
+    double count = (double)p->terms.count;
+    exg_compute compute = EXG_COMPUTE_I64;
+    union {
+        float f32;
+        double f64;
+        int32_t i32;
+        int64_t i64;
+    } v;
+
+    if (r->means_out != NULL) {
+        r->means_out[output].f = s.f / count;
+        return;
+    }
+    if (r->op == MEAN) {
+        s.f /= count;
+    } else if (r->op == SQUARES) {
+        s.f /= EXG_MAX(count - p->correction, 0);
+    }
+    exg_compute_of(p->out_dtype, &compute);
+    switch (compute) {
+    case EXG_COMPUTE_F32:
+        v.f32 = (float)s.f;
+        break;
+    case EXG_COMPUTE_F64:
+        v.f64 = s.f;
+        break;
+    case EXG_COMPUTE_I32:
+        v.i32 = (int32_t)s.i;
+        break;
+    default:
+        v.i64 = s.i;
+    }
+    p->convert->store[p->out_dtype](1, r->out + output * p->out_bytes, 1, &v);
+}
+
+/* ---- rows --------------------------------------------------------------------------- */
+
+/* `count` elements in the type they are reduced in: memory itself, or in `to`. */
+static const void *bring(const reduce_params *p, const char *memory, int64_t count,
+                         int64_t stride, values *to, values *scratch)
+{
+    if (stride == 1 && exg_compute_is_storage(p->in_dtype) && p->loaded == p->compute) {
+        return memory;
+    }
+    if (p->loaded == p->compute) {
+        p->convert->load[p->in_dtype]((uint32_t)count, to, memory, stride);
+    } else {
+        p->convert->load[p->in_dtype]((uint32_t)count, scratch, memory, stride);
+        p->convert->convert[p->compute][p->loaded]((uint32_t)count, to, scratch);
+    }
+    return to;
+}
+
+#define REDUCE(type, result, expression)                                                      \
+    for (int64_t k = 0; k < count; k++) {                                                     \
+        const type v = ((const type *)x)[k];                                                  \
+        result = expression;                                                                  \
+    }                                                                                         \
+    break
+
+static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t count,
+                             double mean)
+{
+    const reduce_params *p = r->p;
+    bool is_double = p->compute == EXG_COMPUTE_F64;
+    reduce_state s = start_of(p, r->op);
+
+    switch (r->op) {
+    case SUM:
+    case MEAN:
+        s.f = is_double ? p->f64->sum(count, x) : p->f32->sum(count, x);
+        break;
+    case SQUARES:
+        s.f = is_double ? p->f64->sum_squares(count, x, mean)
+                        : p->f32->sum_squares(count, x, (float)mean);
+        break;
+    case AMAX:
+        s.f = is_double ? p->f64->max(count, x) : (double)p->f32->max(count, x);
+        break;
+    case AMIN:
+        s.f = is_double ? p->f64->min(count, x) : (double)p->f32->min(count, x);
+        break;
+    case PROD:
+        if (is_double) {
+            REDUCE(double, s.f, s.f * v);
+        } else {
+            REDUCE(float, s.f, s.f * (double)v);
+        }
+    default:
+        for (int64_t k = 0; k < count; k++) {
+            bool truth = is_double ? ((const double *)x)[k] != 0 : ((const float *)x)[k] != 0;
+
+            s.i = r->op == ANY ? s.i | truth : s.i & truth;
+        }
+    }
+    return s;
+}
+
+static reduce_state row_int(const reduce_run_context *r, const void *x, int64_t count)
+{
+    reduce_state s = start_of(r->p, r->op);
+
+    if (r->p->compute == EXG_COMPUTE_I32) {
+        switch (r->op) {
+        case AMAX:
+            REDUCE(int32_t, s.i, v > s.i ? v : s.i);
+        case AMIN:
+            REDUCE(int32_t, s.i, v < s.i ? v : s.i);
+        case ANY:
+            REDUCE(int32_t, s.i, s.i | (v != 0));
+        case ALL:
+            REDUCE(int32_t, s.i, s.i & (v != 0));
+        case PROD:
+            REDUCE(int32_t, s.i, s.i * v);
+        default:
+            REDUCE(int32_t, s.i, s.i + v);
+        }
+        return s;
+    }
+    switch (r->op) {
+    case AMAX:
+        REDUCE(int64_t, s.i, v > s.i ? v : s.i);
+    case AMIN:
+        REDUCE(int64_t, s.i, v < s.i ? v : s.i);
+    case ANY:
+        REDUCE(int64_t, s.i, s.i | (v != 0));
+    case ALL:
+        REDUCE(int64_t, s.i, s.i & (v != 0));
+    case PROD:
+        REDUCE(int64_t, s.i, s.i * v);
+    default:
+        REDUCE(int64_t, s.i, s.i + v);
+    }
+    return s;
+}
+
+/* Offset in elements of a row-major position, and the index along each dimension. */
+static int64_t locate(const dims *d, int64_t position, int64_t *index)
+{
+    int64_t offset = 0;
+
+    for (uint32_t k = d->rank; k-- > 0; position /= d->sizes[k]) {
+        index[k] = position % d->sizes[k];
+        offset += index[k] * d->strides[k];
+    }
+    return offset;
+}
+
+/* One output over terms [first, end). */
+static reduce_state reduce_row(const reduce_run_context *r, int64_t output, int64_t first,
+                               int64_t end)
+{
+    const reduce_params *p = r->p;
+    uint32_t last = p->terms.rank - 1;
+    int64_t index[EXG_RANK_MAX];
+    const char *base = r->in + locate(&p->kept, output, index) * p->in_bytes;
+    double mean = r->means != NULL ? r->means[output].f : 0;
+    reduce_state s = start_of(p, r->op);
+    values to;
+    values scratch;
+
+    for (int64_t term = first; term < end;) {
+        const char *at = base + locate(&p->terms, term, index) * p->in_bytes;
+        int64_t run = EXG_MIN(p->terms.sizes[last] - index[last], end - term);
+        bool direct = p->terms.strides[last] == 1 && exg_compute_is_storage(p->in_dtype) &&
+                      p->loaded == p->compute;
+        const void *x;
+
+        run = direct ? run : EXG_MIN(run, CHUNK);
+        x = bring(p, at, run, p->terms.strides[last], &to, &scratch);
+        s = combine(p, r->op, s, is_real(p) ? row_real(r, x, run, mean) : row_int(r, x, run));
+        term += run;
+    }
+    return s;
+}
+
+/* ---- columns -------------------------------------------------------------------------- */
+
+typedef struct columns {
+    reduce_state states[COLUMNS];
+    float parts[COLUMNS]; /* sums in f32 not yet in states; or extremes */
+    int64_t rows_in_parts;
+} columns;
+
+static void flush_columns(columns *c, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        c->states[k].f += (double)c->parts[k];
+        c->parts[k] = 0;
+    }
+    c->rows_in_parts = 0;
+}
+
+/* Takes one term of each of `count` outputs; the common cases apart. */
+static void add_columns(const reduce_run_context *r, columns *c, const void *x, int64_t count,
+                        const reduce_state *means)
+{
+    const reduce_params *p = r->p;
+
+    if (p->compute == EXG_COMPUTE_F32 && (r->op == SUM || r->op == MEAN)) {
+        p->f32->add(count, c->parts, x);
+        if (++c->rows_in_parts == FLUSH) {
+            flush_columns(c, count);
+        }
+        return;
+    }
+    if (p->compute == EXG_COMPUTE_F32 && (r->op == AMAX || r->op == AMIN)) {
+        (r->op == AMAX ? p->f32->max_of : p->f32->min_of)(count, c->parts, x);
+        c->rows_in_parts = 1;
+        return;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        reduce_state v;
+
+        switch (p->compute) {
+        case EXG_COMPUTE_F32:
+            v.f = (double)((const float *)x)[k];
+            break;
+        case EXG_COMPUTE_F64:
+            v.f = ((const double *)x)[k];
+            break;
+        case EXG_COMPUTE_I32:
+            v.i = ((const int32_t *)x)[k];
+            break;
+        default:
+            v.i = ((const int64_t *)x)[k];
+        }
+        if (r->op == SQUARES) {
+            v.f = (v.f - means[k].f) * (v.f - means[k].f);
+        } else if (r->op == ANY || r->op == ALL) {
+            v.i = is_real(p) ? v.f != 0 : v.i != 0;
+        }
+        c->states[k] = combine(p, r->op, c->states[k], v);
+    }
+}
+
+/* Outputs [output, output + count) lie along the last kept dimension. */
+static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t count,
+                           int64_t first, int64_t end, reduce_state *states)
+{
+    const reduce_params *p = r->p;
+    bool is_extreme = r->op == AMAX || r->op == AMIN;
+    int64_t stride = p->kept.strides[p->kept.rank - 1];
+    int64_t index[EXG_RANK_MAX];
+    const char *base = r->in + locate(&p->kept, output, index) * p->in_bytes;
+    columns c;
+    values to;
+    values scratch;
+
+    for (int64_t k = 0; k < count; k++) {
+        c.states[k] = start_of(p, r->op);
+        c.parts[k] = is_extreme && is_real(p) ? (float)c.states[k].f : 0;
+    }
+    c.rows_in_parts = 0;
+    for (int64_t term = first; term < end; term++) {
+        const char *at = base + locate(&p->terms, term, index) * p->in_bytes;
+
+        add_columns(r, &c, bring(p, at, count, stride, &to, &scratch), count,
+                    r->means != NULL ? r->means + output : NULL);
+    }
+    if (c.rows_in_parts > 0 && is_extreme) {
+        for (int64_t k = 0; k < count; k++) {
+            c.states[k].f = (double)c.parts[k];
+        }
+    } else if (c.rows_in_parts > 0) {
+        flush_columns(&c, count);
+    }
+    memcpy(states, c.states, (size_t)count * sizeof(reduce_state));
+}
+
+/* ---- tasks ------------------------------------------------------------------------------ */
+
+static void reduce_task(void *context, uint32_t block)
+{
+    const reduce_run_context *r = context;
+    const reduce_params *p = r->p;
+    int64_t piece = block / p->tasks;
+    int64_t output = block % p->tasks * p->outputs_of_task;
+    int64_t end = EXG_MIN(output + p->outputs_of_task, p->kept.count);
+    int64_t first_term = piece * p->terms_of_piece;
+    int64_t end_term = EXG_MIN(first_term + p->terms_of_piece, p->terms.count);
+
+    while (output < end) {
+        reduce_state states[COLUMNS];
+        int64_t count = 1;
+
+        if (p->by_columns) {
+            int64_t row = p->kept.sizes[p->kept.rank - 1];
+
+            count = EXG_MIN(EXG_MIN(row - output % row, COLUMNS), end - output);
+            reduce_columns(r, output, count, first_term, end_term, states);
+        } else {
+            states[0] = reduce_row(r, output, first_term, end_term);
+        }
+        for (int64_t k = 0; k < count; k++) {
+            if (r->states != NULL) {
+                r->states[piece * p->kept.count + output + k] = states[k];
+            } else {
+                finish_output(r, output + k, states[k]);
+            }
+        }
+        output += count;
+    }
+}
+
+static void reduce_pass(const exg_kernel_call *call, reduce_run_context *r)
+{
+    const reduce_params *p = r->p;
+
+    exg_pool_run(call->pool, reduce_task, r, (uint32_t)(p->tasks * p->pieces));
+    for (int64_t output = 0; r->states != NULL && output < p->kept.count; output++) {
+        reduce_state s = r->states[output];
+
+        for (int64_t piece = 1; piece < p->pieces; piece++) {
+            s = combine(p, r->op, s, r->states[piece * p->kept.count + output]);
+        }
+        finish_output(r, output, s);
+    }
+}
+
+static void reduce_run(const exg_kernel_call *call)
+{
+    const reduce_params *p = call->params;
+    reduce_state *workspace = call->workspace;
+    reduce_run_context r = {.p = p, .op = p->op};
+
+    r.in = call->inputs[0].data;
+    r.out = call->outputs[0].data;
+    r.states = p->pieces > 1 ? workspace + (p->is_var ? p->kept.count : 0) : NULL;
+    if (p->is_var) {
+        r.op = SUM;
+        r.means_out = workspace;
+        reduce_pass(call, &r);
+        r.op = SQUARES;
+        r.means_out = NULL;
+        r.means = workspace;
+    }
+    reduce_pass(call, &r);
+}
+
+/* ---- plan --------------------------------------------------------------------------------- */
+
+static void add_dim(dims *d, int64_t size, int64_t stride)
+{
+    d->count *= size;
+    if (size == 1) {
+        return;
+    }
+    if (d->rank > 0 && d->strides[d->rank - 1] == stride * size) {
+        d->sizes[d->rank - 1] *= size;
+        d->strides[d->rank - 1] = stride;
+        return;
+    }
+    d->sizes[d->rank] = size;
+    d->strides[d->rank++] = stride;
+}
+
+static void split_dims(reduce_params *p, const exg_tensor *in, uint32_t mask)
+{
+    p->kept.count = p->terms.count = 1;
+    for (uint32_t d = 0; d < in->rank; d++) {
+        add_dim((mask >> d & 1) != 0 ? &p->terms : &p->kept, in->sizes[d], in->strides[d]);
+    }
+    /* terms in the order of memory: the greatest stride first */
+    for (uint32_t d = 1; d < p->terms.rank; d++) {
+        for (uint32_t k = d; k > 0 && p->terms.strides[k - 1] < p->terms.strides[k]; k--) {
+            int64_t size = p->terms.sizes[k];
+            int64_t stride = p->terms.strides[k];
+
+            p->terms.sizes[k] = p->terms.sizes[k - 1];
+            p->terms.strides[k] = p->terms.strides[k - 1];
+            p->terms.sizes[k - 1] = size;
+            p->terms.strides[k - 1] = stride;
+        }
+    }
+    if (p->terms.rank == 0) {
+        p->terms.rank = 1;
+        p->terms.sizes[0] = EXG_MIN(p->terms.count, 1);
+    }
+    if (p->kept.rank == 0) {
+        p->kept.rank = 1;
+        p->kept.sizes[0] = EXG_MIN(p->kept.count, 1);
+    }
+}
+
+static void cut(reduce_params *p)
+{
+    int64_t kept_stride = p->kept.strides[p->kept.rank - 1];
+    int64_t term_stride = p->terms.strides[p->terms.rank - 1];
+
+    p->by_columns = p->kept.count > 1 && p->kept.sizes[p->kept.rank - 1] > 1 &&
+                    kept_stride < term_stride && p->terms.count > 1;
+    p->outputs_of_task = EXG_MIN(exg_items_per_block(p->terms.count, EXG_GRAIN), p->kept.count);
+    if (p->by_columns) {
+        p->outputs_of_task = EXG_MAX(p->outputs_of_task, COLUMNS);
+    }
+    p->outputs_of_task = EXG_MAX(p->outputs_of_task, 1);
+    p->tasks = exg_ceil_div(p->kept.count, p->outputs_of_task);
+    p->terms_of_piece = p->terms.count;
+    if (p->tasks < 16) {
+        int64_t outputs = EXG_MIN(p->outputs_of_task, p->kept.count);
+
+        p->terms_of_piece = EXG_MAX(PIECE_TERMS / EXG_MAX(outputs, 1), 64);
+    }
+    p->terms_of_piece = EXG_MAX(EXG_MIN(p->terms_of_piece, p->terms.count), 1);
+    p->pieces = EXG_MAX(exg_ceil_div(p->terms.count, p->terms_of_piece), 1);
+}
+
+/* Is there an `op` from the input's dtype to the result's? */
+static exg_status choose_types(reduce_params *p, exg_error *err)
+{
+    if (!exg_compute_of(p->in_dtype, &p->loaded) || !exg_compute_of(p->out_dtype, &p->compute)) {
+        return exg_unsupported_dtype("a reduction", p->in_dtype, err);
+    }
+    if (p->op == ANY || p->op == ALL || p->op == AMAX || p->op == AMIN) {
+        p->compute = p->loaded;
+    }
+    if ((p->op == MEAN || p->op == SQUARES) && !is_real(p)) {
+        return exg_unsupported_dtype("mean or var", p->out_dtype, err);
+    }
+    return EXG_OK;
+}
+
+static exg_status plan(exg_kernel_call *call, reduce_op op, uint32_t mask, exg_error *err)
+{
+    reduce_params *p = EXG_NEW(call->arena, reduce_params);
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    p->op = op;
+    p->is_var = op == SQUARES;
+    p->in_dtype = call->inputs[0].dtype;
+    p->out_dtype = call->outputs[0].dtype;
+    p->in_bytes = exg_dtype_bytes(p->in_dtype);
+    p->out_bytes = exg_dtype_bytes(p->out_dtype);
+    EXG_TRY(choose_types(p, err));
+    split_dims(p, &call->inputs[0], mask);
+    cut(p);
+    p->f32 = EXG_LOOPS(exg_loops_row_f32);
+    p->f64 = EXG_LOOPS(exg_loops_row_f64);
+    p->convert = EXG_LOOPS(exg_loops_convert);
+    if (p->pieces > 1) {
+        call->workspace_bytes += (uint64_t)(p->pieces * p->kept.count) * sizeof(reduce_state);
+    }
+    if (p->is_var) {
+        call->workspace_bytes += (uint64_t)p->kept.count * sizeof(reduce_state);
+        p->correction = exg_call_is_none(call, 2) ? 1 : exg_call_float(call, 2);
+    }
+    call->params = p;
+    return EXG_OK;
+}
+
+static exg_status plan_dims(exg_kernel_call *call, reduce_op op, exg_error *err)
+{
+    return plan(call, op, exg_call_dim_mask(call, 1, call->inputs[0].rank), err);
+}
+
+#define REDUCTION(kernel, op)                                                                 \
+    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                 \
+    {                                                                                         \
+        return plan_dims(call, op, err);                                                      \
+    }                                                                                         \
+    const exg_kernel exg_kernel_##kernel = {                                                  \
+        .name = #kernel,                                                                      \
+        .prepare = kernel##_prepare,                                                          \
+        .run = reduce_run,                                                                    \
+        .flags = EXG_KERNEL_ANY_STRIDES,                                                      \
+    };
+
+REDUCTION(sum, SUM)
+REDUCTION(mean, MEAN)
+REDUCTION(prod, PROD)
+REDUCTION(amax, AMAX)
+REDUCTION(amin, AMIN)
+REDUCTION(any, ANY)
+REDUCTION(all, ALL)
+REDUCTION(var, SQUARES)

@@ -1,0 +1,691 @@
+/* place.c - placements for every value, greedily, and the local program they make.
+ *
+ * A value may be at hand in several forms (replicated, split, summands); a move
+ * makes a new form, which later operands find. For each node the row of least
+ * moving cost is taken, the first among equals; in tensor mode products with
+ * weights take the row that Megatron's scheme says.
+ */
+#include "libexec/sharding/cost.h"
+#include "libexec/sharding/rules.h"
+#include "libexport/base/text.h"
+#include "libexport/operators/emit.h"
+#include "libexport/transform/rewrite.h"
+
+#include <exg/place.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define FORMS_MAX    6
+#define OPERANDS_MAX 256
+
+typedef struct form {
+    exg_placement placement;
+    exg_ref ref;
+} form;
+
+typedef struct forms {
+    form items[FORMS_MAX];
+    uint32_t count;
+    bool is_weight; /* a weight, or a window on one */
+} forms;
+
+typedef struct placer {
+    exg_rewrite r;
+    const exg_place_options *options;
+    exg_place_mode mode;
+    uint32_t n, rank;
+    forms *forms; /* by old value id */
+    exg_place_summary summary;
+    exg_text *report; /* NULL: none wanted */
+    exg_arena *scratch;
+} placer;
+
+const char *exg_place_mode_name(exg_place_mode mode)
+{
+    static const char *const names[] = {"replicate", "data", "tensor", "auto", "patterns"};
+
+    return names[mode];
+}
+
+static double bytes_of(const exg_tensor_meta *meta)
+{
+    double bytes = exg_dtype_bytes(meta->dtype);
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        bytes *= (double)meta->sizes[d].value;
+    }
+    return bytes;
+}
+
+static const exg_tensor_meta *meta_of(const placer *p, exg_value_id id)
+{
+    return p->r.in->graph->values[id].tensor;
+}
+
+static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+{
+    forms *f = &p->forms[id];
+
+    if (f->count < FORMS_MAX) {
+        f->items[f->count++] = (form){placement, ref};
+    }
+}
+
+/* ---- moves -------------------------------------------------------------------------- */
+
+static double move_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+{
+    double cost = exg_move_cost(from, to, bytes, p->n);
+
+    /* summands that become chunks are gathered again at the next matrix: in tensor
+     * mode that is no gain over making them whole */
+    if (p->mode == EXG_PLACE_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
+        cost = exg_move_cost(from, exg_replicate(), bytes, p->n) + 1;
+    }
+    return cost;
+}
+
+static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement want, double *cost)
+{
+    const forms *f = &p->forms[id];
+    const form *best = NULL;
+
+    *cost = EXG_COST_IMPOSSIBLE;
+    for (uint32_t i = 0; i < f->count; i++) {
+        double c = move_cost(p, f->items[i].placement, want, bytes_of(meta_of(p, id)));
+
+        if (best == NULL || c < *cost) {
+            best = &f->items[i];
+            *cost = c;
+        }
+    }
+    return best;
+}
+
+static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
+{
+    int64_t offset;
+    int64_t size;
+
+    exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
+    return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
+}
+
+static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t dim)
+{
+    int64_t offset;
+    int64_t size;
+
+    exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
+    return size;
+}
+
+/* Summands of a value that every rank has: the first rank's is the value, the
+ * others' are zero. Of a largest or smallest, everybody's is the value. */
+static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta, exg_reduce_op op)
+{
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+
+    if (op != EXG_REDUCE_SUM || p->rank == 0) {
+        return whole;
+    }
+    for (uint32_t d = 0; d < meta->rank && d < EXG_SHAPE_RANK_MAX; d++) {
+        sizes[d] = meta->sizes[d].value;
+    }
+    return EMIT(p->r.builder, full_default, INTS_OF(p->r.builder, sizes, meta->rank), 0,
+                DTYPE(meta->dtype));
+}
+
+static exg_ref emit_move(placer *p, const form *from, exg_placement to, const exg_tensor_meta *meta)
+{
+    exg_builder *b = p->r.builder;
+    exg_placement s = from->placement;
+    exg_argument op = exg_arg_string(exg_reduce_op_name(s.op));
+
+    if (s.kind == EXG_REPLICATE) {
+        return to.kind == EXG_SHARD ? local_chunk(p, from->ref, meta, to.dim)
+                                    : as_summand(p, from->ref, meta, to.op);
+    }
+    p->summary.moved_bytes += (uint64_t)exg_move_bytes(s, to, bytes_of(meta), p->n);
+    p->summary.predicted_ns += exg_move_cost(s, to, bytes_of(meta), p->n);
+    if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
+        p->summary.all_to_all_count++;
+        return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
+                    to.dim, exg_arg_int(own_size(p, meta, to.dim)));
+    }
+    if (s.kind == EXG_SHARD) {
+        p->summary.all_gather_count++;
+        return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value));
+    }
+    if (to.kind == EXG_SHARD) {
+        p->summary.reduce_scatter_count++;
+        return EMIT(b, exg_reduce_scatter, from->ref, to.dim,
+                    exg_arg_int(own_size(p, meta, to.dim)), op);
+    }
+    p->summary.all_reduce_count++;
+    return EMIT(b, exg_all_reduce, from->ref, op);
+}
+
+static void report_move(placer *p, exg_value_id id, exg_placement from, exg_placement to)
+{
+    char a[16];
+    char b[16];
+
+    if (p->report != NULL) {
+        exg_text_printf(p->report, "  move %s: %s -> %s, %.0f bytes\n",
+                        p->r.in->graph->values[id].name, exg_placement_print(from, a),
+                        exg_placement_print(to, b),
+                        exg_move_bytes(from, to, bytes_of(meta_of(p, id)), p->n));
+    }
+}
+
+/* The value in the wanted form, moved there if need be. */
+static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_ref *ref)
+{
+    double cost;
+    const form *source = cheapest_form(p, id, want, &cost);
+
+    if (source == NULL || cost >= EXG_COST_IMPOSSIBLE) {
+        return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002", "no way to move '%s' to where it is needed",
+                        p->r.in->graph->values[id].name);
+    }
+    if (exg_placement_equal(source->placement, want)) {
+        *ref = source->ref;
+        return EXG_OK;
+    }
+    if (source->placement.kind != EXG_REPLICATE) {
+        report_move(p, id, source->placement, want);
+    }
+    *ref = emit_move(p, source, want, meta_of(p, id));
+    add_form(p, id, want, *ref);
+    return exg_builder_status(p->r.builder);
+}
+
+/* ---- choosing a row ----------------------------------------------------------------- */
+
+/* A dimension shorter than the mesh is not split anew. */
+static bool splittable(const placer *p, exg_value_id id, exg_placement want)
+{
+    const exg_tensor_meta *meta = meta_of(p, id);
+
+    if (want.kind != EXG_SHARD) {
+        return true;
+    }
+    for (uint32_t i = 0; i < p->forms[id].count; i++) {
+        if (exg_placement_equal(p->forms[id].items[i].placement, want)) {
+            return true;
+        }
+    }
+    return meta->sizes[want.dim].value >= (int64_t)p->n;
+}
+
+static double row_cost(const placer *p, const exg_row *row, const exg_value_id *operands,
+                       uint32_t count)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        double cost;
+
+        if (operands[i] == EXG_NO_VALUE) {
+            continue;
+        }
+        if (!splittable(p, operands[i], row->operands[i]) ||
+            cheapest_form(p, operands[i], row->operands[i], &cost) == NULL) {
+            return EXG_COST_IMPOSSIBLE;
+        }
+        sum += cost;
+    }
+    return sum;
+}
+
+/* Which operands of a product are the activation and the weight; -1: no product. */
+static bool product_operands(exg_operator_id op, uint32_t *activation, uint32_t *weight)
+{
+    *activation = op == EXG_OP_addmm_default ? 1 : 0;
+    *weight = *activation + 1;
+    return op == EXG_OP_mm_default || op == EXG_OP_addmm_default || op == EXG_OP_linear_default;
+}
+
+/* Megatron: an activation that is split along the contracted dim meets rows of the
+ * weight (and leaves summands), any other meets columns. */
+static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
+                                   const exg_value_id *operands)
+{
+    uint32_t x;
+    uint32_t w;
+    int32_t last;
+    bool split = false;
+
+    if (p->mode != EXG_PLACE_TENSOR || !product_operands(call->op->id, &x, &w) ||
+        !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
+        return NULL;
+    }
+    last = (int32_t)call->operands[x]->rank - 1;
+    for (uint32_t i = 0; i < p->forms[operands[x]].count; i++) {
+        split = split || exg_placement_equal(p->forms[operands[x]].items[i].placement, exg_shard(last));
+    }
+    for (uint32_t r = 0; r < call->row_count; r++) {
+        const exg_row *row = &call->rows[r];
+        exg_placement want = split ? exg_shard(last) : exg_replicate();
+
+        if (row->operands[w].kind == EXG_SHARD &&
+            exg_placement_equal(row->operands[x], want) &&
+            row_cost(p, row, operands, call->operand_count) < EXG_COST_IMPOSSIBLE) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+static const exg_row *choose_row(const placer *p, const exg_rule_call *call,
+                                 const exg_value_id *operands)
+{
+    const exg_row *best = megatron_row(p, call, operands);
+    double least = EXG_COST_IMPOSSIBLE;
+
+    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
+        double cost = row_cost(p, &call->rows[r], operands, call->operand_count);
+
+        least = cost < least ? cost : least;
+    }
+    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
+        if (row_cost(p, &call->rows[r], operands, call->operand_count) <= least) {
+            best = &call->rows[r];
+        }
+    }
+    return best;
+}
+
+/* ---- nodes -------------------------------------------------------------------------- */
+
+/* Sizes among the arguments are made this rank's own: what the node's result has. */
+static void localize_sizes(placer *p, const exg_operator *op, exg_argument *args,
+                           const exg_tensor_meta *result, exg_placement placement)
+{
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+
+    if (placement.kind != EXG_SHARD) {
+        return;
+    }
+    if (op->id == EXG_OP_view_default || op->id == EXG_OP_expand_default) {
+        for (uint32_t d = 0; d < result->rank; d++) {
+            sizes[d] = (int32_t)d == placement.dim ? own_size(p, result, placement.dim)
+                                                   : result->sizes[d].value;
+        }
+        args[1] = INTS_OF(p->r.builder, sizes, result->rank);
+    } else if (op->id == EXG_OP_native_group_norm_default) {
+        args[3] = exg_arg_int(own_size(p, result, 0));
+    }
+}
+
+/* The operands of a node, flat, in schema order (EXG_NO_VALUE: absent). */
+static uint32_t collect_operands(const exg_operator *op, const exg_argument *args,
+                                 exg_value_id *operands)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        bool list = args[i].kind == EXG_ARGUMENT_TENSORS ||
+                    args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+
+        if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            continue;
+        }
+        for (uint32_t t = 0; list && t < args[i].count && count < OPERANDS_MAX; t++) {
+            operands[count++] = args[i].as_tensors[t];
+        }
+        if (!list && count < OPERANDS_MAX) {
+            operands[count++] = exg_get_ref(&args[i]).id;
+        }
+    }
+    return count;
+}
+
+/* Puts the moved operands back into the arguments. */
+static exg_status replace_operands(placer *p, const exg_operator *op, exg_argument *args,
+                                   const exg_ref *refs)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            continue;
+        }
+        if (args[i].kind == EXG_ARGUMENT_TENSORS || args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS) {
+            exg_value_id *ids = EXG_NEW_ARRAY(p->r.out->arena, exg_value_id, args[i].count);
+
+            if (ids == NULL) {
+                return EXG_OUT_OF_MEMORY(p->r.err);
+            }
+            for (uint32_t t = 0; t < args[i].count; t++) {
+                ids[t] = refs[at++].id;
+            }
+            args[i].as_tensors = ids;
+        } else {
+            args[i] = exg_arg_ref(refs[at++]);
+        }
+    }
+    return EXG_OK;
+}
+
+static uint32_t collect_results(const exg_node *node, exg_value_id *results)
+{
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < node->output_count && count < EXG_RESULTS_MAX; o++) {
+        if (node->outputs[o].kind == EXG_ARGUMENT_TENSOR) {
+            results[count++] = node->outputs[o].as_tensor;
+        }
+    }
+    return count;
+}
+
+/* A local result has the sizes its placement says: the net under every rule. */
+static exg_status check_result(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+{
+    const exg_tensor_meta *global = meta_of(p, id);
+    const exg_tensor_meta *local = exg_ref_meta(p->r.builder, ref);
+
+    for (uint32_t d = 0; d < global->rank; d++) {
+        int64_t expected = placement.kind == EXG_SHARD && placement.dim == (int32_t)d
+                               ? own_size(p, global, placement.dim)
+                               : global->sizes[d].value;
+
+        if (local->rank != global->rank || local->sizes[d].value != expected) {
+            return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-003",
+                            "the sharding rule of '%s' gives a wrong local size in dim %u",
+                            p->r.in->graph->values[id].name, d);
+        }
+    }
+    return EXG_OK;
+}
+
+static void report_node(placer *p, const exg_node *node, const exg_row *row, uint32_t operands,
+                        uint32_t results)
+{
+    bool plain = true;
+    char text[16];
+
+    for (uint32_t i = 0; i < operands; i++) {
+        plain = plain && row->operands[i].kind == EXG_REPLICATE;
+    }
+    for (uint32_t i = 0; i < results; i++) {
+        plain = plain && row->results[i].kind == EXG_REPLICATE;
+    }
+    p->summary.split_count += !plain;
+    if (p->report == NULL || plain) {
+        return;
+    }
+    exg_text_printf(p->report, "%s: ", node->name == NULL ? "" : node->name);
+    for (uint32_t i = 0; i < results; i++) {
+        exg_text_printf(p->report, "%s%s", i > 0 ? ", " : "",
+                        exg_placement_print(row->results[i], text));
+    }
+    exg_text_printf(p->report, " <- %s(", node->target);
+    for (uint32_t i = 0; i < operands; i++) {
+        exg_text_printf(p->report, "%s%s", i > 0 ? ", " : "",
+                        exg_placement_print(row->operands[i], text));
+    }
+    exg_text_puts(p->report, ")\n");
+}
+
+/* Work of a node on one rank, from the sizes of its local operands and results. */
+static double predict_work(const placer *p, const exg_operator *op, const exg_ref *refs,
+                           uint32_t count, exg_ref result)
+{
+    const exg_tensor_meta *out = exg_ref_meta(p->r.builder, result);
+    uint32_t x;
+    uint32_t w;
+    double touched = out == NULL ? 0 : bytes_of(out);
+
+    if (op->view != NULL || out == NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[i]);
+
+        touched += in == NULL ? 0 : bytes_of(in);
+    }
+    if (product_operands(op->id, &x, &w) || op->id == EXG_OP_bmm_default) {
+        const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[op->id == EXG_OP_addmm_default]);
+        double numel = bytes_of(out) / exg_dtype_bytes(out->dtype);
+
+        return 2 * numel * (double)in->sizes[in->rank - 1].value * EXG_COST_NS_PER_FLOP;
+    }
+    return touched * EXG_COST_NS_PER_TOUCHED;
+}
+
+static exg_status place_node(placer *p, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(p->r.operators, node->target);
+    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument results[16];
+    exg_value_id operands[OPERANDS_MAX];
+    exg_value_id outs[EXG_RESULTS_MAX];
+    const exg_tensor_meta *operand_metas[OPERANDS_MAX];
+    const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
+    exg_ref refs[OPERANDS_MAX];
+    exg_rule_call call = {.op = op,
+                          .args = args,
+                          .operands = operand_metas,
+                          .results = result_metas,
+                          .mesh_size = p->n,
+                          .arena = p->scratch,
+                          .err = p->r.err};
+    const exg_row *row;
+
+    if (op == NULL) {
+        return EXG_FAIL(p->r.err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+    }
+    EXG_TRY(exg_operator_normalize(op, node, args, p->r.err));
+    call.operand_count = collect_operands(op, args, operands);
+    call.result_count = collect_results(node, outs);
+    for (uint32_t i = 0; i < call.operand_count; i++) {
+        operand_metas[i] = operands[i] == EXG_NO_VALUE ? NULL : meta_of(p, operands[i]);
+    }
+    for (uint32_t i = 0; i < call.result_count; i++) {
+        result_metas[i] = meta_of(p, outs[i]);
+    }
+    EXG_TRY(exg_rule_rows(&call));
+    row = choose_row(p, &call, operands);
+    for (uint32_t i = 0; i < call.operand_count; i++) {
+        refs[i] = EXG_NO_REF;
+        if (operands[i] != EXG_NO_VALUE) {
+            EXG_TRY(in_form(p, operands[i], row->operands[i], &refs[i]));
+        }
+    }
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
+    }
+    EXG_TRY(replace_operands(p, op, args, refs));
+    localize_sizes(p, op, args, result_metas[0], row->results[0]);
+    exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
+    EXG_TRY(exg_emit_all(p->r.builder,
+                         op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
+                         op->schema->argument_count, results));
+    report_node(p, node, row, call.operand_count, call.result_count);
+    for (uint32_t i = 0; i < call.result_count; i++) {
+        exg_ref ref = exg_get_ref(&results[i]);
+
+        EXG_TRY(check_result(p, outs[i], row->results[i], ref));
+        add_form(p, outs[i], row->results[i], ref);
+        p->forms[outs[i]].is_weight =
+            op->view != NULL && operands[0] != EXG_NO_VALUE && p->forms[operands[0]].is_weight;
+    }
+    if (call.result_count > 0) {
+        p->summary.predicted_ns +=
+            predict_work(p, op, refs, call.operand_count, exg_get_ref(&results[0]));
+    }
+    return EXG_OK;
+}
+
+/* ---- inputs, outputs ----------------------------------------------------------------- */
+
+static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_placement placement)
+{
+    const exg_tensor_meta *meta = meta_of(p, id);
+    exg_ref whole = p->forms[id].items[0].ref;
+    int32_t dim = placement.dim + (placement.dim < 0 ? (int32_t)meta->rank : 0);
+
+    if (placement.kind == EXG_REPLICATE) {
+        return EXG_OK;
+    }
+    if (placement.kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
+        return EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot be placed so", name,
+                        meta->rank);
+    }
+    p->forms[id].count = 0;
+    add_form(p, id, exg_shard(dim), local_chunk(p, whole, meta, dim));
+    return exg_builder_status(p->r.builder);
+}
+
+static exg_status place_inputs(placer *p)
+{
+    const exg_graph *graph = p->r.in->graph;
+
+    EXG_TRY(exg_rewrite_inputs(&p->r));
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const exg_input_spec *spec = &p->r.in->signature.inputs[i];
+        exg_value_id id = graph->inputs[i].as_tensor;
+
+        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        add_form(p, id, exg_replicate(), p->r.refs[id]);
+        p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
+        if (p->mode == EXG_PLACE_DATA && spec->kind == EXG_INPUT_USER && meta_of(p, id)->rank > 0 &&
+            meta_of(p, id)->sizes[0].value >= (int64_t)p->n) {
+            EXG_TRY(split_input(p, id, spec->arg.name, exg_shard(0)));
+        }
+        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && spec->target != NULL &&
+                             t < p->options->pattern_count;
+             t++) {
+            if (fnmatch(p->options->patterns[t].pattern, spec->target, 0) == 0) {
+                EXG_TRY(split_input(p, id, spec->target, p->options->patterns[t].placement));
+                break;
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status place_outputs(placer *p)
+{
+    const exg_graph *graph = p->r.in->graph;
+
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        const exg_output_spec *spec = &p->r.in->signature.outputs[o];
+        exg_argument arg = graph->outputs[o];
+
+        if (arg.kind == EXG_ARGUMENT_TENSOR) {
+            exg_ref ref;
+
+            EXG_TRY_IN(p->r.err, in_form(p, arg.as_tensor, exg_replicate(), &ref),
+                       "graph.outputs[%u]", o);
+            arg = exg_arg_ref(ref);
+        }
+        exg_builder_output(p->r.builder, &arg, spec->kind,
+                           exg_arena_strdup(p->r.out->arena, spec->target));
+    }
+    return exg_builder_status(p->r.builder);
+}
+
+static exg_status check_patterns(const exg_program *program, const exg_place_options *options,
+                                 exg_error *err)
+{
+    for (uint32_t t = 0; t < options->pattern_count; t++) {
+        bool matched = false;
+
+        for (uint32_t i = 0; i < program->signature.input_count; i++) {
+            const char *target = program->signature.inputs[i].target;
+
+            matched = matched || (target != NULL &&
+                                  fnmatch(options->patterns[t].pattern, target, 0) == 0);
+        }
+        if (!matched) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "PLC-005", "pattern '%s' matches no weight",
+                                          options->patterns[t].pattern),
+                                 "exg inspect lists the names of weights");
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status place_mode(const exg_program *functional, const exg_operators *operators,
+                             const exg_place_options *options, exg_place_mode mode, uint32_t n,
+                             uint32_t rank, exg_text *report, exg_place_summary *summary,
+                             exg_program **local, exg_error *err)
+{
+    placer p = {.options = options, .mode = mode, .n = n, .rank = rank, .report = report};
+    exg_status status;
+
+    *local = NULL;
+    EXG_TRY(exg_rewrite_begin(&p.r, functional, operators, err));
+    exg_builder_set_lowering(p.r.builder, true);
+    p.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    p.forms = p.scratch == NULL
+                  ? NULL
+                  : EXG_NEW_ARRAY(p.scratch, forms, functional->graph->value_count);
+    status = p.forms == NULL ? EXG_OUT_OF_MEMORY(err) : place_inputs(&p);
+    for (uint32_t i = 0; status == EXG_OK && i < functional->graph->node_count; i++) {
+        status = place_node(&p, &functional->graph->nodes[i]);
+        if (status != EXG_OK) {
+            (void)exg_error_within(err, status, "graph.nodes[%u]", i);
+        }
+    }
+    status = status == EXG_OK ? place_outputs(&p) : status;
+    p.summary.mode = mode;
+    *summary = p.summary;
+    exg_arena_destroy(p.scratch);
+    return exg_rewrite_finish(&p.r, status, local);
+}
+
+/* The mode of least predicted time; ties go to the earlier. */
+static exg_status cheapest_mode(const exg_program *functional, const exg_operators *operators,
+                                const exg_place_options *options, uint32_t n, exg_place_mode *mode,
+                                exg_error *err)
+{
+    double least = EXG_COST_IMPOSSIBLE;
+
+    for (exg_place_mode m = EXG_PLACE_REPLICATE; m <= EXG_PLACE_TENSOR; m++) {
+        exg_place_summary summary;
+        exg_program *program;
+
+        EXG_TRY(place_mode(functional, operators, options, m, n, 0, NULL, &summary, &program, err));
+        exg_program_destroy(program);
+        if (summary.predicted_ns < least) {
+            least = summary.predicted_ns;
+            *mode = m;
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_place(const exg_program *functional, const exg_operators *operators,
+                     const exg_place_options *options, uint32_t mesh_size, uint32_t rank,
+                     exg_program **local, exg_place_summary *summary, char **report,
+                     exg_error *err)
+{
+    exg_place_mode mode = options->mode;
+    exg_place_summary unused;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    *local = NULL;
+    if (mode == EXG_PLACE_PATTERNS) {
+        EXG_TRY(check_patterns(functional, options, err));
+    }
+    if (mode == EXG_PLACE_AUTO) {
+        EXG_TRY(cheapest_mode(functional, operators, options, mesh_size, &mode, err));
+    }
+    status = place_mode(functional, operators, options, mode, mesh_size, rank,
+                        report == NULL ? NULL : &text, summary == NULL ? &unused : summary, local,
+                        err);
+    if (report != NULL) {
+        *report = text.data;
+    }
+    return status;
+}
