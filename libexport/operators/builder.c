@@ -18,7 +18,6 @@ struct exg_builder {
     uint32_t input_spec_capacity, output_spec_capacity;
     const char *const *next_names;
     uint32_t next_name_count;
-    const exg_node *next_metadata;
     bool lowers; /* operators with a lowering are written out, even if they have a shape */
     exg_error error;
 };
@@ -267,12 +266,10 @@ void exg_builder_output(exg_builder *b, const exg_argument *arg, exg_output_kind
     }
 }
 
-void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count,
-                            const exg_node *metadata_of)
+void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count)
 {
     b->next_names = names;
     b->next_name_count = count;
-    b->next_metadata = metadata_of;
 }
 
 /* Trailing arguments equal to their defaults are left out, as torch does. */
@@ -456,9 +453,6 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         metas[0] = b->graph->values[exg_get_ref(&all[0]).id].tensor;
         meta_count = 1;
     }
-    if (b->next_metadata != NULL) {
-        node.metadata = b->next_metadata->metadata;
-    }
     if (fill_inputs(b, op, args, count, &node) &&
         fill_outputs(b, op, &node, metas, meta_count) &&
         reserve(b, &b->graph->nodes, b->graph->node_count, &b->node_capacity, sizeof(node))) {
@@ -471,7 +465,6 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         }
     }
     b->next_name_count = 0;
-    b->next_metadata = NULL;
     return b->error.status;
 }
 

@@ -435,3 +435,12 @@ exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_
     *copy = made;
     return EXG_OK;
 }
+
+exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err)
+{
+    copier c = {.arena = arena, .scratch = arena};
+
+    exg_map_init(&c.strings, arena);
+    argument(&c, arg);
+    return c.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}

@@ -66,34 +66,16 @@ static exg_status translate(exg_rewrite *r, exg_value_id *id)
 
 static exg_status translate_argument(exg_rewrite *r, exg_argument *arg)
 {
-    switch (arg->kind) {
-    case EXG_ARGUMENT_TENSOR:
-    case EXG_ARGUMENT_OPTIONAL_TENSOR:
+    EXG_TRY(exg_argument_copy(r->out->arena, arg, r->err));
+    if (arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
         return translate(r, &arg->as_tensor);
-    case EXG_ARGUMENT_TENSORS:
-    case EXG_ARGUMENT_OPTIONAL_TENSORS:
-        arg->as_tensors = exg_arena_memdup(r->out->arena, arg->as_tensors, arg->count,
-                                           sizeof(*arg->as_tensors));
-        if (arg->as_tensors == NULL) {
-            return EXG_OUT_OF_MEMORY(r->err);
-        }
+    }
+    if (arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS) {
         for (uint32_t i = 0; i < arg->count; i++) {
             EXG_TRY(translate(r, &arg->as_tensors[i]));
         }
-        return EXG_OK;
-    case EXG_ARGUMENT_INTS:
-        arg->as_ints =
-            exg_arena_memdup(r->out->arena, arg->as_ints, arg->count, sizeof(*arg->as_ints));
-        return arg->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
-    case EXG_ARGUMENT_STRING:
-        arg->as_string = exg_arena_strdup(r->out->arena, arg->as_string);
-        return arg->as_string == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
-    case EXG_ARGUMENT_DEVICE:
-        arg->as_device.type = exg_arena_strdup(r->out->arena, arg->as_device.type);
-        return arg->as_device.type == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
-    default:
-        return EXG_OK;
     }
+    return EXG_OK;
 }
 
 exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
@@ -179,7 +161,7 @@ exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_i
     for (uint32_t i = 0; i < list.count; i++) {
         list.names[i] = list.names[i] == NULL ? "unused" : list.names[i];
     }
-    exg_builder_next_names(r->builder, list.names, list.count, node);
+    exg_builder_next_names(r->builder, list.names, list.count);
     EXG_TRY(exg_emit_all(r->builder, op, args, count, results));
     exg_rewrite_set(r, node, results);
     return EXG_OK;

@@ -35,7 +35,7 @@ exg_status exg_rewrite_inputs(exg_rewrite *r);
 exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
                             exg_argument *args);
 
-/* Emits `op` with the old node's names and metadata; its results become the new
+/* Emits `op` with the old node's names; its results become the new
  * values of the old node's outputs. */
 exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_id op,
                             const exg_argument *args, uint32_t count);

@@ -212,9 +212,8 @@ void exg_builder_constant_input(exg_builder *b, const char *name, const exg_argu
 void exg_builder_output(exg_builder *b, const exg_argument *arg, exg_output_kind kind,
                         const char *target);
 
-/* Names of the next emitted node's results and its metadata; used once. */
-void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count,
-                            const exg_node *metadata_of);
+/* Names of the next emitted node's results; used once. */
+void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count);
 
 /* Whether emitting an operator that has a lowering writes out what it is made of
  * (off at first). Operators known only by their lowering always are. */

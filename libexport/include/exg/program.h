@@ -146,6 +146,9 @@ typedef struct exg_named_argument {
     exg_kind kind;
 } exg_named_argument;
 
+/* Replaces what `arg` points to by copies in `arena`. NO_MEMORY. */
+exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err);
+
 /* ---- graph ------------------------------------------------------------------ */
 
 typedef struct exg_string_pair {
