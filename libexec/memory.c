@@ -9,6 +9,7 @@
 
 typedef struct state {
     const char *fqn;
+    uint32_t rank;
     exg_tensor tensor; /* row-major, data owned */
 } state;
 
@@ -150,21 +151,21 @@ static void gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
     }
 }
 
-static state *find_state(exg_memory *memory, const char *fqn)
+static state *find_state(exg_memory *memory, uint32_t rank, const char *fqn)
 {
     for (uint32_t i = 0; i < memory->state_count; i++) {
-        if (strcmp(memory->states[i].fqn, fqn) == 0) {
+        if (memory->states[i].rank == rank && strcmp(memory->states[i].fqn, fqn) == 0) {
             return &memory->states[i];
         }
     }
     return NULL;
 }
 
-exg_status exg_memory_state(exg_memory *memory, const exg_plan_input *input, void **data,
-                            exg_error *err)
+exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_input *input,
+                            void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(memory, input);
-    state *s = weight == NULL ? NULL : find_state(memory, weight->fqn);
+    state *s = weight == NULL ? NULL : find_state(memory, rank, weight->fqn);
     exg_tensor tensor = input->tensor;
     const void *source;
     uint64_t item = exg_dtype_bytes(tensor.dtype);
@@ -197,18 +198,28 @@ exg_status exg_memory_state(exg_memory *memory, const exg_plan_input *input, voi
     gather(&input->tensor, (const uint8_t *)source + (uint64_t)input->storage_offset * item,
            tensor.data);
     exg_tensor_set_contiguous(&tensor);
-    memory->states[memory->state_count++] = (state){weight->fqn, tensor};
+    memory->states[memory->state_count++] = (state){weight->fqn, rank, tensor};
     *data = tensor.data;
     return EXG_OK;
 }
 
 uint32_t exg_memory_state_count(const exg_memory *memory)
 {
-    return memory->state_count;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < memory->state_count; i++) {
+        count += memory->states[i].rank == 0;
+    }
+    return count;
 }
 
 const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor)
 {
-    *tensor = memory->states[index].tensor;
-    return memory->states[index].fqn;
+    for (uint32_t i = 0; i < memory->state_count; i++) {
+        if (memory->states[i].rank == 0 && index-- == 0) {
+            *tensor = memory->states[i].tensor;
+            return memory->states[i].fqn;
+        }
+    }
+    return NULL;
 }

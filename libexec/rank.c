@@ -15,6 +15,7 @@ typedef struct patch {
 struct exg_rank {
     exg_plan *plan;
     exg_memory *memory;
+    exg_communicator *communicator;
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
@@ -61,7 +62,7 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
             continue;
         }
         if (input->mutated) {
-            EXG_TRY(exg_memory_state(rank->memory, input, (void **)&rank->inputs[i], err));
+            EXG_TRY(exg_memory_state(rank->memory, rank->communicator == NULL ? 0 : rank->communicator->rank, input, (void **)&rank->inputs[i], err));
         } else {
             EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
                                       &data, err));
@@ -123,8 +124,8 @@ static void *aligned(uint64_t bytes)
     return bytes > INT64_MAX - 64 ? NULL : aligned_alloc(64, ((bytes + 63) & ~(uint64_t)63) + 64);
 }
 
-exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool, exg_rank **rank,
-                           exg_error *err)
+exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
+                           exg_communicator *communicator, exg_rank **rank, exg_error *err)
 {
     exg_rank *r = calloc(1, sizeof(*r));
     exg_status status;
@@ -136,6 +137,7 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool, e
     }
     r->plan = plan;
     r->memory = memory;
+    r->communicator = communicator;
     r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
     r->arena = aligned(plan->summary.arena_bytes);
     r->workspace = aligned(plan->summary.workspace_bytes);
@@ -192,6 +194,12 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
     atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
     for (uint32_t s = 0; s < plan->step_count; s++) {
         plan->steps[s].kernel->run(&plan->steps[s].call);
+    }
+    if (rank->communicator != NULL && rank->communicator->status != EXG_OK) {
+        if (err != NULL) {
+            *err = rank->communicator->error;
+        }
+        return rank->communicator->status;
     }
     fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
     if (fault != EXG_FAULT_NONE) {

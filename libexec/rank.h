@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXEC_RANK_H
 #define EXG_LIBEXEC_RANK_H
 
+#include "libexec/comm/communicator.h"
 #include "libexec/plan/plan_internal.h"
 
 #include <exg/weights.h>
@@ -18,18 +19,21 @@ uint64_t exg_memory_bytes(const exg_memory *memory);
 exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, uint64_t bytes,
                              const void **data, exg_error *err);
 
-/* The session's own row-major copy of a weight that the program writes, made from
- * the weight's window on first use. */
-exg_status exg_memory_state(exg_memory *memory, const exg_plan_input *input, void **data,
-                            exg_error *err);
+/* A rank's own row-major copy of a weight that the program writes, made from the
+ * weight's window on first use. */
+exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_input *input,
+                            void **data, exg_error *err);
+
+/* The states of rank 0: equal on every rank. */
 uint32_t exg_memory_state_count(const exg_memory *memory);
 const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor);
 
 typedef struct exg_rank exg_rank;
 
-/* Takes the plan over. `memory` and `pool` must stay. */
-exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool, exg_rank **rank,
-                           exg_error *err);
+/* Takes the plan over. `memory`, `pool` (may be NULL) and `communicator` (NULL
+ * without a mesh) must stay. */
+exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
+                           exg_communicator *communicator, exg_rank **rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
 
 const exg_plan *exg_rank_plan(const exg_rank *rank);
@@ -38,7 +42,8 @@ uint64_t exg_rank_bytes(const exg_rank *rank);
 /* Data of graph input `index`, a user input; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 
-/* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data. */
+/* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
+ * PEER on one of another rank. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);
 
 /* Where a tensor output of the plan lies. */

@@ -2,6 +2,7 @@
  * inputs checked and bound, the plan found or made, carried out, results handed
  * out.
  */
+#include "libexec/comm/team.h"
 #include "libexec/rank.h"
 #include "libexport/base/arena.h"
 
@@ -11,23 +12,44 @@
 #include <string.h>
 #include <time.h>
 
+/* Of one input: name, dtype or "number", rank or the number, sizes. */
+#define SIGNATURE_WORDS (3 + EXG_RANK_MAX)
+
+#define EXG_SESSION_RANKS_MAX 64
+
+/* A plan (one a rank) for the numbers it was made for. */
 typedef struct bound {
     struct bound *next;
-    exg_arena *arena; /* of the symbols */
+    exg_arena *arena; /* of symbols and ranks */
     exg_symbols symbols;
-    exg_rank *rank;
+    exg_rank **ranks;
+    uint32_t rank_count;
+    exg_place_summary place;
+    char *report;
 } bound;
+
+/* What a rank's run came to. */
+typedef struct outcome {
+    exg_status status;
+    exg_error error;
+} outcome;
 
 struct exg_session {
     exg_verified verified;
     exg_session_options options;
-    exg_pool *pool;
+    uint32_t rank_count; /* 1 without a mesh */
+    exg_pool *pool;      /* without a mesh */
+    exg_team *team;      /* on a mesh */
+    exg_communicator **communicators;
+    outcome *outcomes; /* by rank */
     exg_memory *memory;
-    bound *plans;    /* newest use first */
-    bound *current;  /* of the last run */
+    bound *plans;   /* newest use first */
+    bound *current; /* of the last run */
     exg_session_output *outputs;
     uint32_t output_count, output_capacity;
     exg_input_binding *bindings; /* by graph input */
+    int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
+    uint32_t last_count;
     exg_arena *arena;
     exg_session_stats stats;
 };
@@ -58,6 +80,25 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
     return status;
 }
 
+static exg_status create_ranks(exg_session *s, exg_error *err)
+{
+    s->rank_count = s->options.mesh_size < 1 ? 1 : s->options.mesh_size;
+    if (s->rank_count > EXG_SESSION_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks in one process; at most %d", s->rank_count,
+                        EXG_SESSION_RANKS_MAX);
+    }
+    s->outcomes = EXG_NEW_ARRAY(s->arena, outcome, s->rank_count);
+    s->communicators = EXG_NEW_ARRAY(s->arena, exg_communicator *, s->rank_count);
+    if (s->outcomes == NULL || s->communicators == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (s->rank_count == 1) {
+        return exg_pool_create(s->options.thread_count, &s->pool, err);
+    }
+    EXG_TRY(exg_local_create(s->rank_count, s->communicators, err));
+    return exg_team_create(s->rank_count, &s->team, err);
+}
+
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
@@ -78,11 +119,15 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     s->bindings = s->arena == NULL ? NULL
                                    : EXG_NEW_ARRAY(s->arena, exg_input_binding,
                                                    verified->program->graph->input_count);
+    s->last_sizes = s->arena == NULL ? NULL
+                                     : EXG_NEW_ARRAY(s->arena, int64_t,
+                                                     verified->program->graph->input_count *
+                                                         SIGNATURE_WORDS);
     s->outputs = s->arena == NULL ? NULL
                                   : EXG_NEW_ARRAY(s->arena, exg_session_output,
                                                   verified->program->graph->output_count);
-    status = s->bindings == NULL || s->outputs == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    status = status == EXG_OK ? exg_pool_create(s->options.thread_count, &s->pool, err) : status;
+    status = s->bindings == NULL || s->outputs == NULL || s->last_sizes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    status = status == EXG_OK ? create_ranks(s, err) : status;
     status = status == EXG_OK ? exg_memory_create(verified->program->weights, &s->memory, err)
                               : status;
     if (status != EXG_OK) {
@@ -95,11 +140,12 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
 
 static void bound_destroy(bound *b)
 {
-    if (b != NULL) {
-        exg_rank_destroy(b->rank);
-        exg_arena_destroy(b->arena);
-        free(b);
+    for (uint32_t r = 0; b->ranks != NULL && r < b->rank_count; r++) {
+        exg_rank_destroy(b->ranks[r]);
     }
+    free(b->report);
+    exg_arena_destroy(b->arena);
+    free(b);
 }
 
 void exg_session_destroy(exg_session *session)
@@ -114,6 +160,12 @@ void exg_session_destroy(exg_session *session)
         b = next;
     }
     exg_memory_destroy(session->memory);
+    exg_team_destroy(session->team);
+    for (uint32_t r = 0; session->rank_count > 1 && session->communicators != NULL &&
+                         r < session->rank_count;
+         r++) {
+        exg_communicator_close(session->communicators[r]);
+    }
     exg_pool_destroy(session->pool);
     exg_arena_destroy(session->arena);
     free(session);
@@ -121,21 +173,62 @@ void exg_session_destroy(exg_session *session)
 
 /* ---- plans ------------------------------------------------------------------------ */
 
-static exg_status make_plan(exg_session *s, const exg_symbols *symbols, exg_plan **plan,
+/* The functional program for these numbers. */
+static exg_status transform(exg_session *s, const exg_symbols *symbols, exg_program **functional,
                             exg_error *err)
 {
     const exg_operators *operators = s->verified.operators;
-    exg_program *stages[4] = {NULL};
+    exg_program *stages[3] = {NULL};
     exg_status status = exg_specialize(&s->verified, symbols, &stages[0], err);
 
     status = status == EXG_OK ? exg_decompose(stages[0], operators, &stages[1], err) : status;
     status = status == EXG_OK ? exg_functionalize(stages[1], operators, &stages[2], err) : status;
-    status = status == EXG_OK ? exg_simplify(stages[2], operators, &stages[3], err) : status;
-    status = status == EXG_OK ? exg_plan_create(stages[3], operators, &s->options.plan, plan, err)
-                              : status;
-    for (uint32_t i = 0; i < 4; i++) {
+    status = status == EXG_OK ? exg_simplify(stages[2], operators, functional, err) : status;
+    for (uint32_t i = 0; i < 3; i++) {
         exg_program_destroy(stages[i]);
     }
+    return status;
+}
+
+/* Places, plans and binds one rank. */
+static exg_status make_rank(exg_session *s, bound *b, const exg_program *functional, uint32_t r,
+                            exg_error *err)
+{
+    const exg_operators *operators = s->verified.operators;
+    exg_program *local = NULL;
+    exg_plan *plan = NULL;
+    exg_status status;
+
+    if (s->rank_count == 1) {
+        EXG_TRY(exg_plan_create(functional, operators, &s->options.plan, &plan, err));
+        return exg_rank_create(plan, s->memory, s->pool, NULL, &b->ranks[r], err);
+    }
+    status = exg_place(functional, operators, &s->options.place, s->rank_count, r, &local,
+                       r == 0 ? &b->place : NULL, r == 0 ? &b->report : NULL, err);
+    status = status == EXG_OK ? exg_plan_rank(local, operators, &s->options.plan,
+                                              s->communicators[r], &plan, err)
+                              : status;
+    exg_program_destroy(local);
+    return status != EXG_OK ? status
+                            : exg_rank_create(plan, s->memory, NULL, s->communicators[r],
+                                              &b->ranks[r], err);
+}
+
+static exg_status make_ranks(exg_session *s, bound *b, exg_error *err)
+{
+    exg_program *functional = NULL;
+    exg_status status;
+
+    b->rank_count = s->rank_count;
+    b->ranks = EXG_NEW_ARRAY(b->arena, exg_rank *, s->rank_count);
+    if (b->ranks == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = transform(s, &b->symbols, &functional, err);
+    for (uint32_t r = 0; status == EXG_OK && r < s->rank_count; r++) {
+        status = make_rank(s, b, functional, r, err);
+    }
+    exg_program_destroy(functional);
     return status;
 }
 
@@ -166,22 +259,25 @@ static bool find_plan(exg_session *s, const exg_symbols *symbols)
     return false;
 }
 
+/* Takes `arena` over, in which the symbols live. */
 static exg_status add_plan(exg_session *s, exg_arena *arena, const exg_symbols *symbols,
                            exg_error *err)
 {
     bound *b = calloc(1, sizeof(*b));
-    exg_plan *plan = NULL;
     uint64_t start = now_ns();
-    exg_status status = b == NULL ? EXG_OUT_OF_MEMORY(err) : make_plan(s, symbols, &plan, err);
+    exg_status status;
 
-    status = status == EXG_OK ? exg_rank_create(plan, s->memory, s->pool, &b->rank, err) : status;
-    if (status != EXG_OK) {
-        free(b);
+    if (b == NULL) {
         exg_arena_destroy(arena);
-        return status;
+        return EXG_OUT_OF_MEMORY(err);
     }
     b->arena = arena;
     b->symbols = *symbols;
+    status = make_ranks(s, b, err);
+    if (status != EXG_OK) {
+        bound_destroy(b);
+        return status;
+    }
     b->next = s->plans;
     s->plans = b;
     s->current = b;
@@ -226,6 +322,37 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
     return EXG_OK;
 }
 
+/* The words that decide which plan runs: name, dtype, rank, sizes of each input. */
+static bool write_signature(const exg_session_input *input, int64_t *words)
+{
+    bool same = true;
+    int64_t now[SIGNATURE_WORDS] = {(int64_t)(intptr_t)input->name};
+
+    now[1] = input->is_number ? -1 : (int64_t)input->tensor.dtype;
+    now[2] = input->is_number ? input->number : (int64_t)input->tensor.rank;
+    if (!input->is_number) {
+        memcpy(&now[3], input->tensor.sizes, input->tensor.rank * sizeof(int64_t));
+        if (input->tensor.rank == 0 && input->tensor.dtype == EXG_DTYPE_I64 &&
+            input->tensor.data != NULL) {
+            memcpy(&now[3], input->tensor.data, sizeof(int64_t)); /* may be a symbolic integer */
+        }
+    }
+    same = memcmp(words, now, sizeof(now)) == 0;
+    memcpy(words, now, sizeof(now));
+    return same;
+}
+
+static bool same_as_last(exg_session *s, const exg_session_input *inputs, uint32_t count)
+{
+    bool same = s->current != NULL && count == s->last_count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        same = write_signature(&inputs[i], s->last_sizes + (size_t)i * SIGNATURE_WORDS) && same;
+    }
+    s->last_count = count;
+    return same;
+}
+
 static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
                               exg_error *err)
 {
@@ -237,6 +364,10 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
         return EXG_FAIL(err, USAGE, "INP-001", "%u inputs for a program of %u", count,
                         s->verified.program->graph->input_count);
     }
+    if (same_as_last(s, inputs, count)) {
+        return EXG_OK;
+    }
+    s->current = NULL;
     for (uint32_t i = 0; i < count; i++) {
         s->bindings[i] = binding_of(&inputs[i]);
     }
@@ -254,13 +385,16 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
 
 static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count)
 {
-    const exg_plan *plan = exg_rank_plan(s->current->rank);
+    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
 
     for (uint32_t p = 0; p < plan->input_count; p++) {
         for (uint32_t i = 0; i < count && plan->inputs[p].kind == EXG_INPUT_USER; i++) {
-            if (plan->inputs[p].name != NULL && strcmp(plan->inputs[p].name, inputs[i].name) == 0 &&
-                plan->inputs[p].buffer != EXG_NO_BUFFER) {
-                exg_rank_set_input(s->current->rank, p, inputs[i].tensor.data);
+            if (plan->inputs[p].name == NULL || plan->inputs[p].buffer == EXG_NO_BUFFER ||
+                strcmp(plan->inputs[p].name, inputs[i].name) != 0) {
+                continue;
+            }
+            for (uint32_t r = 0; r < s->rank_count; r++) {
+                exg_rank_set_input(s->current->ranks[r], p, inputs[i].tensor.data);
             }
         }
     }
@@ -276,7 +410,7 @@ static bool is_user_output(exg_output_kind kind)
 
 static void collect_outputs(exg_session *s)
 {
-    const exg_plan *plan = exg_rank_plan(s->current->rank);
+    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
 
     s->output_count = 0;
     for (uint32_t o = 0; o < plan->output_count; o++) {
@@ -288,10 +422,66 @@ static void collect_outputs(exg_session *s)
         output->constant = plan->outputs[o].constant;
         if (output->constant.kind == EXG_ARGUMENT_TENSOR) {
             output->tensor = plan->outputs[o].location.window;
-            output->tensor.data = exg_rank_data(s->current->rank, &plan->outputs[o].location);
+            output->tensor.data = exg_rank_data(s->current->ranks[0], &plan->outputs[o].location);
         }
         s->output_count++;
     }
+}
+
+static void run_rank(void *context, uint32_t r)
+{
+    exg_session *s = context;
+    outcome *out = &s->outcomes[r];
+
+    out->status = exg_rank_run(s->current->ranks[r], &out->error);
+    if (out->status != EXG_OK && s->rank_count > 1) {
+        exg_communicator_abort(s->communicators[r], out->status);
+    }
+}
+
+/* Ranks that write one caller's tensor would disturb each other. */
+static exg_status check_mesh_inputs(const exg_session *s, exg_error *err)
+{
+    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
+
+    for (uint32_t i = 0; s->rank_count > 1 && i < plan->input_count; i++) {
+        if (plan->inputs[i].kind == EXG_INPUT_USER && plan->inputs[i].mutated) {
+            return EXG_FAIL(err, UNSUPPORTED, "PLC-006",
+                            "the program writes its input '%s', which a mesh does not do yet",
+                            plan->inputs[i].name);
+        }
+    }
+    return EXG_OK;
+}
+
+/* The first cause: a rank's own fault rather than the news of another's. */
+static exg_status run_ranks(exg_session *s, exg_error *err)
+{
+    const outcome *first = NULL;
+
+    if (s->rank_count == 1) {
+        return exg_rank_run(s->current->ranks[0], err);
+    }
+    EXG_TRY(check_mesh_inputs(s, err));
+    exg_team_run(s->team, run_rank, s);
+    for (uint32_t r = 0; r < s->rank_count; r++) {
+        const outcome *out = &s->outcomes[r];
+
+        if (out->status != EXG_OK && (first == NULL || (first->status == EXG_PEER &&
+                                                        out->status != EXG_PEER))) {
+            first = out;
+        }
+    }
+    if (first != NULL && err != NULL) {
+        *err = first->error;
+    }
+    return first == NULL ? EXG_OK : first->status;
+}
+
+exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
+                               uint32_t input_count, exg_error *err)
+{
+    return select_plan(session, inputs, input_count, err);
 }
 
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
@@ -304,7 +494,7 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     EXG_TRY(select_plan(session, inputs, input_count, err));
     start = now_ns();
     set_inputs(session, inputs, input_count);
-    EXG_TRY(exg_rank_run(session->current->rank, err));
+    EXG_TRY(run_ranks(session, err));
     session->stats.run_ns = now_ns() - start;
     session->stats.runs++;
     collect_outputs(session);
@@ -336,14 +526,22 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
     *stats = session->stats;
     stats->memory_bytes = exg_memory_bytes(session->memory);
     for (const bound *b = session->plans; b != NULL; b = b->next) {
-        stats->memory_bytes += exg_rank_bytes(b->rank);
+        for (uint32_t r = 0; r < b->rank_count; r++) {
+            stats->memory_bytes += exg_rank_bytes(b->ranks[r]);
+        }
     }
     if (session->current != NULL) {
-        exg_plan_summarize(exg_rank_plan(session->current->rank), &stats->plan);
+        exg_plan_summarize(exg_rank_plan(session->current->ranks[0]), &stats->plan);
+        stats->place = session->current->place;
     }
+}
+
+const char *exg_session_place_report(const exg_session *session)
+{
+    return session->current == NULL ? NULL : session->current->report;
 }
 
 const exg_plan *exg_session_plan(const exg_session *session)
 {
-    return session->current == NULL ? NULL : exg_rank_plan(session->current->rank);
+    return session->current == NULL ? NULL : exg_rank_plan(session->current->ranks[0]);
 }

@@ -3,6 +3,8 @@
 #define EXG_EXEC_H
 
 #include <exg/export.h>
+#include <exg/place.h>
+#include <exg/placement.h>
 #include <exg/plan.h>
 #include <exg/session.h>
 #include <exg/tensor.h>

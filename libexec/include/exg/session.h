@@ -12,6 +12,7 @@
 #ifndef EXG_SESSION_H
 #define EXG_SESSION_H
 
+#include <exg/place.h>
 #include <exg/plan.h>
 #include <exg/tensor.h>
 #include <exg/transform.h>
@@ -25,8 +26,10 @@ typedef struct exg_session exg_session;
 
 typedef struct exg_session_options {
     size_t size;           /* sizeof(exg_session_options) */
-    uint32_t thread_count; /* of the pool; 0: one per core */
+    uint32_t thread_count; /* of the pool; 0: one per core. On a mesh each rank has one */
     exg_plan_options plan;
+    uint32_t mesh_size;      /* ranks, threads of this process; 0 or 1: no mesh */
+    exg_place_options place; /* on a mesh; patterns must stay as long as the session */
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -71,12 +74,21 @@ typedef struct exg_session_stats {
     uint64_t plan_ns;      /* spent planning, all plans */
     uint64_t run_ns;       /* of the last run */
     uint64_t memory_bytes; /* arena, workspace, state, unpacked weights */
+    exg_place_summary place; /* of the last run, on a mesh */
 } exg_session_stats;
 
 void exg_session_statistics(const exg_session *session, exg_session_stats *stats);
 
-/* The plan of the last run, or NULL. */
+/* The plan of the last run (on a mesh: rank 0's), or NULL. */
 const exg_plan *exg_session_plan(const exg_session *session);
+
+/* Plans for inputs of these shapes without running; data may be NULL. */
+exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
+                               uint32_t input_count, exg_error *err);
+
+/* On a mesh: a line for each node that is split or moves something, of the last
+ * plan; else NULL. Borrowed. */
+const char *exg_session_place_report(const exg_session *session);
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,8 @@ typedef struct gemm_run {
     char *c;
     char *packed;
     char *result; /* c, or the workspace */
-    int64_t batch; /* where A is packed first */
+    int64_t batch; /* where tasks begin: where A is packed first, that of A */
+    int64_t batch_step;
 } gemm_run;
 
 static uint32_t real_bytes(const exg_gemm *g)
@@ -48,7 +49,7 @@ static void swap_if_column(exg_gemm *g)
 {
     exg_matrix a = g->a;
 
-    if (g->n != 1 || g->m == 1) {
+    if (g->n != 1 || g->m == 1 || g->pack_b != NULL) {
         return;
     }
     g->a = (exg_matrix){g->b.dtype, g->b.batch, g->b.column, g->b.row};
@@ -84,6 +85,10 @@ static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
 
+    if (g->pack_b != NULL) {
+        plan_tiles(g);
+        return;
+    }
     if (g->m <= DOT_ROWS_MAX && (g->b.row == 1 || g->k == 1)) {
         g->path = EXG_GEMM_DOT;
     } else if (g->m == 1 && g->b.column == 1) {
@@ -128,6 +133,8 @@ static exg_status check_dtypes(exg_gemm *g, exg_error *err)
 exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_dtypes(g, err));
+    g->a_count = g->a_count == 0 ? g->batch : g->a_count;
+    g->self_count = g->self_count == 0 ? g->batch : g->self_count;
     if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64) {
         g->path = EXG_GEMM_INTEGER;
         return EXG_OK;
@@ -168,7 +175,7 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
 
         if (g->has_self) {
             convert->load[g->self.dtype](n, &self,
-                                         r->self + (batch * g->self.batch + i * g->self.row +
+                                         r->self + (batch % g->self_count * g->self.batch + i * g->self.row +
                                                     first * g->self.column) *
                                                        self_bytes,
                                          g->self.column);
@@ -243,8 +250,12 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
-        loops->pack(loops->columns, columns, depth, b_panels, element(r->b, &g->b, batch, k, j),
-                    g->b.dtype, g->b.column, g->b.row);
+        if (g->pack_b != NULL) {
+            g->pack_b(g->pack_context, r->b, batch, k, depth, j, columns, b_panels);
+        } else {
+            loops->pack(loops->columns, columns, depth, b_panels,
+                        element(r->b, &g->b, batch, k, j), g->b.dtype, g->b.column, g->b.row);
+        }
         for (int64_t p = 0; p < rows; p += PACK_ROWS) {
             int64_t count = EXG_MIN(rows - p, PACK_ROWS);
             const char *panels = a_panels;
@@ -253,8 +264,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                 panels = packed_rows(r, k, depth, i + p);
             } else {
                 loops->pack(loops->rows, count, depth, a_panels,
-                            element(r->a, &g->a, batch, i + p, k), g->a.dtype, g->a.row,
-                            g->a.column);
+                            element(r->a, &g->a, batch % g->a_count, i + p, k), g->a.dtype,
+                            g->a.row, g->a.column);
             }
             loops->block(count, columns, depth, panels, b_panels, c + p * g->n * real_bytes(g),
                          g->n, k > 0);
@@ -268,7 +279,7 @@ static void tile_block(void *context, uint32_t block)
     const gemm_run *r = context;
     const exg_gemm *g = r->g;
     int64_t tiles = g->row_tiles * g->column_tiles;
-    int64_t batch = r->batch + block / tiles;
+    int64_t batch = r->batch + block / tiles * r->batch_step;
     int64_t i = block % tiles / g->column_tiles * g->rows_of_tile;
     int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
 
@@ -283,12 +294,14 @@ static void run_tiles(gemm_run *r, exg_pool *pool)
 
     if (!g->packs_a_first) {
         r->batch = 0;
+        r->batch_step = 1;
         exg_pool_run(pool, tile_block, r, (uint32_t)g->batch * tiles);
         return;
     }
-    for (r->batch = 0; r->batch < g->batch; r->batch++) {
+    r->batch_step = g->a_count;
+    for (r->batch = 0; r->batch < g->a_count; r->batch++) {
         exg_pool_run(pool, pack_block, r, exg_block_count(g->m, PACK_ROWS));
-        exg_pool_run(pool, tile_block, r, tiles);
+        exg_pool_run(pool, tile_block, r, (uint32_t)(g->batch / g->a_count) * tiles);
     }
 }
 

@@ -10,6 +10,10 @@ typedef struct exg_matrix {
     int64_t batch, row, column;
 } exg_matrix;
 
+/* Packs columns [j, j + columns) of b, rows [k, k + depth), into panels (loops.h). */
+typedef void exg_pack_b(const void *context, const void *b, int64_t batch, int64_t k,
+                        int64_t depth, int64_t j, int64_t columns, void *panels);
+
 /* c (batch, m, n) = alpha * a (batch, m, k) * b (batch, k, n) + beta * self; c dense. */
 typedef struct exg_gemm {
     int64_t batch, m, n, k;
@@ -17,6 +21,10 @@ typedef struct exg_gemm {
     exg_dtype c_dtype;
     bool has_self;
     double alpha, beta;
+    int64_t a_count;    /* matrices of A; batch b takes a[b % a_count]. 0: one each */
+    int64_t self_count; /* the same for self */
+    exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
+    const void *pack_context;
     /* chosen by the plan */
     enum { EXG_GEMM_TILES, EXG_GEMM_DOT, EXG_GEMM_AXPY, EXG_GEMM_INTEGER } path;
     const exg_gemm_loops *loops;

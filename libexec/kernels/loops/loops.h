@@ -93,6 +93,8 @@ typedef struct exg_row_f32_loops {
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias);
     void (*add)(int64_t count, float *y, const float *x); /* y += x */
+    /* y += factor * x, x `stride` apart */
+    void (*add_scaled)(int64_t count, float *y, const float *x, int64_t stride, float factor);
     void (*max_of)(int64_t count, float *y, const float *x);
     void (*min_of)(int64_t count, float *y, const float *x);
 } exg_row_f32_loops;
@@ -109,6 +111,7 @@ typedef struct exg_row_f64_loops {
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias);
     void (*add)(int64_t count, double *y, const double *x);
+    void (*add_scaled)(int64_t count, double *y, const double *x, int64_t stride, double factor);
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
 } exg_row_f64_loops;

@@ -27,14 +27,15 @@
 #undef ROW
 #undef EXP
 
-const exg_row_f32_loops EXG_ISA_NAME(exg_loops_row_f32) = {
-    row_f32_sum,   row_f32_sum_squares, row_f32_max,       row_f32_min,
-    row_f32_exp,   row_f32_exp_sum,     row_f32_scale,     row_f32_shift,
-    row_f32_normalize, row_f32_add,     row_f32_max_of,    row_f32_min_of,
-};
+#define TABLE(R)                                                                              \
+    {                                                                                         \
+        .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),           \
+        .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale), .shift = R(shift),           \
+        .normalize = R(normalize), .add = R(add), .add_scaled = R(add_scaled),                \
+        .max_of = R(max_of), .min_of = R(min_of),                                             \
+    }
+#define F32(name) row_f32_##name
+#define F64(name) row_f64_##name
 
-const exg_row_f64_loops EXG_ISA_NAME(exg_loops_row_f64) = {
-    row_f64_sum,   row_f64_sum_squares, row_f64_max,       row_f64_min,
-    row_f64_exp,   row_f64_exp_sum,     row_f64_scale,     row_f64_shift,
-    row_f64_normalize, row_f64_add,     row_f64_max_of,    row_f64_min_of,
-};
+const exg_row_f32_loops EXG_ISA_NAME(exg_loops_row_f32) = TABLE(F32);
+const exg_row_f64_loops EXG_ISA_NAME(exg_loops_row_f64) = TABLE(F64);

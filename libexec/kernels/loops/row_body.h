@@ -172,6 +172,20 @@ static void ROW(add)(int64_t count, REAL *y, const REAL *x)
     }
 }
 
+static void ROW(add_scaled)(int64_t count, REAL *y, const REAL *x, int64_t stride, REAL factor)
+{
+    if (stride == 1) {
+        EXG_INDEPENDENT
+        for (int64_t i = 0; i < count; i++) {
+            y[i] += factor * x[i];
+        }
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        y[i] += factor * x[i * stride];
+    }
+}
+
 static void ROW(max_of)(int64_t count, REAL *y, const REAL *x)
 {
     EXG_INDEPENDENT

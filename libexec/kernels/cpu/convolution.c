@@ -1,0 +1,408 @@
+/* convolution.c - aten.convolution as a matrix product.
+ *
+ *   input  (batch, groups * in, D, H, W)    weight (groups * out, in, kd, kh, kw)
+ *   result (batch, groups * out, OD, OH, OW)
+ *
+ * Per image and group: result (out, positions) = weight (out, in * taps) times columns
+ * (in * taps, positions). The columns exist only as packed panels (gemm.h), copied
+ * from the image a tap and channel at a time. 1-d and 2-d are 3-d with sizes of 1. A
+ * transposed convolution reads an image with zeros between its elements, and weights
+ * brought into the order above first. Groups of one channel each go tap by tap over
+ * rows instead.
+ */
+#include "libexec/kernels/cpu/gemm.h"
+
+typedef struct convolution {
+    int64_t batch, groups, in, out; /* in, out: channels of a group */
+    int64_t size[3], result[3], kernel[3];
+    int64_t stride[3], padding[3], dilation[3];
+    int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
+    int64_t taps, positions, plane;
+    bool transposed, is_depthwise;
+    bool has_bias;
+    exg_dtype dtype;
+    uint32_t bytes;
+    uint32_t panel; /* columns of a panel of b */
+    exg_gemm gemm;
+    exg_move weight_move; /* transposed: to (groups * out, in, taps) in the workspace */
+    uint64_t weight_bytes;
+    const exg_convert_loops *convert;
+    const exg_row_f32_loops *f32;
+    const exg_row_f64_loops *f64;
+} convolution;
+
+/* ---- packing columns --------------------------------------------------------------- */
+
+/* Where one tap of positions in one result row falls in the image. */
+typedef struct tap_row {
+    int64_t offset;      /* of the first real element, from the channel's start */
+    int64_t step;        /* elements between neighbours */
+    int64_t first, last; /* positions of the row [first, last) that are inside */
+    int64_t every;       /* and of these one in `every` */
+} tap_row;
+
+/* The coordinate along dimension d that result coordinate o and tap k read, or -1. */
+static int64_t source_of(const convolution *c, int d, int64_t o, int64_t k)
+{
+    int64_t i = o * c->stride[d] - c->padding[d] + k * c->dilation[d];
+
+    if (i < 0 || i % c->gap[d] != 0 || i / c->gap[d] >= c->size[d]) {
+        return -1;
+    }
+    return i / c->gap[d];
+}
+
+/* Positions [x, x + count) of result row (z, y) for one tap. */
+static bool find_row(const convolution *c, const int64_t *tap, int64_t z, int64_t y, int64_t x,
+                     int64_t count, tap_row *row)
+{
+    int64_t iz = source_of(c, 0, z, tap[0]);
+    int64_t iy = source_of(c, 1, y, tap[1]);
+
+    if (iz < 0 || iy < 0) {
+        return false;
+    }
+    row->first = 0;
+    row->every = c->gap[2];
+    while (row->first < count && source_of(c, 2, x + row->first, tap[2]) < 0) {
+        row->first++;
+    }
+    if (row->first == count) {
+        return false;
+    }
+    row->last = count;
+    while (source_of(c, 2, x + row->last - 1, tap[2]) < 0) {
+        row->last--;
+    }
+    row->step = c->gap[2] > 1 ? 1 : c->stride[2];
+    row->offset = (iz * c->size[1] + iy) * c->size[2] +
+                  source_of(c, 2, x + row->first, tap[2]);
+    return true;
+}
+
+/* One tap of one stretch of positions, for channels [channel, end). */
+static void pack_stretch(const convolution *c, const tap_row *row, const char *image,
+                         int64_t channel, int64_t end, char *panel, int64_t panel_step)
+{
+    uint32_t real = c->gemm.loops->real_bytes;
+    int64_t count = row->last - row->first;
+    bool is_plain = row->step == 1 && row->every == 1 && exg_compute_is_storage(c->dtype);
+
+    for (; channel < end; channel++, panel += panel_step) {
+        const char *from = image + (channel * c->plane + row->offset) * c->bytes;
+
+        if (is_plain && count * real == 96) {
+            memcpy(panel + row->first * real, from, 96); /* whole panels, by constant sizes */
+        } else if (is_plain && count * real == 192) {
+            memcpy(panel + row->first * real, from, 192);
+        } else if (is_plain) {
+            memcpy(panel + row->first * real, from, (size_t)(count * real));
+        } else if (row->every == 1) {
+            c->convert->load[c->dtype]((uint32_t)count, panel + row->first * real, from,
+                                       row->step);
+        } else {
+            for (int64_t k = 0; k < count; k += row->every) {
+                c->convert->load[c->dtype](1, panel + (row->first + k) * real,
+                                           from + k / row->every * c->bytes, 1);
+            }
+        }
+    }
+}
+
+/* One panel: positions from j, rows [k, k + depth) of in * taps. */
+static void pack_panel(const convolution *c, const char *image, int64_t k, int64_t depth,
+                       int64_t j, int64_t columns, char *panel)
+{
+    uint32_t real = c->gemm.loops->real_bytes;
+    int64_t row_bytes = (int64_t)c->panel * real;
+
+    memset(panel, 0, (size_t)(depth * row_bytes));
+    for (int64_t t = 0; t < c->taps; t++) {
+        int64_t tap[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
+                          t % c->kernel[2]};
+        int64_t channel = k <= t ? 0 : exg_ceil_div(k - t, c->taps);
+        int64_t end = k + depth <= t ? 0 : exg_ceil_div(k + depth - t, c->taps);
+        int64_t x = j % c->result[2];
+
+        if (channel >= end) {
+            continue;
+        }
+        for (int64_t at = 0; at < columns;) {
+            int64_t y = (j + at) / c->result[2];
+            int64_t count = EXG_MIN(c->result[2] - x, columns - at);
+            tap_row row;
+
+            if (find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
+                pack_stretch(c, &row, image, channel, end,
+                             panel + (channel * c->taps + t - k) * row_bytes + at * real,
+                             c->taps * row_bytes);
+            }
+            at += count;
+            x = 0;
+        }
+    }
+}
+
+static void pack_columns(const void *context, const void *b, int64_t batch, int64_t k,
+                         int64_t depth, int64_t j, int64_t columns, void *panels)
+{
+    const convolution *c = context;
+    const char *image = (const char *)b + batch * c->in * c->plane * c->bytes;
+    char *panel = panels;
+
+    for (int64_t at = 0; at < columns; at += c->panel) {
+        pack_panel(c, image, k, depth, j + at, EXG_MIN(columns - at, c->panel), panel);
+        panel += depth * c->panel * c->gemm.loops->real_bytes;
+    }
+}
+
+/* ---- one channel a group -------------------------------------------------------------- */
+
+typedef struct depthwise_run {
+    const convolution *c;
+    const char *input, *weight, *bias;
+    char *result;
+} depthwise_run;
+
+static double value_of(const convolution *c, const char *memory, int64_t index)
+{
+    union {
+        float f32;
+        double f64;
+    } v;
+
+    c->convert->load[c->dtype](1, &v, memory + index * c->bytes, 1);
+    return c->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+}
+
+/* One result row, in the compute type, a stretch of at most 512 at a time. */
+#define ROW_MAX 512
+
+static void depthwise_stretch(const depthwise_run *r, int64_t plane, int64_t y, int64_t x,
+                              int64_t count)
+{
+    const convolution *c = r->c;
+    const char *image = r->input + plane / c->out * c->plane * c->bytes;
+    int64_t filter = plane % (c->groups * c->out);
+    bool is_double = c->dtype == EXG_DTYPE_F64;
+    union {
+        float f32[ROW_MAX];
+        double f64[ROW_MAX];
+    } sums, values;
+    double start = c->has_bias ? value_of(c, r->bias, filter) : 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        if (is_double) {
+            sums.f64[k] = start;
+        } else {
+            sums.f32[k] = (float)start;
+        }
+    }
+    for (int64_t t = 0; t < c->taps; t++) {
+        int64_t tap[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
+                          t % c->kernel[2]};
+        double w = value_of(c, r->weight, filter * c->taps + t);
+        const char *from;
+        tap_row row;
+        int64_t n;
+        int64_t stride;
+
+        if (!find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
+            continue;
+        }
+        n = row.last - row.first;
+        stride = row.step;
+        from = image + row.offset * c->bytes;
+        if (!exg_compute_is_storage(c->dtype)) {
+            c->convert->load[c->dtype]((uint32_t)n, &values, from, stride);
+            from = (const char *)&values;
+            stride = 1;
+        }
+        if (is_double) {
+            c->f64->add_scaled(n, sums.f64 + row.first, (const double *)(const void *)from,
+                               stride, w);
+        } else {
+            c->f32->add_scaled(n, sums.f32 + row.first, (const float *)(const void *)from,
+                               stride, (float)w);
+        }
+    }
+    c->convert->store[c->dtype]((uint32_t)count,
+                                r->result + (plane * c->positions + y * c->result[2] + x) *
+                                                c->bytes,
+                                1, &sums);
+}
+
+static void depthwise_plane(void *context, uint32_t plane)
+{
+    const depthwise_run *r = context;
+    const convolution *c = r->c;
+
+    for (int64_t y = 0; y < c->result[0] * c->result[1]; y++) {
+        for (int64_t x = 0; x < c->result[2]; x += ROW_MAX) {
+            depthwise_stretch(r, plane, y, x, EXG_MIN(c->result[2] - x, ROW_MAX));
+        }
+    }
+}
+
+/* ---- prepare, run ---------------------------------------------------------------------- */
+
+/* A list with one entry for all, or one for each of the spatial dimensions. */
+static void spatial(const exg_kernel_call *call, uint32_t position, uint32_t rank, int64_t *three)
+{
+    int64_t items[3] = {0, 0, 0};
+    uint32_t count = exg_call_ints(call, position, items, 3);
+
+    for (uint32_t d = 0; d < rank; d++) {
+        three[3 - rank + d] = items[count == 1 ? 0 : d];
+    }
+}
+
+static void read_shapes(const exg_kernel_call *call, convolution *c)
+{
+    const exg_tensor *input = &call->inputs[0];
+    const exg_tensor *weight = &call->inputs[1];
+    const exg_tensor *out = &call->outputs[0];
+    uint32_t rank = weight->rank - 2;
+    uint32_t has_batch = input->rank == weight->rank ? 1 : 0;
+
+    for (uint32_t d = 0; d < 3; d++) {
+        c->size[d] = c->result[d] = c->kernel[d] = 1;
+        c->stride[d] = c->dilation[d] = c->gap[d] = 1;
+        c->padding[d] = 0;
+    }
+    c->batch = has_batch ? input->sizes[0] : 1;
+    c->groups = exg_call_int(call, 8);
+    c->in = input->sizes[has_batch] / c->groups;
+    c->out = out->sizes[has_batch] / c->groups;
+    for (uint32_t d = 0; d < rank; d++) {
+        c->size[3 - rank + d] = input->sizes[has_batch + 1 + d];
+        c->result[3 - rank + d] = out->sizes[has_batch + 1 + d];
+        c->kernel[3 - rank + d] = weight->sizes[2 + d];
+    }
+    spatial(call, 3, rank, c->stride);
+    spatial(call, 4, rank, c->padding);
+    spatial(call, 5, rank, c->dilation);
+    c->taps = c->kernel[0] * c->kernel[1] * c->kernel[2];
+    c->positions = c->result[0] * c->result[1] * c->result[2];
+    c->plane = c->size[0] * c->size[1] * c->size[2];
+}
+
+/* A transposed convolution as one over an image with stride - 1 zeros in between:
+ * taps run backwards, the padding is what is left of the kernel. */
+static void turn_transposed(exg_kernel_call *call, convolution *c)
+{
+    const exg_tensor *weight = &call->inputs[1];
+    int64_t sizes[6] = {c->groups, c->out, c->in, c->kernel[0], c->kernel[1], c->kernel[2]};
+    int64_t dst[6] = {c->out * c->in * c->taps, c->in * c->taps, c->taps,
+                      c->kernel[1] * c->kernel[2], c->kernel[2], 1};
+    int64_t src[6] = {c->in * c->out * c->taps, c->taps, c->out * c->taps,
+                      -c->kernel[1] * c->kernel[2], -c->kernel[2], -1};
+
+    exg_move_plan(&c->weight_move, 6, sizes, dst, src, c->bytes);
+    c->weight_bytes = (uint64_t)(exg_tensor_numel(weight) * c->bytes + 63) & ~UINT64_C(63);
+    call->workspace_bytes = c->weight_bytes;
+    for (uint32_t d = 0; d < 3; d++) {
+        c->gap[d] = c->stride[d];
+        c->stride[d] = 1;
+        c->padding[d] = c->dilation[d] * (c->kernel[d] - 1) - c->padding[d];
+    }
+}
+
+static bool is_pointwise(const convolution *c)
+{
+    bool pointwise = c->taps == 1;
+
+    for (uint32_t d = 0; d < 3; d++) {
+        pointwise = pointwise && c->stride[d] == 1 && c->padding[d] == 0 && c->gap[d] == 1;
+    }
+    return pointwise;
+}
+
+static exg_status plan_gemm(exg_kernel_call *call, convolution *c, exg_error *err)
+{
+    exg_gemm *g = &c->gemm;
+
+    g->batch = c->batch * c->groups;
+    g->a_count = g->self_count = c->groups;
+    g->m = c->out;
+    g->n = c->positions;
+    g->k = c->in * c->taps;
+    g->a = (exg_matrix){c->dtype, c->out * g->k, g->k, 1};
+    g->b = (exg_matrix){c->dtype, c->in * c->plane, c->plane, 1};
+    g->c_dtype = c->dtype;
+    g->alpha = 1;
+    if (c->has_bias) {
+        g->has_self = true;
+        g->beta = 1;
+        g->self = (exg_matrix){c->dtype, c->out, 1, 0};
+    }
+    if (!is_pointwise(c)) {
+        g->pack_b = pack_columns;
+        g->pack_context = c;
+    }
+    EXG_TRY(exg_gemm_plan(g, call, err));
+    c->panel = g->loops->columns;
+    return EXG_OK;
+}
+
+static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
+{
+    convolution *c = EXG_NEW(call->arena, convolution);
+
+    if (c == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    c->dtype = call->inputs[0].dtype;
+    c->bytes = exg_dtype_bytes(c->dtype);
+    EXG_TRY(exg_require_float("convolution", c->dtype, err));
+    for (uint32_t i = 1; i < call->input_count; i++) {
+        if (!exg_tensor_is_absent(&call->inputs[i]) && call->inputs[i].dtype != c->dtype) {
+            return exg_unsupported_dtype("convolution with a weight", call->inputs[i].dtype, err);
+        }
+    }
+    if (call->inputs[1].rank < 3 || call->inputs[1].rank > 5) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-010", "a convolution over %u dimensions",
+                        call->inputs[1].rank - 2);
+    }
+    read_shapes(call, c);
+    c->transposed = exg_call_bool(call, 6);
+    c->has_bias = call->input_count > 2 && !exg_tensor_is_absent(&call->inputs[2]);
+    c->convert = EXG_LOOPS(exg_loops_convert);
+    c->f32 = EXG_LOOPS(exg_loops_row_f32);
+    c->f64 = EXG_LOOPS(exg_loops_row_f64);
+    if (c->transposed) {
+        turn_transposed(call, c);
+    }
+    c->is_depthwise = c->in == 1 && c->groups > 1 && c->gap[2] == 1 && c->out <= 4;
+    call->params = c;
+    return c->is_depthwise ? EXG_OK : plan_gemm(call, c, err);
+}
+
+static void convolution_run(const exg_kernel_call *call)
+{
+    const convolution *c = call->params;
+    const char *weight = call->inputs[1].data;
+    const char *bias = c->has_bias ? call->inputs[2].data : NULL;
+
+    if (c->transposed) {
+        int64_t last = (c->taps - 1) * c->bytes;
+
+        exg_move_run(&c->weight_move, call->pool, call->workspace, weight + last);
+        weight = call->workspace;
+    }
+    if (c->is_depthwise) {
+        depthwise_run r = {c, call->inputs[0].data, weight, bias, call->outputs[0].data};
+
+        exg_pool_run(call->pool, depthwise_plane, &r,
+                     (uint32_t)(c->batch * c->groups * c->out));
+    } else {
+        exg_gemm_run(&c->gemm, call->pool, (char *)call->workspace + c->weight_bytes,
+                     call->outputs[0].data, weight, call->inputs[0].data, bias);
+    }
+}
+
+const exg_kernel exg_kernel_convolution = {
+    .name = "convolution",
+    .prepare = convolution_prepare,
+    .run = convolution_run,
+};

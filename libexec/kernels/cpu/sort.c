@@ -1,0 +1,264 @@
+/* sort.c - sort (stable), topk along one dimension.
+ *
+ *   x (outer, size, inner), contiguous; a line is the size elements of one
+ *   (outer, inner).
+ *
+ * An element becomes a key: a 64-bit unsigned integer in the same order, NaN last,
+ * -0 equal to 0; descending is ascending over inverted keys, so equal elements keep
+ * their order both ways. Lines are merge sorted; topk of few keeps a sorted list.
+ */
+#include "libexec/kernels/cpu/common.h"
+
+#define TOPK_LIST_MAX 128
+#define INSERTION_MAX 24
+
+typedef struct sort_item {
+    uint64_t key;
+    int64_t index;
+} sort_item;
+
+typedef struct sort_params {
+    exg_around around;
+    int64_t k; /* elements kept of a line */
+    bool is_descending;
+    bool is_topk;
+    exg_dtype dtype;
+    exg_compute compute;
+    uint32_t bytes;
+    int64_t lines_of_block;
+    uint32_t block_count;
+    uint64_t scratch_bytes; /* of a block */
+    const exg_convert_loops *convert;
+} sort_params;
+
+typedef struct sort_run_context {
+    const sort_params *p;
+    const char *in;
+    char *values;
+    int64_t *indices;
+    char *workspace;
+} sort_run_context;
+
+/* ---- keys ------------------------------------------------------------------------- */
+
+static uint64_t key_of_f64(double x)
+{
+    uint64_t bits;
+
+    x = x == 0 ? 0 : x;
+    memcpy(&bits, &x, sizeof(bits));
+    if (x != x) {
+        return UINT64_MAX;
+    }
+    return bits >> 63 != 0 ? ~bits : bits | UINT64_C(1) << 63;
+}
+
+#define KEY_CHUNK 256
+
+static void make_keys(const sort_params *p, const char *line, sort_item *items)
+{
+    union {
+        float f32[KEY_CHUNK];
+        double f64[KEY_CHUNK];
+        int32_t i32[KEY_CHUNK];
+        int64_t i64[KEY_CHUNK];
+    } v;
+
+    for (int64_t first = 0; first < p->around.size; first += KEY_CHUNK) {
+        int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
+
+        p->convert->load[p->dtype]((uint32_t)count, &v,
+                                   line + first * p->around.inner * p->bytes, p->around.inner);
+        for (int64_t k = 0; k < count; k++) {
+            uint64_t key = p->compute == EXG_COMPUTE_F32   ? key_of_f64((double)v.f32[k])
+                           : p->compute == EXG_COMPUTE_F64 ? key_of_f64(v.f64[k])
+                           : p->compute == EXG_COMPUTE_I32
+                               ? (uint64_t)v.i32[k] ^ UINT64_C(1) << 63
+                               : (uint64_t)v.i64[k] ^ UINT64_C(1) << 63;
+
+            key = p->dtype == EXG_DTYPE_U64 ? (uint64_t)v.i64[k] : key;
+            items[first + k].key = p->is_descending ? ~key : key;
+            items[first + k].index = first + k;
+        }
+    }
+}
+
+/* ---- sorting ------------------------------------------------------------------------ */
+
+static void insertion_sort(sort_item *items, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++) {
+        sort_item item = items[i];
+        int64_t k = i;
+
+        for (; k > 0 && items[k - 1].key > item.key; k--) {
+            items[k] = items[k - 1];
+        }
+        items[k] = item;
+    }
+}
+
+static void merge(sort_item *to, const sort_item *a, int64_t a_count, const sort_item *b,
+                  int64_t b_count)
+{
+    while (a_count > 0 && b_count > 0) {
+        if (b->key < a->key) {
+            *to++ = *b++;
+            b_count--;
+        } else {
+            *to++ = *a++;
+            a_count--;
+        }
+    }
+    memcpy(to, a, (size_t)a_count * sizeof(sort_item));
+    memcpy(to, b, (size_t)b_count * sizeof(sort_item));
+}
+
+/* Runs of INSERTION_MAX, merged two by two between the arrays; gives the sorted one. */
+static sort_item *merge_sort(sort_item *items, sort_item *other, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += INSERTION_MAX) {
+        insertion_sort(items + i, EXG_MIN(count - i, INSERTION_MAX));
+    }
+    for (int64_t width = INSERTION_MAX; width < count; width *= 2) {
+        sort_item *kept = items;
+
+        for (int64_t i = 0; i < count; i += 2 * width) {
+            int64_t a = EXG_MIN(width, count - i);
+            int64_t b = EXG_MIN(width, count - i - a);
+
+            merge(other + i, items + i, a, items + i + a, b);
+        }
+        items = other;
+        other = kept;
+    }
+    return items;
+}
+
+/* The k least of the items in order, kept in a list while they come by. */
+static void take_least(const sort_item *items, int64_t count, sort_item *list, int64_t k)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = kept;
+
+        if (kept == k && items[i].key >= list[k - 1].key) {
+            continue;
+        }
+        kept += kept < k;
+        for (at = kept - 1; at > 0 && list[at - 1].key > items[i].key; at--) {
+            list[at] = list[at - 1];
+        }
+        list[at] = items[i];
+    }
+}
+
+static void copy_element(char *to, const char *from, uint32_t bytes)
+{
+    switch (bytes) {
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 2:
+        memcpy(to, from, 2);
+        break;
+    default:
+        *to = *from;
+    }
+}
+
+static void sort_block(void *context, uint32_t block)
+{
+    const sort_run_context *r = context;
+    const sort_params *p = r->p;
+    exg_around a = p->around;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * p->lines_of_block, a.outer * a.inner);
+    sort_item *items = (sort_item *)(void *)(r->workspace + block * p->scratch_bytes);
+    sort_item *other = items + a.size;
+
+    for (int64_t line = (int64_t)block * p->lines_of_block; line < end; line++) {
+        int64_t in = line / a.inner * a.size * a.inner + line % a.inner;
+        int64_t out = line / a.inner * p->k * a.inner + line % a.inner;
+        const sort_item *sorted = other;
+
+        make_keys(p, r->in + in * p->bytes, items);
+        if (p->is_topk && p->k <= TOPK_LIST_MAX) {
+            take_least(items, a.size, other, p->k);
+        } else {
+            sorted = merge_sort(items, other, a.size);
+        }
+        for (int64_t k = 0; k < p->k; k++) {
+            r->indices[out + k * a.inner] = sorted[k].index;
+            copy_element(r->values + (out + k * a.inner) * p->bytes,
+                         r->in + (in + sorted[k].index * a.inner) * p->bytes, p->bytes);
+        }
+    }
+}
+
+static void sort_run(const exg_kernel_call *call)
+{
+    const sort_params *p = call->params;
+    sort_run_context r = {p, call->inputs[0].data, call->outputs[0].data, call->outputs[1].data,
+                          call->workspace};
+
+    exg_pool_run(call->pool, sort_block, &r, p->block_count);
+}
+
+/* ---- prepare --------------------------------------------------------------------------- */
+
+static exg_status plan(exg_kernel_call *call, uint32_t dim_position, bool is_descending,
+                       int64_t k, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+    sort_params *p = EXG_NEW(call->arena, sort_params);
+    int64_t lines;
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    p->dtype = in->dtype;
+    if (!exg_compute_of(p->dtype, &p->compute)) {
+        return exg_unsupported_dtype("sort", p->dtype, err);
+    }
+    p->around = exg_around_dim(in, exg_call_dim(call, dim_position, in->rank));
+    p->is_descending = is_descending;
+    p->k = k < 0 ? p->around.size : k;
+    p->is_topk = k >= 0;
+    p->bytes = exg_dtype_bytes(p->dtype);
+    lines = p->around.outer * p->around.inner;
+    p->lines_of_block = exg_items_per_block(16 * p->around.size, EXG_GRAIN);
+    p->lines_of_block = EXG_MAX(p->lines_of_block, exg_ceil_div(lines, 64));
+    p->block_count = exg_block_count(lines, p->lines_of_block);
+    p->scratch_bytes =
+        (2 * (uint64_t)p->around.size * sizeof(sort_item) + 63) & ~UINT64_C(63);
+    p->convert = EXG_LOOPS(exg_loops_convert);
+    call->workspace_bytes = p->block_count * p->scratch_bytes;
+    call->params = p;
+    return EXG_OK;
+}
+
+static exg_status sort_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return plan(call, 2, exg_call_bool(call, 3), -1, err);
+}
+
+static exg_status topk_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return plan(call, 2, exg_call_bool(call, 3), exg_call_int(call, 1), err);
+}
+
+const exg_kernel exg_kernel_sort = {
+    .name = "sort",
+    .prepare = sort_prepare,
+    .run = sort_run,
+};
+
+const exg_kernel exg_kernel_topk = {
+    .name = "topk",
+    .prepare = topk_prepare,
+    .run = sort_run,
+};
