@@ -297,7 +297,7 @@ static int print_infix(reader *r, exg_text *out, const char *symbol, int binds)
 
     do {
         exg_text_puts(out, first ? "" : symbol);
-        print_bound(r, out, binds + 1);
+        print_bound(r, out, RELATION + 1); /* sympy is generous with parentheses here */
         first = false;
     } while (!r->failed && take(r, ','));
     expect(r, ')');

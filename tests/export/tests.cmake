@@ -1,1 +1,10 @@
 # libexport's tests
+
+# Readers and the model. maker.c makes archives, good and bad.
+exg_test(export_json export/json.c LIBS exg::export)
+exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
+exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
+exg_test(export_pickle export/pickle.c LIBS exg::export)
+exg_test(export_program export/program.c LIBS exg::export)
+exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
+exg_test(export_weights export/weights.c LIBS exg::export)

@@ -1,0 +1,235 @@
+/* program.c - copies are equal, differences are named, prints are PyTorch's. */
+#include <exg/formats.h>
+
+#include "libexport/program/print.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const char *const archives[] = {"fixtures/mlp.pt2",
+                                       "fixtures/views.pt2",
+                                       "fixtures/constants.core.pt2",
+                                       "fixtures/mutate.core.pt2",
+                                       "fixtures/integer.pt2",
+                                       "fixtures/lm.core.dynamic.pt2",
+                                       "tests/export/data/control.pt2",
+                                       "tests/export/data/symbols.pt2",
+                                       "tests/export/data/kinds.pt2",
+                                       "tests/export/data/protocol4.pt2"};
+#define ARCHIVES (sizeof(archives) / sizeof(archives[0]))
+
+static exg_program *open_file(const char *path)
+{
+    exg_program *program = NULL;
+    exg_error err;
+
+    if (exg_open(path, NULL, &program, NULL, &err) != EXG_OK) {
+        fail_msg("%s: %s", path, err.message);
+    }
+    return program;
+}
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+
+    if (f == NULL) {
+        fail_msg("%s is missing", path);
+    }
+    assert_true(fread(text, 1, (1 << 20) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+static void it_prints_programs_as_pytorch_does(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARCHIVES; i++) {
+        const char *name = strrchr(archives[i], '/') + 1;
+        exg_program *program = open_file(archives[i]);
+        char path[256];
+        char *expected;
+        char *text = NULL;
+        size_t at = 0;
+
+        snprintf(path, sizeof(path), "tests/export/data/%.*s.txt", (int)strlen(name) - 4, name);
+        expected = read_text(path);
+        assert_int_equal(exg_program_print(program, &text, NULL), EXG_OK);
+        while (text[at] != '\0' && text[at] == expected[at]) {
+            at++;
+        }
+        if (text[at] != expected[at]) {
+            fail_msg("%s parts at %zu: ours \"%.40s\", theirs \"%.40s\"", name, at, text + at,
+                     expected + at);
+        }
+        free(text);
+        free(expected);
+        exg_program_destroy(program);
+    }
+}
+
+static void it_prints_expressions_as_sympy_does(void **state)
+{
+#define A "Symbol('s77', positive=True, integer=True)"
+#define B "Symbol('s27', positive=True, integer=True)"
+    static const struct {
+        const char *expr;
+        const char *expected;
+    } rows[] = {
+        {A,                                                                              "s77"                                   },
+        {"Integer(-3)",                                                                  "-3"                                    },
+        {"Add(Mul(Integer(-1), " B "), " A ")",                                          "-s27 + s77"                            },
+        {"Mul(Integer(-1), " A ")",                                                      "-s77"                                  },
+        {"Mul(" B ", " A ")",                                                            "s27*s77"                               },
+        {"Mul(Integer(3), Pow(" A ", Integer(2)))",                                      "3*s77**2"                              },
+        {"FloorDiv(Add(Mul(Integer(2), " A "), Integer(1)), Integer(3))",                "((2*s77 + 1)//3)"                      },
+        {"Mul(Integer(4), FloorDiv(" A ", Integer(2)))",                                 "4*((s77//2))"                          },
+        {"Mod(" A ", Integer(3))",                                                       "Mod(s77, 3)"                           },
+        {"Mul(Rational(1, 2), " A ")",                                                   "s77/2"                                 },
+        {"Mul(Pow(" B ", Integer(-1)), " A ")",                                          "s77/s27"                               },
+        {"Equality(" A ", Integer(3))",                                                  "Eq(s77, 3)"                            },
+        {"Unequality(" A ", " B ")",                                                     "Ne(s77, s27)"                          },
+        {"Mul(" B ", Add(" A ", Integer(1)))",                                           "s27*(s77 + 1)"                         },
+        {"Add(Mul(Integer(-1), " A "), Integer(-1))",                                    "-s77 - 1"                              },
+        {"Piecewise(ExprCondPair(" A ", StrictGreaterThan(" A ", Integer(3))), ExprCondPair(" B
+         ", true))",                                                            "Piecewise((s77, s77 > 3), (s27, True))"},
+        {"Mul(Float('1.5', precision=53), ToFloat(" A "))",                              "1.5*ToFloat(s77)"                      },
+        {"And(StrictGreaterThan(" A ", Integer(3)), StrictLessThan(" B ", Integer(4)))",
+         "(s77 > 3) & (s27 < 4)"                                                                                                 },
+        {"Add(Mul(Integer(-1), Integer(2), " B "), " A ")",                              "-2*s27 + s77"                          },
+        {"Add(FloorDiv(Add(" A ", Integer(-1)), Integer(2)), Integer(1))",               "(((s77 - 1)//2)) + 1"                  },
+        {"2*s0 + 1",                                                                     "2*s0 + 1"                              }, /* infix stays */
+        {"Add(Symbol('s0'",                                                              "Add(Symbol('s0'"                       },
+        {"",                                                                             ""                                      },
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_text out = EXG_TEXT_EMPTY;
+
+        exg_print_expression(&out, rows[r].expr);
+        assert_string_equal(exg_text_string(&out), rows[r].expected);
+        exg_text_free(&out);
+    }
+}
+
+static void it_copies_programs_whole(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARCHIVES; i++) {
+        exg_program *program = open_file(archives[i]);
+        exg_program *copy = NULL;
+        char difference[256];
+        char *a = NULL;
+        char *b = NULL;
+
+        assert_int_equal(exg_program_print(program, &a, NULL), EXG_OK);
+        assert_int_equal(exg_program_copy(program, &copy, NULL), EXG_OK);
+        if (!exg_program_equal(program, copy, true, difference)) {
+            fail_msg("%s: %s", archives[i], difference);
+        }
+        exg_program_destroy(program); /* the copy stands alone */
+        assert_int_equal(exg_program_print(copy, &b, NULL), EXG_OK);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+        exg_program_destroy(copy);
+    }
+}
+
+static void it_names_the_first_difference(void **state)
+{
+    exg_program *a = open_file("fixtures/mlp.pt2");
+    exg_program *b = NULL;
+    char difference[256];
+
+    (void)state;
+    assert_int_equal(exg_program_copy(a, &b, NULL), EXG_OK);
+    b->graph->nodes[1].target = "torch.ops.aten.gelu.default";
+    assert_false(exg_program_equal(a, b, false, difference));
+    assert_string_equal(difference, "graph.nodes[1]: target is 'torch.ops.aten.relu.default' and "
+                                    "'torch.ops.aten.gelu.default'");
+    exg_program_destroy(b);
+    exg_program_destroy(a);
+}
+
+static void count_value(void *user, exg_value_id *id)
+{
+    *(uint64_t *)user += *id + 1;
+}
+
+static void it_visits_every_value_of_an_argument(void **state)
+{
+    exg_value_id ids[] = {1, EXG_NO_VALUE, 3};
+    exg_value_list lists[] = {
+        {ids,     1},
+        {ids + 2, 1}
+    };
+    exg_sym_argument syms[] = {
+        {.value = 5  },
+        { .value = EXG_NO_VALUE, .as_int = 7}
+    };
+    exg_string_argument inner[] = {
+        {"k", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 9}}
+    };
+    exg_argument rows[] = {
+        {.kind = EXG_ARGUMENT_OPTIONAL_TENSORS,   .count = 3,                 .as_tensors = ids},
+        {.kind = EXG_ARGUMENT_NESTED_TENSORS,                                       .count = 2,                               .as_nested_tensors = lists},
+        {.kind = EXG_ARGUMENT_SYM_INTS,             .count = 2,         .as_syms = syms},
+        {.kind = EXG_ARGUMENT_STRING_TO_ARGUMENT,                 .count = 1,                    .as_string_to_argument = inner},
+        {.kind = EXG_ARGUMENT_OPTIONAL_TENSOR, .as_tensor = EXG_NO_VALUE},
+        {.kind = EXG_ARGUMENT_INT,                                       .as_int = 4                             },
+    };
+    static const uint64_t sums[] = {6, 6, 6, 10, 0, 0};
+
+    (void)state;
+    for (int r = 0; r < 6; r++) {
+        uint64_t sum = 0;
+
+        exg_argument_visit_values(&rows[r], count_value, &sum);
+        assert_int_equal(sum, sums[r]);
+    }
+}
+
+static void it_has_a_row_for_every_dtype(void **state)
+{
+    (void)state;
+    for (int i = 0; i < EXG_DTYPE_COUNT; i++) {
+        exg_dtype d = (exg_dtype)i;
+
+        assert_int_equal(exg_dtype_from_name(exg_dtype_name(d)), d);
+        assert_int_equal(exg_dtype_from_export_number(exg_dtype_export_number(d)), d);
+        assert_true(exg_dtype_bytes(d) > 0 && strchr("BUIFC", exg_dtype_class(d)) != NULL);
+        if (exg_dtype_safetensors(d)[0] != '\0') {
+            assert_int_equal(exg_dtype_from_safetensors(exg_dtype_safetensors(d)), d);
+        }
+        if (exg_dtype_numpy(d)[0] != '\0') {
+            assert_int_equal(exg_dtype_from_numpy(exg_dtype_numpy(d)), d);
+        }
+    }
+    assert_int_equal(exg_dtype_from_export_number(0), EXG_DTYPE_COUNT);
+    assert_int_equal(exg_dtype_from_safetensors(""), EXG_DTYPE_COUNT);
+    assert_string_equal(exg_dtype_short_name(EXG_DTYPE_F8E4M3FN), "f8e4m3fn");
+    assert_string_equal(exg_dtype_name(EXG_DTYPE_COUNT), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_prints_programs_as_pytorch_does),
+        cmocka_unit_test(it_prints_expressions_as_sympy_does),
+        cmocka_unit_test(it_copies_programs_whole),
+        cmocka_unit_test(it_names_the_first_difference),
+        cmocka_unit_test(it_visits_every_value_of_an_argument),
+        cmocka_unit_test(it_has_a_row_for_every_dtype),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* tensor_file.c - safetensors and npy: strict to read, the same bytes to write. */
+#include <exg/formats.h>
+
+#include "libexport/base/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static exg_status open_copy(const void *data, size_t length, exg_tensor_file **file, void **copy,
+                            exg_error *err)
+{
+    *copy = malloc(length + 1);
+    memcpy(*copy, data, length);
+    exg_error_clear(err);
+    return exg_tensor_file_open_memory(*copy, length, file, err);
+}
+
+/* Header and data as a file in a static buffer. */
+static size_t safetensors(char *out, const char *header, size_t data)
+{
+    size_t length = strlen(header);
+
+    memset(out, 0, 8);
+    out[0] = (char)length;
+    out[1] = (char)(length >> 8);
+    memcpy(out + 8, header, length);
+    for (size_t i = 0; i < data; i++) {
+        out[8 + length + i] = (char)i;
+    }
+    return 8 + length + data;
+}
+
+static void it_reads_files_of_the_reference_writer(void **state)
+{
+    exg_tensor_file *file = NULL;
+    const exg_named_tensor *x;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_tensor_file_open("fixtures/mlp.inputs.safetensors", &file, &err), EXG_OK);
+    assert_int_equal(file->count, 1);
+    x = exg_tensor_file_find(file, "x");
+    assert_non_null(x);
+    assert_null(exg_tensor_file_find(file, "y"));
+    assert_int_equal(x->dtype, EXG_DTYPE_F32);
+    assert_int_equal(x->rank, 2);
+    assert_int_equal(x->shape[0], 3);
+    assert_int_equal(x->shape[1], 8);
+    assert_int_equal(x->bytes, 96);
+    exg_tensor_file_close(file);
+    exg_tensor_file_close(NULL);
+}
+
+static void it_refuses_headers_that_break_a_rule(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t data;
+        exg_status status;
+        const char *code;
+    } rows[] = {
+        {"{}",                                                                                  0, EXG_OK,          ""          },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ",                 4, EXG_OK,          ""          },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
+         "\"shape\":[0,9],\"data_offsets\":[4,4]}}",                                   4, EXG_OK,          ""          },
+        {"{}",                                                                                  1, EXG_MALFORMED,   "STF-TILING"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",                    5, EXG_MALFORMED,
+         "STF-TILING"                                                                                                           },
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",                     2, EXG_MALFORMED,
+         "STF-TILING"                                                                                                           },
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+         "\"shape\":[2],\"data_offsets\":[1,3]}}",                                     3, EXG_MALFORMED,   "STF-TILING"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",                    4, EXG_MALFORMED,
+         "STF-SIZE"                                                                                                             },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}",                    4, EXG_MALFORMED,
+         "STF-OFFSETS"                                                                                                          },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",                    4, EXG_MALFORMED,
+         "STF-OFFSETS"                                                                                                          },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}",                      4, EXG_MALFORMED,
+         "STF-OFFSETS"                                                                                                          },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",                   4, EXG_MALFORMED,
+         "STF-SHAPE"                                                                                                            },
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,4]}}", 4,
+         EXG_MALFORMED,                                                                                             "STF-SIZE"  },
+        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,4]}}",                     4, EXG_UNSUPPORTED,
+         "STF-DTYPE"                                                                                                            },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}",                                           0, EXG_MALFORMED,   "STF-KEY"   },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}",            4,
+         EXG_MALFORMED,                                                                                             "STF-KEY"   },
+        {"{\"__metadata__\":{\"a\":1}}",                                                        0, EXG_MALFORMED,   "JSN-002"   },
+        {"{\"a\":{},\"a\":{}}",                                                                 0, EXG_MALFORMED,   "JSN-001"   },
+        {"[]",                                                                                  0, EXG_MALFORMED,   "STF-HEADER"},
+        {" {}",                                                                                 0, EXG_MALFORMED,   "STF-HEADER"},
+        {"{",                                                                                   0, EXG_MALFORMED,   "STF-HEADER"},
+        {"{]",                                                                                  0, EXG_MALFORMED,   "JSN-001"   },
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        char buffer[1024];
+        size_t length = safetensors(buffer, rows[r].header, rows[r].data);
+        exg_tensor_file *file = NULL;
+        void *copy;
+        exg_error err;
+        exg_status status = open_copy(buffer, length, &file, &copy, &err);
+
+        if (status != rows[r].status || strcmp(err.code, rows[r].code) != 0) {
+            fail_msg("%s: %s %s %s", rows[r].header, exg_status_name(status), err.code,
+                     err.message);
+        }
+        exg_tensor_file_close(file);
+        free(copy);
+    }
+}
+
+static void it_refuses_every_prefix_of_both_forms(void **state)
+{
+    static const char npy[] = "\x93NUMPY\x01\x00\x47\x00{'descr': '<f4', 'fortran_order': False, "
+                              "'shape': (2,), }             \n\0\0\x80?\0\0\0@";
+    char buffer[1024];
+    size_t length =
+        safetensors(buffer, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
+
+    (void)state;
+    for (size_t n = 0; n <= length; n++) {
+        exg_tensor_file *file = NULL;
+        void *copy;
+        exg_error err;
+
+        assert_int_equal(open_copy(buffer, n, &file, &copy, &err) == EXG_OK, n == length);
+        exg_tensor_file_close(file);
+        free(copy);
+    }
+    length = sizeof(npy) - 1;
+    for (size_t n = 0; n <= length; n++) {
+        exg_tensor_file *file = NULL;
+        void *copy;
+        exg_error err;
+
+        if ((open_copy(npy, n, &file, &copy, &err) == EXG_OK) != (n == length)) {
+            fail_msg("%zu of %zu: %s %s", n, length, err.code, err.message);
+        }
+        exg_tensor_file_close(file);
+        free(copy);
+    }
+}
+
+/* A version 1 npy with its header padded, and `count` bytes 0, 1, 2, ... */
+static size_t npy(char *out, const char *header, size_t count)
+{
+    size_t length = strlen(header);
+
+    memcpy(out, "\x93NUMPY\x01\x00", 8);
+    out[8] = (char)length;
+    out[9] = (char)(length >> 8);
+    memcpy(out + 10, header, length);
+    for (size_t i = 0; i < count; i++) {
+        out[10 + length + i] = (char)i;
+    }
+    return 10 + length + count;
+}
+
+static void it_reads_npy_in_every_order(void **state)
+{
+    char buffer[512];
+    exg_tensor_file *file = NULL;
+    void *copy;
+    exg_error err;
+    size_t length = npy(buffer, "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }\n", 6);
+
+    (void)state;
+    assert_int_equal(open_copy(buffer, length, &file, &copy, &err), EXG_OK);
+    assert_int_equal(file->count, 1);
+    assert_string_equal(file->items[0].name, "");
+    assert_int_equal(file->items[0].dtype, EXG_DTYPE_U8);
+    assert_memory_equal(file->items[0].data, "\0\2\4\1\3\5", 6);
+    exg_tensor_file_close(file);
+    free(copy);
+    length = npy(buffer, "{'shape': (3,), 'fortran_order': False, 'descr': '>i2'}", 6);
+    assert_int_equal(open_copy(buffer, length, &file, &copy, &err), EXG_OK);
+    assert_int_equal(file->items[0].dtype, EXG_DTYPE_I16);
+    assert_int_equal(((const int16_t *)file->items[0].data)[1], 0x0203);
+    exg_tensor_file_close(file);
+    free(copy);
+    length = npy(buffer, "{'descr': '<c16', 'fortran_order': False, 'shape': (), }", 16);
+    assert_int_equal(open_copy(buffer, length, &file, &copy, &err), EXG_OK);
+    assert_int_equal(file->items[0].dtype, EXG_DTYPE_C128);
+    assert_int_equal(file->items[0].rank, 0);
+    exg_tensor_file_close(file);
+    free(copy);
+}
+
+static void it_refuses_npy_that_breaks_a_rule(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *code;
+    } rows[] = {
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",                    9, "NPY-SIZE"  },
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2)}",                     8, "NPY-HEADER"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",                   8, "NPY-HEADER"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 8,
+         "NPY-HEADER"                                                                                 },
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,4294967296)}", 8,
+         "NPY-SIZE"                                                                                   },
+        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",                        8, "NPY-HEADER"},
+        {"{'descr': '<f4', 'fortran_order': False}",                                   8, "NPY-HEADER"},
+        {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",    8,
+         "NPY-HEADER"                                                                                 },
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x",                  8, "NPY-HEADER"},
+        {"{'descr': '<O8', 'fortran_order': False, 'shape': (1,)}",                    8, "NPY-DTYPE" },
+        {"{'descr': '?f4', 'fortran_order': False, 'shape': (2,)}",                    8, "NPY-DTYPE" },
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}",           8, "NPY-DTYPE" },
+        {"__import__('os').system('ls')",                                              0, "NPY-HEADER"},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        char buffer[512];
+        size_t length = npy(buffer, rows[r].header, rows[r].data);
+        exg_tensor_file *file = NULL;
+        void *copy;
+        exg_error err;
+
+        if (open_copy(buffer, length, &file, &copy, &err) == EXG_OK ||
+            strcmp(err.code, rows[r].code) != 0) {
+            fail_msg("%s: %s %s", rows[r].header, err.code, err.message);
+        }
+        free(copy);
+    }
+}
+
+static void it_writes_what_it_reads(void **state)
+{
+    static const int64_t shape[] = {2, 3};
+    static const float data[] = {1, 2, 3, 4, 5, 6};
+    static const uint8_t flags[] = {1, 0, 1};
+    static const int64_t three = 3;
+    exg_named_tensor items[] = {
+        {"b",     EXG_DTYPE_F32, 2, shape,  data,  sizeof(data)},
+        {"a\n\"", EXG_DTYPE_B8,  1, &three, flags, 3           },
+    };
+    exg_string_pair pair = {"format", "pt"};
+    exg_string_map metadata = {&pair, 1};
+    char path[] = "/tmp/exg-test-XXXXXX";
+    exg_tensor_file *file = NULL;
+    exg_error err;
+
+    (void)state;
+    close(mkstemp(path));
+    assert_int_equal(exg_tensor_file_save(path, items, 2, &metadata, &err), EXG_OK);
+    assert_int_equal(exg_tensor_file_open(path, &file, &err), EXG_OK);
+    assert_int_equal(file->count, 2);
+    assert_string_equal(file->items[0].name, "b");
+    assert_string_equal(file->items[1].name, "a\n\"");
+    assert_memory_equal(file->items[0].data, data, sizeof(data));
+    assert_memory_equal(file->items[1].data, flags, 3);
+    assert_int_equal((uintptr_t)file->items[0].data % 64, 0);
+    assert_int_equal(file->metadata.count, 1);
+    assert_string_equal(file->metadata.items[0].value, "pt");
+    exg_tensor_file_close(file);
+    items[1].name = "b";
+    assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);
+    items[1].name = "c";
+    items[1].bytes = 4;
+    assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);
+    items[1].dtype = EXG_DTYPE_C128;
+    assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_UNSUPPORTED);
+    assert_int_equal(exg_tensor_file_open(path, &file, &err), EXG_OK); /* the old one is there */
+    assert_int_equal(file->count, 2);
+    exg_tensor_file_close(file);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_reads_files_of_the_reference_writer),
+        cmocka_unit_test(it_refuses_headers_that_break_a_rule),
+        cmocka_unit_test(it_refuses_every_prefix_of_both_forms),
+        cmocka_unit_test(it_reads_npy_in_every_order),
+        cmocka_unit_test(it_refuses_npy_that_breaks_a_rule),
+        cmocka_unit_test(it_writes_what_it_reads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
