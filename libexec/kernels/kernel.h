@@ -48,8 +48,9 @@ typedef struct exg_kernel_call {
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner
  * copies first). IN_PLACE: output 0 may be operand 0's own memory, same layout. */
-#define EXG_KERNEL_ANY_STRIDES 1u
-#define EXG_KERNEL_IN_PLACE    2u
+#define EXG_KERNEL_ANY_STRIDES   1u
+#define EXG_KERNEL_IN_PLACE      2u
+#define EXG_KERNEL_ANY_STRIDES_1 4u /* operand 1 alone: a weight, or a chunk of one */
 
 typedef struct exg_kernel {
     const char *name;

@@ -191,16 +191,17 @@ exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
 exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
                             exg_location *to)
 {
+    exg_location source = *from; /* `to` may be the same place */
     exg_step *step;
     uint64_t bytes;
 
     EXG_TRY(exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step));
-    *to = *from;
+    *to = source;
     to->offset = 0;
     exg_tensor_set_contiguous(&to->window);
     EXG_TRY(extent(p, &to->window, 0, &bytes));
     EXG_TRY(exg_planner_buffer(p, bytes, &to->buffer));
-    exg_planner_input(p, step, 0, from);
+    exg_planner_input(p, step, 0, &source);
     exg_planner_output(p, step, 0, to);
     return exg_planner_prepare(p, step);
 }
@@ -364,6 +365,7 @@ static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel,
         EXG_TRY(exg_planner_need(p, values[i]));
         bound[i] = p->locations[values[i]];
         if ((kernel->flags & EXG_KERNEL_ANY_STRIDES) == 0 &&
+            !(i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0) &&
             !exg_tensor_is_contiguous(&bound[i].window)) {
             EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
         }

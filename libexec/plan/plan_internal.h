@@ -13,13 +13,13 @@
 
 #define EXG_NO_BUFFER UINT32_MAX
 
-typedef enum exg_place {
+typedef enum exg_buffer_place {
     EXG_PLACE_ARENA,
     EXG_PLACE_INPUT, /* the tensor of graph input `index` */
-} exg_place;
+} exg_buffer_place;
 
 typedef struct exg_buffer {
-    exg_place place;
+    exg_buffer_place place;
     uint32_t index;       /* INPUT: graph input */
     uint64_t bytes;
     uint64_t offset;      /* ARENA: where it begins */

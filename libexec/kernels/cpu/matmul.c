@@ -89,7 +89,7 @@ PRODUCT_KERNEL(baddbmm, addmm_prepare, addmm_run);
 
 /* ---- linear ----------------------------------------------------------------------- */
 
-/* input (..., k) and weight (n, k), both contiguous; all rows of input are one matrix. */
+/* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *input = &call->inputs[0];
@@ -109,7 +109,8 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     }
     g->n = is_vector ? 1 : weight->sizes[0];
     g->a = (exg_matrix){input->dtype, 0, g->k, 1};
-    g->b = (exg_matrix){weight->dtype, 0, 1, is_vector ? 0 : g->k};
+    g->b = (exg_matrix){weight->dtype, 0, weight->strides[weight->rank - 1],
+                        is_vector ? 0 : weight->strides[0]};
     g->c_dtype = call->outputs[0].dtype;
     g->alpha = 1;
     if (bias != NULL && !exg_tensor_is_absent(bias)) {
@@ -132,4 +133,5 @@ const exg_kernel exg_kernel_linear = {
     .name = "linear",
     .prepare = linear_prepare,
     .run = linear_run,
+    .flags = EXG_KERNEL_ANY_STRIDES_1,
 };
