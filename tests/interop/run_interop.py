@@ -63,7 +63,9 @@ class Exg:
         for name, value in options.items():
             words += [f"--{name}", value]
         self.command("run", program, *words, "--output", output)
-        return safetensors.torch.load_file(output), safetensors.torch.load_file(words[words.index("--state-output") + 1]) if state else {}
+        return safetensors.torch.load_file(output), (
+            safetensors.torch.load_file(words[words.index("--state-output") + 1]) if state else {}
+        )
 
     def run_npy(self, program, inputs):
         """The same call with one .npy file an input."""
@@ -158,8 +160,12 @@ def fresh(program, length=None):
 
 
 def is_dynamic(program):
-    return any(isinstance(size, torch.SymInt) for node in program.graph.nodes if node.op == "placeholder"
-               and isinstance(node.meta.get("val"), torch.Tensor) for size in node.meta["val"].shape)
+    return any(
+        isinstance(size, torch.SymInt)
+        for node in program.graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+        for size in node.meta["val"].shape
+    )
 
 
 def writes_buffers(program, args, kwargs):
@@ -215,17 +221,25 @@ def check_fixture(report, exg, path, write_pt2):
         report.check(f"{name}: mesh {options['mesh']}, {options['place']}", lambda: compare(args, kwargs, **options))
     inputs = named_inputs(program, args, kwargs)
     if not any(value.dtype == torch.bfloat16 for value in inputs.values()):
-        report.check(f"{name}: npy inputs", lambda: same(exg.run_npy(path, inputs), torch_call(program, args, kwargs)[0]))
+        report.check(
+            f"{name}: npy inputs", lambda: same(exg.run_npy(path, inputs), torch_call(program, args, kwargs)[0])
+        )
 
     written = writes_buffers(program, args, kwargs)
     if written:
+
         def buffers():
             expected = torch_call(program, args, kwargs)[1]
             state = exg.run(path, inputs, state=True)[1]
             unknown = state.keys() - expected.keys()
             if unknown:
                 raise Mismatch(f"state has {', '.join(sorted(unknown))}, which is no buffer")
-            same(state, {buffer: expected[buffer] for buffer in expected if buffer in state or buffer in written}, "buffer")
+            same(
+                state,
+                {buffer: expected[buffer] for buffer in expected if buffer in state or buffer in written},
+                "buffer",
+            )
+
         report.check(f"{name}: buffers after the call", buffers)
 
     def again():
@@ -234,16 +248,20 @@ def check_fixture(report, exg, path, write_pt2):
         file = exg.path(".pt2")
         torch.export.save(exported, file)
         same(exg.run(file, named_inputs(exported, args, kwargs))[0], torch_call(program, args, kwargs)[0])
+
     report.check(f"{name}: exported again", again)
 
     def converted():
         same_bits(exg.run(exg.convert(path, ".exg"), inputs)[0], exg.run(path, inputs)[0])
+
     report.check(f"{name}: convert to .exg keeps every bit", converted)
 
     if write_pt2:
+
         def back():
             rewritten = torch.export.load(exg.convert(exg.convert(path, ".exg"), ".pt2"))
             same(torch_call(rewritten, args, kwargs)[0], torch_call(program, args, kwargs)[0])
+
         report.check(f"{name}: torch runs what exg wrote", back)
 
 
@@ -258,8 +276,11 @@ def main():
     report = Report()
     with tempfile.TemporaryDirectory(prefix="exg-interop-") as folder:
         exg = Exg(options.exg, folder)
-        paths = [path for path in sorted(FIXTURES.glob("*.pt2"))
-                 if not options.only or any(path.name.startswith(prefix) for prefix in options.only)]
+        paths = [
+            path
+            for path in sorted(FIXTURES.glob("*.pt2"))
+            if not options.only or any(path.name.startswith(prefix) for prefix in options.only)
+        ]
         if not paths:
             report.check("fixtures", lambda: fail("no such .pt2 in fixtures/"))
         for path in paths:
