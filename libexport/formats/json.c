@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #define KEYS_COMPARED_DIRECTLY 8
-#define COUNT_SATURATED        0xffffffu
 
 static const char *type_name(exg_json_type type)
 {
@@ -64,20 +63,14 @@ static exg_status wrong_type(exg_json value, const char *expected, exg_error *er
 
 /* ---- scalars ------------------------------------------------------------------ */
 
-exg_status exg_json_int(exg_json value, int64_t *out, exg_error *err)
+exg_status exg_json_number_fault(exg_json value, exg_error *err)
 {
-    exg_json_type type = exg_json_type_of(value);
-
-    if (type == EXG_JSON_HUGE_INT) {
+    if (exg_json_type_of(value) == EXG_JSON_HUGE_INT) {
         return exg_json_fault(value, err, EXG_MALFORMED, "JSN-006",
                               "%llu does not fit a signed 64-bit integer",
                               (unsigned long long)value.doc->tape[value.at + 1]);
     }
-    if (type != EXG_JSON_INT) {
-        return wrong_type(value, "an integer", err);
-    }
-    memcpy(out, &value.doc->tape[value.at + 1], sizeof(*out));
-    return EXG_OK;
+    return wrong_type(value, "an integer", err);
 }
 
 exg_status exg_json_bool(exg_json value, bool *out, exg_error *err)
@@ -150,48 +143,26 @@ exg_status exg_json_string(exg_json value, const char **text, size_t *length, ex
 
 /* ---- containers ---------------------------------------------------------------- */
 
-uint32_t exg_json_count(exg_json value)
+uint32_t exg_json_count_long(exg_json value)
 {
-    exg_json_type type = exg_json_type_of(value);
-    uint32_t count = (uint32_t)(value.doc->tape[value.at] >> 32) & COUNT_SATURATED;
-    exg_json_walk walk = {value.doc, value.at + 1, 0};
+    exg_json_walk walk = {value.doc, value.at + 1, exg_json_after(value.doc, value.at) - 1};
+    bool object = exg_json_type_of(value) == EXG_JSON_OBJECT;
+    uint32_t count = 0;
 
-    if (type != EXG_JSON_ARRAY && type != EXG_JSON_OBJECT) {
-        return 0;
-    }
-    if (count < COUNT_SATURATED) {
-        return count;
-    }
-    walk.end = exg_json_after(value.doc, value.at) - 1;
-    for (count = 0; walk.at < walk.end; count++) {
-        walk.at = exg_json_after(walk.doc, walk.at + (type == EXG_JSON_OBJECT));
+    for (; walk.at < walk.end; count++) {
+        walk.at = exg_json_after(walk.doc, walk.at + object);
     }
     return count;
 }
 
-static exg_status start_walk(exg_json value, exg_json_type type, exg_json_walk *walk,
-                             exg_error *err)
+exg_status exg_json_walk_fault(exg_json value, exg_json_type expected, exg_error *err)
 {
-    if (exg_json_type_of(value) != type) {
-        return wrong_type(value, type_name(type), err);
-    }
-    *walk = (exg_json_walk){value.doc, value.at + 1, exg_json_after(value.doc, value.at) - 1};
-    return EXG_OK;
-}
-
-exg_status exg_json_array(exg_json value, exg_json_walk *walk, exg_error *err)
-{
-    return start_walk(value, EXG_JSON_ARRAY, walk, err);
-}
-
-exg_status exg_json_object(exg_json value, exg_json_walk *walk, exg_error *err)
-{
-    return start_walk(value, EXG_JSON_OBJECT, walk, err);
+    return wrong_type(value, type_name(expected), err);
 }
 
 bool exg_json_find(exg_json object, const char *key, exg_json *member)
 {
-    exg_json_walk walk;
+    exg_json_walk walk = {0};
     const char *found;
     uint32_t length;
 
@@ -327,6 +298,22 @@ exg_status exg_json_check_keys(exg_json value, exg_error *err)
         }
         at += type == 'l' || type == 'u' || type == 'd' ? 2 : 1;
     }
+    free(set.slots);
+    return status;
+}
+
+exg_status exg_json_check_own_keys(exg_json value, exg_error *err)
+{
+    uint32_t count = exg_json_count(value);
+    key_set set = {NULL, 0};
+    exg_status status;
+
+    if (exg_json_type_of(value) != EXG_JSON_OBJECT) {
+        return EXG_OK;
+    }
+    status = count <= KEYS_COMPARED_DIRECTLY
+                 ? check_few_keys(value.doc, value.at, count, err)
+                 : check_many_keys(value.doc, value.at, count, &set, err);
     free(set.slots);
     return status;
 }

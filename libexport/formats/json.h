@@ -25,7 +25,8 @@
 extern "C" {
 #endif
 
-#define EXG_JSON_DEPTH_MAX 512
+#define EXG_JSON_DEPTH_MAX       512
+#define EXG_JSON_COUNT_SATURATED 0xffffffu /* of the count on the tape */
 
 /* One word is type << 56 | payload. A number takes a second word, a container's
  * payload is the word after its end | count << 32, a string's is its place among
@@ -94,7 +95,17 @@ exg_status exg_json_fault(exg_json value, exg_error *err, exg_status status, con
 
 /* ---- scalars ------------------------------------------------------------------ */
 
-exg_status exg_json_int(exg_json value, int64_t *out, exg_error *err);
+exg_status exg_json_number_fault(exg_json value, exg_error *err);
+
+static inline exg_status exg_json_int(exg_json value, int64_t *out, exg_error *err)
+{
+    if (exg_json_type_of(value) != EXG_JSON_INT) {
+        return exg_json_number_fault(value, err);
+    }
+    __builtin_memcpy(out, &value.doc->tape[value.at + 1], sizeof(*out));
+    return EXG_OK;
+}
+
 exg_status exg_json_bool(exg_json value, bool *out, exg_error *err);
 exg_status exg_json_double(exg_json value, double *out, exg_error *err); /* not from integers */
 
@@ -108,13 +119,6 @@ typedef struct exg_json_walk {
     size_t at;
     size_t end;
 } exg_json_walk;
-
-/* Elements or members; of anything else 0. */
-uint32_t exg_json_count(exg_json value);
-
-/* Start a walk in file order; JSN-002 when the value is something else. */
-exg_status exg_json_array(exg_json value, exg_json_walk *walk, exg_error *err);
-exg_status exg_json_object(exg_json value, exg_json_walk *walk, exg_error *err);
 
 /* The member of an object called `key`; false when there is none (or no object). */
 bool exg_json_find(exg_json object, const char *key, exg_json *member);
@@ -144,6 +148,44 @@ static inline const char *exg_json_text_at(const exg_json_doc *doc, size_t at, u
     return (const char *)s + sizeof(*length);
 }
 
+/* Elements or members; of anything else 0. */
+uint32_t exg_json_count_long(exg_json value);
+
+static inline uint32_t exg_json_count(exg_json value)
+{
+    uint32_t count = (uint32_t)(value.doc->tape[value.at] >> 32) & EXG_JSON_COUNT_SATURATED;
+
+    return exg_json_type_of(value) != EXG_JSON_ARRAY && exg_json_type_of(value) != EXG_JSON_OBJECT
+               ? 0
+           : count < EXG_JSON_COUNT_SATURATED ? count
+                                              : exg_json_count_long(value);
+}
+
+/* Start a walk in file order; JSN-002 when the value is something else. */
+exg_status exg_json_walk_fault(exg_json value, exg_json_type expected, exg_error *err);
+
+static inline exg_status exg_json_start_walk(exg_json value, exg_json_type type,
+                                             exg_json_walk *walk, exg_error *err)
+{
+    if (exg_json_type_of(value) != type) {
+        return exg_json_walk_fault(value, type, err);
+    }
+    walk->doc = value.doc;
+    walk->at = value.at + 1;
+    walk->end = exg_json_after(value.doc, value.at) - 1;
+    return EXG_OK;
+}
+
+static inline exg_status exg_json_array(exg_json value, exg_json_walk *walk, exg_error *err)
+{
+    return exg_json_start_walk(value, EXG_JSON_ARRAY, walk, err);
+}
+
+static inline exg_status exg_json_object(exg_json value, exg_json_walk *walk, exg_error *err)
+{
+    return exg_json_start_walk(value, EXG_JSON_OBJECT, walk, err);
+}
+
 /* The next element; false at the end. */
 static inline bool exg_json_next(exg_json_walk *walk, exg_json *value)
 {
@@ -171,8 +213,9 @@ static inline bool exg_json_next_member(exg_json_walk *walk, const char **key, u
 }
 
 /* Are no two keys of one object equal, in `value` and all below it, and has none a
- * NUL? JSN-001. */
+ * NUL? JSN-001. The other looks at `value` alone. */
 exg_status exg_json_check_keys(exg_json value, exg_error *err);
+exg_status exg_json_check_own_keys(exg_json value, exg_error *err);
 
 /* ---- for json.cpp ---------------------------------------------------------------- */
 

@@ -7,11 +7,14 @@
 
 static exg_status value_id(exg_decoder *d, exg_json name, exg_value_id *id)
 {
-    const char *text = "";
-    size_t length = 0;
+    const char *text;
+    uint32_t length;
 
-    EXG_TRY(exg_json_string(name, &text, &length, d->err));
-    return exg_decoder_value(d, text, (uint32_t)length, id);
+    if (exg_json_type_of(name) != EXG_JSON_STRING) {
+        return exg_json_string(name, &text, NULL, d->err);
+    }
+    text = exg_json_text_at(name.doc, name.at, &length);
+    return exg_decoder_value(d, name, text, length, id);
 }
 
 static exg_status field_value_id(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -460,7 +463,7 @@ static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_
 {
     exg_string_argument *pair = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &pair->key));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &pair->key));
     return exg_decode_argument(d, value, &pair->argument);
 }
 

@@ -9,9 +9,7 @@
 struct exg_interned {
     const char *text;
     uint32_t length;
-    uint32_t hash;
-    uint32_t object; /* the last object in which it was a key */
-    uint32_t scope;  /* the scope in which it last named a value, 0 for none */
+    uint32_t scope; /* the scope in which it last named a value, 0 for none */
     exg_value_id value;
 };
 
@@ -90,21 +88,24 @@ static bool reserve(void **items, uint32_t count, uint32_t *capacity, size_t ite
 
 /* ---- strings ------------------------------------------------------------------------ */
 
+/* A slot is hash << 32 | index into strings + 1; 0 is free. */
 static bool grow_slots(exg_decoder *d)
 {
-    uint32_t count = d->slot_count == 0 ? 1024 : d->slot_count * 2;
-    uint32_t *slots = count <= d->slot_count ? NULL : calloc(count, sizeof(*slots));
+    uint32_t count = d->slot_count == 0 ? 4096 : d->slot_count * 4;
+    uint64_t *slots = count <= d->slot_count ? NULL : calloc(count, sizeof(*slots));
 
     if (slots == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < d->string_count; i++) {
-        uint32_t at = d->strings[i].hash & (count - 1);
+    for (uint32_t i = 0; i < d->slot_count; i++) {
+        uint32_t at = (uint32_t)(d->slots[i] >> 32) & (count - 1);
 
-        while (slots[at] != 0) {
-            at = (at + 1) & (count - 1);
+        if (d->slots[i] != 0) {
+            while (slots[at] != 0) {
+                at = (at + 1) & (count - 1);
+            }
+            slots[at] = d->slots[i];
         }
-        slots[at] = i + 1;
     }
     free(d->slots);
     d->slots = slots;
@@ -112,54 +113,72 @@ static bool grow_slots(exg_decoder *d)
     return true;
 }
 
-/* The index of the one copy of `text`. */
-static exg_status intern(exg_decoder *d, const char *text, uint32_t length, uint32_t *index)
+/* Adds a string that is not there yet. */
+static exg_status add_string(exg_decoder *d, exg_json value, const char *text, uint32_t length)
+{
+    void *strings = d->strings;
+    const char *kept;
+
+    if (memchr(text, '\0', length) != NULL) {
+        return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
+                              "a string here holds a NUL character");
+    }
+    if (!reserve(&strings, d->string_count, &d->string_capacity, sizeof(exg_interned))) {
+        return EXG_OUT_OF_MEMORY(d->err);
+    }
+    d->strings = strings;
+    kept = exg_arena_strndup(d->arena, text, length);
+    if (kept == NULL) {
+        return exg_decoder_out_of_memory(d);
+    }
+    d->strings[d->string_count++] = (exg_interned){kept, length, 0, EXG_NO_VALUE};
+    return EXG_OK;
+}
+
+/* The index of the one copy of `text`, which stands in or at `value`. */
+static exg_status intern(exg_decoder *d, exg_json value, const char *text, uint32_t length,
+                         uint32_t *index)
 {
     uint32_t hash = (uint32_t)XXH3_64bits(text, length);
-    void *strings = d->strings;
     uint32_t at;
 
     if (d->string_count >= d->slot_count / 2 && !grow_slots(d)) {
         return EXG_OUT_OF_MEMORY(d->err);
     }
     for (at = hash & (d->slot_count - 1); d->slots[at] != 0; at = (at + 1) & (d->slot_count - 1)) {
-        const exg_interned *s = &d->strings[d->slots[at] - 1];
+        const exg_interned *s = &d->strings[(uint32_t)d->slots[at] - 1];
 
-        if (s->hash == hash && exg_decode_key_is(text, length, s->text, s->length)) {
-            *index = d->slots[at] - 1;
+        if (d->slots[at] >> 32 == hash && exg_decode_key_is(text, length, s->text, s->length)) {
+            *index = (uint32_t)d->slots[at] - 1;
             return EXG_OK;
         }
     }
-    if (!reserve(&strings, d->string_count, &d->string_capacity, sizeof(exg_interned))) {
-        return EXG_OUT_OF_MEMORY(d->err);
-    }
-    d->strings = strings;
-    d->strings[d->string_count] =
-        (exg_interned){exg_arena_strndup(d->arena, text, length), length, hash, 0, 0, EXG_NO_VALUE};
-    if (d->strings[d->string_count].text == NULL) {
-        return exg_decoder_out_of_memory(d);
-    }
-    *index = d->string_count++;
-    d->slots[at] = d->string_count;
+    EXG_TRY(add_string(d, value, text, length));
+    *index = d->string_count - 1;
+    d->slots[at] = (uint64_t)hash << 32 | d->string_count;
     return EXG_OK;
 }
 
-exg_status exg_decoder_keep(exg_decoder *d, const char *text, uint32_t length, const char **kept)
+exg_status exg_decoder_keep(exg_decoder *d, exg_json value, const char *text, uint32_t length,
+                            const char **kept)
 {
     uint32_t index = 0;
 
-    EXG_TRY(intern(d, text, length, &index));
+    EXG_TRY(intern(d, value, text, length, &index));
     *kept = d->strings[index].text;
     return EXG_OK;
 }
 
 exg_status exg_decoder_text(exg_decoder *d, exg_json value, const char **text)
 {
-    const char *found = "";
-    size_t length = 0;
+    const char *found;
+    uint32_t length;
 
-    EXG_TRY(exg_json_string(value, &found, &length, d->err));
-    return exg_decoder_keep(d, found, (uint32_t)length, text);
+    if (exg_json_type_of(value) != EXG_JSON_STRING) {
+        return exg_json_string(value, text, NULL, d->err);
+    }
+    found = exg_json_text_at(value.doc, value.at, &length);
+    return exg_decoder_keep(d, value, found, length, text);
 }
 
 /* ---- scopes ------------------------------------------------------------------------- */
@@ -198,7 +217,8 @@ exg_value *exg_decoder_value_at(exg_decoder *d, exg_value_id id)
     return &d->scope->values[id];
 }
 
-exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, exg_value_id *id)
+exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, uint32_t length,
+                             exg_value_id *id)
 {
     exg_scope *scope = d->scope;
     uint32_t capacity = scope->capacity;
@@ -207,7 +227,7 @@ exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, 
     exg_interned *s;
     uint32_t index = 0;
 
-    EXG_TRY(intern(d, name, length, &index));
+    EXG_TRY(intern(d, value, name, length, &index));
     s = &d->strings[index];
     if (s->scope == scope->number) {
         *id = s->value;
@@ -244,31 +264,6 @@ static exg_status duplicate(exg_decoder *d, exg_json value, const char *key)
 {
     return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
                           "key \"%s\" appears twice in one object", key);
-}
-
-exg_status exg_decoder_check_keys(exg_decoder *d, exg_json value)
-{
-    exg_json_walk walk = {0};
-    exg_json element;
-    const char *key;
-    uint32_t length;
-
-    EXG_TRY(exg_json_object(value, &walk, d->err));
-    d->object_count++;
-    while (exg_json_next_member(&walk, &key, &length, &element)) {
-        uint32_t index = 0;
-
-        if (memchr(key, '\0', length) != NULL) {
-            return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
-                                  "a key holds a NUL character");
-        }
-        EXG_TRY(intern(d, key, length, &index));
-        if (d->strings[index].object == d->object_count) {
-            return duplicate(d, value, key);
-        }
-        d->strings[index].object = d->object_count;
-    }
-    return EXG_OK;
 }
 
 /* ---- structs and unions ---------------------------------------------------------------- */
@@ -377,7 +372,7 @@ exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg
     if (block == NULL) {
         return exg_decoder_out_of_memory(d);
     }
-    EXG_TRY(exg_decoder_check_keys(d, value));
+    EXG_TRY(exg_json_check_own_keys(value, d->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         EXG_TRY_IN(d->err, member(d, key, length, element, block + made * item_bytes), "['%s']",
                    key);
@@ -438,7 +433,7 @@ static exg_status string_pair(exg_decoder *d, const char *key, uint32_t key_leng
 {
     exg_string_pair *pair = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &pair->key));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &pair->key));
     return exg_decoder_text(d, value, &pair->value);
 }
 

@@ -60,11 +60,10 @@ typedef struct exg_decoder {
     exg_interned *strings; /* malloc'ed, as all below */
     uint32_t string_count;
     uint32_t string_capacity;
-    uint32_t *slots; /* open addressing: index into strings + 1 */
+    uint64_t *slots; /* open addressing over strings */
     uint32_t slot_count;
     exg_scope *scope; /* innermost */
     uint32_t scope_count;
-    uint32_t object_count; /* objects whose keys were checked as a map's */
 } exg_decoder;
 
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);
@@ -73,15 +72,15 @@ void exg_decoder_free(exg_decoder *d); /* not what was decoded */
 /* LIMIT when the arena has a budget, else NO_MEMORY. */
 exg_status exg_decoder_out_of_memory(exg_decoder *d);
 
-/* The one copy of a string value. */
+/* The one copy of a string value, or of a text that stands in or at `value`; a NUL in
+ * it is JSN-001. */
 exg_status exg_decoder_text(exg_decoder *d, exg_json value, const char **text);
-exg_status exg_decoder_keep(exg_decoder *d, const char *text, uint32_t length, const char **kept);
+exg_status exg_decoder_keep(exg_decoder *d, exg_json value, const char *text, uint32_t length,
+                            const char **kept);
 
 /* The id of the value called so in the scope at hand; made when new. */
-exg_status exg_decoder_value(exg_decoder *d, const char *name, uint32_t length, exg_value_id *id);
-
-/* JSN-001 when an object that is read as a map holds a key twice, or one with NUL. */
-exg_status exg_decoder_check_keys(exg_decoder *d, exg_json object);
+exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, uint32_t length,
+                             exg_value_id *id);
 
 /* A scope begins; its values are gathered in `graph` when it ends. */
 exg_status exg_decoder_enter(exg_decoder *d);

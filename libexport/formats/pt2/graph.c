@@ -90,17 +90,24 @@ static exg_status decode_table(exg_decoder *d, exg_json value, const table_row *
     char *block;
 
     EXG_TRY(exg_json_object(value, &walk, d->err));
-    EXG_TRY(exg_decoder_check_keys(d, value));
     block = exg_arena_alloc(d->arena, exg_json_count(value), row->bytes);
     if (block == NULL) {
         return exg_decoder_out_of_memory(d);
     }
     for (; exg_json_next_member(&walk, &key, &length, &element); block += row->bytes) {
         exg_value_id id = EXG_NO_VALUE;
+        char *entry;
+        char *before;
 
-        EXG_TRY(exg_decoder_value(d, key, length, &id));
+        EXG_TRY(exg_decoder_value(d, element, key, length, &id));
         EXG_TRY_IN(d->err, row->item(d, element, block), "['%s']", key);
-        memcpy((char *)exg_decoder_value_at(d, id) + row->member, &block, sizeof(block));
+        entry = (char *)exg_decoder_value_at(d, id) + row->member;
+        memcpy(&before, entry, sizeof(before));
+        if (before != NULL) {
+            return exg_json_fault(element, d->err, EXG_MALFORMED, "JSN-001",
+                                  "key \"%s\" appears twice in one object", key);
+        }
+        memcpy(entry, &block, sizeof(block));
     }
     return EXG_OK;
 }
@@ -161,12 +168,12 @@ static exg_status field_custom_obj_values(exg_decoder *d, exg_json value, void *
     (void)base;
     (void)field;
     EXG_TRY(exg_json_object(value, &walk, d->err));
-    EXG_TRY(exg_decoder_check_keys(d, value));
+    EXG_TRY(exg_json_check_own_keys(value, d->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         exg_custom_obj object = {0};
         exg_value_id id = EXG_NO_VALUE;
 
-        EXG_TRY(exg_decoder_value(d, key, length, &id));
+        EXG_TRY(exg_decoder_value(d, element, key, length, &id));
         EXG_TRY_IN(d->err, exg_decode_custom_obj(d, element, &object), "['%s']", key);
         exg_decoder_value_at(d, id)->custom_class = object.class_fqn;
     }

@@ -52,7 +52,7 @@ static exg_status member_payload(exg_decoder *d, const char *key, uint32_t key_l
     };
     payload_meta *payload = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &payload->fqn));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &payload->fqn));
     return exg_decode_struct(d, value, payload, fields, EXG_FIELD_COUNT(fields));
 }
 

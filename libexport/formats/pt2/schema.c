@@ -112,7 +112,7 @@ static exg_status member_named_tuple(exg_decoder *d, const char *key, uint32_t k
     };
     exg_named_tuple *tuple = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &tuple->type));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &tuple->type));
     return exg_decode_struct(d, value, tuple, fields, EXG_FIELD_COUNT(fields));
 }
 
@@ -154,7 +154,7 @@ static exg_status member_opset(exg_decoder *d, const char *key, uint32_t key_len
 {
     exg_opset *opset = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &opset->name_space));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &opset->name_space));
     return exg_json_int(value, &opset->version, d->err);
 }
 
@@ -194,7 +194,7 @@ static exg_status member_range(exg_decoder *d, const char *key, uint32_t key_len
     };
     exg_range_constraint *range = item;
 
-    EXG_TRY(exg_decoder_keep(d, key, key_length, &range->symbol));
+    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &range->symbol));
     return exg_decode_struct(d, value, range, fields, EXG_FIELD_COUNT(fields));
 }
 
