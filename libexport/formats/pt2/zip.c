@@ -81,7 +81,7 @@ static exg_status read_end64(const exg_zip *zip, uint64_t end, directory *dir, e
 {
     const uint8_t *locator = zip->data + end - LOCATOR_BYTES;
     uint64_t at = u64(locator + 8);
-    const uint8_t *record = zip->data + at;
+    const uint8_t *record;
     directory wide;
 
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) {
@@ -301,14 +301,16 @@ static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_
 static exg_status read_local(const exg_zip *zip, const directory *dir, exg_zip_entry *entry,
                              exg_error *err)
 {
-    const uint8_t *p = zip->data + entry->header_offset;
+    const uint8_t *p;
     bool later = (entry->flags & FLAG_DESCRIPTOR) != 0;
     exg_zip_entry local = *entry;
     size_t name_length = strlen(entry->name);
     uint64_t header;
 
-    if (!exg_range_inside(entry->header_offset, LOCAL_BYTES, dir->offset) ||
-        u32(p) != SIGNATURE(3, 4)) {
+    p = exg_range_inside(entry->header_offset, LOCAL_BYTES, dir->offset)
+            ? zip->data + entry->header_offset
+            : NULL;
+    if (p == NULL || u32(p) != SIGNATURE(3, 4)) {
         return ZIP_FAIL(zip, entry->header_offset, err, "ARC-016", "%s has no local header here",
                         entry->name);
     }
