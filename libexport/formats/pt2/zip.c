@@ -87,7 +87,8 @@ static exg_status read_end64(const exg_zip *zip, uint64_t end, directory *dir, e
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) {
         return EXG_FAIL(err, UNSUPPORTED, "ZIP-DISKS", "the archive spans several disks");
     }
-    if (!exg_range_inside(at, END64_BYTES, end - LOCATOR_BYTES) || u32(record) != SIGNATURE(6, 6) ||
+    record = exg_range_inside(at, END64_BYTES, end - LOCATOR_BYTES) ? zip->data + at : NULL;
+    if (record == NULL || u32(record) != SIGNATURE(6, 6) ||
         u64(record + 4) != end - LOCATOR_BYTES - at - 12) {
         return ZIP_FAIL(zip, end - LOCATOR_BYTES, err, "ZIP-END",
                         "the zip64 locator points at offset %llu, where no zip64 end record is",
