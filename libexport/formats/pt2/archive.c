@@ -37,9 +37,9 @@ const char *exg_archive_name(const exg_archive *archive, const exg_zip_entry *en
 static exg_status read_entry(exg_archive *archive, const exg_zip_entry *entry, const uint8_t **data,
                              void **owned, exg_error *err)
 {
-    EXG_TRY(exg_zip_read(&archive->zip, entry, archive->inflate_left, data, owned, err));
+    EXG_TRY(exg_zip_read(&archive->zip, entry, *archive->inflate_left, data, owned, err));
     if (*owned != NULL) {
-        archive->inflate_left -= entry->bytes;
+        *archive->inflate_left -= entry->bytes;
     }
     return EXG_OK;
 }
@@ -99,7 +99,7 @@ exg_status exg_archive_check_crc(exg_archive *archive, exg_error *err)
         void *owned = NULL;
         exg_status status;
 
-        EXG_TRY(exg_zip_read(&archive->zip, entry, archive->inflate_left, &data, &owned, err));
+        EXG_TRY(exg_zip_read(&archive->zip, entry, *archive->inflate_left, &data, &owned, err));
         status = exg_zip_check_crc(&archive->zip, entry, data, err);
         free(owned);
         if (status != EXG_OK) {
@@ -123,7 +123,7 @@ static exg_status small_record(exg_archive *archive, const char *name, char *tex
     if (entry == NULL) {
         return EXG_OK;
     }
-    EXG_TRY(exg_zip_read(&archive->zip, entry, archive->inflate_left, &data, &owned, err));
+    EXG_TRY(exg_zip_read(&archive->zip, entry, *archive->inflate_left, &data, &owned, err));
     length = entry->bytes < capacity - 1 ? (size_t)entry->bytes : capacity - 1;
     if (length > 0) {
         memcpy(text, data, length);
@@ -351,7 +351,8 @@ exg_status exg_archive_open(const uint8_t *data, uint64_t length, uint64_t budge
                             exg_archive *archive, exg_error *err)
 {
     *archive = (exg_archive){.arena = arena, .root = "", .generation = EXG_GENERATION_D};
-    archive->inflate_left = budget;
+    archive->budget = budget;
+    archive->inflate_left = &archive->budget;
     EXG_TRY(exg_zip_open(data, length, 0, arena, &archive->zip, err));
     if (archive->zip.count == 0) {
         return EXG_FAIL(err, MALFORMED, "ARC-001", "the archive is empty");

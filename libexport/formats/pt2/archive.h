@@ -24,7 +24,9 @@ typedef struct exg_archive {
     exg_byte_order byte_order; /* of raw records */
     const char **programs;
     uint32_t program_count;
-    uint64_t inflate_left; /* bytes that deflated members may still take */
+    uint64_t *inflate_left; /* bytes that deflated members may still take; inner archives
+                               draw on the outer's */
+    uint64_t budget;
 } exg_archive;
 
 /* Indexes the archive and checks ARC-001 to -011, -015. UNSUPPORTED for other
