@@ -167,13 +167,12 @@ exg_status exg_json_walk_fault(exg_json value, exg_json_type expected, exg_error
 static inline exg_status exg_json_start_walk(exg_json value, exg_json_type type,
                                              exg_json_walk *walk, exg_error *err)
 {
-    if (exg_json_type_of(value) != type) {
-        return exg_json_walk_fault(value, type, err);
-    }
-    walk->doc = value.doc;
-    walk->at = value.at + 1;
-    walk->end = exg_json_after(value.doc, value.at) - 1;
-    return EXG_OK;
+    bool fits = exg_json_type_of(value) == type;
+
+    walk->doc = value.doc; /* of anything else an empty walk */
+    walk->at = fits ? value.at + 1 : 0;
+    walk->end = fits ? exg_json_after(value.doc, value.at) - 1 : 0;
+    return fits ? EXG_OK : exg_json_walk_fault(value, type, err);
 }
 
 static inline exg_status exg_json_array(exg_json value, exg_json_walk *walk, exg_error *err)

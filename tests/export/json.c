@@ -26,7 +26,7 @@ static void it_gives_every_scalar_exactly(void **state)
 {
     exg_json_doc *doc = parse("[9223372036854775807, -9223372036854775808, 0.1, -0.0, 1e300, true,"
                               " null, \"a\\u00e9\\ud83d\\ude00\\n\", 123456789012345678]");
-    exg_json_walk walk;
+    exg_json_walk walk = {0};
     exg_json v;
     int64_t i;
     double d;
@@ -57,7 +57,7 @@ static void it_keeps_members_in_file_order(void **state)
 {
     exg_json_doc *doc = parse("{\"z\": 1, \"a\": {\"b\": []}, \"\": 2}");
     static const char *const expected[] = {"z", "a", ""};
-    exg_json_walk walk;
+    exg_json_walk walk = {0};
     exg_json v;
     const char *key;
     uint32_t length;
@@ -130,7 +130,7 @@ static void it_says_where_a_value_of_the_wrong_type_stands(void **state)
     exg_json_doc *doc = NULL;
     static const char text[] = "{\"a\": [1, 2.5, \"x\"], \"b\": {\"c\": 18446744073709551615}}";
     exg_json v;
-    exg_json_walk walk;
+    exg_json_walk walk = {0};
     exg_error err;
     int64_t i;
 
@@ -162,7 +162,7 @@ static void it_takes_nan_where_a_float_is_asked_for_and_nowhere_else(void **stat
     (void)state;
     for (int t = 0; t < 3; t++) {
         exg_json_doc *doc = parse(texts[t]);
-        exg_json_walk walk;
+        exg_json_walk walk = {0};
         exg_json v;
         exg_error err;
         double d[3];

@@ -7,7 +7,7 @@
 
 static void walk_value(exg_json value)
 {
-    exg_json_walk walk;
+    exg_json_walk walk = {0};
     exg_json element;
     const char *text;
     uint32_t length;
