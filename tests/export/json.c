@@ -28,9 +28,9 @@ static void it_gives_every_scalar_exactly(void **state)
                               " null, \"a\\u00e9\\ud83d\\ude00\\n\", 123456789012345678]");
     exg_json_walk walk = {0};
     exg_json v;
-    int64_t i;
-    double d;
-    bool b;
+    int64_t i = 0;
+    double d = 0;
+    bool b = false;
     const char *s;
     size_t length;
 
@@ -132,7 +132,7 @@ static void it_says_where_a_value_of_the_wrong_type_stands(void **state)
     exg_json v;
     exg_json_walk walk = {0};
     exg_error err;
-    int64_t i;
+    int64_t i = 0;
 
     (void)state;
     assert_int_equal(exg_json_parse(text, strlen(text), 1000, EXG_JSON_KEYS_NOW, &doc, &err),
