@@ -1,0 +1,80 @@
+/* cli.h - what the subcommands share: the call, opening, inputs, printing.
+ *
+ * A command writes to `out`; faults travel as statuses to main(), which prints one
+ * message and turns the status into the exit code. */
+#ifndef EXG_CLI_CLI_H
+#define EXG_CLI_CLI_H
+
+#include <exg/exec.h>
+#include <stdio.h>
+
+#define CLI_INPUTS_MAX 64
+
+typedef struct cli_call {
+    const char *command;
+    const char *paths[2];
+    uint32_t path_count;
+    const char *inputs[CLI_INPUTS_MAX]; /* --input, as given */
+    uint32_t input_count;
+    FILE *out;
+#define EXG_FLAG(field, name, commands, help)                    bool field;
+#define EXG_TEXT_OPTION(field, name, argument, commands, help)   const char *field;
+#define EXG_NUMBER_OPTION(field, name, argument, commands, help) double field; bool has_##field;
+#include "cli/option.def"
+#undef EXG_FLAG
+#undef EXG_TEXT_OPTION
+#undef EXG_NUMBER_OPTION
+} cli_call;
+
+#define EXG_COMMAND(name, arguments, summary, examples) \
+    exg_status cmd_##name(const cli_call *call, exg_error *err);
+#include "cli/command.def"
+#undef EXG_COMMAND
+
+/* Fills `call` from the words after the command. USAGE. */
+exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err);
+void cli_help(FILE *out);
+bool cli_command_help(FILE *out, const char *command);
+bool cli_version(FILE *out, bool json);
+
+/* A program with its operators, opened and (but for inspect) verified. */
+typedef struct cli_program {
+    exg_program *program;
+    exg_operators *operators;
+    exg_verified verified;
+    exg_file_info info;
+} cli_program;
+
+exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
+exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
+void cli_close(cli_program *p);
+
+/* User inputs from --input, else the archive's sample inputs. */
+typedef struct cli_inputs {
+    exg_session_input items[CLI_INPUTS_MAX];
+    uint32_t count;
+    exg_tensor_file *files[CLI_INPUTS_MAX];
+    uint32_t file_count;
+    void *blocks[CLI_INPUTS_MAX]; /* owned copies: a program may write its inputs */
+    uint32_t block_count;
+} cli_inputs;
+
+exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
+                           exg_error *err);
+void cli_inputs_free(cli_inputs *inputs);
+
+/* --mesh, --place, --threads as session options. Patterns live in `placement`. */
+typedef struct cli_placement {
+    exg_place_pattern *patterns;
+    struct exg_arena *arena;
+} cli_placement;
+
+exg_status cli_session_options(const cli_call *call, exg_session_options *options,
+                               cli_placement *placement, exg_error *err);
+void cli_placement_free(cli_placement *placement);
+
+/* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
+void cli_progress(void *user, uint64_t done, uint64_t total);
+void cli_progress_end(void);
+
+#endif

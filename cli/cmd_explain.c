@@ -1,0 +1,155 @@
+/* cmd_explain.c - exg explain FILE --stage S: the program after a step of its road;
+ * exg explain CODE: what a fault code means. */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rule_row {
+    const char *code, *claim, *fix;
+} rule_row;
+
+static const rule_row rules[] = {
+#define EXG_RULE(code, severity, claim, fix) {code, claim, fix},
+#include "libexport/verify/rule.def"
+#undef EXG_RULE
+};
+
+static bool explain_code(const cli_call *call)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (strcmp(rules[i].code, call->paths[0]) == 0) {
+            fprintf(call->out, "%s: %s\n", rules[i].code, rules[i].claim);
+            if (rules[i].fix[0] != '\0') {
+                fprintf(call->out, "  fix: %s\n", rules[i].fix);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool looks_like_code(const char *word)
+{
+    return isupper((unsigned char)word[0]) && isupper((unsigned char)word[1]) &&
+           isupper((unsigned char)word[2]) && word[3] == '-' && strchr(word, '.') == NULL;
+}
+
+static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
+{
+    char *text;
+
+    EXG_TRY(exg_program_print(program, &text, err));
+    fputs(text, call->out);
+    free(text);
+    return EXG_OK;
+}
+
+static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
+                       exg_symbols *symbols, exg_error *err)
+{
+    exg_input_binding bindings[CLI_INPUTS_MAX];
+    cli_inputs inputs;
+    exg_status status;
+
+    if (call->input_count == 0) {
+        return exg_bind_hints(p->program, arena, symbols, err);
+    }
+    status = cli_inputs_read(call, p, &inputs, err);
+    for (uint32_t i = 0; status == EXG_OK && i < inputs.count; i++) {
+        bindings[i] = (exg_input_binding){.name = inputs.items[i].name,
+                                          .kind = EXG_ARGUMENT_TENSOR,
+                                          .dtype = inputs.items[i].tensor.dtype,
+                                          .rank = inputs.items[i].tensor.rank,
+                                          .sizes = inputs.items[i].tensor.sizes};
+    }
+    status = status == EXG_OK
+                 ? exg_bind_inputs(&p->verified, bindings, inputs.count, arena, symbols, err)
+                 : status;
+    cli_inputs_free(&inputs);
+    return status;
+}
+
+static exg_status print_placed(const cli_call *call, const cli_program *p, const exg_program *functional,
+                               exg_error *err)
+{
+    exg_session_options options;
+    cli_placement placement;
+    exg_program *local = NULL;
+    exg_status status = cli_session_options(call, &options, &placement, err);
+
+    status = status == EXG_OK
+                 ? exg_place(functional, p->operators, &options.place,
+                             options.mesh_size < 1 ? 1 : options.mesh_size, 0, &local, NULL, NULL, err)
+                 : status;
+    status = status == EXG_OK ? print_program(call, local, err) : status;
+    exg_program_destroy(local);
+    cli_placement_free(&placement);
+    return status;
+}
+
+static exg_status print_stage(const cli_call *call, const cli_program *p, const char *stage,
+                              const exg_symbols *symbols, exg_error *err)
+{
+    static const char *const names[] = {"specialize", "decompose", "functionalize", "simplify"};
+    exg_program *stages[4] = {NULL};
+    exg_status status = exg_specialize(&p->verified, symbols, &stages[0], err);
+    uint32_t last = 0;
+    bool place = strcmp(stage, "place") == 0;
+
+    while (last < 3 && strcmp(names[last], stage) != 0) {
+        last++;
+    }
+    if (status == EXG_OK && last >= 1) {
+        status = exg_decompose(stages[0], p->operators, &stages[1], err);
+    }
+    if (status == EXG_OK && last >= 2) {
+        status = exg_functionalize(stages[1], p->operators, &stages[2], err);
+    }
+    if (status == EXG_OK && last >= 3) {
+        status = exg_simplify(stages[2], p->operators, &stages[3], err);
+    }
+    if (status == EXG_OK) {
+        status = place ? print_placed(call, p, stages[3], err)
+                       : print_program(call, stages[last], err);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        exg_program_destroy(stages[i]);
+    }
+    return status;
+}
+
+exg_status cmd_explain(const cli_call *call, exg_error *err)
+{
+    static const char *const stages[] = {"specialize", "decompose", "functionalize", "simplify", "place"};
+    const char *stage = call->stage == NULL ? "simplify" : call->stage;
+    cli_program p;
+    exg_program *holder;
+    exg_symbols symbols;
+    bool known = false;
+    exg_status status;
+
+    if (looks_like_code(call->paths[0])) {
+        return explain_code(call) ? EXG_OK
+                                  : EXG_FAIL(err, USAGE, "CLI-007", "no rule '%s'", call->paths[0]);
+    }
+    if (strcmp(stage, "plan") == 0) {
+        return cmd_plan(call, err);
+    }
+    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+        known = known || strcmp(stages[i], stage) == 0;
+    }
+    if (!known) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--stage '%s'", stage);
+    }
+    EXG_TRY(cli_open_verified(call, &p, err));
+    status = exg_program_create(UINT64_MAX, &holder, err); /* its arena holds the symbols */
+    if (status == EXG_OK) {
+        status = bind(call, &p, holder->arena, &symbols, err);
+        status = status == EXG_OK ? print_stage(call, &p, stage, &symbols, err) : status;
+        exg_program_destroy(holder);
+    }
+    cli_close(&p);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* cmd_plan.c - exg plan FILE: steps, memory and moves of a run, without running. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void print_place(const cli_call *call, const exg_session *session)
+{
+    const char *report = exg_session_place_report(session);
+    exg_session_stats stats;
+
+    exg_session_statistics(session, &stats);
+    if (call->mesh == NULL) {
+        return;
+    }
+    fprintf(call->out,
+            "mesh %s, placement %s: %u nodes split, %u all_gather, %u all_reduce, "
+            "%u reduce_scatter, %u all_to_all, %" PRIu64 " bytes a rank, predicted %.0f ns\n%s\n",
+            call->mesh, exg_place_mode_name(stats.place.mode), stats.place.split_count,
+            stats.place.all_gather_count, stats.place.all_reduce_count,
+            stats.place.reduce_scatter_count, stats.place.all_to_all_count, stats.place.moved_bytes,
+            stats.place.predicted_ns, report == NULL ? "" : report);
+}
+
+static exg_status print_plan(const cli_call *call, const exg_session *session, exg_error *err)
+{
+    exg_session_stats stats;
+    char *text;
+
+    exg_session_statistics(session, &stats);
+    if (call->json) {
+        fprintf(call->out,
+                "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
+                "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
+                ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
+                ", \"placement\": \"%s\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
+                "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
+                ", \"predicted_ns\": %.0f}\n",
+                stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
+                stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
+                stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes,
+                exg_place_mode_name(stats.place.mode), stats.place.split_count,
+                stats.place.all_gather_count, stats.place.all_reduce_count,
+                stats.place.reduce_scatter_count, stats.place.all_to_all_count,
+                stats.place.moved_bytes, stats.place.predicted_ns);
+        return EXG_OK;
+    }
+    print_place(call, session);
+    EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
+    fputs(text, call->out);
+    free(text);
+    return EXG_OK;
+}
+
+exg_status cmd_plan(const cli_call *call, exg_error *err)
+{
+    cli_program p;
+    cli_inputs inputs;
+    cli_placement placement;
+    exg_session_options options;
+    exg_session *session = NULL;
+    exg_status status;
+
+    EXG_TRY(cli_open_verified(call, &p, err));
+    status = cli_inputs_read(call, &p, &inputs, err);
+    if (status == EXG_OK) {
+        status = cli_session_options(call, &options, &placement, err);
+        status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
+        status = status == EXG_OK ? exg_session_prepare(session, inputs.items, inputs.count, err)
+                                  : status;
+        status = status == EXG_OK ? print_plan(call, session, err) : status;
+        exg_session_destroy(session);
+        cli_placement_free(&placement);
+    }
+    cli_inputs_free(&inputs);
+    cli_close(&p);
+    return status;
+}

@@ -1,0 +1,252 @@
+/* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
+#include "cli/cli.h"
+#include "cli/numbers.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static exg_named_tensor named(const char *name, const exg_tensor *t)
+{
+    return (exg_named_tensor){.name = name,
+                              .dtype = t->dtype,
+                              .rank = t->rank,
+                              .shape = t->sizes,
+                              .data = t->data,
+                              .bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype)};
+}
+
+static exg_status write_outputs(const cli_call *call, const exg_session *session, exg_error *err)
+{
+    uint32_t count = exg_session_output_count(session);
+    exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
+    char(*names)[12] = calloc(count + 1, sizeof(*names));
+    uint32_t at = 0;
+    exg_status status;
+
+    if (tensors == NULL || names == NULL) {
+        free(tensors);
+        free(names);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_session_output *output = exg_session_output_at(session, i);
+
+        if (output->constant.kind == EXG_ARGUMENT_TENSOR) {
+            snprintf(names[at], sizeof(names[at]), "%u", i);
+            tensors[at] = named(names[at], &output->tensor);
+            at++;
+        }
+    }
+    status = exg_tensor_file_save(call->output, tensors, at, NULL, err);
+    free(tensors);
+    free(names);
+    return status;
+}
+
+static exg_status write_state(const cli_call *call, const exg_session *session, exg_error *err)
+{
+    uint32_t count = exg_session_state_count(session);
+    exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
+    exg_tensor *states = calloc(count + 1, sizeof(*states));
+    exg_status status;
+
+    if (tensors == NULL || states == NULL) {
+        free(tensors);
+        free(states);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = exg_session_state_at(session, i, &states[i]);
+
+        tensors[i] = named(name, &states[i]);
+    }
+    status = exg_tensor_file_save(call->state_output, tensors, count, NULL, err);
+    free(tensors);
+    free(states);
+    return status;
+}
+
+static void print_output(FILE *out, uint32_t index, const exg_session_output *output)
+{
+    const exg_tensor *t = &output->tensor;
+    int64_t numel;
+    double low = 0;
+    double high = 0;
+    double sum = 0;
+
+    if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
+        fprintf(out, "%u: ", index);
+        if (output->constant.kind == EXG_ARGUMENT_INT) {
+            fprintf(out, "%" PRId64 "\n", output->constant.as_int);
+        } else if (output->constant.kind == EXG_ARGUMENT_FLOAT) {
+            fprintf(out, "%.9g\n", output->constant.as_float);
+        } else if (output->constant.kind == EXG_ARGUMENT_BOOL) {
+            fprintf(out, "%s\n", output->constant.as_bool ? "true" : "false");
+        } else {
+            fprintf(out, "none\n");
+        }
+        return;
+    }
+    numel = exg_tensor_numel(t);
+    for (int64_t i = 0; i < numel; i++) {
+        double value = cli_number_at(t, i);
+
+        low = i == 0 || value < low ? value : low;
+        high = i == 0 || value > high ? value : high;
+        sum += value;
+    }
+    fprintf(out, "%u: %s[", index, exg_dtype_name(t->dtype));
+    for (uint32_t d = 0; d < t->rank; d++) {
+        fprintf(out, "%s%" PRId64, d > 0 ? ", " : "", t->sizes[d]);
+    }
+    fprintf(out, "]");
+    if (numel > 0) {
+        fprintf(out, "  min %.6g  max %.6g  mean %.6g  first", low, high, sum / (double)numel);
+    }
+    for (int64_t i = 0; i < numel && i < 5; i++) {
+        fprintf(out, " %.6g", cli_number_at(t, i));
+    }
+    fprintf(out, "\n");
+}
+
+static exg_status compare_outputs(const cli_call *call, const exg_session *session, exg_error *err)
+{
+    double rtol = call->has_rtol ? call->rtol : 1e-4;
+    double atol = call->has_atol ? call->atol : 1e-5;
+    exg_tensor_file *file;
+    exg_status status = EXG_OK;
+
+    EXG_TRY_IN(err, exg_tensor_file_open(call->expect, &file, err), "%s", call->expect);
+    for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(session); i++) {
+        const exg_session_output *output = exg_session_output_at(session, i);
+        const exg_named_tensor *want;
+        char name[12];
+
+        if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        snprintf(name, sizeof(name), "%u", i);
+        want = exg_tensor_file_find(file, name);
+        status = want == NULL ? EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"",
+                                         call->expect, name)
+                              : cli_compare(name, &output->tensor, want, rtol, atol, err);
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < exg_session_state_count(session); i++) {
+        exg_tensor state;
+        char name[256];
+        const exg_named_tensor *want;
+
+        snprintf(name, sizeof(name), "buffer:%s", exg_session_state_at(session, i, &state));
+        want = exg_tensor_file_find(file, name);
+        status = want == NULL ? EXG_OK : cli_compare(name, &state, want, rtol, atol, err);
+    }
+    exg_tensor_file_close(file);
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void print_stats(const cli_call *call, const exg_session *session, double *times,
+                        uint32_t count, double first_ns)
+{
+    exg_session_stats s;
+
+    exg_session_statistics(session, &s);
+    qsort(times, count, sizeof(*times), by_value);
+    fprintf(call->out,
+            call->json ? "{\"runs\": %u, \"median_ns\": %.0f, \"min_ns\": %.0f, \"first_ns\": %.0f, "
+                         "\"plan_ns\": %" PRIu64 ", \"steps\": %u, \"arena_bytes\": %" PRIu64
+                         ", \"memory_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
+                         ", \"moved_bytes\": %" PRIu64 ", \"collectives\": %u}\n"
+                       : "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
+                         "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
+                         " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
+                         " bytes a rank in %u collectives\n",
+            count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
+            s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
+            s.place.all_gather_count + s.place.all_reduce_count + s.place.reduce_scatter_count +
+                s.place.all_to_all_count);
+}
+
+static exg_status finish(const cli_call *call, const exg_session *session, exg_error *err)
+{
+    if (call->output != NULL) {
+        EXG_TRY(write_outputs(call, session, err));
+    } else if (!call->json) {
+        for (uint32_t i = 0; i < exg_session_output_count(session); i++) {
+            print_output(call->out, i, exg_session_output_at(session, i));
+        }
+    }
+    if (call->state_output != NULL) {
+        EXG_TRY(write_state(call, session, err));
+    }
+    if (call->expect != NULL) {
+        EXG_TRY(compare_outputs(call, session, err));
+        if (!call->json) {
+            fprintf(call->out, "as expected: %s\n", call->expect);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status run(const cli_call *call, exg_session *session, const cli_inputs *inputs,
+                      exg_error *err)
+{
+    uint32_t repeat = call->has_repeat && call->repeat >= 1 ? (uint32_t)call->repeat : 1;
+    double *times = calloc(repeat, sizeof(*times));
+    double first = 0;
+    exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+
+    for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
+        double start = now_ns();
+
+        status = exg_session_run(session, inputs->items, inputs->count, err);
+        times[i] = now_ns() - start;
+        first = i == 0 ? times[0] : first;
+    }
+    status = status == EXG_OK ? finish(call, session, err) : status;
+    if (status == EXG_OK && call->stats) {
+        print_stats(call, session, times, repeat, first);
+    }
+    free(times);
+    return status;
+}
+
+exg_status cmd_run(const cli_call *call, exg_error *err)
+{
+    cli_program p;
+    cli_inputs inputs;
+    cli_placement placement;
+    exg_session_options options;
+    exg_session *session = NULL;
+    exg_status status;
+
+    EXG_TRY(cli_open_verified(call, &p, err));
+    status = cli_inputs_read(call, &p, &inputs, err);
+    if (status == EXG_OK) {
+        status = cli_session_options(call, &options, &placement, err);
+        status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
+        status = status == EXG_OK ? run(call, session, &inputs, err) : status;
+        exg_session_destroy(session);
+        cli_placement_free(&placement);
+    }
+    cli_inputs_free(&inputs);
+    cli_close(&p);
+    return status;
+}

@@ -1,0 +1,179 @@
+/* inputs.c - user inputs: from safetensors or npy files, or the archive's own. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static exg_status add_input(cli_inputs *inputs, const char *name, const exg_named_tensor *tensor,
+                            exg_error *err)
+{
+    exg_session_input *input = &inputs->items[inputs->count];
+    void *copy;
+
+    if (inputs->count == CLI_INPUTS_MAX || inputs->block_count == CLI_INPUTS_MAX) {
+        return EXG_FAIL(err, LIMIT, "CLI-002", "more than %d inputs", CLI_INPUTS_MAX);
+    }
+    if (tensor->rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "SHP-001", "input '%s' of rank %u", name, tensor->rank);
+    }
+    copy = malloc(tensor->bytes + 1);
+    if (copy == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    inputs->blocks[inputs->block_count++] = copy;
+    if (tensor->bytes > 0) {
+        memcpy(copy, tensor->data, tensor->bytes);
+    }
+    memset(input, 0, sizeof(*input));
+    input->name = name;
+    input->tensor.data = copy;
+    input->tensor.dtype = tensor->dtype;
+    input->tensor.rank = tensor->rank;
+    if (tensor->rank > 0) {
+        memcpy(input->tensor.sizes, tensor->shape, tensor->rank * sizeof(int64_t));
+    }
+    exg_tensor_set_contiguous(&input->tensor);
+    inputs->count++;
+    return EXG_OK;
+}
+
+/* NAME=FILE.npy, or FILE.safetensors with one tensor an input. */
+static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
+{
+    char *equals = strchr(word, '=');
+    const char *path = equals == NULL ? word : equals + 1;
+    exg_tensor_file *file;
+
+    EXG_TRY_IN(err, exg_tensor_file_open(path, &file, err), "%s", path);
+    inputs->files[inputs->file_count++] = file;
+    if (equals != NULL) {
+        *equals = '\0';
+        if (file->count != 1) {
+            return EXG_FAIL(err, USAGE, "CLI-004", "'%s' holds %u tensors, one is wanted", path,
+                            file->count);
+        }
+        return add_input(inputs, word, &file->items[0], err);
+    }
+    for (uint32_t i = 0; i < file->count; i++) {
+        if (file->items[i].name[0] == '\0') {
+            return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-004", "'%s' names no input", path),
+                                 "write --input NAME=%s", path);
+        }
+        EXG_TRY(add_input(inputs, file->items[i].name, &file->items[i], err));
+    }
+    return EXG_OK;
+}
+
+static const char *user_input_name(const exg_program *program, uint32_t leaf,
+                                   exg_argument_kind *kind)
+{
+    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+        if (program->signature.inputs[i].kind == EXG_INPUT_USER && leaf-- == 0) {
+            *kind = program->graph->inputs[i].kind;
+            return program->signature.inputs[i].arg.name;
+        }
+    }
+    return NULL;
+}
+
+/* The bytes of a sample tensor, row-major. */
+static exg_status read_sample(const exg_program *program, const exg_sample_input *sample,
+                              int64_t *sizes, exg_named_tensor *tensor, void **block,
+                              exg_error *err)
+{
+    exg_weight as_weight = {.fqn = "sample", .meta = sample->meta, .storage = sample->storage};
+    uint64_t bytes;
+
+    if (sample->meta->rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "SHP-001", "a sample input of rank %u", sample->meta->rank);
+    }
+    EXG_TRY(exg_tensor_meta_bytes(sample->meta, &bytes, err));
+    *block = malloc(bytes + 1);
+    if (*block == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t d = 0; d < sample->meta->rank; d++) {
+        sizes[d] = sample->meta->sizes[d].value;
+    }
+    *tensor = (exg_named_tensor){.dtype = sample->meta->dtype,
+                                 .rank = sample->meta->rank,
+                                 .shape = sizes,
+                                 .data = *block,
+                                 .bytes = bytes};
+    return exg_weight_read(program->weights, &as_weight, *block, bytes, err);
+}
+
+static exg_status read_samples(const exg_program *program, cli_inputs *inputs, exg_error *err)
+{
+    for (uint32_t leaf = 0; leaf < program->sample_input_count; leaf++) {
+        const exg_sample_input *sample = &program->sample_inputs[leaf];
+        exg_argument_kind kind;
+        const char *name = user_input_name(program, leaf, &kind);
+        int64_t sizes[EXG_RANK_MAX];
+        exg_named_tensor tensor;
+        void *block = NULL;
+        exg_status status;
+
+        if (name == NULL || (kind != EXG_ARGUMENT_TENSOR && kind != EXG_ARGUMENT_SYM_INT)) {
+            continue;
+        }
+        if (sample->kind == EXG_ARGUMENT_INT && inputs->count < CLI_INPUTS_MAX) {
+            inputs->items[inputs->count++] =
+                (exg_session_input){.name = name, .is_number = true, .number = sample->as_int};
+            continue;
+        }
+        if (sample->kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        status = read_sample(program, sample, sizes, &tensor, &block, err);
+        status = status == EXG_OK ? add_input(inputs, name, &tensor, err) : status;
+        free(block);
+        if (status != EXG_OK) {
+            return exg_error_within(err, status, "sample_inputs[%u]", leaf);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
+                           exg_error *err)
+{
+    uint32_t user_inputs = 0;
+
+    memset(inputs, 0, sizeof(*inputs));
+    for (uint32_t i = 0; i < call->input_count; i++) {
+        char *word = strdup(call->inputs[i]);
+
+        if (word == NULL || inputs->block_count == CLI_INPUTS_MAX) {
+            free(word);
+            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        }
+        inputs->blocks[inputs->block_count++] = word;
+        EXG_TRY(read_file(inputs, word, err));
+    }
+    for (uint32_t i = 0; i < p->program->graph->input_count; i++) {
+        exg_argument_kind kind = p->program->graph->inputs[i].kind;
+
+        user_inputs += p->program->signature.inputs[i].kind == EXG_INPUT_USER &&
+                       (kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_SYM_INT);
+    }
+    if (call->input_count == 0 && user_inputs > 0) {
+        if (p->program->sample_input_count == 0) {
+            return exg_error_fix(
+                err, EXG_FAIL(err, USAGE, "INP-002", "no inputs: the file has no sample inputs"),
+                "give --input FILE.safetensors");
+        }
+        return read_samples(p->program, inputs, err);
+    }
+    return EXG_OK;
+}
+
+void cli_inputs_free(cli_inputs *inputs)
+{
+    for (uint32_t i = 0; i < inputs->file_count; i++) {
+        exg_tensor_file_close(inputs->files[i]);
+    }
+    for (uint32_t i = 0; i < inputs->block_count; i++) {
+        free(inputs->blocks[i]);
+    }
+}

@@ -1,0 +1,111 @@
+/* main.c - picks the command, prints faults once, turns a status into an exit code. */
+#include "cli/cli.h"
+#include "libexport/base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct command_row {
+    const char *name;
+    exg_status (*run)(const cli_call *call, exg_error *err);
+} command_row;
+
+static const command_row rows[] = {
+#define EXG_COMMAND(name, arguments, summary, examples) {#name, cmd_##name},
+#include "cli/command.def"
+#undef EXG_COMMAND
+};
+
+static void print_error(const exg_error *err, bool json)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    if (json) {
+        exg_text_printf(&text, "{\"error\": {\"status\": \"%s\", \"code\": ",
+                        exg_status_name(err->status));
+        exg_text_json_string(&text, err->code);
+        exg_text_puts(&text, ", \"message\": ");
+        exg_text_json_string(&text, err->message);
+        exg_text_puts(&text, ", \"where\": ");
+        exg_text_json_string(&text, err->where);
+        exg_text_puts(&text, ", \"fix\": ");
+        exg_text_json_string(&text, err->fix);
+        if (err->offset != EXG_NO_OFFSET) {
+            exg_text_printf(&text, ", \"offset\": %" PRIu64, err->offset);
+        }
+        exg_text_puts(&text, "}}\n");
+    } else {
+        exg_text_printf(&text, "exg: %s: %s", err->code, err->message);
+        if (err->where[0] != '\0') {
+            exg_text_printf(&text, "\n  where: %s", err->where);
+        }
+        if (err->offset != EXG_NO_OFFSET) {
+            exg_text_printf(&text, "\n  offset: %" PRIu64, err->offset);
+        }
+        if (err->fix[0] != '\0') {
+            exg_text_printf(&text, "\n  fix: %s", err->fix);
+        }
+        exg_text_putc(&text, '\n');
+    }
+    fputs(exg_text_string(&text) == NULL ? "exg: out of memory\n" : exg_text_string(&text), stderr);
+    exg_text_free(&text);
+}
+
+static const command_row *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_word(int argc, char **argv, const char *word)
+{
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    cli_call call = {.out = stdout};
+    const command_row *command = argc > 1 ? find_command(argv[1]) : NULL;
+    exg_error err;
+    exg_status status;
+
+    exg_error_clear(&err);
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        return cli_version(stdout, has_word(argc, argv, "--json")) ? 0 : 3;
+    }
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
+        cli_help(stdout);
+        return 0;
+    }
+    if (command == NULL) {
+        if (argc > 1) {
+            fprintf(stderr, "exg: no command '%s'\n\n", argv[1]);
+        }
+        cli_help(stderr);
+        return exg_status_exit_code(EXG_USAGE);
+    }
+    if (has_word(argc, argv, "--help")) {
+        (void)cli_command_help(stdout, command->name);
+        return 0;
+    }
+    call.command = command->name;
+    status = cli_parse(argc - 2, argv + 2, &call, &err);
+    status = status == EXG_OK ? command->run(&call, &err) : status;
+    if (fflush(stdout) != 0 && status == EXG_OK) {
+        status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
+    }
+    if (status != EXG_OK) {
+        print_error(&err, call.json);
+    }
+    return exg_status_exit_code(status);
+}

@@ -1,0 +1,106 @@
+/* numbers.c - elements as numbers. */
+#include "cli/numbers.h"
+#include "libexec/kernels/element.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define READ(type)                                                    \
+    do {                                                              \
+        type value;                                                   \
+        memcpy(&value, (const char *)t->data + i * item, sizeof(value)); \
+        return (double)value;                                         \
+    } while (0)
+
+double cli_number_at(const exg_tensor *t, int64_t i)
+{
+    int64_t item = exg_dtype_bytes(t->dtype);
+    uint16_t half;
+
+    switch (t->dtype) {
+    case EXG_DTYPE_F32:
+    case EXG_DTYPE_C64:
+        READ(float);
+    case EXG_DTYPE_F64:
+    case EXG_DTYPE_C128:
+        READ(double);
+    case EXG_DTYPE_U8:
+    case EXG_DTYPE_B8:
+        READ(uint8_t);
+    case EXG_DTYPE_I8:
+        READ(int8_t);
+    case EXG_DTYPE_I16:
+        READ(int16_t);
+    case EXG_DTYPE_U16:
+        READ(uint16_t);
+    case EXG_DTYPE_I32:
+        READ(int32_t);
+    case EXG_DTYPE_U32:
+        READ(uint32_t);
+    case EXG_DTYPE_I64:
+        READ(int64_t);
+    case EXG_DTYPE_U64:
+        READ(uint64_t);
+    case EXG_DTYPE_F16:
+    case EXG_DTYPE_BF16:
+        memcpy(&half, (const char *)t->data + i * item, sizeof(half));
+        return t->dtype == EXG_DTYPE_F16 ? (double)exg_f16_to_f32(half) : (double)exg_bf16_to_f32(half);
+    default:
+        return NAN; /* eight-bit floats: no summary */
+    }
+}
+
+static exg_status compare_shapes(const char *name, const exg_tensor *got,
+                                 const exg_named_tensor *want, exg_error *err)
+{
+    bool same = got->dtype == want->dtype && got->rank == want->rank;
+
+    for (uint32_t d = 0; same && d < got->rank; d++) {
+        same = got->sizes[d] == want->shape[d];
+    }
+    return same ? EXG_OK
+                : EXG_FAIL(err, MISMATCH, "RUN-003",
+                           "output \"%s\" has another dtype or shape than expected", name);
+}
+
+exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,
+                       double rtol, double atol, exg_error *err)
+{
+    exg_tensor expected = *got;
+    int64_t numel = exg_tensor_numel(got);
+    int64_t wrong = 0;
+    int64_t worst = 0;
+    double largest = -1;
+
+    EXG_TRY(compare_shapes(name, got, want, err));
+    if (exg_dtype_is_integral(got->dtype)) {
+        rtol = atol = 0;
+        if (numel > 0 && memcmp(got->data, want->data, want->bytes) == 0) {
+            return EXG_OK;
+        }
+    }
+    expected.data = (void *)(uintptr_t)want->data;
+    for (int64_t i = 0; i < numel; i++) {
+        double a = cli_number_at(got, i);
+        double b = cli_number_at(&expected, i);
+        double difference = fabs(a - b);
+
+        if ((isnan(a) && isnan(b)) || a == b || difference <= atol + rtol * fabs(b)) {
+            continue;
+        }
+        wrong++;
+        if (!(difference <= largest)) {
+            largest = difference;
+            worst = i;
+        }
+    }
+    if (wrong == 0) {
+        return EXG_OK;
+    }
+    return EXG_FAIL(err, MISMATCH, "RUN-003",
+                    "output \"%s\": %" PRId64 " of %" PRId64 " elements differ; worst [%" PRId64
+                    "] is %.9g, expected %.9g",
+                    name, wrong, numel, worst, cli_number_at(got, worst),
+                    cli_number_at(&expected, worst));
+}

@@ -1,0 +1,16 @@
+/* numbers.h - elements as numbers, for summaries and comparisons. */
+#ifndef EXG_CLI_NUMBERS_H
+#define EXG_CLI_NUMBERS_H
+
+#include <exg/formats.h>
+#include <exg/tensor.h>
+
+/* Element `i` of a row-major tensor; complex numbers by their real part. */
+double cli_number_at(const exg_tensor *tensor, int64_t i);
+
+/* |got - want| <= atol + rtol * |want| for every element, NaN equal to NaN; integers
+ * exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */
+exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,
+                       double rtol, double atol, exg_error *err);
+
+#endif

@@ -1,0 +1,176 @@
+/* options.c - the words of the command line, by the tables. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NUMBER } option_kind;
+
+typedef struct option_row {
+    const char *name, *argument, *commands, *help;
+    option_kind kind;
+    size_t offset, has_offset;
+} option_row;
+
+static const option_row options[] = {
+#define EXG_FLAG(field, name, commands, help) \
+    {name, NULL, commands, help, OPTION_FLAG, offsetof(cli_call, field), 0},
+#define EXG_TEXT_OPTION(field, name, argument, commands, help) \
+    {name, argument, commands, help, OPTION_TEXT, offsetof(cli_call, field), 0},
+#define EXG_NUMBER_OPTION(field, name, argument, commands, help)                   \
+    {name, argument, commands, help, OPTION_NUMBER, offsetof(cli_call, field),     \
+     offsetof(cli_call, has_##field)},
+#include "cli/option.def"
+#undef EXG_FLAG
+#undef EXG_TEXT_OPTION
+#undef EXG_NUMBER_OPTION
+};
+
+static const struct {
+    const char *name, *arguments, *summary, *examples;
+} commands[] = {
+#define EXG_COMMAND(name, arguments, summary, examples) {#name, arguments, summary, examples},
+#include "cli/command.def"
+#undef EXG_COMMAND
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* run and repack share a letter but for its case. */
+static char letter_of(const char *command)
+{
+    return strcmp(command, "run") == 0 ? 'R' : command[0];
+}
+
+static const option_row *find_option(const char *name, const char *command)
+{
+    for (size_t i = 0; i < COUNT(options); i++) {
+        if (strcmp(options[i].name, name) == 0 &&
+            strchr(options[i].commands, letter_of(command)) != NULL) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static exg_status usage(exg_error *err, const char *command, const char *what, const char *word)
+{
+    exg_status status = EXG_FAIL(err, USAGE, "CLI-001", "%s '%s'", what, word);
+
+    return exg_error_fix(err, status, "see: exg %s --help", command);
+}
+
+static exg_status take_option(const option_row *option, const char *value, cli_call *call,
+                              exg_error *err)
+{
+    char *field = (char *)call + option->offset;
+
+    if (option->kind == OPTION_FLAG) {
+        *(bool *)(void *)field = true;
+    } else if (option->kind == OPTION_TEXT) {
+        *(const char **)(void *)field = value;
+    } else {
+        char *end;
+        double number = strtod(value, &end);
+
+        if (end == value || *end != '\0' || !(number >= 0)) {
+            return usage(err, call->command, "not a number:", value);
+        }
+        *(double *)(void *)field = number;
+        *(bool *)(void *)((char *)call + option->has_offset) = true;
+    }
+    return EXG_OK;
+}
+
+static exg_status take_input(cli_call *call, const char *value, exg_error *err)
+{
+    if (call->input_count == CLI_INPUTS_MAX) {
+        return EXG_FAIL(err, LIMIT, "CLI-002", "more than %d inputs", CLI_INPUTS_MAX);
+    }
+    call->inputs[call->input_count++] = value;
+    return EXG_OK;
+}
+
+static uint32_t paths_wanted(const char *command)
+{
+    return strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ? 2 : 1;
+}
+
+exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
+{
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        bool is_input = strcmp(word, "--input") == 0 && strchr("Rpe", letter_of(call->command));
+        const option_row *option = find_option(word, call->command);
+
+        if (word[0] != '-' || word[1] == '\0') {
+            if (call->path_count == paths_wanted(call->command)) {
+                return usage(err, call->command, "one word too many:", word);
+            }
+            call->paths[call->path_count++] = word;
+            continue;
+        }
+        if (option == NULL && !is_input) {
+            return usage(err, call->command, "unknown option", word);
+        }
+        if ((is_input || option->kind != OPTION_FLAG) && i + 1 == argc) {
+            return usage(err, call->command, "an argument is missing after", word);
+        }
+        if (is_input) {
+            EXG_TRY(take_input(call, argv[++i], err));
+        } else {
+            EXG_TRY(take_option(option, option->kind == OPTION_FLAG ? NULL : argv[++i], call, err));
+        }
+    }
+    if (call->path_count != paths_wanted(call->command)) {
+        return usage(err, call->command, "a file name is missing for", call->command);
+    }
+    return EXG_OK;
+}
+
+void cli_help(FILE *out)
+{
+    fputs("exg opens, verifies, converts and runs programs saved by torch.export.\n\n"
+          "usage: exg COMMAND ...\n\n",
+          out);
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        fprintf(out, "  %-8s %-10s %s\n", commands[i].name, commands[i].arguments,
+                commands[i].summary);
+    }
+    fputs("\n  exg COMMAND --help   options and examples\n"
+          "  exg --version        versions, and which optional parts are in\n\n"
+          "exit codes:\n",
+          out);
+    for (exg_status s = EXG_OK; s < EXG_STATUS_COUNT; s++) {
+        fprintf(out, "  %d  %s\n", exg_status_exit_code(s), exg_status_meaning(s));
+    }
+}
+
+bool cli_command_help(FILE *out, const char *command)
+{
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        if (strcmp(commands[i].name, command) != 0) {
+            continue;
+        }
+        fprintf(out, "exg %s %s - %s\n\noptions:\n", command, commands[i].arguments,
+                commands[i].summary);
+        if (strchr("Rpe", letter_of(command)) != NULL) {
+            fprintf(out, "  %-32s %s\n", "--input FILE.safetensors", "inputs by placeholder name");
+            fprintf(out, "  %-32s %s\n", "--input NAME=FILE.npy", "one input; may be repeated");
+        }
+        for (size_t o = 0; o < COUNT(options); o++) {
+            char words[64];
+
+            if (strchr(options[o].commands, letter_of(command)) == NULL) {
+                continue;
+            }
+            snprintf(words, sizeof(words), "%s%s%s", options[o].name,
+                     options[o].argument == NULL ? "" : " ",
+                     options[o].argument == NULL ? "" : options[o].argument);
+            fprintf(out, "  %-32s %s\n", words, options[o].help);
+        }
+        fprintf(out, "\nexamples:\n%s", commands[i].examples);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,121 @@
+/* program.c - opening what the commands work on; versions; progress. */
+#include "cli/cli.h"
+#include "libexport/base/text.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
+{
+    exg_open_options options = {.size = sizeof(options), .program = call->program};
+    exg_status status;
+
+    memset(p, 0, sizeof(*p));
+    status = exg_operators_create(&p->operators, err);
+    status = status == EXG_OK ? exg_open(call->paths[0], &options, &p->program, &p->info, err)
+                              : status;
+    if (status != EXG_OK) {
+        cli_close(p);
+        return exg_error_within(err, status, "%s", call->paths[0]);
+    }
+    return EXG_OK;
+}
+
+exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err)
+{
+    exg_status status;
+
+    EXG_TRY(cli_open(call, p, err));
+    status = exg_verify(p->program, p->operators, &p->verified, NULL, err);
+    if (status != EXG_OK) {
+        cli_close(p);
+        return exg_error_within(err, status, "%s", call->paths[0]);
+    }
+    return EXG_OK;
+}
+
+void cli_close(cli_program *p)
+{
+    exg_program_destroy(p->program);
+    exg_operators_destroy(p->operators);
+    exg_file_info_free(&p->info);
+    memset(p, 0, sizeof(*p));
+}
+
+/* Optional parts: found when the build was configured. */
+static const struct {
+    const char *name;
+    bool in;
+} parts[] = {
+#ifdef EXG_WITH_MPI
+    {"mpi", true},
+#else
+    {"mpi", false},
+#endif
+#ifdef EXG_WITH_CUDA
+    {"cuda", true},
+#else
+    {"cuda", false},
+#endif
+#ifdef EXG_WITH_NCCL
+    {"nccl", true},
+#else
+    {"nccl", false},
+#endif
+};
+
+bool cli_version(FILE *out, bool json)
+{
+    fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", EXG_VERSION);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (json) {
+            fprintf(out, "%s\"%s\": %s", i > 0 ? ", " : "", parts[i].name,
+                    parts[i].in ? "true" : "false");
+        } else {
+            fprintf(out, "  %-6s %s\n", parts[i].name, parts[i].in ? "in" : "not in this build");
+        }
+    }
+    fputs(json ? "}}\n" : "", out);
+    return fflush(out) == 0;
+}
+
+/* ---- progress ----------------------------------------------------------------------- */
+
+static struct {
+    double start, last;
+    bool shown;
+} progress; /* of the one command this process runs */
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void cli_progress(void *user, uint64_t done, uint64_t total)
+{
+    double now = seconds();
+
+    (void)user;
+    if (!isatty(STDERR_FILENO)) {
+        return;
+    }
+    progress.start = progress.start == 0 ? now : progress.start;
+    if (now - progress.start < 1 || now - progress.last < 0.1) {
+        return;
+    }
+    progress.last = now;
+    progress.shown = true;
+    fprintf(stderr, "\r%3.0f %%  %.0f of %.0f MiB ", total == 0 ? 100.0 : 100.0 * (double)done / (double)total,
+            (double)done / 1048576, (double)total / 1048576);
+}
+
+void cli_progress_end(void)
+{
+    if (progress.shown) {
+        fputs("\r\033[K", stderr);
+    }
+}

@@ -1,0 +1,295 @@
+/* graph_rules.c - values and graphs: every name stands for one thing, made before
+ * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
+#include "libexport/verify/verifier.h"
+
+#include <ctype.h>
+#include <exg/symint.h>
+#include <string.h>
+
+typedef struct scope {
+    exg_verifier *v;
+    const exg_graph *graph;
+    const char *path;
+    bool *defined; /* so far, by value */
+    bool *ever;    /* anywhere in the graph */
+} scope;
+
+static const char *name_of(const scope *s, exg_value_id id)
+{
+    return s->graph->values[id].name == NULL ? "" : s->graph->values[id].name;
+}
+
+/* ---- definitions ------------------------------------------------------------------ */
+
+static void check_described(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+{
+    const exg_value *value = &s->graph->values[id];
+    bool described = kind == EXG_ARGUMENT_SYM_INT     ? value->sym_int != NULL
+                     : kind == EXG_ARGUMENT_SYM_FLOAT ? value->sym_float != NULL
+                     : kind == EXG_ARGUMENT_SYM_BOOL  ? value->sym_bool != NULL
+                     : kind == EXG_ARGUMENT_CUSTOM_OBJ ? true
+                                                       : value->tensor != NULL;
+
+    if (!described) {
+        exg_found(s->v, "VAL-002", where, "'%s' is not described in its value table",
+                  name_of(s, id));
+    }
+}
+
+static void define(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+{
+    if (id == EXG_NO_VALUE) {
+        return;
+    }
+    if (name_of(s, id)[0] == '\0') {
+        exg_found(s->v, "VAL-006", where, "a value without a name");
+    }
+    if (s->defined[id]) {
+        exg_found(s->v, "VAL-001", where, "'%s' is defined twice", name_of(s, id));
+    }
+    s->defined[id] = true;
+    check_described(s, id, kind, where);
+}
+
+static void define_argument(scope *s, const exg_argument *arg, const char *where)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        define(s, arg->as_tensor, arg->kind, where);
+        break;
+    case EXG_ARGUMENT_TENSORS:
+        for (uint32_t i = 0; i < arg->count; i++) {
+            define(s, arg->as_tensors[i], EXG_ARGUMENT_TENSOR, where);
+        }
+        break;
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        define(s, arg->as_sym.value, arg->kind, where);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- uses ------------------------------------------------------------------------- */
+
+static void use(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+{
+    const exg_value *value;
+
+    if (id == EXG_NO_VALUE) {
+        return;
+    }
+    value = &s->graph->values[id];
+    if (!s->defined[id]) {
+        exg_found(s->v, s->ever[id] ? "VAL-005" : kind == EXG_ARGUMENT_TENSORS ? "VAL-011" : "VAL-004",
+                  where, s->ever[id] ? "'%s' is used before it is defined" : "'%s' is not defined",
+                  name_of(s, id));
+        return;
+    }
+    if ((kind == EXG_ARGUMENT_TENSOR && value->tensor == NULL) ||
+        (kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) ||
+        (kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) ||
+        (kind == EXG_ARGUMENT_SYM_BOOL && value->sym_bool == NULL)) {
+        exg_found(s->v, "VAL-010", where, "'%s' is not of the kind that %s says", name_of(s, id),
+                  exg_argument_tag(kind));
+    }
+}
+
+static void use_argument(scope *s, const exg_argument *arg, const char *where)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_OPTIONAL_TENSOR:
+        use(s, arg->as_tensor, EXG_ARGUMENT_TENSOR, where);
+        break;
+    case EXG_ARGUMENT_TENSORS:
+    case EXG_ARGUMENT_OPTIONAL_TENSORS:
+        for (uint32_t i = 0; i < arg->count; i++) {
+            use(s, arg->as_tensors[i], EXG_ARGUMENT_TENSORS, where);
+        }
+        break;
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        use(s, arg->as_sym.value, arg->kind, where);
+        break;
+    case EXG_ARGUMENT_SYM_INTS:
+    case EXG_ARGUMENT_SYM_FLOATS:
+    case EXG_ARGUMENT_SYM_BOOLS:
+        for (uint32_t i = 0; i < arg->count; i++) {
+            use(s, arg->as_syms[i].value,
+                arg->kind == EXG_ARGUMENT_SYM_INTS     ? EXG_ARGUMENT_SYM_INT
+                : arg->kind == EXG_ARGUMENT_SYM_FLOATS ? EXG_ARGUMENT_SYM_FLOAT
+                                                       : EXG_ARGUMENT_SYM_BOOL,
+                where);
+        }
+        break;
+    case EXG_ARGUMENT_NESTED_TENSORS:
+        for (uint32_t i = 0; i < arg->count; i++) {
+            for (uint32_t j = 0; j < arg->as_nested_tensors[i].count; j++) {
+                use(s, arg->as_nested_tensors[i].items[j], EXG_ARGUMENT_TENSORS, where);
+            }
+        }
+        break;
+    case EXG_ARGUMENT_GRAPH:
+        if (arg->as_graph->name == NULL || arg->as_graph->name[0] == '\0' ||
+            strchr(arg->as_graph->name, '.') != NULL) {
+            exg_found(s->v, "GRF-012", where, "a subgraph named '%s'",
+                      arg->as_graph->name == NULL ? "" : arg->as_graph->name);
+        }
+        exg_verify_graph(s->v, arg->as_graph->graph,
+                         exg_where(s->v, "%s.as_graph.graph", where == NULL ? "" : where));
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- tables ------------------------------------------------------------------------- */
+
+static bool is_identifier(const char *name)
+{
+    if (!(isalpha((unsigned char)name[0]) || name[0] == '_')) {
+        return name[0] == '\0';
+    }
+    for (const char *c = name; *c != '\0'; c++) {
+        if (!isalnum((unsigned char)*c) && *c != '_') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_tables(scope *s)
+{
+    for (uint32_t id = 0; id < s->graph->value_count; id++) {
+        const exg_value *value = &s->graph->values[id];
+        int tables = (value->tensor != NULL) + (value->sym_int != NULL) +
+                     (value->sym_float != NULL) + (value->sym_bool != NULL);
+        const char *where = exg_where(s->v, "%s.values[\"%.100s\"]", s->path, name_of(s, id));
+
+        if (tables > 1) {
+            exg_found(s->v, "VAL-003", where, "'%s' is in %d value tables", name_of(s, id), tables);
+        }
+        if (tables > 0 && !s->ever[id]) {
+            exg_found(s->v, "VAL-007", where, "'%s' is described and never defined", name_of(s, id));
+        }
+        if (value->name != NULL && !is_identifier(value->name)) {
+            exg_found(s->v, "VAL-008", where, "'%s' is no identifier", value->name);
+        }
+    }
+}
+
+static void note_defined(void *user, exg_value_id *id)
+{
+    bool *ever = user;
+
+    if (*id != EXG_NO_VALUE) {
+        ever[*id] = true;
+    }
+}
+
+/* ---- graph inputs and outputs -------------------------------------------------------- */
+
+static void check_input(scope *s, uint32_t i)
+{
+    const exg_argument *input = &s->graph->inputs[i];
+    const char *where = exg_where(s->v, "%s.inputs[%u]", s->path, i);
+
+    switch (input->kind) {
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        exg_found(s->v, "GRF-002", where, "%s as a graph input", exg_argument_tag(input->kind));
+        return;
+    case EXG_ARGUMENT_SYM_INT:
+        if (input->as_sym.value == EXG_NO_VALUE) {
+            exg_found(s->v, "GRF-001", where, "a size without a name as a graph input");
+        }
+        break;
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_CUSTOM_OBJ:
+    case EXG_ARGUMENT_INT:
+    case EXG_ARGUMENT_FLOAT:
+    case EXG_ARGUMENT_BOOL:
+    case EXG_ARGUMENT_NONE:
+    case EXG_ARGUMENT_STRING:
+        break;
+    default:
+        exg_found(s->v, "GRF-001", where, "%s as a graph input", exg_argument_tag(input->kind));
+        return;
+    }
+    define_argument(s, input, where);
+}
+
+static void check_output(scope *s, uint32_t i)
+{
+    const exg_argument *output = &s->graph->outputs[i];
+    const char *where = exg_where(s->v, "%s.outputs[%u]", s->path, i);
+
+    switch (output->kind) {
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_BOOL:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_INT:
+    case EXG_ARGUMENT_FLOAT:
+    case EXG_ARGUMENT_BOOL:
+    case EXG_ARGUMENT_NONE:
+        use_argument(s, output, where);
+        return;
+    default:
+        exg_found(s->v, "GRF-003", where, "%s as a graph output", exg_argument_tag(output->kind));
+    }
+}
+
+static void check_nodes(scope *s)
+{
+    for (uint32_t n = 0; n < s->graph->node_count; n++) {
+        const exg_node *node = &s->graph->nodes[n];
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            use_argument(s, &node->inputs[i].arg,
+                         exg_where(s->v, "%s.nodes[%u].inputs[%u].arg", s->path, n, i));
+        }
+        for (uint32_t o = 0; o < node->output_count; o++) {
+            define_argument(s, &node->outputs[o],
+                            exg_where(s->v, "%s.nodes[%u].outputs[%u]", s->path, n, o));
+        }
+    }
+}
+
+void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const char *path)
+{
+    scope s = {.v = v, .graph = graph, .path = path};
+    bool top = graph == v->program->graph;
+
+    s.defined = EXG_NEW_ARRAY(v->found->arena, bool, graph->value_count);
+    s.ever = EXG_NEW_ARRAY(v->found->arena, bool, graph->value_count);
+    if (s.defined == NULL || s.ever == NULL || path == NULL) {
+        v->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        exg_argument_visit_values(&graph->inputs[i], note_defined, s.ever);
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
+            exg_argument_visit_values(&graph->nodes[n].outputs[o], note_defined, s.ever);
+        }
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        check_input(&s, i);
+    }
+    check_nodes(&s);
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        check_output(&s, i);
+    }
+    check_tables(&s);
+    if (graph->is_single_tensor_return && top) {
+        exg_found(v, "GRF-005", path, "the top graph returns a bare tensor");
+    } else if (graph->is_single_tensor_return && graph->output_count != 1) {
+        exg_found(v, "GRF-004", path, "a bare tensor is returned by %u outputs", graph->output_count);
+    }
+}

@@ -1,0 +1,288 @@
+/* signature_rules.c - the signature against graph and weights (SIG, MCG). */
+#include "libexport/verify/verifier.h"
+
+#include <string.h>
+
+static bool same(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static const char *value_name(const exg_graph *graph, const exg_argument *arg)
+{
+    exg_value_id id = arg->kind == EXG_ARGUMENT_TENSOR ? arg->as_tensor : arg->as_sym.value;
+
+    return id == EXG_NO_VALUE ? NULL : graph->values[id].name;
+}
+
+static bool is_constant(exg_argument_kind kind)
+{
+    return kind == EXG_ARGUMENT_NONE || kind == EXG_ARGUMENT_INT || kind == EXG_ARGUMENT_FLOAT ||
+           kind == EXG_ARGUMENT_BOOL || kind == EXG_ARGUMENT_STRING;
+}
+
+static bool same_constant(const exg_argument *arg, const exg_signature_argument *spec)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_INT:
+        return arg->as_int == spec->as_int;
+    case EXG_ARGUMENT_FLOAT:
+        return memcmp(&arg->as_float, &spec->as_float, sizeof(double)) == 0;
+    case EXG_ARGUMENT_BOOL:
+        return arg->as_bool == spec->as_bool;
+    case EXG_ARGUMENT_STRING:
+        return same(arg->as_string, spec->as_string);
+    default:
+        return true;
+    }
+}
+
+/* ---- inputs ----------------------------------------------------------------------- */
+
+static void check_state(exg_verifier *v, const exg_input_spec *spec, const char *where)
+{
+    const exg_weights *weights = v->program->weights;
+    const exg_weight *state =
+        spec->target == NULL ? NULL : exg_weights_find(weights, EXG_TABLE_STATE, spec->target);
+    const exg_weight *constant =
+        spec->target == NULL ? NULL : exg_weights_find(weights, EXG_TABLE_CONSTANTS, spec->target);
+    const char *target = spec->target == NULL ? "" : spec->target;
+
+    switch (spec->kind) {
+    case EXG_INPUT_PARAMETER:
+        if (state == NULL || !state->is_param) {
+            exg_found(v, "SIG-005", where, "parameter '%s' is not in the state dict", target);
+        }
+        break;
+    case EXG_INPUT_BUFFER:
+        if (spec->persistent != EXG_FALSE && state == NULL && constant == NULL) {
+            exg_found(v, "SIG-006", where, "buffer '%s' is not in the state dict", target);
+        }
+        if (spec->persistent == EXG_FALSE && (state != NULL || constant == NULL)) {
+            exg_found(v, "SIG-007", where, "non-persistent buffer '%s' is %s", target,
+                      state != NULL ? "in the state dict" : "not in the constants");
+        }
+        break;
+    case EXG_INPUT_CONSTANT_TENSOR:
+        if (constant == NULL) {
+            exg_found(v, "SIG-008", where, "constant '%s' is not in the constants", target);
+        }
+        break;
+    case EXG_INPUT_CUSTOM_OBJ:
+        if (constant == NULL) {
+            exg_found(v, "SIG-009", where, "custom object '%s' is not in the constants", target);
+        }
+        break;
+    case EXG_INPUT_USER:
+    case EXG_INPUT_TOKEN:
+        break;
+    }
+}
+
+static void check_input(exg_verifier *v, uint32_t i)
+{
+    const exg_input_spec *spec = &v->program->signature.inputs[i];
+    const exg_argument *input = &v->program->graph->inputs[i];
+    const char *where = exg_where(v, "signature.input_specs[%u]", i);
+
+    if (is_constant(spec->arg.kind)) {
+        if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
+            exg_found(v, "SIG-004", where, "the graph input is another constant");
+        }
+        return;
+    }
+    if (input->kind == EXG_ARGUMENT_TENSOR || input->kind == EXG_ARGUMENT_SYM_INT) {
+        const char *name = value_name(v->program->graph, input);
+
+        if (input->kind != spec->arg.kind || !same(name, spec->arg.name)) {
+            exg_found(v, "SIG-003", where, "it names '%s', the graph input is '%s'",
+                      spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
+            return;
+        }
+    }
+    check_state(v, spec, where);
+}
+
+static void check_input_order(exg_verifier *v)
+{
+    const exg_signature *s = &v->program->signature;
+    bool user_seen = false;
+
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        bool lifted = s->inputs[i].kind != EXG_INPUT_USER && s->inputs[i].kind != EXG_INPUT_TOKEN;
+
+        if (lifted && user_seen) {
+            exg_found(v, "SIG-012", exg_where(v, "signature.input_specs[%u]", i),
+                      "a lifted input after a user input");
+        }
+        user_seen = user_seen || s->inputs[i].kind == EXG_INPUT_USER;
+        for (uint32_t j = 0; lifted && j < i && s->input_count <= 512; j++) {
+            if (s->inputs[j].kind == s->inputs[i].kind &&
+                same(s->inputs[j].target, s->inputs[i].target)) {
+                exg_found(v, "SIG-011", exg_where(v, "signature.input_specs[%u]", i),
+                          "target '%s' is taken by input_specs[%u]", s->inputs[i].target, j);
+            }
+        }
+    }
+}
+
+/* ---- outputs ------------------------------------------------------------------------ */
+
+static const exg_input_spec *find_input(const exg_signature *s, exg_input_kind kind,
+                                        const char *name)
+{
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        const char *own = kind == EXG_INPUT_USER ? s->inputs[i].arg.name : s->inputs[i].target;
+
+        if (s->inputs[i].kind == kind && same(own, name)) {
+            return &s->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Order of kinds in a signature: tokens, mutations, results, gradients. */
+static int rank_of(exg_output_kind kind)
+{
+    switch (kind) {
+    case EXG_OUTPUT_TOKEN:
+        return 0;
+    case EXG_OUTPUT_BUFFER_MUTATION:
+    case EXG_OUTPUT_PARAMETER_MUTATION:
+    case EXG_OUTPUT_USER_INPUT_MUTATION:
+        return 1;
+    case EXG_OUTPUT_USER:
+    case EXG_OUTPUT_LOSS:
+        return 2;
+    case EXG_OUTPUT_GRADIENT_TO_PARAMETER:
+    case EXG_OUTPUT_GRADIENT_TO_USER_INPUT:
+        return 3;
+    }
+    return 3;
+}
+
+static void check_mutated_meta(exg_verifier *v, const exg_input_spec *input,
+                               const exg_argument *output, const char *where)
+{
+    const exg_graph *graph = v->program->graph;
+    exg_value_id id = exg_graph_find_value(graph, input->arg.name);
+    const exg_tensor_meta *a = id == EXG_NO_VALUE ? NULL : graph->values[id].tensor;
+    const exg_tensor_meta *b = graph->values[output->as_tensor].tensor;
+    bool fits = a != NULL && b != NULL && a->dtype == b->dtype && a->rank == b->rank;
+
+    for (uint32_t d = 0; fits && d < a->rank; d++) {
+        fits = a->sizes[d].expr != NULL || b->sizes[d].expr != NULL ||
+               a->sizes[d].value == b->sizes[d].value;
+    }
+    if (!fits) {
+        exg_found(v, "SIG-024", where, "the new value of '%s' has another dtype or size",
+                  input->arg.name);
+    }
+}
+
+static void check_target(exg_verifier *v, const exg_output_spec *spec, const exg_argument *output,
+                         const char *where)
+{
+    static const struct {
+        exg_output_kind output;
+        exg_input_kind input;
+        const char *code;
+    } rows[] = {
+        {EXG_OUTPUT_BUFFER_MUTATION, EXG_INPUT_BUFFER, "SIG-015"},
+        {EXG_OUTPUT_PARAMETER_MUTATION, EXG_INPUT_PARAMETER, "SIG-016"},
+        {EXG_OUTPUT_USER_INPUT_MUTATION, EXG_INPUT_USER, "SIG-017"},
+        {EXG_OUTPUT_GRADIENT_TO_PARAMETER, EXG_INPUT_PARAMETER, "SIG-020"},
+        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, EXG_INPUT_USER, "SIG-020"},
+    };
+
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        const exg_input_spec *input;
+
+        if (rows[r].output != spec->kind) {
+            continue;
+        }
+        input = find_input(&v->program->signature, rows[r].input, spec->target);
+        if (input == NULL) {
+            exg_found(v, rows[r].code, where, "there is no %s '%s'",
+                      exg_input_kind_name(rows[r].input), spec->target == NULL ? "" : spec->target);
+        } else if (rank_of(spec->kind) == 1 && output->kind == EXG_ARGUMENT_TENSOR) {
+            check_mutated_meta(v, input, output, where);
+        }
+    }
+}
+
+static void check_output(exg_verifier *v, uint32_t o)
+{
+    const exg_signature *s = &v->program->signature;
+    const exg_output_spec *spec = &s->outputs[o];
+    const exg_argument *output = &v->program->graph->outputs[o];
+    const char *where = exg_where(v, "signature.output_specs[%u]", o);
+    bool named = output->kind == EXG_ARGUMENT_TENSOR || output->kind == EXG_ARGUMENT_SYM_INT ||
+                 output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
+
+    if (named && !same(value_name(v->program->graph, output), spec->arg.name) &&
+        !is_constant(spec->arg.kind)) {
+        exg_found(v, "SIG-023", where, "it names '%s', the graph output is '%s'",
+                  spec->arg.name == NULL ? "" : spec->arg.name,
+                  value_name(v->program->graph, output));
+        return;
+    }
+    if (named != !is_constant(spec->arg.kind) ||
+        (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
+        exg_found(v, "SIG-023", where, "the graph output is %s", exg_argument_tag(output->kind));
+        return;
+    }
+    check_target(v, spec, output, where);
+    if (o > 0 && rank_of(s->outputs[o - 1].kind) > rank_of(spec->kind)) {
+        exg_found(v, "SIG-013", where, "a %s after a %s", exg_output_kind_name(spec->kind),
+                  exg_output_kind_name(s->outputs[o - 1].kind));
+    }
+}
+
+static void check_outputs_together(exg_verifier *v)
+{
+    const exg_signature *s = &v->program->signature;
+    uint32_t losses = 0;
+
+    for (uint32_t o = 0; o < s->output_count; o++) {
+        losses += s->outputs[o].kind == EXG_OUTPUT_LOSS;
+        for (uint32_t p = 0; p < o && rank_of(s->outputs[o].kind) == 1; p++) {
+            if (s->outputs[p].kind == s->outputs[o].kind &&
+                same(s->outputs[p].target, s->outputs[o].target)) {
+                exg_found(v, "SIG-021", exg_where(v, "signature.output_specs[%u]", o),
+                          "'%s' is mutated by output_specs[%u] too", s->outputs[o].target, p);
+            }
+        }
+    }
+    if (losses > 1) {
+        exg_found(v, "SIG-019", "signature.output_specs", "%u losses", losses);
+    }
+}
+
+void exg_verify_signature(exg_verifier *v)
+{
+    const exg_program *p = v->program;
+
+    if (p->signature.input_count != p->graph->input_count) {
+        exg_found(v, "SIG-001", "signature.input_specs", "%u specs for %u graph inputs",
+                  p->signature.input_count, p->graph->input_count);
+        return;
+    }
+    if (p->signature.output_count != p->graph->output_count) {
+        exg_found(v, "SIG-002", "signature.output_specs", "%u specs for %u graph outputs",
+                  p->signature.output_count, p->graph->output_count);
+        return;
+    }
+    for (uint32_t i = 0; i < p->signature.input_count; i++) {
+        check_input(v, i);
+    }
+    check_input_order(v);
+    for (uint32_t o = 0; o < p->signature.output_count; o++) {
+        check_output(v, o);
+    }
+    check_outputs_together(v);
+    if (p->module_call_count == 0 || p->module_calls[0].fqn == NULL ||
+        p->module_calls[0].fqn[0] != '\0' || !p->module_calls[0].has_signature) {
+        exg_found(v, "MCG-001", "module_call_graph[0]", "no root entry with a signature");
+    }
+}
