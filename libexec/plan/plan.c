@@ -109,11 +109,11 @@ static exg_status extent(exg_planner *p, const exg_tensor *window, int64_t offse
 {
     int64_t last = offset;
 
+    *bytes = 0;
     for (uint32_t d = 0; d < window->rank; d++) {
         int64_t reach;
 
         if (window->sizes[d] == 0) {
-            *bytes = 0;
             return EXG_OK;
         }
         if (window->sizes[d] < 0 || window->strides[d] < 0 || offset < 0 ||

@@ -11,7 +11,8 @@ exg_status exg_shape_native_layer_norm(exg_shape_call *call, exg_error *err)
     const exg_tensor_meta *in = exg_shape_input(call, 0);
     int64_t normalized[EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(&call->args[1], normalized, EXG_SHAPE_RANK_MAX);
-    exg_dtype stats = exg_dtype_bytes(in->dtype) < 4 ? EXG_DTYPE_F32 : in->dtype;
+    const exg_tensor_meta *scale = exg_shape_input(call, 2);
+    exg_dtype stats = scale == NULL ? in->dtype : scale->dtype; /* f32 weights, f32 statistics */
     exg_dims out;
     exg_dims outer;
 

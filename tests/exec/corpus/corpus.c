@@ -1,0 +1,355 @@
+/* corpus.c - every case of fixtures/operators/*.safetensors: decoded, verified,
+ * run, compared with PyTorch's answer. A case that does not pass must be listed in
+ * tests/exec/corpus/known.txt with its reason, and a listed case that passes fails
+ * the run, so the list can only shrink.
+ *
+ *   test_corpus [FILE ...]     --list prints the cases that fail, for known.txt
+ *   Under EXG_CORPUS_MESH=n every case runs on n ranks, inputs split along dim 0.
+ */
+#include "libexport/base/arena.h"
+#include "libexport/formats/json.h"
+#include "libexport/formats/pt2/decode.h"
+
+#include <exg/exec.h>
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libexec/kernels/element.h"
+
+typedef struct tally {
+    uint32_t passed, failed, known, stale;
+    bool list;
+    char *known_text;
+    uint32_t mesh;
+} tally;
+
+typedef struct one_case {
+    const char *file, *name;
+    double rtol, atol;
+    exg_program *program;
+    const exg_tensor_file *tensors;
+} one_case;
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+
+    if (f != NULL && text != NULL) {
+        text[fread(text, 1, (1 << 20) - 1, f)] = '\0';
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return text;
+}
+
+static double number_at(exg_dtype dtype, const void *data, int64_t i)
+{
+#define AT(type) (double)((const type *)data)[i]
+    switch (dtype) {
+    case EXG_DTYPE_F32:
+        return AT(float);
+    case EXG_DTYPE_F64:
+        return AT(double);
+    case EXG_DTYPE_I64:
+        return AT(int64_t);
+    case EXG_DTYPE_I32:
+        return AT(int32_t);
+    case EXG_DTYPE_I16:
+        return AT(int16_t);
+    case EXG_DTYPE_I8:
+        return AT(int8_t);
+    case EXG_DTYPE_U8:
+    case EXG_DTYPE_B8:
+        return AT(uint8_t);
+    case EXG_DTYPE_F16:
+        return (double)exg_f16_to_f32(((const uint16_t *)data)[i]);
+    case EXG_DTYPE_BF16:
+        return (double)exg_bf16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return NAN;
+    }
+}
+
+static bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_named_tensor *want,
+                          char *why)
+{
+    int64_t numel = exg_tensor_numel(got);
+    bool same = got->dtype == want->dtype && got->rank == want->rank;
+
+    for (uint32_t d = 0; same && d < got->rank; d++) {
+        same = got->sizes[d] == want->shape[d];
+    }
+    if (!same) {
+        snprintf(why, 200, "dtype or shape: %s rank %u, PyTorch %s rank %u",
+                 exg_dtype_name(got->dtype), got->rank, exg_dtype_name(want->dtype), want->rank);
+        return false;
+    }
+    for (int64_t i = 0; i < numel; i++) {
+        double a = number_at(got->dtype, got->data, i);
+        double b = number_at(want->dtype, want->data, i);
+
+        if (!(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= c->atol + c->rtol * fabs(b))) {
+            snprintf(why, 200, "element %lld is %.9g, PyTorch has %.9g", (long long)i, a, b);
+            return false;
+        }
+    }
+    return true;
+}
+
+static const exg_named_tensor *case_tensor(const one_case *c, const char *kind, const char *name)
+{
+    char key[300];
+
+    snprintf(key, sizeof(key), "%s/%s/%s", c->name, kind, name);
+    return exg_tensor_file_find(c->tensors, key);
+}
+
+static bool gather_inputs(const one_case *c, exg_session_input *inputs, uint32_t *count, char *why)
+{
+    const exg_program *p = c->program;
+
+    *count = 0;
+    for (uint32_t i = 0; i < p->signature.input_count; i++) {
+        const exg_named_tensor *t;
+        exg_session_input *in = &inputs[*count];
+
+        if (p->signature.inputs[i].kind != EXG_INPUT_USER ||
+            p->graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        t = case_tensor(c, "in", p->signature.inputs[i].arg.name);
+        if (t == NULL || *count == 32 || t->rank > EXG_RANK_MAX) {
+            snprintf(why, 200, "no input '%s'", p->signature.inputs[i].arg.name);
+            return false;
+        }
+        memset(in, 0, sizeof(*in));
+        in->name = p->signature.inputs[i].arg.name;
+        in->tensor.dtype = t->dtype;
+        in->tensor.rank = t->rank;
+        memcpy(in->tensor.sizes, t->shape, t->rank * sizeof(int64_t));
+        exg_tensor_set_contiguous(&in->tensor);
+        in->tensor.data = malloc(t->bytes + 1); /* exact, so that a sanitizer sees overreads */
+        memcpy(in->tensor.data, t->data, t->bytes);
+        (*count)++;
+    }
+    return true;
+}
+
+static bool compare_outputs(const one_case *c, const exg_session *session, char *why)
+{
+    for (uint32_t o = 0; o < exg_session_output_count(session); o++) {
+        const exg_session_output *out = exg_session_output_at(session, o);
+        const exg_named_tensor *want;
+        char position[12];
+
+        snprintf(position, sizeof(position), "%u", o);
+        want = case_tensor(c, "out", position);
+        if (want != NULL && out->constant.kind != EXG_ARGUMENT_TENSOR) {
+            snprintf(why, 200, "output %u is no tensor", o);
+            return false;
+        }
+        if (want != NULL && !equal_tensors(c, &out->tensor, want, why)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_session(const one_case *c, const exg_operators *operators, uint32_t mesh, char *why)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_input inputs[32];
+    uint32_t count = 0;
+    exg_verified verified;
+    exg_session *session = NULL;
+    exg_error err;
+    bool right = false;
+
+    options.place.mode = EXG_PLACE_DATA;
+    if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
+        exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
+        snprintf(why, 200, "%s %.180s", err.code, err.message);
+    } else if (gather_inputs(c, inputs, &count, why)) {
+        if (exg_session_run(session, inputs, count, &err) != EXG_OK) {
+            snprintf(why, 200, "%s %.180s", err.code, err.message);
+        } else {
+            right = compare_outputs(c, session, why);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_named_tensor *after = case_tensor(c, "after", inputs[i].name);
+
+        right = right && (after == NULL || equal_tensors(c, &inputs[i].tensor, after, why));
+        free(inputs[i].tensor.data);
+    }
+    exg_session_destroy(session);
+    return right;
+}
+
+/* Tensor constants of the program come from the case's own tensors. */
+static void add_constants(const one_case *c)
+{
+    const exg_signature *s = &c->program->signature;
+    exg_error err;
+
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        const exg_named_tensor *t;
+        exg_storage storage = {.kind = EXG_STORAGE_MEMORY};
+        exg_weight weight = {.table = EXG_TABLE_CONSTANTS};
+        exg_argument *input = &c->program->graph->inputs[i];
+
+        if (s->inputs[i].kind != EXG_INPUT_CONSTANT_TENSOR || s->inputs[i].target == NULL) {
+            continue;
+        }
+        t = case_tensor(c, "constant", s->inputs[i].target);
+        if (t != NULL && input->kind == EXG_ARGUMENT_TENSOR) {
+            storage.data = t->data;
+            storage.length = t->bytes;
+            weight.fqn = s->inputs[i].target;
+            weight.meta = c->program->graph->values[input->as_tensor].tensor;
+            (void)exg_weights_add_storage(c->program->weights, &storage, &weight.storage, &err);
+            (void)exg_weights_add(c->program->weights, &weight, &err);
+        }
+    }
+}
+
+static bool is_known(const tally *t, const one_case *c)
+{
+    char line[400];
+
+    snprintf(line, sizeof(line), "\n%s %s ", c->file, c->name);
+    return t->known_text != NULL && strstr(t->known_text, line) != NULL;
+}
+
+static void run_case(one_case *c, exg_json json, const exg_operators *operators, tally *t)
+{
+    char why[400] = "";
+    exg_json program_json;
+    exg_error err;
+    bool right = false;
+    bool known = is_known(t, c);
+
+    exg_error_clear(&err);
+    if (exg_program_create(UINT64_MAX, &c->program, &err) != EXG_OK) {
+        exit(1);
+    }
+    if (!exg_json_find(json, "program", &program_json) ||
+        exg_decode_program(program_json, c->program, UINT64_MAX, &err) != EXG_OK) {
+        snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
+    } else {
+        add_constants(c);
+        right = run_session(c, operators, t->mesh, why);
+    }
+    exg_program_destroy(c->program);
+    t->passed += right;
+    t->known += !right && known;
+    t->failed += !right && !known;
+    t->stale += right && known;
+    if ((!right && !known) || t->list) {
+        if (!right) {
+            printf("%s %s %s\n", c->file, c->name, why);
+        }
+    } else if (right && known) {
+        printf("%s %s passes, but known.txt lists it\n", c->file, c->name);
+    }
+}
+
+static void run_cases(const char *file, const exg_tensor_file *tensors, exg_json list,
+                      const exg_operators *operators, tally *t)
+{
+    exg_json_walk walk;
+    exg_json json;
+    exg_error err;
+
+    if (exg_json_array(list, &walk, &err) != EXG_OK) {
+        printf("%s: %s\n", file, err.message);
+        t->failed++;
+        return;
+    }
+    while (exg_json_next(&walk, &json)) {
+        one_case c = {.file = file, .tensors = tensors};
+        exg_json field;
+        const char *text = "";
+        size_t length = 0;
+        char name[200];
+
+        if (exg_json_find(json, "name", &field)) {
+            (void)exg_json_string(field, &text, &length, &err);
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)length, text);
+        c.name = name;
+        if (exg_json_find(json, "rtol", &field) && exg_json_double(field, &c.rtol, &err) != EXG_OK) {
+            c.rtol = 0;
+        }
+        if (exg_json_find(json, "atol", &field) && exg_json_double(field, &c.atol, &err) != EXG_OK) {
+            c.atol = 0;
+        }
+        run_case(&c, json, operators, t);
+    }
+}
+
+static void run_file(const char *path, const exg_operators *operators, tally *t)
+{
+    const char *base = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1;
+    exg_tensor_file *tensors;
+    exg_json_doc *doc;
+    exg_error err;
+    const char *cases = NULL;
+
+    if (exg_tensor_file_open(path, &tensors, &err) != EXG_OK) {
+        printf("%s: %s\n", path, err.message);
+        t->failed++;
+        return;
+    }
+    for (uint32_t i = 0; i < tensors->metadata.count; i++) {
+        if (strcmp(tensors->metadata.items[i].key, "cases") == 0) {
+            cases = tensors->metadata.items[i].value;
+        }
+    }
+    if (cases == NULL ||
+        exg_json_parse(cases, strlen(cases), 0, EXG_JSON_KEYS_NOW, &doc, &err) != EXG_OK) {
+        printf("%s: no cases\n", path);
+        t->failed++;
+    } else {
+        run_cases(base, tensors, exg_json_root(doc), operators, t);
+        exg_json_free(doc);
+    }
+    exg_tensor_file_close(tensors);
+}
+
+int main(int argc, char **argv)
+{
+    tally t = {.known_text = read_text("tests/exec/corpus/known.txt")};
+    const char *mesh = getenv("EXG_CORPUS_MESH");
+    exg_operators *operators;
+    exg_error err;
+    glob_t files = {0};
+
+    t.mesh = mesh == NULL ? 0 : (uint32_t)atoi(mesh);
+    t.list = argc > 1 && strcmp(argv[1], "--list") == 0;
+    if (exg_operators_create(&operators, &err) != EXG_OK) {
+        return 1;
+    }
+    if (argc > 1 + t.list) {
+        for (int i = 1 + t.list; i < argc; i++) {
+            run_file(argv[i], operators, &t);
+        }
+    } else if (glob("fixtures/operators/*.safetensors", 0, NULL, &files) == 0) {
+        for (size_t i = 0; i < files.gl_pathc; i++) {
+            run_file(files.gl_pathv[i], operators, &t);
+        }
+    }
+    globfree(&files);
+    exg_operators_destroy(operators);
+    free(t.known_text);
+    printf("%u passed, %u failed\n", t.passed, t.failed + t.stale);
+    if (t.known > 0) {
+        printf("%u cases are listed in known.txt\n", t.known);
+    }
+    return t.failed + t.stale > 0 || t.passed == 0;
+}
