@@ -1,0 +1,103 @@
+#!/bin/sh
+# run.sh - installs what is missing, builds, runs the tests.
+#
+#   sh tests/run.sh            every test that needs no PyTorch: release, address and
+#                              undefined-behaviour sanitizers, thread sanitizer, fuzzers
+#   sh tests/run.sh quick      the release build's tests alone
+#   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv
+#   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
+#
+# May be run again at no cost: what is installed and built stays.
+# EXG_FUZZ_SECONDS: how long each fuzzer runs (60).
+set -eu
+cd "$(dirname "$0")/.."
+. tests/install.sh
+
+mode="${1:-all}"
+jobs="$(nproc)"
+
+say() {
+    echo "== $*"
+}
+
+build() { # preset target...
+    preset="$1"
+    shift
+    say "building: $preset"
+    cmake --preset "$preset" >/dev/null
+    if [ $# -eq 0 ]; then
+        cmake --build --preset "$preset" -j "$jobs" -- --quiet
+    else
+        cmake --build --preset "$preset" -j "$jobs" --target "$@" -- --quiet
+    fi
+}
+
+run_tests() { # preset [ctest arguments]
+    preset="$1"
+    shift
+    say "testing: $preset"
+    ctest --test-dir "build/$preset" --output-on-failure -j "$jobs" "$@"
+}
+
+fuzz() {
+    seconds="${EXG_FUZZ_SECONDS:-60}"
+    # shellcheck disable=SC2086
+    need_packages $FUZZ_PACKAGES
+    build fuzz fuzz_targets
+    say "fuzzing: each target for $seconds s"
+    mkdir -p build/fuzz-corpus
+    failed=0
+    for target in build/fuzz/tests/fuzz_*; do
+        [ -x "$target" ] && [ -f "$target" ] || continue
+        name="$(basename "$target" | sed 's/^fuzz_//')"
+        echo "$target $name"
+    done | xargs -P "$jobs" -n 2 sh tests/fuzz/run_one.sh "$seconds" || failed=1
+    return "$failed"
+}
+
+interop() {
+    need_packages python3 python3-venv
+    if [ ! -x build/venv/bin/python ] || ! build/venv/bin/python -c 'import torch, numpy, safetensors' 2>/dev/null; then
+        say "making a virtual environment with PyTorch 2.13.0 (build/venv)"
+        python3 -m venv build/venv
+        if ! build/venv/bin/pip install -q torch==2.13.0 numpy safetensors >/dev/null 2>&1; then
+            echo "error: PyTorch 2.13.0 cannot be installed; the interop tests need it" >&2
+            exit 1
+        fi
+    fi
+    build release exg
+    say "testing: interop"
+    build/venv/bin/python tests/interop/run_interop.py --exg build/release/cli/exg
+}
+
+# shellcheck disable=SC2086
+need_packages $BUILD_PACKAGES $TEST_PACKAGES
+case "$mode" in
+all)
+    build release
+    run_tests release
+    build asan
+    run_tests asan
+    build tsan thread_tests
+    run_tests tsan -L threads
+    fuzz
+    ;;
+quick)
+    build release
+    run_tests release
+    ;;
+interop)
+    interop
+    ;;
+bench)
+    build release
+    for bench in build/release/tests/bench_*; do
+        [ -x "$bench" ] && "$bench"
+    done
+    ;;
+*)
+    echo "usage: sh tests/run.sh [all|quick|interop|bench]" >&2
+    exit 2
+    ;;
+esac
+say "done: $mode"
