@@ -1,4 +1,4 @@
-/* corpus.c - every case of fixtures/operators/*.safetensors: decoded, verified,
+/* corpus.c - every case of the operator corpus (fixtures/operators): decoded, verified,
  * run, compared with PyTorch's answer. A case that does not pass must be listed in
  * tests/exec/corpus/known.txt with its reason, and a listed case that passes fails
  * the run, so the list can only shrink.

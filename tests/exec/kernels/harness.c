@@ -1,0 +1,413 @@
+/* harness.c - tensors, calls, comparison. */
+#include "tests/exec/kernels/harness.h"
+
+#include "libexec/kernels/compute.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const exg_dtype float_dtypes[4] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16};
+const exg_dtype real_dtypes[10] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+                                   EXG_DTYPE_B8,  EXG_DTYPE_U8,  EXG_DTYPE_I8,   EXG_DTYPE_I16,
+                                   EXG_DTYPE_I32, EXG_DTYPE_I64};
+const exg_dtype all_dtypes[12] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+                                  EXG_DTYPE_B8,  EXG_DTYPE_U8,  EXG_DTYPE_I8,   EXG_DTYPE_I16,
+                                  EXG_DTYPE_I32, EXG_DTYPE_I64, EXG_DTYPE_C64,  EXG_DTYPE_C128};
+
+/* ---- tensors --------------------------------------------------------------------- */
+
+static void *blocks[4096];
+static uint32_t block_count;
+static uint64_t random_state = 88172645463325252u;
+
+static double next_random(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) / 9007199254740992.0;
+}
+
+exg_tensor make_tensor(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
+{
+    exg_tensor t = {.dtype = dtype, .rank = rank};
+    size_t bytes;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        t.sizes[d] = sizes[d];
+    }
+    exg_tensor_set_contiguous(&t);
+    bytes = (size_t)exg_tensor_numel(&t) * exg_dtype_bytes(dtype);
+    assert_true(block_count < COUNT(blocks));
+    t.data = calloc(bytes > 0 ? bytes : 1, 1);
+    assert_non_null(t.data);
+    blocks[block_count++] = t.data;
+    return t;
+}
+
+void free_tensors(void)
+{
+    while (block_count > 0) {
+        free(blocks[--block_count]);
+    }
+}
+
+exg_tensor make_random(exg_dtype dtype, uint32_t rank, const int64_t *sizes, double low,
+                       double high)
+{
+    exg_tensor t = make_tensor(dtype, rank, sizes);
+    bool is_unsigned = exg_dtype_class(dtype) == 'U';
+
+    for (int64_t i = 0; i < exg_tensor_numel(&t); i++) {
+        double x = low + (high - low) * next_random();
+
+        set(&t, i, dtype == EXG_DTYPE_B8 ? next_random() < 0.5 : is_unsigned ? fabs(x) : x);
+    }
+    return t;
+}
+
+exg_tensor make_indices(uint32_t rank, const int64_t *sizes, int64_t low, int64_t high)
+{
+    exg_tensor t = make_tensor(EXG_DTYPE_I64, rank, sizes);
+
+    for (int64_t i = 0; i < exg_tensor_numel(&t); i++) {
+        ((int64_t *)t.data)[i] = low + (int64_t)(next_random() * (double)(high - low));
+    }
+    return t;
+}
+
+exg_tensor absent_tensor(void)
+{
+    return (exg_tensor){.dtype = EXG_DTYPE_COUNT};
+}
+
+exg_tensor transposed(exg_tensor t, uint32_t a, uint32_t b)
+{
+    int64_t size = t.sizes[a];
+    int64_t stride = t.strides[a];
+
+    t.sizes[a] = t.sizes[b];
+    t.strides[a] = t.strides[b];
+    t.sizes[b] = size;
+    t.strides[b] = stride;
+    return t;
+}
+
+exg_tensor expanded(exg_tensor t, uint32_t rank, const int64_t *sizes)
+{
+    exg_tensor e = {.data = t.data, .dtype = t.dtype, .rank = rank};
+
+    for (uint32_t d = 0; d < rank; d++) {
+        uint32_t missing = rank - t.rank;
+
+        e.sizes[d] = sizes[d];
+        if (d >= missing && t.sizes[d - missing] == sizes[d]) {
+            e.strides[d] = t.strides[d - missing];
+        }
+    }
+    return e;
+}
+
+exg_tensor sliced(exg_tensor t, uint32_t dim, int64_t first, int64_t count, int64_t step)
+{
+    t.data = (char *)t.data + first * t.strides[dim] * exg_dtype_bytes(t.dtype);
+    t.sizes[dim] = count;
+    t.strides[dim] *= step;
+    return t;
+}
+
+static char *element_at(const exg_tensor *t, int64_t position)
+{
+    int64_t offset = 0;
+
+    for (uint32_t d = t->rank; d-- > 0; position /= t->sizes[d]) {
+        offset += position % t->sizes[d] * t->strides[d];
+    }
+    return (char *)t->data + offset * exg_dtype_bytes(t->dtype);
+}
+
+typedef union any_value {
+    float f32;
+    double f64;
+    int32_t i32;
+    int64_t i64;
+} any_value;
+
+double get(const exg_tensor *t, int64_t position)
+{
+    char *at = element_at(t, position);
+    exg_compute compute = EXG_COMPUTE_F32;
+    any_value v;
+    double real;
+
+    if (t->dtype == EXG_DTYPE_C64) {
+        memcpy(&v.f32, at, 4);
+        return (double)v.f32;
+    }
+    if (t->dtype == EXG_DTYPE_C128) {
+        memcpy(&real, at, 8);
+        return real;
+    }
+    assert_true(exg_compute_of(t->dtype, &compute));
+    exg_loops_convert_generic.load[t->dtype](1, &v, at, 1);
+    return compute == EXG_COMPUTE_F32   ? (double)v.f32
+           : compute == EXG_COMPUTE_F64 ? v.f64
+           : compute == EXG_COMPUTE_I32 ? (double)v.i32
+                                        : (double)v.i64;
+}
+
+void set(const exg_tensor *t, int64_t position, double value)
+{
+    char *at = element_at(t, position);
+    exg_compute compute = EXG_COMPUTE_F32;
+    any_value v;
+
+    if (t->dtype == EXG_DTYPE_C64) {
+        memcpy(at, (float[2]){(float)value, (float)-value}, 8);
+        return;
+    }
+    if (t->dtype == EXG_DTYPE_C128) {
+        memcpy(at, (double[2]){value, -value}, 16);
+        return;
+    }
+    assert_true(exg_compute_of(t->dtype, &compute));
+    switch (compute) {
+    case EXG_COMPUTE_F32:
+        v.f32 = (float)value;
+        break;
+    case EXG_COMPUTE_F64:
+        v.f64 = value;
+        break;
+    case EXG_COMPUTE_I32:
+        v.i32 = (int32_t)value;
+        break;
+    default:
+        v.i64 = (int64_t)value;
+    }
+    exg_loops_convert_generic.store[t->dtype](1, at, 1, &v);
+}
+
+double get_at(const exg_tensor *t, const int64_t *index)
+{
+    int64_t position = 0;
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        position = position * t->sizes[d] + index[d];
+    }
+    return get(t, position);
+}
+
+/* ---- arguments ---------------------------------------------------------------------- */
+
+exg_argument arg_none(void)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_NONE};
+}
+
+exg_argument arg_tensor(void)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_TENSOR};
+}
+
+exg_argument arg_int(int64_t value)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_INT, .as_int = value};
+}
+
+exg_argument arg_float(double value)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_FLOAT, .as_float = value};
+}
+
+exg_argument arg_bool(bool value)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_BOOL, .as_bool = value};
+}
+
+exg_argument arg_dtype(exg_dtype dtype)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_SCALAR_TYPE, .as_scalar_type = dtype};
+}
+
+exg_argument arg_ints(uint32_t count, const int64_t *items)
+{
+    return (exg_argument){
+        .kind = EXG_ARGUMENT_INTS, .count = count, .as_ints = (int64_t *)(uintptr_t)items};
+}
+
+/* ---- running --------------------------------------------------------------------------- */
+
+static exg_kernel_call call_of(const kernel_case *c, exg_tensor *inputs, exg_tensor *outputs)
+{
+    exg_kernel_call call = {.args = c->args,
+                            .arg_count = c->arg_count,
+                            .inputs = inputs,
+                            .input_count = c->input_count,
+                            .outputs = outputs,
+                            .output_count = c->output_count};
+
+    memcpy(inputs, c->inputs, sizeof(c->inputs));
+    memcpy(outputs, c->outputs, sizeof(c->outputs));
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        inputs[i].data = outputs[i].data = NULL;
+    }
+    return call;
+}
+
+exg_status prepare_only(kernel_case *c, exg_error *err)
+{
+    exg_tensor inputs[OPERANDS_MAX];
+    exg_tensor outputs[OPERANDS_MAX];
+    exg_kernel_call call = call_of(c, inputs, outputs);
+    exg_status status;
+
+    call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    status = c->kernel->prepare(&call, err);
+    exg_arena_destroy(call.arena);
+    return status;
+}
+
+static size_t byte_count(const exg_tensor *t)
+{
+    return (size_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
+}
+
+/* Outputs that are an input's own memory keep their values. */
+static bool is_in_place(const kernel_case *c, uint32_t output)
+{
+    for (uint32_t i = 0; i < c->input_count; i++) {
+        if (c->inputs[i].data == c->outputs[output].data) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void run_once(kernel_case *c, uint32_t threads)
+{
+    exg_tensor inputs[OPERANDS_MAX];
+    exg_tensor outputs[OPERANDS_MAX];
+    exg_kernel_call call = call_of(c, inputs, outputs);
+    _Atomic int fault = EXG_FAULT_NONE;
+    exg_error err;
+
+    exg_error_clear(&err);
+    call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    if (c->kernel->prepare != NULL && c->kernel->prepare(&call, &err) != EXG_OK) {
+        fail_msg("%s: %s", c->kernel->name, err.message);
+    }
+    if (threads > 0) {
+        assert_int_equal(exg_pool_create(threads, &call.pool, NULL), EXG_OK);
+    }
+    if (call.workspace_bytes > 0) {
+        call.workspace = aligned_alloc(64, (call.workspace_bytes + 63) & ~(size_t)63);
+        assert_non_null(call.workspace);
+        memset(call.workspace, 0xa5, call.workspace_bytes);
+    }
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        inputs[i].data = c->inputs[i].data;
+        outputs[i].data = c->outputs[i].data;
+        if (i < c->output_count && !is_in_place(c, i)) {
+            memset(outputs[i].data, 0x5a, byte_count(&outputs[i]));
+        }
+    }
+    call.fault = &fault;
+    c->kernel->run(&call);
+    assert_int_equal(fault, c->fault);
+    free(call.workspace);
+    exg_pool_destroy(call.pool);
+    exg_arena_destroy(call.arena);
+}
+
+static void run_with_threads(kernel_case *c)
+{
+    void *first[OPERANDS_MAX] = {NULL};
+
+    run_once(c, 0);
+    for (uint32_t o = 0; o < c->output_count; o++) {
+        first[o] = malloc(byte_count(&c->outputs[o]) + 1);
+        assert_non_null(first[o]);
+        memcpy(first[o], c->outputs[o].data, byte_count(&c->outputs[o]));
+    }
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        bool in_place = false;
+
+        for (uint32_t o = 0; o < c->output_count; o++) {
+            in_place = in_place || is_in_place(c, o);
+        }
+        if (in_place) {
+            continue; /* a second run would start from other values */
+        }
+        run_once(c, threads);
+        for (uint32_t o = 0; o < c->output_count; o++) {
+            assert_memory_equal(first[o], c->outputs[o].data, byte_count(&c->outputs[o]));
+        }
+    }
+    for (uint32_t o = 0; o < c->output_count; o++) {
+        free(first[o]);
+    }
+}
+
+void run_everywhere(kernel_case *c)
+{
+    for (int isa = EXG_ISA_GENERIC; isa < EXG_ISA_COUNT; isa++) {
+        exg_isa_limit((exg_isa)isa);
+        if (isa > 0 && exg_isa_current() != (exg_isa)isa) {
+            continue; /* not on this machine */
+        }
+        run_with_threads(c);
+    }
+    exg_isa_limit(EXG_ISA_COUNT - 1);
+}
+
+/* The step between neighbouring values around 1. */
+static double rounding_of(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F32    ? 0x1p-23
+           : dtype == EXG_DTYPE_F64  ? 0x1p-52
+           : dtype == EXG_DTYPE_BF16 ? 0x1p-7
+           : dtype == EXG_DTYPE_F16  ? 0x1p-10
+                                     : 0;
+}
+
+double tolerance_of(exg_dtype dtype, int64_t terms)
+{
+    double compute = dtype == EXG_DTYPE_F64 ? 0x1p-52 : 0x1p-23;
+
+    return exg_dtype_is_float(dtype)
+               ? rounding_of(dtype) + compute * (double)(terms > 1 ? terms : 1)
+               : 0;
+}
+
+void expect_values(const kernel_case *c, uint32_t output, const double *expected,
+                   double tolerance)
+{
+    const exg_tensor *t = &c->outputs[output];
+
+    for (int64_t i = 0; i < exg_tensor_numel(t); i++) {
+        double a = get(t, i);
+        double b = expected[i];
+        bool close = a == b || (a != a && b != b) ||
+                     fabs(a - b) <= tolerance * (1 + fabs(b));
+
+        if (!close) {
+            fail_msg("%s of %s, output %u, element %lld: %.9g, expected %.9g", c->kernel->name,
+                     exg_dtype_name(t->dtype), output, (long long)i, a, b);
+        }
+    }
+}
+
+void expect_kernel(kernel_case *c, uint32_t output, const double *expected, double tolerance)
+{
+    for (int isa = EXG_ISA_GENERIC; isa < EXG_ISA_COUNT; isa++) {
+        exg_isa_limit((exg_isa)isa);
+        if (isa > 0 && exg_isa_current() != (exg_isa)isa) {
+            continue;
+        }
+        run_with_threads(c);
+        expect_values(c, output, expected, tolerance);
+    }
+    exg_isa_limit(EXG_ISA_COUNT - 1);
+}
