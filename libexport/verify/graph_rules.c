@@ -88,7 +88,11 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const char *w
                   name_of(s, id));
         return;
     }
-    if ((kind == EXG_ARGUMENT_TENSOR && value->tensor == NULL) ||
+    if (value->tensor == NULL && value->sym_int == NULL && value->sym_float == NULL &&
+        value->sym_bool == NULL) {
+        return; /* VAL-002 at its definition */
+    }
+    if (((kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_TENSORS) && value->tensor == NULL) ||
         (kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) ||
         (kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) ||
         (kind == EXG_ARGUMENT_SYM_BOOL && value->sym_bool == NULL)) {

@@ -132,6 +132,7 @@ static void check_node(exg_verifier *v, const exg_graph *graph, uint32_t n, cons
     }
     if (!is_call(node->target)) {
         exg_found(v, "NOD-014", where, "'%s' is no function", node->target);
+        return;
     }
     if (node->is_hop_single_tensor_return != EXG_UNSET && !higher_order) {
         exg_found(v, "NOD-012", where, "%s is no higher-order operator", node->target);
