@@ -8,3 +8,6 @@ exg_test(export_pickle export/pickle.c LIBS exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
 exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
+
+# The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)

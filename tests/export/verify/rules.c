@@ -1,0 +1,199 @@
+/* rules.c - every row of rule.def has a file that breaks it and no other rule. */
+#include <exg/formats.h>
+#include <exg/verify.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+typedef struct rule {
+    const char *code;
+    exg_severity severity;
+} rule;
+
+static const rule rules[] = {
+#define EXG_RULE(code, severity, claim, fix) {code, EXG_SEVERITY_##severity},
+#include "libexport/verify/rule.def"
+#undef EXG_RULE
+};
+
+/* Rules that decoding keeps already, with the code it gives. Verification keeps them
+ * for programs from other formats and for those built by hand. */
+static const char *const kept_by_decoding[] = {"WGT-002", "WGT-003", "WGT-004",
+                                               "WGT-005", "WGT-011"};
+
+static exg_operators *operators;
+
+static bool decoding_keeps(const char *code)
+{
+    for (size_t i = 0; i < sizeof(kept_by_decoding) / sizeof(kept_by_decoding[0]); i++) {
+        if (strcmp(kept_by_decoding[i], code) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void list(const exg_diagnostics *found)
+{
+    for (uint32_t i = 0; i < found->count; i++) {
+        print_message("    %s %s: %s\n", found->items[i].code, found->items[i].where,
+                      found->items[i].message);
+    }
+}
+
+static bool only(const exg_diagnostics *found, const rule *r)
+{
+    bool fine = found->count > 0;
+
+    for (uint32_t i = 0; i < found->count; i++) {
+        const exg_diagnostic *d = &found->items[i];
+
+        fine = fine && strcmp(d->code, r->code) == 0 && d->severity == r->severity &&
+               d->message[0] != '\0' && d->where[0] != '\0';
+    }
+    return fine;
+}
+
+static bool check_rule(const rule *r)
+{
+    exg_status expected = r->severity == EXG_SEVERITY_ERROR ? EXG_MALFORMED : EXG_OK;
+    exg_program *program = NULL;
+    exg_verified verified;
+    exg_diagnostics found;
+    exg_status status;
+    exg_error err;
+    char path[64];
+    bool fine;
+
+    snprintf(path, sizeof(path), "fixtures/bad/%s.pt2", r->code);
+    status = exg_open(path, NULL, &program, NULL, &err);
+    if (decoding_keeps(r->code)) {
+        fine = status == EXG_MALFORMED && strcmp(err.code, r->code) == 0;
+        exg_program_destroy(status == EXG_OK ? program : NULL);
+        return fine;
+    }
+    if (status != EXG_OK) {
+        print_message("  %s: %s %s\n", path, err.code, err.message);
+        return false;
+    }
+    status = exg_verify(program, operators, &verified, &found, &err);
+    fine = status == expected && only(&found, r) &&
+           (verified.program == NULL) == (expected != EXG_OK) &&
+           (found.error_count == 0) == (expected == EXG_OK) &&
+           (status == EXG_OK || (strcmp(err.code, r->code) == 0 && err.where[0] != '\0'));
+    if (!fine) {
+        print_message("  %s: status %s\n", r->code, exg_status_name(status));
+        list(&found);
+    }
+    exg_diagnostics_free(&found);
+    exg_program_destroy(program);
+    return fine;
+}
+
+static void every_rule_finds_its_file_and_that_alone(void **state)
+{
+    int faults = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        faults += !check_rule(&rules[i]);
+    }
+    assert_int_equal(faults, 0);
+}
+
+static void files_of_pytorch_break_no_rule(void **state)
+{
+    DIR *folder = opendir("fixtures");
+    struct dirent *entry;
+    int files = 0;
+    int faults = 0;
+
+    (void)state;
+    assert_non_null(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        exg_program *program;
+        exg_verified verified;
+        exg_diagnostics found;
+        char path[300];
+        exg_error err;
+
+        if (length < 4 || strcmp(entry->d_name + length - 4, ".pt2") != 0) {
+            continue;
+        }
+        snprintf(path, sizeof(path), "fixtures/%s", entry->d_name);
+        files++;
+        if (exg_open(path, NULL, &program, NULL, &err) != EXG_OK) {
+            print_message("  %s: %s %s\n", path, err.code, err.message);
+            faults++;
+            continue;
+        }
+        if (exg_verify(program, operators, &verified, &found, &err) != EXG_OK) {
+            print_message("  %s\n", path);
+            list(&found);
+            faults++;
+        }
+        exg_diagnostics_free(&found);
+        exg_program_destroy(program);
+    }
+    closedir(folder);
+    assert_true(files >= 15);
+    assert_int_equal(faults, 0);
+}
+
+static void codes_of_rules_are_unique(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        for (size_t j = 0; j < i; j++) {
+            assert_string_not_equal(rules[i].code, rules[j].code);
+        }
+    }
+}
+
+static void faults_are_found_without_a_list_to_put_them_in(void **state)
+{
+    exg_program *program;
+    exg_verified verified;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/bad/VAL-004.pt2", NULL, &program, NULL, &err), EXG_OK);
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "VAL-004");
+    assert_string_equal(err.where, "graph.nodes[1].inputs[0].arg");
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, NULL), EXG_MALFORMED);
+    assert_null(verified.program);
+    exg_program_destroy(program);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    return exg_operators_create(&operators, NULL) == EXG_OK ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    exg_operators_destroy(operators);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rule_finds_its_file_and_that_alone),
+        cmocka_unit_test(files_of_pytorch_break_no_rule),
+        cmocka_unit_test(codes_of_rules_are_unique),
+        cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}
