@@ -41,7 +41,7 @@ static void put_text(exg_text *text, const char *path, const exg_diagnostics *fo
 static exg_status check_data(const exg_program *program, exg_error *err)
 {
     for (uint32_t i = 0; i < program->weights->storage_count; i++) {
-        EXG_TRY_IN(err, exg_storage_check(program->weights, i, err), "storages[%u]", i);
+        EXG_TRY(exg_storage_check(program->weights, i, err));
         cli_progress(NULL, i + 1, program->weights->storage_count);
     }
     cli_progress_end();
