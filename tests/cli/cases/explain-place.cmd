@@ -1,0 +1,1 @@
+exg explain fixtures/tied.pt2 --stage place

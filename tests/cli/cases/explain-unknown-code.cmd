@@ -1,0 +1,1 @@
+exg explain NOPE-1

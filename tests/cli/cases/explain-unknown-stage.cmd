@@ -1,0 +1,1 @@
+exg explain fixtures/mlp.pt2 --stage bogus

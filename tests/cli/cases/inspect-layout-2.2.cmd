@@ -1,0 +1,1 @@
+exg inspect fixtures/mlp.layout-2.2.pt2

@@ -1,0 +1,1 @@
+exg inspect fixtures/tied.pt2 --list-weights

@@ -1,0 +1,1 @@
+exg inspect no/such.pt2 --json 2>&1

@@ -1,0 +1,1 @@
+exg plan fixtures/bad/VAL-004.pt2

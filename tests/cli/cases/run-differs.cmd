@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --rtol 0 --atol 0 > /dev/null 2>&1; code=$?; [ $code -le 1 ] || echo $code; exg run fixtures/mlp.pt2 --expect fixtures/convbn.expected.safetensors > /dev/null

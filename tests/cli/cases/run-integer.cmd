@@ -1,0 +1,1 @@
+exg run fixtures/integer.pt2 --input fixtures/integer.inputs.safetensors --expect fixtures/integer.expected.safetensors | tail -1

@@ -1,0 +1,1 @@
+exg run fixtures/inplace.pt2 --input fixtures/mlp.inputs.safetensors

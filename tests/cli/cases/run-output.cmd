@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --output $T/out.safetensors > /dev/null && exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect $T/out.safetensors --rtol 0 --atol 0 | tail -1

@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 | cut -d" " -f1-3

@@ -1,0 +1,1 @@
+exg frobnicate 2>&1 | head -1

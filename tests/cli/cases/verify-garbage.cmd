@@ -1,0 +1,1 @@
+exg verify tests/cli/run.sh

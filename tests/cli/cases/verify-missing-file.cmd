@@ -1,0 +1,1 @@
+exg verify no/such.pt2

@@ -1,0 +1,1 @@
+n=$(wc -c < fixtures/mlp.pt2); i=0; while [ $i -lt $n ]; do head -c $i fixtures/mlp.pt2 > $T/a.pt2; exg verify $T/a.pt2 > /dev/null 2>&1; [ $? -eq 4 ] || echo "cut at $i: exit code is not 4"; i=$((i + 397)); done; rm $T/a.pt2

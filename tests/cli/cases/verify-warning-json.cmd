@@ -1,0 +1,1 @@
+exg verify fixtures/bad/NOD-001.pt2 --json
