@@ -1,10 +1,13 @@
 # libexec's tests
 
-# Kernels: each against a plain loop, on every instruction set and 1 to 3 threads.
-set(EXG_KERNEL_TEST kernels/harness.c)
-exg_test(exec_kernels_formula exec/kernels/formula.c exec/kernels/harness.c LIBS exg::exec)
+# Kernels: each against a plain loop, on every instruction set, with one to three threads.
+exg_test(exec_pool exec/kernels/pool.c LIBS exg::export)
+foreach(family attention convolution formula index matmul move norm pointwise reduce)
+  exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
+    LIBS exg::exec)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
+  endif()
+endforeach()
 
-# Every case of the operator corpus, alone and with inputs split over three ranks.
-exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
-add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
+exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS exg::exec)

@@ -189,6 +189,18 @@ void set(const exg_tensor *t, int64_t position, double value)
     exg_loops_convert_generic.store[t->dtype](1, at, 1, &v);
 }
 
+double *values_of(const exg_tensor *t)
+{
+    int64_t n = exg_tensor_numel(t);
+    double *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
+
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = get(t, i);
+    }
+    return v;
+}
+
 double get_at(const exg_tensor *t, const int64_t *index)
 {
     int64_t position = 0;

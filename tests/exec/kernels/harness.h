@@ -40,6 +40,8 @@ exg_tensor sliced(exg_tensor t, uint32_t dim, int64_t first, int64_t count, int6
 /* Elements in row-major order whatever the strides. */
 double get(const exg_tensor *t, int64_t position);
 void set(const exg_tensor *t, int64_t position, double value);
+/* All of them; the caller frees. */
+double *values_of(const exg_tensor *t);
 /* At one index a dimension. */
 double get_at(const exg_tensor *t, const int64_t *index);
 

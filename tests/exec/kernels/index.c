@@ -4,18 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double *values_of(const exg_tensor *t)
-{
-    int64_t n = exg_tensor_numel(t);
-    double *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
-
-    assert_non_null(v);
-    for (int64_t i = 0; i < n; i++) {
-        v[i] = get(t, i);
-    }
-    return v;
-}
-
 /* The same indices as i32. */
 static exg_tensor narrowed(exg_tensor t)
 {

@@ -6,19 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of t in row-major order; freed by the caller. */
-static double *values_of(const exg_tensor *t)
-{
-    int64_t n = exg_tensor_numel(t);
-    double *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
-
-    assert_non_null(v);
-    for (int64_t i = 0; i < n; i++) {
-        v[i] = get(t, i);
-    }
-    return v;
-}
-
 static void expect_copy(exg_tensor in)
 {
     exg_argument args[] = {arg_tensor(), arg_none()};

@@ -1,0 +1,290 @@
+/* Convolution and pooling against the loops of their definition. */
+#include "tests/exec/kernels/harness.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct geometry {
+    uint32_t rank; /* spatial */
+    int64_t batch, in, out, groups;
+    int64_t size[3], kernel[3], stride[3], padding[3], dilation[3], output_padding[3];
+    bool transposed;
+} geometry;
+
+static int64_t result_size(const geometry *g, uint32_t d)
+{
+    int64_t reach = g->dilation[d] * (g->kernel[d] - 1) + 1;
+
+    if (g->transposed) {
+        return (g->size[d] - 1) * g->stride[d] - 2 * g->padding[d] + reach + g->output_padding[d];
+    }
+    return (g->size[d] + 2 * g->padding[d] - reach) / g->stride[d] + 1;
+}
+
+/* Index along each of g->rank dimensions of a row-major position. */
+static void unflatten(const geometry *g, int64_t position, const int64_t *sizes, int64_t *at)
+{
+    for (uint32_t d = g->rank; d-- > 0; position /= sizes[d]) {
+        at[d] = position % sizes[d];
+    }
+}
+
+/* Adds every product of the definition to its place: for a plain convolution input
+ * element o * stride - padding + k * dilation, for a transposed one the other way. */
+static void convolve(const geometry *g, const exg_tensor *x, const exg_tensor *w,
+                     const int64_t *result, double *want)
+{
+    int64_t area = 1;
+    int64_t result_area = 1;
+    int64_t taps = 1;
+    const int64_t *walked = g->transposed ? g->size : result;
+    const int64_t *other = g->transposed ? result : g->size;
+
+    for (uint32_t d = 0; d < g->rank; d++) {
+        area *= g->size[d];
+        result_area *= result[d];
+        taps *= g->kernel[d];
+    }
+    for (int64_t i = 0; i < g->batch * g->out * (g->in / g->groups) * taps; i++) {
+        int64_t t = i % taps;
+        int64_t c = i / taps % (g->in / g->groups);
+        int64_t o = i / taps / (g->in / g->groups) % g->out;
+        int64_t n = i / taps / (g->in / g->groups) / g->out;
+        int64_t group = o / (g->out / g->groups);
+        int64_t channel = group * (g->in / g->groups) + c;
+        double weight = g->transposed
+                            ? get(w, (channel * (g->out / g->groups) + o % (g->out / g->groups)) *
+                                             taps + t)
+                            : get(w, (o * (g->in / g->groups) + c) * taps + t);
+
+        for (int64_t p = 0; p < (g->transposed ? area : result_area); p++) {
+            int64_t at[3];
+            int64_t tap[3];
+            int64_t position = 0;
+            bool inside = true;
+
+            unflatten(g, p, walked, at);
+            unflatten(g, t, g->kernel, tap);
+            for (uint32_t d = 0; d < g->rank; d++) {
+                int64_t k = at[d] * g->stride[d] - g->padding[d] + tap[d] * g->dilation[d];
+
+                inside = inside && k >= 0 && k < other[d];
+                position = position * other[d] + k;
+            }
+            if (inside) {
+                int64_t in_at = g->transposed ? p : position;
+                int64_t out_at = g->transposed ? position : p;
+
+                want[(n * g->out + o) * result_area + out_at] +=
+                    weight * get(x, (n * g->in + channel) * area + in_at);
+            }
+        }
+    }
+}
+
+static void check_convolution(const geometry *g, exg_dtype dtype, bool has_bias)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
+                           arg_ints(g->rank, g->stride), arg_ints(g->rank, g->padding),
+                           arg_ints(g->rank, g->dilation), arg_bool(g->transposed),
+                           arg_ints(g->rank, g->output_padding), arg_int(g->groups)};
+    kernel_case c = {.kernel = &exg_kernel_convolution, .args = args, .arg_count = 9,
+                     .input_count = 3, .output_count = 1};
+    int64_t sizes[5] = {g->batch, g->in};
+    int64_t weights[5] = {g->transposed ? g->in : g->out,
+                          (g->transposed ? g->out : g->in) / g->groups};
+    int64_t results[5] = {g->batch, g->out};
+    int64_t area = 1;
+    int64_t terms = g->in / g->groups;
+    double *want;
+
+    for (uint32_t d = 0; d < g->rank; d++) {
+        sizes[2 + d] = g->size[d];
+        weights[2 + d] = g->kernel[d];
+        results[2 + d] = result_size(g, d);
+        area *= results[2 + d];
+        terms *= g->kernel[d];
+    }
+    c.inputs[0] = make_random(dtype, 2 + g->rank, sizes, -1, 1);
+    c.inputs[1] = make_random(dtype, 2 + g->rank, weights, -1, 1);
+    c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(g->out), -1, 1) : absent_tensor();
+    c.outputs[0] = make_tensor(dtype, 2 + g->rank, results);
+    want = calloc((size_t)(g->batch * g->out * area), sizeof(double));
+    assert_non_null(want);
+    for (int64_t i = 0; has_bias && i < g->batch * g->out * area; i++) {
+        want[i] = get(&c.inputs[2], i / area % g->out);
+    }
+    convolve(g, &c.inputs[0], &c.inputs[1], results + 2, want);
+    expect_kernel(&c, 0, want, 2 * tolerance_of(dtype, 4 * terms));
+    free(want);
+    free_tensors();
+}
+
+static const geometry geometries[] = {
+    {2, 2, 3, 5, 1, {13, 37}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+    {2, 1, 4, 6, 2, {9, 60}, {3, 5}, {2, 1}, {1, 2}, {1, 2}, {0, 0}, false},
+    {2, 2, 6, 6, 6, {9, 11}, {3, 3}, {1, 2}, {1, 1}, {1, 1}, {0, 0}, false},
+    {2, 1, 6, 12, 6, {7, 600}, {2, 3}, {1, 1}, {0, 1}, {2, 2}, {0, 0}, false},
+    {2, 2, 16, 20, 1, {5, 7}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+    {2, 1, 3, 7, 1, {32, 32}, {8, 8}, {8, 8}, {0, 0}, {1, 1}, {0, 0}, false},
+    {2, 1, 40, 9, 1, {6, 6}, {3, 3}, {1, 1}, {2, 0}, {1, 1}, {0, 0}, false},
+    {1, 2, 8, 4, 1, {50}, {5}, {2}, {2}, {2}, {0}, false},
+    {1, 1, 300, 3, 1, {9}, {1}, {1}, {0}, {1}, {0}, false},
+    {3, 1, 2, 3, 1, {5, 6, 7}, {2, 3, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}, {0, 0, 0}, false},
+    {2, 2, 4, 6, 2, {5, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true},
+    {2, 1, 3, 5, 1, {6, 5}, {4, 2}, {2, 3}, {1, 0}, {1, 2}, {0, 2}, true},
+    {1, 1, 5, 2, 1, {30}, {4}, {1}, {3}, {1}, {0}, true},
+    {3, 1, 2, 2, 1, {3, 4, 5}, {2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}, {1, 0, 1}, true},
+};
+
+static void convolutions_equal_the_loops_of_their_definition(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t g = 0; g < COUNT(geometries); g++) {
+            check_convolution(&geometries[g], float_dtypes[d], g % 2 == 0);
+        }
+    }
+}
+
+/* ---- pooling ------------------------------------------------------------------------------ */
+
+typedef struct pooling {
+    int64_t kernel[2], stride[2], padding[2], dilation[2], result[2];
+} pooling;
+
+static const pooling poolings[] = {
+    {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {6, 8}},   {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {7, 9}},
+    {{3, 2}, {1, 3}, {1, 0}, {1, 1}, {13, 5}},  {{2, 3}, {1, 1}, {1, 1}, {2, 2}, {13, 15}},
+    {{3, 3}, {3, 3}, {0, 1}, {1, 1}, {5, 6}}, /* ceil_mode: the last windows hang over */
+};
+
+static void max_pool_finds_the_first_greatest_and_its_place(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
+        for (uint32_t k = 0; k < COUNT(poolings) && real_dtypes[d] != EXG_DTYPE_B8; k++) {
+            const pooling *p = &poolings[k];
+            exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
+                                   arg_ints(2, p->padding), arg_ints(2, p->dilation),
+                                   arg_bool(k == 4)};
+            kernel_case c = {.kernel = &exg_kernel_max_pool2d_with_indices, .args = args,
+                             .arg_count = 6, .input_count = 1, .output_count = 2};
+            exg_tensor x = make_random(real_dtypes[d], 3, SIZES(3, 13, 17), -9, 9);
+            int64_t area = p->result[0] * p->result[1];
+            double *best = malloc((size_t)(3 * area) * sizeof(double));
+            double *where = malloc((size_t)(3 * area) * sizeof(double));
+
+            for (int64_t i = 0; i < 3 * area; i++) {
+                best[i] = -INFINITY;
+                for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
+                    int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
+                                t / p->kernel[1] * p->dilation[0];
+                    int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
+                                t % p->kernel[1] * p->dilation[1];
+
+                    if (y >= 0 && y < 13 && z >= 0 && z < 17 &&
+                        get(&x, (i / area * 13 + y) * 17 + z) > best[i]) {
+                        best[i] = get(&x, (i / area * 13 + y) * 17 + z);
+                        where[i] = (double)(y * 17 + z);
+                    }
+                }
+            }
+            c.inputs[0] = x;
+            c.outputs[0] = make_tensor(real_dtypes[d], 3, SIZES(3, p->result[0], p->result[1]));
+            c.outputs[1] = make_tensor(EXG_DTYPE_I64, 3, SIZES(3, p->result[0], p->result[1]));
+            expect_kernel(&c, 0, best, 0);
+            expect_values(&c, 1, where, 0);
+            free(best);
+            free(where);
+            free_tensors();
+        }
+    }
+}
+
+static void average_pool_divides_by_what_its_options_say(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t k = 0; k < 9; k++) {
+            const pooling *p = &poolings[k / 3];
+            bool counts_padding = k % 3 == 0;
+            int64_t divisor = k % 3 == 2 ? 5 : 0;
+            exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
+                                   arg_ints(2, p->padding), arg_bool(false),
+                                   arg_bool(counts_padding),
+                                   divisor != 0 ? arg_int(divisor) : arg_none()};
+            kernel_case c = {.kernel = &exg_kernel_avg_pool2d, .args = args, .arg_count = 7,
+                             .input_count = 1, .output_count = 1};
+            exg_tensor x = make_random(float_dtypes[d], 3, SIZES(3, 13, 17), -1, 1);
+            int64_t area = p->result[0] * p->result[1];
+            double *want = calloc((size_t)(3 * area), sizeof(double));
+
+            for (int64_t i = 0; i < 3 * area; i++) {
+                int64_t inside = 0;
+
+                for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
+                    int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
+                                t / p->kernel[1];
+                    int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
+                                t % p->kernel[1];
+
+                    if (y >= 0 && y < 13 && z >= 0 && z < 17) {
+                        want[i] += get(&x, (i / area * 13 + y) * 17 + z);
+                        inside++;
+                    }
+                }
+                want[i] /= (double)(divisor != 0     ? divisor
+                                    : counts_padding ? p->kernel[0] * p->kernel[1]
+                                                     : inside);
+            }
+            c.inputs[0] = x;
+            c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(3, p->result[0], p->result[1]));
+            expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 9));
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
+static void adaptive_pool_averages_overlapping_stretches(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        exg_argument args[] = {arg_tensor(), arg_ints(2, SIZES(5, 4))};
+        kernel_case c = {.kernel = &exg_kernel_adaptive_avg_pool2d, .args = args, .arg_count = 2,
+                         .input_count = 1, .output_count = 1};
+        exg_tensor x = make_random(float_dtypes[d], 4, SIZES(2, 3, 13, 17), -1, 1);
+        double want[120] = {0};
+
+        for (int64_t i = 0; i < 120; i++) {
+            int64_t y0 = i / 4 % 5 * 13 / 5;
+            int64_t y1 = ((i / 4 % 5 + 1) * 13 + 4) / 5;
+            int64_t x0 = i % 4 * 17 / 4;
+            int64_t x1 = ((i % 4 + 1) * 17 + 3) / 4;
+
+            for (int64_t y = y0; y < y1; y++) {
+                for (int64_t z = x0; z < x1; z++) {
+                    want[i] += get(&x, (i / 20 * 13 + y) * 17 + z) /
+                               (double)((y1 - y0) * (x1 - x0));
+                }
+            }
+        }
+        c.inputs[0] = x;
+        c.outputs[0] = make_tensor(float_dtypes[d], 4, SIZES(2, 3, 5, 4));
+        expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 20));
+        free_tensors();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_equal_the_loops_of_their_definition),
+        cmocka_unit_test(max_pool_finds_the_first_greatest_and_its_place),
+        cmocka_unit_test(average_pool_divides_by_what_its_options_say),
+        cmocka_unit_test(adaptive_pool_averages_overlapping_stretches),
+    };
+
+    return cmocka_run_group_tests_name("convolution", tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* Matrix products against the triple loop in double, at sizes around every tile edge. */
+#include "tests/exec/kernels/harness.h"
+
+#include <stdlib.h>
+
+static const int64_t shapes[][3] = { /* m, k, n */
+    {1, 1, 1},  {3, 5, 7},    {1, 70, 50},  {1, 300, 600}, {50, 100, 1}, {16, 16, 16},
+    {13, 51, 31}, {9, 257, 97}, {70, 300, 49}, {130, 30, 200}, {5, 0, 3}, {0, 3, 4},
+    {4, 1, 9},  {12, 60, 50}, {2, 130, 9},
+};
+
+/* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
+static double *product(const exg_tensor *a, const exg_tensor *b, const exg_tensor *self,
+                       double beta, double alpha, int64_t batch, int64_t m, int64_t k, int64_t n)
+{
+    double *want = calloc((size_t)(batch * m * n) + 1, sizeof(double));
+    exg_tensor wide = exg_tensor_is_absent(self) ? *self : expanded(*self, 3, SIZES(batch, m, n));
+    double *x = values_of(a);
+    double *y = values_of(b);
+
+    assert_non_null(want);
+    for (int64_t i = 0; i < batch * m * n; i++) {
+        int64_t row = i / n; /* of all batches */
+        double sum = 0;
+
+        for (int64_t p = 0; p < k; p++) {
+            sum += x[row * k + p] * y[(i / (m * n) * k + p) * n + i % n];
+        }
+        want[i] = alpha * sum + (exg_tensor_is_absent(self) ? 0 : beta * get(&wide, i));
+    }
+    free(x);
+    free(y);
+    return want;
+}
+
+static double tolerance(exg_dtype dtype, int64_t k)
+{
+    return tolerance_of(dtype, 4 * k);
+}
+
+/* Operands in every layout: plain, transposed, every second column. */
+static exg_tensor laid_out(exg_dtype dtype, uint32_t rank, const int64_t *n, int layout)
+{
+    int64_t sizes[3] = {n[0], n[1], rank > 2 ? n[2] : 0};
+
+    if (layout == 1) {
+        sizes[rank - 1] = n[rank - 2];
+        sizes[rank - 2] = n[rank - 1];
+        return transposed(make_random(dtype, rank, sizes, -1, 1), rank - 2, rank - 1);
+    }
+    if (layout == 2) {
+        sizes[rank - 1] *= 2;
+        return sliced(make_random(dtype, rank, sizes, -1, 1), rank - 1, 0, n[rank - 1], 2);
+    }
+    return make_random(dtype, rank, sizes, -1, 1);
+}
+
+static void mm_and_bmm_equal_the_triple_loop_in_every_layout(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < COUNT(shapes); s++) {
+            for (int layout = 0; layout < 9; layout++) {
+                int64_t m = shapes[s][0];
+                int64_t k = shapes[s][1];
+                int64_t n = shapes[s][2];
+                int64_t batch = layout == 4 || layout == 0 ? 3 : 1;
+                exg_argument args[] = {arg_tensor(), arg_tensor()};
+                kernel_case c = {.kernel = &exg_kernel_bmm, .args = args, .arg_count = 2,
+                                 .input_count = 2, .output_count = 1};
+                exg_tensor none = absent_tensor();
+                double *want;
+
+                c.inputs[0] = laid_out(float_dtypes[d], 3, SIZES(batch, m, k), layout % 3);
+                c.inputs[1] = laid_out(float_dtypes[d], 3, SIZES(batch, k, n), layout / 3);
+                c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(batch, m, n));
+                want = product(&c.inputs[0], &c.inputs[1], &none, 0, 1, batch, m, k, n);
+                expect_kernel(&c, 0, want, tolerance(float_dtypes[d], k));
+                free(want);
+                free_tensors();
+            }
+        }
+    }
+}
+
+static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
+{
+    static const double factors[][2] = {{1, 1}, {2, -3}, {0, 1}};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < COUNT(shapes); s++) {
+            for (uint32_t f = 0; f < 12; f++) {
+                int64_t m = shapes[s][0];
+                int64_t k = shapes[s][1];
+                int64_t n = shapes[s][2];
+                double beta = factors[f % 3][0];
+                double alpha = factors[f % 3][1];
+                exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_float(beta),
+                                       arg_float(alpha)};
+                kernel_case c = {.kernel = &exg_kernel_addmm, .args = args, .arg_count = 5,
+                                 .input_count = 3, .output_count = 1};
+                exg_dtype dtype = float_dtypes[d];
+                double *want;
+
+                c.inputs[0] = f / 3 == 0   ? make_random(dtype, 1, SIZES(n), -1, 1)
+                              : f / 3 == 1 ? make_random(dtype, 2, SIZES(m, n), -1, 1)
+                              : f / 3 == 2 ? make_random(dtype, 2, SIZES(m, 1), -1, 1)
+                                           : make_random(dtype, 0, NULL, -1, 1);
+                c.inputs[1] = make_random(dtype, 2, SIZES(m, k), -1, 1);
+                c.inputs[2] = laid_out(dtype, 2, SIZES(k, n), (int)f % 2);
+                c.outputs[0] = make_tensor(dtype, 2, SIZES(m, n));
+                want = product(&c.inputs[1], &c.inputs[2], &c.inputs[0], beta, alpha, 1, m, k, n);
+                expect_kernel(&c, 0, want, 4 * tolerance(dtype, k));
+                free(want);
+                free_tensors();
+            }
+        }
+    }
+}
+
+static void linear_takes_all_leading_dimensions_as_rows(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < COUNT(shapes); s++) {
+            for (int has_bias = 0; has_bias < 2; has_bias++) {
+                int64_t m = shapes[s][0];
+                int64_t k = shapes[s][1];
+                int64_t n = shapes[s][2];
+                exg_dtype dtype = float_dtypes[d];
+                exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
+                kernel_case c = {.kernel = &exg_kernel_linear, .args = args, .arg_count = 3,
+                                 .input_count = 3, .output_count = 1};
+                exg_tensor rows;
+                exg_tensor weight;
+                double *want;
+
+                c.inputs[0] = make_random(dtype, 3, SIZES(1, m, k), -1, 1);
+                c.inputs[1] = make_random(dtype, 2, SIZES(n, k), -1, 1);
+                c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(n), -1, 1) : absent_tensor();
+                c.outputs[0] = make_tensor(dtype, 3, SIZES(1, m, n));
+                rows = c.inputs[0];
+                weight = transposed(c.inputs[1], 0, 1);
+                want = product(&rows, &weight, &c.inputs[2], 1, 1, 1, m, k, n);
+                expect_kernel(&c, 0, want, tolerance(dtype, k));
+                free(want);
+                free_tensors();
+            }
+        }
+    }
+}
+
+static void integer_products_wrap_in_their_dtype(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_I64, EXG_DTYPE_I32, EXG_DTYPE_U8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor()};
+        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
+                         .input_count = 2, .output_count = 1};
+        exg_tensor none = absent_tensor();
+        double *want;
+
+        c.inputs[0] = make_random(dtypes[d], 2, SIZES(7, 30), -9, 9);
+        c.inputs[1] = transposed(make_random(dtypes[d], 2, SIZES(11, 30), -9, 9), 0, 1);
+        c.outputs[0] = make_tensor(dtypes[d], 2, SIZES(7, 11));
+        want = product(&c.inputs[0], &c.inputs[1], &none, 0, 1, 1, 7, 30, 11);
+        for (int64_t i = 0; i < 77 && dtypes[d] == EXG_DTYPE_U8; i++) {
+            want[i] = (double)((int64_t)want[i] & 255);
+        }
+        expect_kernel(&c, 0, want, 0);
+        free(want);
+        free_tensors();
+    }
+}
+
+static void products_of_different_dtypes_are_unsupported(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor()};
+    kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2, .input_count = 2,
+                     .output_count = 1};
+    exg_error err;
+
+    (void)state;
+    c.inputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 2));
+    c.inputs[1] = make_tensor(EXG_DTYPE_F64, 2, SIZES(2, 2));
+    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 2));
+    assert_int_equal(prepare_only(&c, &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "KRN-007");
+    free_tensors();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
+        cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
+        cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
+        cmocka_unit_test(integer_products_wrap_in_their_dtype),
+        cmocka_unit_test(products_of_different_dtypes_are_unsupported),
+    };
+
+    return cmocka_run_group_tests_name("matmul", tests, NULL, NULL);
+}
