@@ -24,6 +24,9 @@ typedef struct bound {
     exg_symbols symbols;
     exg_rank **ranks;
     uint32_t rank_count;
+    void **callers; /* by graph input: the caller's data of this run */
+    uint32_t copy_count;
+    void **copies; /* by graph input and rank: of an input that the program writes, on a mesh */
     exg_place_summary place;
     char *report;
 } bound;
@@ -143,6 +146,9 @@ static void bound_destroy(bound *b)
     for (uint32_t r = 0; b->ranks != NULL && r < b->rank_count; r++) {
         exg_rank_destroy(b->ranks[r]);
     }
+    for (uint32_t i = 0; b->copies != NULL && i < b->copy_count; i++) {
+        free(b->copies[i]);
+    }
     free(b->report);
     exg_arena_destroy(b->arena);
     free(b);
@@ -214,6 +220,40 @@ static exg_status make_rank(exg_session *s, bound *b, const exg_program *functio
                                               &b->ranks[r], err);
 }
 
+static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
+{
+    return plan->inputs[p].buffer == EXG_NO_BUFFER ? 0
+                                                   : plan->buffers[plan->inputs[p].buffer].bytes;
+}
+
+/* Ranks that write one caller's tensor would disturb each other: each gets a copy of
+ * its own. Made once a plan. */
+static exg_status make_copies(exg_session *s, bound *b, exg_error *err)
+{
+    const exg_plan *plan = exg_rank_plan(b->ranks[0]);
+
+    if (s->rank_count == 1) {
+        return EXG_OK;
+    }
+    b->copies = EXG_NEW_ARRAY(b->arena, void *, (size_t)plan->input_count * s->rank_count);
+    if (b->copies == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->copy_count = plan->input_count * s->rank_count;
+    for (uint32_t i = 0; i < b->copy_count; i++) {
+        const exg_plan_input *input = &plan->inputs[i / s->rank_count];
+
+        if (input->kind != EXG_INPUT_USER || !input->mutated) {
+            continue;
+        }
+        b->copies[i] = malloc(input_bytes(plan, i / s->rank_count) + 1);
+        if (b->copies[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status make_ranks(exg_session *s, bound *b, exg_error *err)
 {
     exg_program *functional = NULL;
@@ -229,6 +269,11 @@ static exg_status make_ranks(exg_session *s, bound *b, exg_error *err)
         status = make_rank(s, b, functional, r, err);
     }
     exg_program_destroy(functional);
+    if (status == EXG_OK) {
+        b->callers =
+            EXG_NEW_ARRAY(b->arena, void *, exg_rank_plan(b->ranks[0])->input_count);
+        status = b->callers == NULL ? EXG_OUT_OF_MEMORY(err) : make_copies(s, b, err);
+    }
     return status;
 }
 
@@ -383,6 +428,36 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     return add_plan(s, arena, &symbols, err);
 }
 
+static void set_input(exg_session *s, uint32_t p, void *data)
+{
+    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
+
+    for (uint32_t r = 0; r < s->rank_count; r++) {
+        void *copy = s->current->copies == NULL ? NULL
+                                                : s->current->copies[p * s->rank_count + r];
+
+        if (copy != NULL && data != NULL) {
+            memcpy(copy, data, input_bytes(plan, p));
+        }
+        exg_rank_set_input(s->current->ranks[r], p, copy != NULL ? copy : data);
+    }
+    s->current->callers[p] = data;
+}
+
+/* What the first rank wrote goes back to the caller's tensor. */
+static void return_copies(exg_session *s)
+{
+    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
+
+    for (uint32_t p = 0; p < plan->input_count; p++) {
+        void *copy = s->current->copies[p * s->rank_count];
+
+        if (copy != NULL && s->current->callers[p] != NULL) {
+            memcpy(s->current->callers[p], copy, input_bytes(plan, p));
+        }
+    }
+}
+
 static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count)
 {
     const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
@@ -393,9 +468,7 @@ static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t
                 strcmp(plan->inputs[p].name, inputs[i].name) != 0) {
                 continue;
             }
-            for (uint32_t r = 0; r < s->rank_count; r++) {
-                exg_rank_set_input(s->current->ranks[r], p, inputs[i].tensor.data);
-            }
+            set_input(s, p, inputs[i].tensor.data);
         }
     }
 }
@@ -439,21 +512,6 @@ static void run_rank(void *context, uint32_t r)
     }
 }
 
-/* Ranks that write one caller's tensor would disturb each other. */
-static exg_status check_mesh_inputs(const exg_session *s, exg_error *err)
-{
-    const exg_plan *plan = exg_rank_plan(s->current->ranks[0]);
-
-    for (uint32_t i = 0; s->rank_count > 1 && i < plan->input_count; i++) {
-        if (plan->inputs[i].kind == EXG_INPUT_USER && plan->inputs[i].mutated) {
-            return EXG_FAIL(err, UNSUPPORTED, "PLC-006",
-                            "the program writes its input '%s', which a mesh does not do yet",
-                            plan->inputs[i].name);
-        }
-    }
-    return EXG_OK;
-}
-
 /* The first cause: a rank's own fault rather than the news of another's. */
 static exg_status run_ranks(exg_session *s, exg_error *err)
 {
@@ -462,8 +520,8 @@ static exg_status run_ranks(exg_session *s, exg_error *err)
     if (s->rank_count == 1) {
         return exg_rank_run(s->current->ranks[0], err);
     }
-    EXG_TRY(check_mesh_inputs(s, err));
     exg_team_run(s->team, run_rank, s);
+    return_copies(s);
     for (uint32_t r = 0; r < s->rank_count; r++) {
         const outcome *out = &s->outcomes[r];
 

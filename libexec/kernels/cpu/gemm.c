@@ -135,7 +135,8 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     EXG_TRY(check_dtypes(g, err));
     g->a_count = g->a_count == 0 ? g->batch : g->a_count;
     g->self_count = g->self_count == 0 ? g->batch : g->self_count;
-    if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64) {
+    if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64 ||
+        g->batch == 0 || g->m == 0 || g->n == 0) { /* nothing to compute: nothing to cut */
         g->path = EXG_GEMM_INTEGER;
         return EXG_OK;
     }
