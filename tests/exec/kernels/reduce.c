@@ -19,18 +19,18 @@ static const exg_kernel *const kernels[] = {&exg_kernel_sum,  &exg_kernel_mean, 
 static double reduce(operation op, const double *x, int64_t count, int64_t stride,
                      double correction)
 {
-    double sum = 0;
+    long double sum = 0;
     double product = 1;
     double greatest = -INFINITY;
     double least = INFINITY;
-    double squares = 0;
+    long double squares = 0;
     bool any = false;
     bool all = true;
 
     for (int64_t i = 0; i < count; i++) {
         double v = x[i * stride];
 
-        sum += v;
+        sum += (long double)v;
         product *= v;
         greatest = v > greatest || v != v ? v : greatest;
         least = v < least || v != v ? v : least;
@@ -38,13 +38,15 @@ static double reduce(operation op, const double *x, int64_t count, int64_t strid
         all = all && v != 0;
     }
     for (int64_t i = 0; i < count; i++) {
-        squares += pow(x[i * stride] - sum / (double)count, 2);
+        long double d = (long double)x[i * stride] - sum / (long double)count;
+
+        squares += d * d;
     }
     switch (op) {
     case SUM:
-        return sum;
+        return (double)sum;
     case MEAN:
-        return sum / (double)count;
+        return (double)sum / (double)count;
     case PROD:
         return product;
     case AMAX:
@@ -56,7 +58,7 @@ static double reduce(operation op, const double *x, int64_t count, int64_t strid
     case ALL:
         return all;
     case VAR:
-        return squares / fmax((double)count - correction, 0);
+        return (double)squares / fmax((double)count - correction, 0);
     }
     return 0;
 }
