@@ -318,35 +318,69 @@ static reduce_state reduce_row(const reduce_run_context *r, int64_t output, int6
 
 typedef struct columns {
     reduce_state states[COLUMNS];
-    float parts[COLUMNS]; /* sums in f32 not yet in states; or extremes */
+    union {
+        float f32[COLUMNS];
+        double f64[COLUMNS];
+    } parts; /* sums of up to FLUSH rows, or extremes, not yet in states */
     int64_t rows_in_parts;
 } columns;
 
-static void flush_columns(columns *c, int64_t count)
+static void flush_columns(const reduce_params *p, columns *c, int64_t count)
 {
     for (int64_t k = 0; k < count; k++) {
-        c->states[k].f += (double)c->parts[k];
-        c->parts[k] = 0;
+        if (p->compute == EXG_COMPUTE_F64) {
+            c->states[k].f += c->parts.f64[k];
+            c->parts.f64[k] = 0;
+        } else {
+            c->states[k].f += (double)c->parts.f32[k];
+            c->parts.f32[k] = 0;
+        }
     }
     c->rows_in_parts = 0;
 }
 
-/* Takes one term of each of `count` outputs; the common cases apart. */
+/* Takes one term each of `count` outputs by the row loops; false: not one of theirs. */
+static bool add_row(const reduce_run_context *r, columns *c, const void *x, int64_t count)
+{
+    const reduce_params *p = r->p;
+    bool is_double = p->compute == EXG_COMPUTE_F64;
+
+    if (!is_real(p)) {
+        return false;
+    }
+    switch (r->op) {
+    case SUM:
+    case MEAN:
+        if (is_double) {
+            p->f64->add(count, c->parts.f64, x);
+        } else {
+            p->f32->add(count, c->parts.f32, x);
+        }
+        if (++c->rows_in_parts == FLUSH) {
+            flush_columns(p, c, count);
+        }
+        return true;
+    case AMAX:
+    case AMIN:
+        if (is_double) {
+            (r->op == AMAX ? p->f64->max_of : p->f64->min_of)(count, c->parts.f64, x);
+        } else {
+            (r->op == AMAX ? p->f32->max_of : p->f32->min_of)(count, c->parts.f32, x);
+        }
+        c->rows_in_parts = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Takes one term of each of `count` outputs. */
 static void add_columns(const reduce_run_context *r, columns *c, const void *x, int64_t count,
                         const reduce_state *means)
 {
     const reduce_params *p = r->p;
 
-    if (p->compute == EXG_COMPUTE_F32 && (r->op == SUM || r->op == MEAN)) {
-        p->f32->add(count, c->parts, x);
-        if (++c->rows_in_parts == FLUSH) {
-            flush_columns(c, count);
-        }
-        return;
-    }
-    if (p->compute == EXG_COMPUTE_F32 && (r->op == AMAX || r->op == AMIN)) {
-        (r->op == AMAX ? p->f32->max_of : p->f32->min_of)(count, c->parts, x);
-        c->rows_in_parts = 1;
+    if (add_row(r, c, x, count)) {
         return;
     }
     for (int64_t k = 0; k < count; k++) {
@@ -389,7 +423,11 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
 
     for (int64_t k = 0; k < count; k++) {
         c.states[k] = start_of(p, r->op);
-        c.parts[k] = is_extreme && is_real(p) ? (float)c.states[k].f : 0;
+        if (p->compute == EXG_COMPUTE_F64) {
+            c.parts.f64[k] = is_extreme ? c.states[k].f : 0;
+        } else {
+            c.parts.f32[k] = is_extreme && is_real(p) ? (float)c.states[k].f : 0;
+        }
     }
     c.rows_in_parts = 0;
     for (int64_t term = first; term < end; term++) {
@@ -400,10 +438,11 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
     }
     if (c.rows_in_parts > 0 && is_extreme) {
         for (int64_t k = 0; k < count; k++) {
-            c.states[k].f = (double)c.parts[k];
+            c.states[k].f = p->compute == EXG_COMPUTE_F64 ? c.parts.f64[k]
+                                                          : (double)c.parts.f32[k];
         }
     } else if (c.rows_in_parts > 0) {
-        flush_columns(&c, count);
+        flush_columns(p, &c, count);
     }
     memcpy(states, c.states, (size_t)count * sizeof(reduce_state));
 }
