@@ -1,0 +1,11 @@
+# Benchmarks: printed, never asserted. `sh tests/run.sh bench` runs them.
+function(exg_bench name)
+  add_executable(bench_${name} ${ARGN})
+  target_link_libraries(bench_${name} PRIVATE exg_flags exg::exec)
+  target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
+
+if(NOT EXG_FUZZ)
+  exg_bench(session bench/session.c)
+  exg_bench(open bench/open.c)
+endif()
