@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <xxhash.h>
 
 /* Of one input: name, dtype or "number", rank or the number, sizes. */
 #define SIGNATURE_WORDS (3 + EXG_RANK_MAX)
@@ -371,7 +372,7 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
 static bool write_signature(const exg_session_input *input, int64_t *words)
 {
     bool same = true;
-    int64_t now[SIGNATURE_WORDS] = {(int64_t)(intptr_t)input->name};
+    int64_t now[SIGNATURE_WORDS] = {(int64_t)XXH3_64bits(input->name, strlen(input->name))};
 
     now[1] = input->is_number ? -1 : (int64_t)input->tensor.dtype;
     now[2] = input->is_number ? input->number : (int64_t)input->tensor.rank;

@@ -397,7 +397,13 @@ static exg_status complete(const exg_operator *op, const exg_argument *args, uin
 
         if (i < count && !(exg_is_none(&args[i]) && !parameter->type.is_optional &&
                            parameter->has_default)) {
-            if (!exg_argument_fits(&args[i], &parameter->type)) {
+            bool number_for_tensor = parameter->type.base == EXG_TYPE_TENSOR &&
+                                     !parameter->type.is_list &&
+                                     args[i].kind != EXG_ARGUMENT_TENSOR &&
+                                     args[i].kind != EXG_ARGUMENT_OPTIONAL_TENSOR &&
+                                     args[i].kind != EXG_ARGUMENT_NONE;
+
+            if (number_for_tensor || !exg_argument_fits(&args[i], &parameter->type)) {
                 return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
                                 exg_argument_tag(args[i].kind), parameter->name, op->target);
             }

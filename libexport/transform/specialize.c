@@ -77,6 +77,41 @@ static exg_status copy_values(specializer *s)
     return EXG_OK;
 }
 
+/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
+ * payload describes it, whatever strides the graph recorded. */
+static void describe_input(specializer *s, uint32_t i)
+{
+    const exg_input_spec *spec = &s->in->signature.inputs[i];
+    const exg_argument *input = &s->in->graph->inputs[i];
+    exg_tensor_meta *meta;
+    const exg_weight *weight = NULL;
+    int64_t stride = 1;
+
+    if (input->kind != EXG_ARGUMENT_TENSOR) {
+        return;
+    }
+    meta = s->out->graph->values[input->as_tensor].tensor;
+    if (spec->kind != EXG_INPUT_USER && spec->target != NULL) {
+        weight = spec->kind == EXG_INPUT_CONSTANT_TENSOR
+                     ? NULL
+                     : exg_weights_find(s->in->weights, EXG_TABLE_STATE, spec->target);
+        weight = weight != NULL ? weight
+                                : exg_weights_find(s->in->weights, EXG_TABLE_CONSTANTS, spec->target);
+    }
+    if (weight != NULL && weight->meta != NULL && weight->meta->rank == meta->rank) {
+        memcpy(meta->strides, weight->meta->strides, meta->rank * sizeof(*meta->strides));
+        meta->storage_offset = weight->meta->storage_offset;
+        return;
+    }
+    for (uint32_t d = meta->rank; d-- > 0;) {
+        meta->strides[d] = exg_sym_int_of(stride);
+        /* wraps only where the number of elements does, which shapes refuse */
+        stride = (int64_t)((uint64_t)stride *
+                           (uint64_t)(meta->sizes[d].value > 1 ? meta->sizes[d].value : 1));
+    }
+    meta->storage_offset = exg_sym_int_of(0);
+}
+
 static exg_status number_of(specializer *s, exg_value_id id, exg_argument *out)
 {
     if (s->numbers[id].kind == EXG_ARGUMENT_NONE) {
@@ -230,6 +265,7 @@ static exg_status copy_inputs(specializer *s)
         exg_value_id id = in->inputs[i].as_sym.value;
         int64_t value;
 
+        describe_input(s, i);
         if (in->inputs[i].kind != EXG_ARGUMENT_SYM_INT) {
             continue;
         }

@@ -243,7 +243,7 @@ exg_argument exg_arg_string(const char *string);
 exg_argument exg_arg_ints(exg_builder *b, const int64_t *items, uint32_t count);
 exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count);
 
-/* What a normalized argument says; USAGE of another kind is our own mistake. */
+/* What a normalized argument says; of another kind: 0, false, EXG_NO_REF. */
 int64_t exg_get_int(const exg_argument *arg);   /* INT, BOOL, constant SYM_INT */
 double exg_get_float(const exg_argument *arg);  /* FLOAT, INT, BOOL */
 bool exg_get_bool(const exg_argument *arg);
