@@ -341,7 +341,9 @@ static exg_status plan_gemm(exg_kernel_call *call, convolution *c, exg_error *er
         g->pack_context = c;
     }
     EXG_TRY(exg_gemm_plan(g, call, err));
-    c->panel = g->loops->columns;
+    if (g->loops != NULL) { /* NULL when the result has no element */
+        c->panel = g->loops->columns;
+    }
     return EXG_OK;
 }
 
