@@ -31,6 +31,10 @@ typedef struct exg_format_row {
 bool exg_pt2_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_pt2_open;
 
+bool exg_exg_sniff(const uint8_t *data, uint64_t length);
+exg_open_fn exg_exg_open;
+exg_save_fn exg_exg_save;
+
 /* Makes room for the names in `info` and copies one; for the formats. */
 exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err);
 

@@ -10,6 +10,7 @@
 
 static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
     [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, NULL},
+    [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save},
 };
 
 static const struct {

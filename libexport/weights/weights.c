@@ -5,6 +5,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
+#include "libexport/weights/frames.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -217,8 +218,10 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
         return EXG_OUT_OF_MEMORY(err);
     }
     EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location, &descriptor, err));
-    status = exg_file_map_range(descriptor, storage->location, storage->offset, storage->length,
-                                mapping, err);
+    status = exg_file_map_range(
+        descriptor, storage->location, storage->offset,
+        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
+        mapping, err);
     close(descriptor);
     if (status != EXG_OK) {
         return status;
@@ -232,12 +235,26 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     return EXG_OK;
 }
 
+/* Frames and external storages: the stored bytes where they lie, mapped at first use. */
+static exg_status lazy_bytes(exg_weights *weights, exg_storage *storage, const uint8_t **data,
+                             exg_error *err)
+{
+    exg_status status = EXG_OK;
+
+    pthread_mutex_lock(&weights->private_->lock);
+    if (storage->data == NULL) {
+        status = map_external(weights, storage, err);
+    }
+    *data = storage->data;
+    pthread_mutex_unlock(&weights->private_->lock);
+    return status;
+}
+
 /* The stored plain bytes, or NULL with OK when there are none in memory (frames). */
 static exg_status stored_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,
                                exg_error *err)
 {
     exg_storage *storage;
-    exg_status status = EXG_OK;
 
     *data = NULL;
     if (index >= weights->storage_count) {
@@ -249,28 +266,20 @@ static exg_status stored_bytes(exg_weights *weights, uint32_t index, const uint8
         *data = storage->data;
         break;
     case EXG_STORAGE_EXTERNAL:
-        pthread_mutex_lock(&weights->private_->lock);
-        if (storage->data == NULL) {
-            status = map_external(weights, storage, err);
-        }
-        *data = storage->data;
-        pthread_mutex_unlock(&weights->private_->lock);
-        break;
+        return lazy_bytes(weights, storage, data, err);
     case EXG_STORAGE_FRAMES:
         break;
     }
-    return status;
+    return EXG_OK;
 }
 
-/* The one place where compressed storages are read: weights/frames.h goes here. */
-static exg_status read_frames(const exg_storage *storage, uint64_t offset, uint64_t length,
-                              void *out, exg_error *err)
+static exg_status read_frames(exg_weights *weights, exg_storage *storage, uint64_t offset,
+                              uint64_t length, void *out, exg_error *err)
 {
-    (void)storage;
-    (void)offset;
-    (void)length;
-    (void)out;
-    return EXG_FAIL(err, UNSUPPORTED, "WGT-FRAMES", "compressed storages cannot be read yet");
+    const uint8_t *stored;
+
+    EXG_TRY(lazy_bytes(weights, storage, &stored, err));
+    return exg_frames_read(storage->frames, stored, offset, length, out, err);
 }
 
 exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
@@ -289,7 +298,8 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
         return EXG_OK;
     }
     if (data == NULL) {
-        EXG_TRY_IN(err, read_frames(&weights->storages[storage], offset, length, out, err),
+        EXG_TRY_IN(err,
+                   read_frames(weights, &weights->storages[storage], offset, length, out, err),
                    "storages[%u]", storage);
         return EXG_OK;
     }
@@ -313,31 +323,58 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
     return EXG_OK;
 }
 
+/* All plain bytes of frames through the hasher (NULL: only through their own checksums). */
+static exg_status hash_frames(exg_weights *weights, uint32_t storage, exg_hasher *hasher,
+                              exg_error *err)
+{
+    uint64_t length = weights->storages[storage].length;
+    uint8_t *block = malloc(EXG_FRAME_BYTES);
+    exg_status status = block == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    for (uint64_t at = 0; status == EXG_OK && at < length; at += EXG_FRAME_BYTES) {
+        uint64_t part = length - at < EXG_FRAME_BYTES ? length - at : EXG_FRAME_BYTES;
+
+        status = exg_storage_read(weights, storage, at, part, block, err);
+        if (status == EXG_OK && hasher != NULL) {
+            exg_hasher_add(hasher, block, (size_t)part);
+        }
+    }
+    free(block);
+    return status;
+}
+
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
 {
     const uint8_t *data;
     const exg_storage *s;
-    exg_hasher *hasher;
-    char found[EXG_CHECKSUM_TEXT_MAX];
+    exg_hasher *hasher = NULL;
+    char found[EXG_CHECKSUM_TEXT_MAX] = "";
+    exg_status status = EXG_OK;
+    bool known;
 
     EXG_TRY_IN(err, stored_bytes(weights, storage, &data, err), "storages[%u]", storage);
     s = &weights->storages[storage];
-    if (s->checksum.kind == EXG_CHECKSUM_NONE || s->checksum.kind == EXG_CHECKSUM_UNKNOWN ||
-        data == NULL) {
-        return EXG_OK;
+    known = s->checksum.kind != EXG_CHECKSUM_NONE && s->checksum.kind != EXG_CHECKSUM_UNKNOWN;
+    if (known) {
+        hasher = exg_hasher_create(s->checksum.kind);
+        if (hasher == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
     }
-    hasher = exg_hasher_create(s->checksum.kind);
-    if (hasher == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
+    if (s->kind == EXG_STORAGE_FRAMES) {
+        status = hash_frames(weights, storage, hasher, err);
+    } else if (known && data != NULL) {
+        exg_hasher_add(hasher, data, (size_t)s->length);
     }
-    exg_hasher_add(hasher, data, (size_t)s->length);
-    exg_hasher_finish(hasher, found);
-    if (strcasecmp(found, s->checksum.text) != 0) {
-        exg_status status =
+    if (known) {
+        exg_hasher_finish(hasher, found);
+    }
+    if (status == EXG_OK && known && (data != NULL || s->kind == EXG_STORAGE_FRAMES) &&
+        strcasecmp(found, s->checksum.text) != 0) {
+        status =
             EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
                      found, s->checksum.text);
-
         return exg_error_within(err, status, "storages[%u]", storage);
     }
-    return EXG_OK;
+    return status;
 }

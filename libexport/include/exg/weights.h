@@ -49,10 +49,11 @@ typedef struct exg_storage {
     exg_storage_kind kind;
     exg_byte_order byte_order;
     uint64_t length;      /* plain bytes */
-    const uint8_t *data;  /* MEMORY, and EXTERNAL once mapped */
-    const char *location; /* EXTERNAL: path relative to the naming file, confined to its folder */
-    uint64_t offset;      /* EXTERNAL */
-    exg_checksum checksum; /* of the stored bytes */
+    const uint8_t *data;  /* MEMORY: the bytes; FRAMES: the stored ones; external: once mapped */
+    const char *location; /* EXTERNAL, FRAMES (NULL: in the naming file): path relative to the
+                             naming file, confined to its folder */
+    uint64_t offset;      /* where `location` holds the stored bytes */
+    exg_checksum checksum; /* of the plain bytes */
     exg_frames *frames;
 } exg_storage;
 

@@ -1,0 +1,54 @@
+/* open.c - .exg: metadata copied, checked and decoded; weights stay where they lie. */
+#include "libexport/base/arena.h"
+#include "libexport/formats/exg/flat.h"
+#include "libexport/formats/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool exg_exg_sniff(const uint8_t *data, uint64_t length)
+{
+    return length >= 8 && memcmp(data + 4, "EXGP", 4) == 0;
+}
+
+exg_status exg_exg_open(const exg_source *source, const exg_open_options *options,
+                        exg_program **program, exg_file_info *info, exg_error *err)
+{
+    uint64_t length;
+    uint8_t *metadata;
+    exg_program *made = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_flat_length(source->data, source->length, &length, err));
+    metadata = malloc((size_t)length); /* a copy: aligned, and nobody changes it meanwhile */
+    if (metadata == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    memcpy(metadata, source->data, (size_t)length);
+    status = exg_program_create(source->budget, &made, err);
+    if (status == EXG_OK) {
+        status =
+            exg_flat_decode(metadata, (size_t)length, source->data, source->length, made, err);
+    }
+    if (status == EXG_OK && options->program != NULL && strcmp(options->program, made->name) != 0) {
+        status = EXG_FAIL(err, USAGE, "EXG-006", "the file holds '%s', not '%s'", made->name,
+                          options->program);
+    }
+    if (status == EXG_OK) {
+        status = exg_file_info_add_program(info, made->name, err);
+    }
+    if (status == EXG_OK && options->check_crc) {
+        for (uint32_t i = 0; status == EXG_OK && i < made->weights->storage_count; i++) {
+            if (made->weights->storages[i].location == NULL) {
+                status = exg_storage_check(made->weights, i, err);
+            }
+        }
+    }
+    free(metadata);
+    if (status != EXG_OK) {
+        exg_program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return EXG_OK;
+}

@@ -1,0 +1,314 @@
+/* frames.c - byte planes, zstd where it pays, checksums. */
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_c_literalCompressionMode */
+#include "libexport/weights/frames.h"
+
+#include "libexport/base/checked.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+/* Huffman alone packs exponents best (-20 with literals forced); what that brings below
+ * a quarter repeats itself, and matches found by level 3 are worth their time. */
+#define LEVEL_HUFFMAN  (-20)
+#define LEVEL_MATCHES  3
+#define ENTROPY_MAX    7.8 /* bits a byte: above it no plane is tried */
+#define SMALL_MATCHES  4   /* plane bytes per packed byte */
+
+uint64_t exg_frame_count(uint64_t plain_length)
+{
+    return plain_length / EXG_FRAME_BYTES + (plain_length % EXG_FRAME_BYTES != 0);
+}
+
+/* Plain bytes of plane `p` in a frame of `length` bytes. */
+static uint32_t plane_bytes(uint32_t length, uint32_t element_bytes, uint32_t p)
+{
+    return p >= length ? 0 : (length - p + element_bytes - 1) / element_bytes;
+}
+
+static uint32_t frame_length(const exg_frames *frames, uint64_t index)
+{
+    uint64_t left = frames->plain_length - index * EXG_FRAME_BYTES;
+
+    return left < EXG_FRAME_BYTES ? (uint32_t)left : EXG_FRAME_BYTES;
+}
+
+static uint32_t stored_bytes_of(const exg_frame *frame)
+{
+    uint32_t sum = 0;
+
+    for (int p = 0; p < EXG_FRAME_PLANES_MAX; p++) {
+        sum += frame->planes[p]; /* each is at most 1 MiB: it fits */
+    }
+    return sum;
+}
+
+exg_status exg_frames_check_index(const exg_frames *frames, exg_error *err)
+{
+    uint32_t width = frames->element_bytes;
+    uint64_t at = 0;
+
+    if (width != 1 && width != 2 && width != 4 && width != 8) {
+        return EXG_FAIL(err, MALFORMED, "EXG-020", "elements of %u bytes cannot be cut in planes",
+                        width);
+    }
+    if (frames->count != exg_frame_count(frames->plain_length)) {
+        return EXG_FAIL(err, MALFORMED, "EXG-020", "%u frames for %llu bytes", frames->count,
+                        (unsigned long long)frames->plain_length);
+    }
+    for (uint32_t i = 0; i < frames->count; i++) {
+        const exg_frame *frame = &frames->items[i];
+        uint32_t length = frame_length(frames, i);
+
+        for (uint32_t p = 0; p < EXG_FRAME_PLANES_MAX; p++) {
+            if (frame->planes[p] > (p < width ? plane_bytes(length, width, p) : 0)) {
+                return EXG_FAIL(err, MALFORMED, "EXG-021",
+                                "frame %u: plane %u has %u stored bytes, more than plain ones", i,
+                                p, frame->planes[p]);
+            }
+        }
+        if (frame->offset != at) {
+            return EXG_FAIL(err, MALFORMED, "EXG-021", "frame %u is at offset %llu, not %llu", i,
+                            (unsigned long long)frame->offset, (unsigned long long)at);
+        }
+        at += stored_bytes_of(frame);
+    }
+    if (at != frames->stored_length) {
+        return EXG_FAIL(err, MALFORMED, "EXG-021", "the frames take %llu bytes, %llu are stored",
+                        (unsigned long long)at, (unsigned long long)frames->stored_length);
+    }
+    return EXG_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+static void join_plane(uint8_t *plain, uint32_t width, const uint8_t *plane, uint32_t bytes)
+{
+    switch (width) { /* constant strides are several times as fast */
+    case 1:
+        memcpy(plain, plane, bytes);
+        break;
+    case 2:
+        for (uint32_t i = 0; i < bytes; i++) {
+            plain[(size_t)i * 2] = plane[i];
+        }
+        break;
+    case 4:
+        for (uint32_t i = 0; i < bytes; i++) {
+            plain[(size_t)i * 4] = plane[i];
+        }
+        break;
+    default:
+        for (uint32_t i = 0; i < bytes; i++) {
+            plain[(size_t)i * width] = plane[i];
+        }
+        break;
+    }
+}
+
+typedef struct reader {
+    const exg_frames *frames;
+    const uint8_t *stored;
+    ZSTD_DCtx *zstd;
+    uint8_t *plane; /* EXG_FRAME_BYTES */
+    uint8_t *plain; /* EXG_FRAME_BYTES, for frames read in part */
+} reader;
+
+static exg_status inflate_frame(reader *r, uint32_t index, uint8_t *plain, exg_error *err)
+{
+    const exg_frame *frame = &r->frames->items[index];
+    const uint8_t *from = r->stored + frame->offset;
+    uint32_t length = frame_length(r->frames, index);
+    uint32_t width = r->frames->element_bytes;
+
+    if (XXH3_64bits(from, stored_bytes_of(frame)) != frame->checksum) {
+        return EXG_FAIL(err, MALFORMED, "EXG-022",
+                        "the checksum of frame %u does not match: damaged bytes", index);
+    }
+    for (uint32_t p = 0; p < width; p++) {
+        uint32_t bytes = plane_bytes(length, width, p);
+        const uint8_t *plane = from;
+
+        if (frame->planes[p] != bytes) {
+            size_t made =
+                ZSTD_decompressDCtx(r->zstd, r->plane, EXG_FRAME_BYTES, from, frame->planes[p]);
+
+            if (ZSTD_isError(made) || made != bytes) {
+                return EXG_FAIL(err, MALFORMED, "EXG-023", "plane %u of frame %u: %s", p, index,
+                                ZSTD_isError(made) ? ZSTD_getErrorName(made) : "wrong length");
+            }
+            plane = r->plane;
+        }
+        if (bytes > 0) {
+            join_plane(plain + p, width, plane, bytes);
+        }
+        from += frame->planes[p];
+    }
+    return EXG_OK;
+}
+
+static exg_status read_range(reader *r, uint64_t offset, uint64_t length, uint8_t *out,
+                             exg_error *err)
+{
+    while (length > 0) {
+        uint32_t index = (uint32_t)(offset / EXG_FRAME_BYTES);
+        uint32_t start = (uint32_t)(offset % EXG_FRAME_BYTES);
+        uint32_t whole = frame_length(r->frames, index);
+        uint32_t part = whole - start < length ? whole - start : (uint32_t)length;
+
+        if (part == whole) {
+            EXG_TRY(inflate_frame(r, index, out, err));
+        } else {
+            EXG_TRY(inflate_frame(r, index, r->plain, err));
+            memcpy(out, r->plain + start, part);
+        }
+        out += part;
+        offset += part;
+        length -= part;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_frames_read(const exg_frames *frames, const uint8_t *stored, uint64_t offset,
+                           uint64_t length, void *out, exg_error *err)
+{
+    reader r = {.frames = frames, .stored = stored};
+    exg_status status = EXG_OK;
+
+    if (!exg_range_inside(offset, length, frames->plain_length)) {
+        return EXG_FAIL(err, USAGE, "WGT-RANGE", "bytes %llu and %llu more of %llu",
+                        (unsigned long long)offset, (unsigned long long)length,
+                        (unsigned long long)frames->plain_length);
+    }
+    r.zstd = ZSTD_createDCtx();
+    r.plane = malloc(EXG_FRAME_BYTES);
+    r.plain = malloc(EXG_FRAME_BYTES);
+    if (r.zstd == NULL || r.plane == NULL || r.plain == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        status = read_range(&r, offset, length, out, err);
+    }
+    ZSTD_freeDCtx(r.zstd);
+    free(r.plane);
+    free(r.plain);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------- */
+
+struct exg_packer {
+    ZSTD_CCtx *huffman;
+    ZSTD_CCtx *matches;
+    size_t bound;
+    uint8_t *plane;  /* EXG_FRAME_BYTES */
+    uint8_t *second; /* `bound`: what the other level makes */
+    uint8_t *stored; /* EXG_FRAME_BYTES and `bound` for the plane being tried */
+};
+
+exg_status exg_packer_create(exg_packer **packer, exg_error *err)
+{
+    exg_packer *p = calloc(1, sizeof(*p));
+
+    *packer = p;
+    if (p != NULL) {
+        p->bound = ZSTD_compressBound(EXG_FRAME_BYTES);
+        p->huffman = ZSTD_createCCtx();
+        p->matches = ZSTD_createCCtx();
+        p->plane = malloc(EXG_FRAME_BYTES);
+        p->second = malloc(p->bound);
+        p->stored = malloc(EXG_FRAME_BYTES + p->bound);
+    }
+    if (p == NULL || p->huffman == NULL || p->matches == NULL || p->plane == NULL ||
+        p->second == NULL || p->stored == NULL) {
+        exg_packer_destroy(p);
+        *packer = NULL;
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    (void)ZSTD_CCtx_setParameter(p->huffman, ZSTD_c_compressionLevel, LEVEL_HUFFMAN);
+    (void)ZSTD_CCtx_setParameter(p->huffman, ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
+    (void)ZSTD_CCtx_setParameter(p->matches, ZSTD_c_compressionLevel, LEVEL_MATCHES);
+    return EXG_OK;
+}
+
+void exg_packer_destroy(exg_packer *packer)
+{
+    if (packer != NULL) {
+        ZSTD_freeCCtx(packer->huffman);
+        ZSTD_freeCCtx(packer->matches);
+        free(packer->plane);
+        free(packer->second);
+        free(packer->stored);
+        free(packer);
+    }
+}
+
+static void cut_plane(uint8_t *plane, const uint8_t *plain, uint32_t width, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++) {
+        plane[i] = plain[(size_t)i * width];
+    }
+}
+
+/* Is a byte of the plane predictable at all? Order 0, in bits a byte. */
+static bool may_pay(const uint8_t *plane, uint32_t bytes)
+{
+    uint32_t counts[4][256] = {{0}};
+    double bits = 0.0;
+
+    for (uint32_t i = 0; i < bytes; i++) {
+        counts[i % 4][plane[i]]++;
+    }
+    for (int v = 0; v < 256; v++) {
+        uint32_t n = counts[0][v] + counts[1][v] + counts[2][v] + counts[3][v];
+
+        if (n > 0) {
+            bits += n * log2((double)bytes / n);
+        }
+    }
+    return bits <= ENTROPY_MAX * bytes;
+}
+
+/* The plane packed at `to`, or as it is when that is not longer; the length stored. */
+static uint32_t pack_plane(exg_packer *packer, uint32_t bytes, uint8_t *to)
+{
+    size_t made;
+
+    if (bytes > 0 && may_pay(packer->plane, bytes)) {
+        made = ZSTD_compress2(packer->huffman, to, packer->bound, packer->plane, bytes);
+        if (!ZSTD_isError(made) && made < bytes / SMALL_MATCHES) {
+            size_t second =
+                ZSTD_compress2(packer->matches, packer->second, packer->bound, packer->plane, bytes);
+
+            if (!ZSTD_isError(second) && second < made) {
+                memcpy(to, packer->second, second);
+                made = second;
+            }
+        }
+        if (!ZSTD_isError(made) && made < bytes) {
+            return (uint32_t)made;
+        }
+    }
+    memcpy(to, packer->plane, bytes);
+    return bytes;
+}
+
+void exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *plain,
+                     uint32_t length, exg_frame *frame, const uint8_t **stored,
+                     uint32_t *stored_bytes)
+{
+    uint32_t at = 0;
+
+    *frame = (exg_frame){0};
+    for (uint32_t p = 0; p < element_bytes; p++) {
+        uint32_t bytes = plane_bytes(length, element_bytes, p);
+
+        cut_plane(packer->plane, plain + p, element_bytes, bytes);
+        frame->planes[p] = pack_plane(packer, bytes, packer->stored + at);
+        at += frame->planes[p];
+    }
+    frame->checksum = XXH3_64bits(packer->stored, at);
+    *stored = packer->stored;
+    *stored_bytes = at;
+}
