@@ -11,3 +11,6 @@ foreach(family attention convolution formula index matmul move norm pointwise re
 endforeach()
 
 exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS exg::exec)
+
+# A program that keeps state in buffers, call after call.
+exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
