@@ -2,7 +2,8 @@
  *
  * Include after defining EXG_FORMULA_F32, _F64, _I32 or _I64; includes again with
  * another one replace the meaning. C is the compute type. In integer types a
- * division by zero gives 0 and sets the loop's `bad`.
+ * division by zero gives 0 and sets the loop's `bad`. `far` is a constant of the
+ * loop: whether operands may be beyond EXG_F32_NEAR (math_f32.h).
  */
 #include "libexec/kernels/math_f32.h"
 
@@ -174,7 +175,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define ATANH(x)        atanhf(x)
 #define CEIL(x)         ceilf(x)
 #define COPYSIGN(x, y)  exg_f32_copysign(x, y)
-#define COS(x)          exg_f32_cos(x)
+#define COS(x)          exg_f32_cos(x, far)
 #define COSH(x)         coshf(x)
 #define DIV_FLOOR(x, y) exg_div_floor_f32(x, y)
 #define ERF(x)          exg_f32_erf(x)
@@ -194,10 +195,10 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define REMAINDER(x, y) exg_remainder_f32(x, y)
 #define ROUND(x)        exg_f32_rint(x)
 #define SIGN(x)         ((float)((x) > 0) - (float)((x) < 0))
-#define SIN(x)          exg_f32_sin(x)
+#define SIN(x)          exg_f32_sin(x, far)
 #define SINH(x)         sinhf(x)
 #define SQRT(x)         sqrtf(x)
-#define TAN(x)          exg_f32_tan(x)
+#define TAN(x)          exg_f32_tan(x, far)
 #define TANH(x)         exg_f32_tanh(x)
 #define TRUNC(x)        truncf(x)
 #elif defined(EXG_FORMULA_F64)

@@ -254,14 +254,18 @@ static inline float exg_f32_erf(float x)
     return t < 0.92f ? exg_f32_fma(near, x, x) : x != x ? x : exg_f32_copysign(far, x);
 }
 
-/* sin and cos of the angle 2 pi turns: what is left of x after whole quarters.
- * x = m * 2^e with a 24-bit integer m; m times exg_two_over_pi[e] modulo 4 is
- * exact enough in two doubles for every float. */
+/* sin, cos and tan: what is left of x after whole quarters of a turn, in double.
+ *
+ * Near (|x| at most EXG_F32_NEAR) the quarters are taken off with pi / 2 in two parts,
+ * the first of 33 bits, so that its products are exact. Far, x = m * 2^e with a 24-bit
+ * integer m, and m times exg_two_over_pi[e] modulo 4 is exact enough for every float.
+ * `far` is a constant of the loop: the table would keep it from being vectorised. */
+#define EXG_F32_NEAR 1e6f
 #define EXG_TWO_OVER_PI_FIRST (-37)
 #define EXG_TWO_OVER_PI_COUNT 142
 extern const double exg_two_over_pi[2][EXG_TWO_OVER_PI_COUNT];
 
-static inline double exg_f32_quarter(float x, int32_t *quarter)
+static inline double exg_f32_quarter_far(float x, int32_t *quarter)
 {
     int32_t bits = exg_f32_bits(x) & INT32_MAX;
     int32_t e = (bits >> 23) - 150 - EXG_TWO_OVER_PI_FIRST;
@@ -276,6 +280,19 @@ static inline double exg_f32_quarter(float x, int32_t *quarter)
     t = high + EXG_F64_ROUNDER;
     *quarter = (int32_t)exg_f64_bits(t) & 3;
     return ((high - (t - EXG_F64_ROUNDER)) + low) * 1.57079632679489661923;
+}
+
+static inline double exg_f32_quarter(float x, int32_t *quarter, int far)
+{
+    double magnitude = (double)exg_f32_abs(x);
+    double t = magnitude * 0.63661977236758134308 + EXG_F64_ROUNDER;
+    double n = t - EXG_F64_ROUNDER;
+
+    if (far) {
+        return exg_f32_quarter_far(x, quarter);
+    }
+    *quarter = (int32_t)exg_f64_bits(t) & 3;
+    return (magnitude - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34;
 }
 
 static inline double exg_f64_sin_part(double r, double s)
@@ -299,10 +316,10 @@ static inline double exg_f64_cos_part(double s)
     return p * s + 1.0;
 }
 
-static inline float exg_f32_sin(float x)
+static inline float exg_f32_sin(float x, int far)
 {
     int32_t quarter;
-    double r = exg_f32_quarter(x, &quarter);
+    double r = exg_f32_quarter(x, &quarter, far);
     double s = r * r;
     double y = (quarter & 1) != 0 ? exg_f64_cos_part(s) : exg_f64_sin_part(r, s);
     float f = (float)((quarter & 2) != 0 ? -y : y);
@@ -312,10 +329,10 @@ static inline float exg_f32_sin(float x)
     return exg_f32_abs(x) < INFINITY ? f : NAN;
 }
 
-static inline float exg_f32_cos(float x)
+static inline float exg_f32_cos(float x, int far)
 {
     int32_t quarter;
-    double r = exg_f32_quarter(x, &quarter);
+    double r = exg_f32_quarter(x, &quarter, far);
     double s = r * r;
     double y = (quarter & 1) != 0 ? exg_f64_sin_part(r, s) : exg_f64_cos_part(s);
     float f = (float)(((quarter + 1) & 2) != 0 ? -y : y);
@@ -324,10 +341,10 @@ static inline float exg_f32_cos(float x)
     return exg_f32_abs(x) < INFINITY ? f : NAN;
 }
 
-static inline float exg_f32_tan(float x)
+static inline float exg_f32_tan(float x, int far)
 {
     int32_t quarter;
-    double r = exg_f32_quarter(x, &quarter);
+    double r = exg_f32_quarter(x, &quarter, far);
     double s = r * r;
     double sine = exg_f64_sin_part(r, s);
     double cosine = exg_f64_cos_part(s);

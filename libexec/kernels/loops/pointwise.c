@@ -1,12 +1,37 @@
 /* pointwise.c - one loop a formula and compute type, made by the preprocessor. */
 #include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/math_f32.h"
 
 #include <string.h>
+
+/* Some element is farther from 0 than a quarter of what near formulas take (sinc
+ * multiplies by pi), or NaN. */
+static int reaches_far(uint32_t count, const float *x)
+{
+    int far = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        far |= !(exg_f32_abs(x[i]) <= EXG_F32_NEAR / 4);
+    }
+    return far;
+}
 
 /* The unused parts of a formula's environment. */
 #define UNUSED(a, b, c, s, t, u, v) \
     ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
 
+#define LOOP_OVER(out_type, first_type, formula, is_far)                                      \
+    EXG_INDEPENDENT                                                                           \
+    for (uint32_t i = 0; i < count; i++) {                                                    \
+        enum { far = (is_far) };                                                              \
+        const first_type a = ((const first_type *)a_)[i];                                     \
+        const C b = ((const C *)b_)[i], c = ((const C *)c_)[i];                               \
+                                                                                              \
+        UNUSED(a, b, c, s, t, u, v);                                                          \
+        ((out_type *)out)[i] = (out_type)(formula);                                           \
+    }
+
+/* Only a formula that asks whether it is far has a loop for that. */
 #define LOOP(id, out_type, first_type, formula)                                               \
     static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,           \
                          const void *c_, const void *scalars, int *bad_out)                   \
@@ -15,13 +40,11 @@
         const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                     \
         int bad = 0;                                                                          \
                                                                                               \
-        EXG_INDEPENDENT                                                                       \
-        for (uint32_t i = 0; i < count; i++) {                                                \
-            const first_type a = ((const first_type *)a_)[i];                                 \
-            const C b = ((const C *)b_)[i], c = ((const C *)c_)[i];                           \
-                                                                                              \
-            UNUSED(a, b, c, s, t, u, v);                                                      \
-            ((out_type *)out)[i] = (out_type)(formula);                                       \
+        if (sizeof(C) == 4 && __builtin_strstr(#formula, "far)") != NULL &&                   \
+            reaches_far(count, a_)) {                                                         \
+            LOOP_OVER(out_type, first_type, formula, 1)                                       \
+        } else {                                                                              \
+            LOOP_OVER(out_type, first_type, formula, 0)                                       \
         }                                                                                     \
         *bad_out |= bad;                                                                      \
     }

@@ -1,0 +1,716 @@
+/* Kernel benchmarks: each row against a ceiling (copying the same bytes) or a peer
+ * (oneDNN, one thread), taken in turn in one process; medians, printed, not asserted.
+ *
+ *   bench_kernels [threads] [pattern]
+ */
+#include "libexec/kernels/isa.h"
+#include "libexec/kernels/kernels.h"
+#include "libexec/kernels/pointwise.h"
+
+#include <exg/operators.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a)     (sizeof(a) / sizeof((a)[0]))
+#define SIZES(...)   ((const int64_t[]){__VA_ARGS__})
+#define ROUNDS       9
+#define ROUND_NS     20000000.0 /* what a round takes at least */
+#define OPERANDS_MAX 8
+
+static exg_pool *pool;
+static const char *pattern = "";
+
+static double now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench: %s\n", what);
+    exit(1);
+}
+
+/* ---- tensors, calls -------------------------------------------------------------- */
+
+static exg_tensor tensor(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
+{
+    exg_tensor t = {.dtype = dtype, .rank = rank};
+    size_t bytes;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        t.sizes[d] = sizes[d];
+    }
+    exg_tensor_set_contiguous(&t);
+    bytes = (size_t)exg_tensor_numel(&t) * exg_dtype_bytes(dtype);
+    t.data = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
+    if (t.data == NULL) {
+        die("out of memory");
+    }
+    memset(t.data, 0, bytes);
+    for (int64_t i = 0; i < exg_tensor_numel(&t); i++) {
+        float x = (float)((i * 7919 % 2003) - 1001) / 1001.0f;
+
+        if (dtype == EXG_DTYPE_F32) {
+            ((float *)t.data)[i] = x;
+        } else if (dtype == EXG_DTYPE_BF16) {
+            ((uint16_t *)t.data)[i] = (uint16_t)(0x3f00 + (i * 7919 & 0x80ff));
+        } else if (dtype == EXG_DTYPE_I64) {
+            ((int64_t *)t.data)[i] = i * 7919 % 1000;
+        }
+    }
+    return t;
+}
+
+static exg_argument int_arg(int64_t v)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_INT, .as_int = v};
+}
+
+static exg_argument float_arg(double v)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_FLOAT, .as_float = v};
+}
+
+static exg_argument bool_arg(bool v)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_BOOL, .as_bool = v};
+}
+
+static exg_argument ints_arg(uint32_t n, const int64_t *v)
+{
+    return (exg_argument){
+        .kind = EXG_ARGUMENT_INTS, .count = n, .as_ints = (int64_t *)(uintptr_t)v};
+}
+
+static exg_argument none_arg(void)
+{
+    return (exg_argument){.kind = EXG_ARGUMENT_NONE};
+}
+
+typedef struct bench_call {
+    const exg_kernel *kernel;
+    exg_kernel_call call;
+    exg_tensor inputs[OPERANDS_MAX], outputs[OPERANDS_MAX];
+    _Atomic int fault;
+} bench_call;
+
+static void prepare(bench_call *b, const exg_kernel *kernel, const exg_argument *args,
+                    uint32_t arg_count, uint32_t inputs, uint32_t outputs)
+{
+    void *data[2][OPERANDS_MAX];
+    exg_error err;
+
+    exg_error_clear(&err);
+    b->kernel = kernel;
+    b->call.args = args;
+    b->call.arg_count = arg_count;
+    b->call.inputs = b->inputs;
+    b->call.outputs = b->outputs;
+    b->call.input_count = inputs;
+    b->call.output_count = outputs;
+    b->call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        data[0][i] = b->inputs[i].data;
+        data[1][i] = b->outputs[i].data;
+        b->inputs[i].data = b->outputs[i].data = NULL;
+    }
+    if (kernel->prepare != NULL && kernel->prepare(&b->call, &err) != EXG_OK) {
+        die(err.message);
+    }
+    if (b->call.workspace_bytes > 0) {
+        b->call.workspace = aligned_alloc(64, (b->call.workspace_bytes + 63) & ~(size_t)63);
+        memset(b->call.workspace, 0, b->call.workspace_bytes);
+    }
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        b->inputs[i].data = data[0][i];
+        b->outputs[i].data = data[1][i];
+    }
+    b->call.pool = pool;
+    b->call.fault = &b->fault;
+}
+
+static void run_ours(void *context)
+{
+    bench_call *b = context;
+
+    b->kernel->run(&b->call);
+}
+
+static void release(bench_call *b)
+{
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        free(b->inputs[i].data);
+        free(b->outputs[i].data);
+    }
+    free(b->call.workspace);
+    exg_arena_destroy(b->call.arena);
+    memset(b, 0, sizeof(*b));
+}
+
+/* ---- measuring -------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    return *(const double *)a < *(const double *)b ? -1 : 1;
+}
+
+static double one_round(void (*run)(void *), void *context, int repeats)
+{
+    double start = now_ns();
+
+    for (int i = 0; i < repeats; i++) {
+        run(context);
+    }
+    return (now_ns() - start) / repeats;
+}
+
+static int repeats_for(void (*run)(void *), void *context)
+{
+    double once;
+
+    run(context);
+    once = one_round(run, context, 1);
+    once = once < 100 ? one_round(run, context, 1000) : once;
+    return once > ROUND_NS ? 1 : (int)(ROUND_NS / once) + 1;
+}
+
+/* Prints a row: ours, the peer's, how many times as fast we are, and the rate. */
+static void compare_with(const char *name, void (*ours)(void *), void *our_context,
+                         void (*peer)(void *), void *peer_context, double work, const char *unit)
+{
+    double a[ROUNDS];
+    double b[ROUNDS];
+    int our_repeats = repeats_for(ours, our_context);
+    int peer_repeats = peer != NULL ? repeats_for(peer, peer_context) : 0;
+
+    for (int r = 0; r < ROUNDS; r++) {
+        a[r] = one_round(ours, our_context, our_repeats);
+        b[r] = peer != NULL ? one_round(peer, peer_context, peer_repeats) : 0;
+    }
+    qsort(a, ROUNDS, sizeof(double), compare);
+    qsort(b, ROUNDS, sizeof(double), compare);
+    printf("%-44s %11.0f ns %9.2f %s", name, a[ROUNDS / 2], work / a[ROUNDS / 2], unit);
+    if (peer != NULL) {
+        printf("   peer %9.2f   x%.2f", work / b[ROUNDS / 2], b[ROUNDS / 2] / a[ROUNDS / 2]);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static bool wanted(const char *name)
+{
+    return strstr(name, pattern) != NULL;
+}
+
+typedef struct copy_context {
+    void *dst, *src;
+    size_t bytes; /* read; as many are written */
+} copy_context;
+
+static void run_memcpy(void *context)
+{
+    copy_context *c = context;
+
+    memcpy(c->dst, c->src, c->bytes);
+}
+
+static copy_context make_copy(size_t bytes)
+{
+    copy_context c = {.bytes = bytes};
+
+    c.dst = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    c.src = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    memset(c.dst, 1, bytes);
+    memset(c.src, 1, bytes);
+    return c;
+}
+
+/* Against a copy that moves the same bytes in all. */
+static void against_copy(const char *name, bench_call *b, double bytes)
+{
+    copy_context c = make_copy((size_t)(bytes / 2));
+
+    compare_with(name, run_ours, b, run_memcpy, &c, bytes, "GB/s");
+    free(c.dst);
+    free(c.src);
+}
+
+/* ---- oneDNN -------------------------------------------------------------------------- */
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+static void check(dnnl_status_t status)
+{
+    if (status != dnnl_success) {
+        die("oneDNN refuses");
+    }
+}
+
+typedef struct dnnl_call {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t args[4];
+    int count;
+} dnnl_call;
+
+static void run_dnnl(void *context)
+{
+    dnnl_call *c = context;
+
+    check(dnnl_primitive_execute(c->primitive, stream, c->count, c->args));
+    dnnl_stream_wait(stream);
+}
+
+static dnnl_memory_t memory_of(const dnnl_memory_desc_t *md, void *data)
+{
+    dnnl_memory_t m;
+
+    check(dnnl_memory_create(&m, md, engine, data));
+    return m;
+}
+
+static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, void *a, void *b, bool b_is_rows,
+                              void *c)
+{
+    dnnl_memory_desc_t ma;
+    dnnl_memory_desc_t mb;
+    dnnl_memory_desc_t mc;
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    dnnl_call call = {.count = 3};
+
+    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, dnnl_f32,
+                                           (dnnl_dims_t){k, 1}));
+    check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, dnnl_f32,
+                                           b_is_rows ? (dnnl_dims_t){n, 1}
+                                                     : (dnnl_dims_t){1, k}));
+    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, dnnl_f32,
+                                           (dnnl_dims_t){n, 1}));
+    check(dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc));
+    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
+    check(dnnl_primitive_create(&call.primitive, pd));
+    call.args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, memory_of(&ma, a)};
+    call.args[1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, memory_of(&mb, b)};
+    call.args[2] = (dnnl_exec_arg_t){DNNL_ARG_DST, memory_of(&mc, c)};
+    return call;
+}
+
+/* Layouts as oneDNN likes them, reorders not counted: its best case. */
+static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int64_t *y, int64_t s,
+                                  int64_t p)
+{
+    dnnl_memory_desc_t mx;
+    dnnl_memory_desc_t mw;
+    dnnl_memory_desc_t my;
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    dnnl_call call = {.count = 3};
+    const dnnl_query_t queries[] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md};
+    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+
+    check(dnnl_memory_desc_init_by_tag(&mx, 4, x, dnnl_f32, dnnl_format_tag_any));
+    check(dnnl_memory_desc_init_by_tag(&mw, 4, w, dnnl_f32, dnnl_format_tag_any));
+    check(dnnl_memory_desc_init_by_tag(&my, 4, y, dnnl_f32, dnnl_format_tag_any));
+    check(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference,
+                                             dnnl_convolution_direct, &mx, &mw, NULL, &my,
+                                             (dnnl_dims_t){s, s}, (dnnl_dims_t){p, p},
+                                             (dnnl_dims_t){p, p}));
+    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
+    check(dnnl_primitive_create(&call.primitive, pd));
+    for (int i = 0; i < 3; i++) {
+        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, queries[i], 0);
+        size_t bytes = dnnl_memory_desc_get_size(md);
+        void *data = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+
+        memset(data, 0, bytes);
+        call.args[i] = (dnnl_exec_arg_t){args[i], memory_of(md, data)};
+    }
+    return call;
+}
+
+static dnnl_call peer_softmax(int64_t rows, int64_t size, void *x, void *y)
+{
+    dnnl_memory_desc_t md;
+    dnnl_softmax_desc_t desc;
+    dnnl_primitive_desc_t pd;
+    dnnl_call call = {.count = 2};
+
+    check(dnnl_memory_desc_init_by_tag(&md, 2, (dnnl_dims_t){rows, size}, dnnl_f32, dnnl_ab));
+    check(dnnl_softmax_forward_desc_init(&desc, dnnl_forward_inference, &md, 1));
+    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
+    check(dnnl_primitive_create(&call.primitive, pd));
+    call.args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, memory_of(&md, x)};
+    call.args[1] = (dnnl_exec_arg_t){DNNL_ARG_DST, memory_of(&md, y)};
+    return call;
+}
+
+/* ---- rows ------------------------------------------------------------------------------ */
+
+static void bench_products(void)
+{
+    static const int64_t shapes[][3] = { /* m, k, n */
+        {1, 4096, 4096},    {4, 768, 3072},     {12, 768, 768},     {36, 768, 3072},
+        {64, 64, 64},       {128, 768, 768},    {512, 768, 3072},   {512, 3072, 768},
+        {1020, 1024, 1024}, {2040, 2048, 2048}, {4096, 64, 64},
+    };
+
+    for (uint32_t s = 0; s < COUNT(shapes); s++) {
+        int64_t m = shapes[s][0];
+        int64_t k = shapes[s][1];
+        int64_t n = shapes[s][2];
+
+        for (int kind = 0; kind < 3; kind++) {
+            static const char *const names[] = {"linear f32", "mm f32", "linear bf16"};
+            exg_dtype dtype = kind == 2 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+            const exg_argument args[3] = {none_arg(), none_arg(), none_arg()};
+            char name[80];
+            bench_call b = {0};
+            dnnl_call peer = {0};
+
+            snprintf(name, sizeof(name), "%s %lld,%lld,%lld", names[kind], (long long)m,
+                     (long long)k, (long long)n);
+            if (!wanted(name)) {
+                continue;
+            }
+            b.inputs[0] = tensor(dtype, 2, SIZES(m, k));
+            b.inputs[1] = tensor(dtype, 2, kind == 1 ? SIZES(k, n) : SIZES(n, k));
+            b.inputs[2].dtype = EXG_DTYPE_COUNT;
+            b.outputs[0] = tensor(dtype, 2, SIZES(m, n));
+            prepare(&b, kind == 1 ? &exg_kernel_mm : &exg_kernel_linear, args, 3,
+                    kind == 1 ? 2 : 3, 1);
+            if (kind < 2) {
+                peer = peer_product(m, n, k, b.inputs[0].data, b.inputs[1].data, kind == 1,
+                                    b.outputs[0].data);
+            }
+            compare_with(name, run_ours, &b, kind < 2 ? run_dnnl : NULL, &peer,
+                         2.0 * (double)m * (double)n * (double)k, "GFLOP/s");
+            release(&b);
+        }
+    }
+}
+
+static void bench_convolutions(void)
+{
+    static const int64_t rows[][7] = { /* in, out, size, kernel, stride, padding, groups */
+        {3, 64, 224, 7, 2, 3, 1},  {64, 64, 56, 3, 1, 1, 1},  {64, 256, 56, 1, 1, 0, 1},
+        {128, 128, 28, 3, 1, 1, 1}, {256, 256, 14, 3, 1, 1, 1}, {512, 512, 7, 3, 1, 1, 1},
+        {64, 128, 56, 3, 2, 1, 1}, {3, 768, 224, 16, 16, 0, 1}, {96, 96, 56, 3, 1, 1, 96},
+    };
+
+    for (uint32_t r = 0; r < COUNT(rows); r++) {
+        const int64_t *c = rows[r];
+        int64_t out = (c[2] + 2 * c[5] - c[3]) / c[4] + 1;
+        const exg_argument args[] = {none_arg(), none_arg(), none_arg(),
+                                     ints_arg(1, &c[4]), ints_arg(1, &c[5]), ints_arg(1, SIZES(1)),
+                                     bool_arg(false), ints_arg(1, SIZES(0)), int_arg(c[6])};
+        char name[80];
+        bench_call b = {0};
+        dnnl_call peer = {0};
+
+        snprintf(name, sizeof(name), "convolution f32 %lld->%lld %lldx%lld k%lld s%lld g%lld",
+                 (long long)c[0], (long long)c[1], (long long)c[2], (long long)c[2],
+                 (long long)c[3], (long long)c[4], (long long)c[6]);
+        if (!wanted(name)) {
+            continue;
+        }
+        b.inputs[0] = tensor(EXG_DTYPE_F32, 4, SIZES(1, c[0], c[2], c[2]));
+        b.inputs[1] = tensor(EXG_DTYPE_F32, 4, SIZES(c[1], c[0] / c[6], c[3], c[3]));
+        b.inputs[2].dtype = EXG_DTYPE_COUNT;
+        b.outputs[0] = tensor(EXG_DTYPE_F32, 4, SIZES(1, c[1], out, out));
+        prepare(&b, &exg_kernel_convolution, args, 9, 3, 1);
+        if (c[6] == 1) {
+            peer = peer_convolution(b.inputs[0].sizes, b.inputs[1].sizes, b.outputs[0].sizes,
+                                    c[4], c[5]);
+        }
+        compare_with(name, run_ours, &b, c[6] == 1 ? run_dnnl : NULL, &peer,
+                     2.0 * (double)(c[1] * out * out * c[0] / c[6] * c[3] * c[3]), "GFLOP/s");
+        release(&b);
+    }
+}
+
+static void bench_rows(void)
+{
+    static const int64_t shapes[][2] = {{64, 768}, {256, 1024}, {8192, 1024}};
+
+    for (uint32_t s = 0; s < COUNT(shapes); s++) {
+        for (int kind = 0; kind < 6; kind++) {
+            static const char *const names[] = {"softmax",    "log_softmax", "native_layer_norm",
+                                                "rms_norm",   "softmax bf16", "layer_norm bf16"};
+            static const exg_kernel *const kernels[] = {
+                &exg_kernel_softmax,  &exg_kernel_log_softmax, &exg_kernel_native_layer_norm,
+                &exg_kernel_rms_norm, &exg_kernel_softmax,     &exg_kernel_native_layer_norm};
+            int64_t n = shapes[s][1];
+            exg_dtype dtype = kind >= 4 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+            exg_argument softmax[] = {none_arg(), int_arg(1), bool_arg(false)};
+            exg_argument layer[] = {none_arg(), ints_arg(1, &n), none_arg(), none_arg(),
+                                    float_arg(1e-5)};
+            exg_argument rms[] = {none_arg(), int_arg(1), none_arg(), float_arg(1e-5)};
+            bool is_norm = kind == 2 || kind == 3 || kind == 5;
+            char name[80];
+            bench_call b = {0};
+            double bytes = 2.0 * (double)(shapes[s][0] * n * exg_dtype_bytes(dtype));
+
+            snprintf(name, sizeof(name), "%s %lldx%lld", names[kind], (long long)shapes[s][0],
+                     (long long)n);
+            if (!wanted(name)) {
+                continue;
+            }
+            b.inputs[0] = tensor(dtype, 2, shapes[s]);
+            b.inputs[1] = tensor(dtype, 1, &n);
+            b.inputs[2] = tensor(dtype, 1, &n);
+            b.outputs[0] = tensor(dtype, 2, shapes[s]);
+            b.outputs[1] = tensor(dtype, 1, shapes[s]);
+            b.outputs[2] = tensor(dtype, 1, shapes[s]);
+            prepare(&b, kernels[kind],
+                    kind == 3   ? rms
+                    : is_norm ? layer
+                              : softmax,
+                    kind == 3 ? 4 : is_norm ? 5 : 3, is_norm ? (kind == 3 ? 2 : 3) : 1,
+                    is_norm && kind != 3 ? 3 : 1);
+            if (kind == 0) {
+                dnnl_call peer = peer_softmax(shapes[s][0], n, b.inputs[0].data,
+                                              b.outputs[0].data);
+
+                compare_with("oneDNN on the same", run_ours, &b, run_dnnl, &peer, bytes, "GB/s");
+            }
+            against_copy(name, &b, bytes);
+            release(&b);
+        }
+    }
+}
+
+typedef struct steps {
+    bench_call scores, softmax, product;
+} steps;
+
+static void run_steps(void *context)
+{
+    steps *s = context;
+
+    run_ours(&s->scores);
+    run_ours(&s->softmax);
+    run_ours(&s->product);
+}
+
+/* Against bmm, softmax, bmm. */
+static void bench_attention(void)
+{
+    static const int64_t shapes[][4] = { /* heads, rows, keys, depth */
+        {12, 36, 36, 64}, {12, 512, 512, 64}, {8, 2048, 2048, 64}, {16, 1024, 1024, 128},
+        {32, 1, 4096, 128},
+    };
+
+    for (uint32_t r = 0; r < COUNT(shapes) * 2; r++) {
+        const int64_t *h = shapes[r / 2];
+        bool is_causal = r % 2 == 1;
+        const exg_argument args[] = {none_arg(),    none_arg(), none_arg(),
+                                     none_arg(),    float_arg(0), bool_arg(is_causal),
+                                     none_arg(),    bool_arg(false)};
+        const exg_argument pair[] = {none_arg(), none_arg()};
+        const exg_argument softmax[] = {none_arg(), int_arg(2), bool_arg(false)};
+        char name[80];
+        bench_call b = {0};
+        steps s;
+
+        memset(&s, 0, sizeof(s));
+        snprintf(name, sizeof(name), "attention f32 %lldx%lldx%lldx%lld%s", (long long)h[0],
+                 (long long)h[1], (long long)h[2], (long long)h[3], is_causal ? " causal" : "");
+        if (!wanted(name) || (is_causal && h[1] == 1)) {
+            continue;
+        }
+        b.inputs[0] = tensor(EXG_DTYPE_F32, 4, SIZES(1, h[0], h[1], h[3]));
+        b.inputs[1] = tensor(EXG_DTYPE_F32, 4, SIZES(1, h[0], h[2], h[3]));
+        b.inputs[2] = tensor(EXG_DTYPE_F32, 4, SIZES(1, h[0], h[2], h[3]));
+        b.inputs[3].dtype = EXG_DTYPE_COUNT;
+        b.outputs[0] = tensor(EXG_DTYPE_F32, 4, SIZES(1, h[0], h[1], h[3]));
+        prepare(&b, &exg_kernel_attention, args, 8, 4, 1);
+        s.scores.inputs[0] = tensor(EXG_DTYPE_F32, 3, SIZES(h[0], h[1], h[3]));
+        s.scores.inputs[1] = tensor(EXG_DTYPE_F32, 3, SIZES(h[0], h[2], h[3]));
+        s.scores.inputs[1].sizes[1] = h[3];
+        s.scores.inputs[1].sizes[2] = h[2];
+        s.scores.inputs[1].strides[1] = 1;
+        s.scores.inputs[1].strides[2] = h[3];
+        s.scores.outputs[0] = tensor(EXG_DTYPE_F32, 3, SIZES(h[0], h[1], h[2]));
+        s.softmax.inputs[0] = s.scores.outputs[0];
+        s.softmax.outputs[0] = s.scores.outputs[0];
+        s.product.inputs[0] = s.scores.outputs[0];
+        s.product.inputs[1] = tensor(EXG_DTYPE_F32, 3, SIZES(h[0], h[2], h[3]));
+        s.product.outputs[0] = tensor(EXG_DTYPE_F32, 3, SIZES(h[0], h[1], h[3]));
+        prepare(&s.scores, &exg_kernel_bmm, pair, 2, 2, 1);
+        prepare(&s.softmax, &exg_kernel_softmax, softmax, 3, 1, 1);
+        prepare(&s.product, &exg_kernel_bmm, pair, 2, 2, 1);
+        compare_with(name, run_ours, &b, run_steps, &s,
+                     4.0 * (double)(h[0] * h[1] * h[2]) * (double)h[3] / (is_causal ? 2 : 1),
+                     "GFLOP/s");
+        s.softmax.inputs[0].data = s.softmax.outputs[0].data = s.product.inputs[0].data = NULL;
+        release(&s.scores);
+        release(&s.softmax);
+        release(&s.product);
+        release(&b);
+    }
+}
+
+static void bench_moves(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t rank;
+        int64_t sizes[4];
+        int permute[4];
+    } rows[] = {
+        {"copy (0,2,1,3) of 8x128x12x64", 4, {8, 128, 12, 64}, {0, 2, 1, 3}},
+        {"copy transposed 2048x2048", 2, {2048, 2048}, {1, 0}},
+        {"copy transposed 12 x 512x64", 3, {12, 512, 64}, {0, 2, 1}},
+        {"copy NHWC to NCHW 64x64x128", 3, {64, 64, 128}, {2, 0, 1}},
+    };
+
+    for (uint32_t r = 0; r < COUNT(rows); r++) {
+        const exg_argument args[] = {none_arg(), none_arg()};
+        bench_call b = {0};
+        exg_tensor t;
+
+        if (!wanted(rows[r].name)) {
+            continue;
+        }
+        t = tensor(EXG_DTYPE_F32, rows[r].rank, rows[r].sizes);
+        b.inputs[0] = t;
+        for (uint32_t d = 0; d < t.rank; d++) {
+            b.inputs[0].sizes[d] = t.sizes[rows[r].permute[d]];
+            b.inputs[0].strides[d] = t.strides[rows[r].permute[d]];
+        }
+        b.outputs[0] = tensor(EXG_DTYPE_F32, t.rank, b.inputs[0].sizes);
+        prepare(&b, &exg_kernel_copy, args, 2, 1, 1);
+        against_copy(rows[r].name, &b, 8.0 * (double)exg_tensor_numel(&t));
+        release(&b);
+    }
+}
+
+static void bench_reductions(void)
+{
+    static const int64_t shapes[][3] = {{8192, 1024, 1}, {1, 8192, 1024}, {64, 512, 128}};
+
+    for (uint32_t s = 0; s < COUNT(shapes); s++) {
+        for (int kind = 0; kind < 3; kind++) {
+            static const char *const names[] = {"sum", "amax", "max_dim"};
+            static const exg_kernel *const kernels[] = {&exg_kernel_sum, &exg_kernel_amax,
+                                                        &exg_kernel_max_dim};
+            const exg_argument args[] = {none_arg(), kind == 2 ? int_arg(1)
+                                                               : ints_arg(1, SIZES(1)),
+                                         bool_arg(false), none_arg()};
+            char name[80];
+            bench_call b = {0};
+
+            snprintf(name, sizeof(name), "%s f32 over the middle of %lld,%lld,%lld", names[kind],
+                     (long long)shapes[s][0], (long long)shapes[s][1], (long long)shapes[s][2]);
+            if (!wanted(name)) {
+                continue;
+            }
+            b.inputs[0] = tensor(EXG_DTYPE_F32, 3, shapes[s]);
+            b.outputs[0] = tensor(EXG_DTYPE_F32, 2, SIZES(shapes[s][0], shapes[s][2]));
+            b.outputs[1] = tensor(EXG_DTYPE_I64, 2, SIZES(shapes[s][0], shapes[s][2]));
+            prepare(&b, kernels[kind], args, 4, 1, kind == 2 ? 2 : 1);
+            against_copy(name, &b, 4.0 * (double)exg_tensor_numel(&b.inputs[0]));
+            release(&b);
+        }
+    }
+}
+
+/* ---- pointwise -------------------------------------------------------------------------- */
+
+/* out = op(a[, b]) as one node; chain: gelu(a * b + b) fused. */
+static void bench_pointwise(void)
+{
+    static const struct {
+        const char *name;
+        exg_operator_id op;
+        uint32_t operands, scalars;
+    } rows[] = {
+        {"add", EXG_OP_add_Tensor, 2, 1},    {"mul", EXG_OP_mul_Tensor, 2, 0},
+        {"relu", EXG_OP_relu_default, 1, 0}, {"exp", EXG_OP_exp_default, 1, 0},
+        {"tanh", EXG_OP_tanh_default, 1, 0}, {"gelu", EXG_OP_gelu_none, 1, 0},
+        {"silu", EXG_OP_silu_default, 1, 0}, {"sin", EXG_OP_sin_default, 1, 0},
+        {"log", EXG_OP_log_default, 1, 0},   {"div", EXG_OP_div_Tensor, 2, 0},
+        {"pow", EXG_OP_pow_Tensor_Tensor, 2, 0}, {"cast", EXG_OP__to_copy_default, 1, 0},
+    };
+    static const int64_t sizes[] = {1, 1000, 100000, 10000000};
+
+    for (uint32_t r = 0; r < COUNT(rows); r++) {
+        for (uint32_t s = 0; s < COUNT(sizes) * 2; s++) {
+            exg_dtype dtype = s % 2 == 0 ? EXG_DTYPE_F32 : EXG_DTYPE_BF16;
+            exg_dtype result = rows[r].op == EXG_OP__to_copy_default
+                                   ? (s % 2 == 0 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32)
+                                   : dtype;
+            int64_t n = sizes[s / 2];
+            exg_argument one = int_arg(1);
+            exg_error err;
+            bench_call b = {0};
+            exg_pointwise *p;
+            uint32_t regs[2];
+            uint32_t reg;
+            char name[80];
+
+            snprintf(name, sizeof(name), "pointwise %s %s %lld", rows[r].name,
+                     exg_dtype_name(dtype), (long long)n);
+            if (!wanted(name)) {
+                continue;
+            }
+            b.kernel = &exg_kernel_pointwise;
+            b.inputs[0] = tensor(dtype, 1, &n);
+            b.inputs[1] = tensor(dtype, 1, &n);
+            b.outputs[0] = tensor(result, 1, &n);
+            b.call = (exg_kernel_call){.inputs = b.inputs, .outputs = b.outputs, .input_count = 2,
+                                       .output_count = 1, .pool = pool, .fault = &b.fault};
+            b.call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+            p = exg_pointwise_begin(b.call.arena, 1, &n);
+            for (uint32_t i = 0; i < rows[r].operands; i++) {
+                exg_pointwise_load(p, i, dtype, &regs[i], &err);
+            }
+            if (exg_pointwise_apply(p, rows[r].op, dtype, result, regs, rows[r].operands, &one,
+                                    rows[r].scalars, &reg, &err) != EXG_OK ||
+                exg_pointwise_store(p, 0, result, reg, &err) != EXG_OK ||
+                exg_pointwise_finish(p, &b.call, &err) != EXG_OK) {
+                die(err.message);
+            }
+            against_copy(name, &b, (double)n * (exg_dtype_bytes(dtype) * rows[r].operands +
+                                                exg_dtype_bytes(result)));
+            release(&b);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
+
+    if (getenv("OMP_NUM_THREADS") == NULL) {
+        setenv("OMP_NUM_THREADS", "1", 1); /* read before main begins */
+        execv("/proc/self/exe", argv);
+    }
+    pattern = argc > 2 ? argv[2] : "";
+    if (exg_pool_create(threads, &pool, NULL) != EXG_OK) {
+        die("no pool");
+    }
+    check(dnnl_engine_create(&engine, dnnl_cpu, 0));
+    check(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
+    printf("instruction set %s, %u threads; peer: oneDNN with one thread, or memcpy\n",
+           exg_isa_name(exg_isa_current()), threads);
+    bench_pointwise();
+    bench_moves();
+    bench_rows();
+    bench_reductions();
+    bench_products();
+    bench_convolutions();
+    bench_attention();
+    exg_pool_destroy(pool);
+    return 0;
+}
