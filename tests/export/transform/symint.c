@@ -1,0 +1,358 @@
+/* symint.c - expressions over sizes: both spellings, Python's division, no code. */
+#include <exg/symint.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define S(name) "Symbol('" name "', positive=True, integer=True)"
+#define A       S("s77")
+#define B       S("s27")
+#define N       "Symbol('u0', integer=True)"
+
+static exg_symbol numbers[] = {
+    {"s77", 17},
+    {"s27", 5 },
+    {"u0",  -7},
+    {"big", INT64_MAX},
+};
+static const exg_symbols symbols = {numbers, 4, 4};
+
+typedef struct golden {
+    const char *expr;
+    int64_t value;
+} golden;
+
+static void check(const golden *rows, size_t count)
+{
+    for (size_t r = 0; r < count; r++) {
+        int64_t value = -1;
+        exg_error err;
+
+        if (exg_symint_evaluate(rows[r].expr, &symbols, &value, &err) != EXG_OK) {
+            fail_msg("%s: %s", rows[r].expr, err.message);
+        }
+        if (value != rows[r].value) {
+            fail_msg("%s is %lld, not %lld", rows[r].expr, (long long)rows[r].value,
+                     (long long)value);
+        }
+    }
+}
+
+#define CHECK(rows) check(rows, sizeof(rows) / sizeof((rows)[0]))
+
+static void sympys_spelling_is_read(void **state)
+{
+    static const golden rows[] = {
+        {"Integer(-3)", -3},
+        {A, 17},
+        {"Add(" A ", " B ", Integer(1))", 23},
+        {"Add(Mul(Integer(-1), " B "), " A ")", 12},
+        {"Mul(Integer(3), Pow(" A ", Integer(2)))", 867},
+        {"FloorDiv(Add(Mul(Integer(2), " A "), Integer(1)), Integer(3))", 11},
+        {"Mod(" A ", " B ")", 2},
+        {"Max(" A ", " B ", Integer(40))", 40},
+        {"Min(" A ", " B ")", 5},
+        {"CeilDiv(" A ", Integer(4))", 5},
+        {"TruncToInt(IntTrueDiv(" A ", Integer(4)))", 4},
+        {"CeilToInt(IntTrueDiv(" A ", Integer(4)))", 5},
+        {"TruncToInt(OpaqueUnaryFn_sqrt(ToFloat(" A ")))", 4},
+        {"Identity(" B ")", 5},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void infix_is_read(void **state)
+{
+    static const golden rows[] = {
+        {"s77", 17},
+        {"2*s77 + 1", 35},
+        {"-s77 - 1", -18},
+        {"s77*(s27 + 1)", 102},
+        {"s77//4", 4},
+        {"s77 % 4", 1},
+        {"2**3**2", 512},
+        {"-2**2", -4},
+        {"((s77 - 1)//2) + 1", 9},
+        {"1 + 2 * 3 - 4", 3},
+        {"7 - 3 - 2", 2},
+        {"s77 > s27", 1},
+        {"s77 == 18", 0},
+        {"Mod(s77, 3)", 2},
+        {"Max(1, s27)", 5},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void division_goes_towards_minus_infinity(void **state)
+{
+    static const golden rows[] = {
+        {"FloorDiv(" N ", Integer(2))", -4},
+        {"Mod(" N ", Integer(2))", 1},
+        {"PythonMod(" N ", Integer(3))", 2},
+        {"Mod(Integer(7), Integer(-3))", -2},
+        {"FloorDiv(Integer(7), Integer(-3))", -3},
+        {"u0 // 2", -4},
+        {"u0 % 4", 1},
+        {"FloorDiv(Integer(-8), Integer(2))", -4},
+        {"Mod(Integer(-8), Integer(2))", 0},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void truth_values_are_one_and_zero(void **state)
+{
+    static const golden rows[] = {
+        {"Equality(" A ", Integer(17))", 1},
+        {"Ne(" A ", Integer(17))", 0},
+        {"LessThan(" A ", Integer(17))", 1},
+        {"StrictLessThan(" A ", Integer(17))", 0},
+        {"GreaterThan(" A ", " B ")", 1},
+        {"And(StrictGreaterThan(" A ", Integer(3)), StrictLessThan(" B ", Integer(4)))", 0},
+        {"Or(StrictGreaterThan(" A ", Integer(3)), StrictLessThan(" B ", Integer(4)))", 1},
+        {"Not(Equality(" A ", Integer(17)))", 0},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void piecewise_takes_the_first_branch_that_holds(void **state)
+{
+#define PIECES(condition) \
+    "Piecewise(ExprCondPair(Integer(1), " condition "), ExprCondPair(Integer(2), true))"
+    static const golden rows[] = {
+        {PIECES("StrictGreaterThan(" A ", Integer(3))"), 1},
+        {PIECES("StrictGreaterThan(" A ", Integer(30))"), 2},
+        {"Add(" PIECES("Equality(" B ", Integer(5))") ", Integer(10))", 11},
+        {"Piecewise(ExprCondPair(Integer(1), StrictGreaterThan(" B ", Integer(30))), "
+         "ExprCondPair(Integer(2), Equality(" B ", Integer(5))), ExprCondPair(Integer(3), true))",
+         2},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
+static void expect(const char *expr, exg_status status, const char *code)
+{
+    int64_t value;
+    exg_error err;
+    exg_status got = exg_symint_evaluate(expr, &symbols, &value, &err);
+
+    if (got != status || strcmp(err.code, code) != 0) {
+        fail_msg("%.60s: %s %s, not %s", expr, exg_status_name(got), got == EXG_OK ? "" : err.code,
+                 code);
+    }
+}
+
+static void what_leaves_64_bits_is_a_limit(void **state)
+{
+    static const char *const rows[] = {
+        "big + 1",
+        "Add(big, big)",
+        "big * 2",
+        "-big - 2",
+        "2**63",
+        "Pow(Integer(10), Integer(19))",
+        "99999999999999999999",
+        "Integer(9223372036854775808)",
+    };
+    int64_t value;
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_error err;
+        exg_status status = exg_symint_evaluate(rows[r], &symbols, &value, &err);
+
+        if (status != EXG_LIMIT && status != EXG_MALFORMED) {
+            fail_msg("%s is %lld", rows[r], (long long)value);
+        }
+    }
+    expect("big + 1", EXG_LIMIT, "SYM-010");
+    expect("2**63", EXG_LIMIT, "SYM-010");
+    assert_int_equal(exg_symint_evaluate("big", &symbols, &value, NULL), EXG_OK);
+    assert_true(value == INT64_MAX);
+}
+
+static void division_by_zero_is_named(void **state)
+{
+    (void)state;
+    expect("s77 // 0", EXG_MALFORMED, "SYM-011");
+    expect("s77 % (s27 - 5)", EXG_MALFORMED, "SYM-011");
+    expect("FloorDiv(Integer(-9223372036854775807) - 1, Integer(-1))", EXG_MALFORMED, "SYM-011");
+}
+
+static void a_symbol_without_a_number_is_named(void **state)
+{
+    int64_t value;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_symint_evaluate("s77 + s99", &symbols, &value, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "SYM-002");
+    assert_non_null(strstr(err.message, "s99"));
+}
+
+static void depth_is_limited(void **state)
+{
+    char deep[4096];
+    size_t used = 0;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        deep[used++] = '(';
+    }
+    deep[used++] = '1';
+    for (int i = 0; i < 1000; i++) {
+        deep[used++] = ')';
+    }
+    deep[used] = '\0';
+    expect(deep, EXG_LIMIT, "SYM-010");
+    memset(deep, '-', 2000);
+    deep[2000] = '1';
+    deep[2001] = '\0';
+    expect(deep, EXG_LIMIT, "SYM-010");
+    used = 0;
+    for (int i = 0; i < 1000; i++) {
+        memcpy(deep + used, "Not(", 4);
+        used += 4;
+    }
+    deep[used] = '\0';
+    expect(deep, EXG_LIMIT, "SYM-010");
+    used = 0;
+    for (int i = 0; i < 1000; i++) {
+        memcpy(deep + used, "2**", 3);
+        used += 3;
+    }
+    memcpy(deep + used, "1", 2);
+    expect(deep, EXG_LIMIT, "SYM-010");
+}
+
+static void anything_but_the_grammar_is_refused(void **state)
+{
+    static const char *const rows[] = {
+        "",
+        " ",
+        "__import__('os').system('true')",
+        "exec('1')",
+        "eval(s77)",
+        "open('/etc/passwd')",
+        "s77.__class__",
+        "lambda: 1",
+        "s77 if s77 else 1",
+        "[1, 2]",
+        "{1}",
+        "\"s77\"",
+        "'s77'",
+        "Symbol(s77)",
+        "Symbol('s77'",
+        "Symbol('s77', positive=system)",
+        "Add()",
+        "Add(1,)",
+        "Mod(1)",
+        "Mod(1, 2, 3)",
+        "Integer('3')",
+        "Integer()",
+        "1 +",
+        "+",
+        "* 2",
+        "(1",
+        "1)",
+        "1 2",
+        "s77 s27",
+        "1;2",
+        "1 # comment",
+        "s77\n+ 1",
+        "Piecewise()",
+        "add(1, 2)",
+        "Add (1, 2) extra",
+        "s77 = 3",
+        "\xc3\xa9",
+        "0x10",
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        int64_t value;
+        exg_error err;
+        exg_status status = exg_symint_evaluate(rows[r], &symbols, &value, &err);
+
+        if (status == EXG_OK) {
+            fail_msg("'%s' is taken for %lld", rows[r], (long long)value);
+        }
+    }
+    expect("__import__('os').system('true')", EXG_MALFORMED, "SYM-001");
+}
+
+static void count_symbol(void *user, const char *name, size_t length)
+{
+    char *text = user;
+
+    snprintf(text + strlen(text), 100 - strlen(text), "%.*s,", (int)length, name);
+}
+
+static void every_symbol_is_visited(void **state)
+{
+    char seen[100] = "";
+    const char *name;
+    size_t length;
+
+    (void)state;
+    assert_int_equal(exg_symint_visit("Add(" A ", FloorDiv(" B ", Integer(0)))", count_symbol, seen,
+                                      NULL),
+                     EXG_OK); /* reading divides nothing */
+    assert_string_equal(seen, "s77,s27,");
+    assert_true(exg_symint_lone_symbol(A, &name, &length));
+    assert_true(length == 3 && strncmp(name, "s77", 3) == 0);
+    assert_true(exg_symint_lone_symbol("s27", &name, &length));
+    assert_true(length == 3 && strncmp(name, "s27", 3) == 0);
+    assert_false(exg_symint_lone_symbol("s27 + 1", &name, &length));
+    assert_false(exg_symint_lone_symbol("Integer(3)", &name, &length));
+    assert_false(exg_symint_lone_symbol("3", &name, &length));
+}
+
+static void floats_are_evaluated(void **state)
+{
+    double value;
+
+    (void)state;
+    assert_int_equal(exg_symfloat_evaluate("Mul(Float('1.5', precision=53), ToFloat(" A "))",
+                                           &symbols, &value, NULL),
+                     EXG_OK);
+    assert_true(value == 25.5);
+    assert_int_equal(exg_symfloat_evaluate("s77/s27", &symbols, &value, NULL), EXG_OK);
+    assert_true(value == 17.0 / 5.0);
+    assert_int_equal(exg_symfloat_evaluate("Pow(" B ", Integer(-1))", &symbols, &value, NULL), EXG_OK);
+    assert_true(value == 0.2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sympys_spelling_is_read),
+        cmocka_unit_test(infix_is_read),
+        cmocka_unit_test(division_goes_towards_minus_infinity),
+        cmocka_unit_test(truth_values_are_one_and_zero),
+        cmocka_unit_test(piecewise_takes_the_first_branch_that_holds),
+        cmocka_unit_test(what_leaves_64_bits_is_a_limit),
+        cmocka_unit_test(division_by_zero_is_named),
+        cmocka_unit_test(a_symbol_without_a_number_is_named),
+        cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(anything_but_the_grammar_is_refused),
+        cmocka_unit_test(every_symbol_is_visited),
+        cmocka_unit_test(floats_are_evaluated),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
