@@ -16,3 +16,8 @@ exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
+
+# The .exg container.
+exg_test(export_exg export/exg.c export/exg_folder.c LIBS exg::export)
+exg_test(export_exg_model export/exg_model.c export/exg_folder.c LIBS exg::export)
+exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
