@@ -14,3 +14,8 @@ exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
+# Ranks: placements, collectives, programs split over a mesh; sessions.
+exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
+exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
+exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)

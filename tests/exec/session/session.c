@@ -1,0 +1,185 @@
+/* session.c - what the planner saves changes no bit: memory, fusion, plans kept. */
+#include "tests/exec/session/fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void *run_with(const loaded *l, bool no_fusion, bool no_reuse, uint32_t threads, uint32_t runs,
+                      uint64_t *length, exg_plan_summary *summary)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = threads};
+    exg_session_stats stats;
+    exg_session *session;
+    void *bytes;
+
+    options.plan = (exg_plan_options){sizeof(options.plan), no_fusion, no_reuse};
+    session = open_session(l, &options);
+    for (uint32_t r = 0; r < runs; r++) {
+        run_fixture(l, session);
+    }
+    if (runs == 1) {
+        compare_with_expected(l, session, no_reuse ? "no reuse" : no_fusion ? "no fusion" : "plain");
+    }
+    bytes = result_bytes(session, length);
+    exg_session_statistics(session, &stats);
+    *summary = stats.plan;
+    exg_session_destroy(session);
+    return bytes;
+}
+
+static void check_same(const loaded *l, const void *a, uint64_t a_length, const void *b,
+                       uint64_t b_length, const char *what)
+{
+    if (a_length != b_length || memcmp(a, b, a_length) != 0) {
+        fail_msg("%s: %s changes results", l->fixture->program, what);
+    }
+}
+
+static void each_fixture(void (*check)(const loaded *l))
+{
+    for (uint32_t i = 0; i < fixture_count; i++) {
+        loaded l;
+
+        load_fixture(&fixtures[i], &l);
+        check(&l);
+        unload_fixture(&l);
+    }
+}
+
+static void check_reuse(const loaded *l)
+{
+    exg_plan_summary with;
+    exg_plan_summary without;
+    uint64_t a_length;
+    uint64_t b_length;
+    void *a = run_with(l, false, false, 1, 1, &a_length, &with);
+    void *b = run_with(l, false, true, 1, 1, &b_length, &without);
+
+    check_same(l, a, a_length, b, b_length, "reuse of memory");
+    assert_int_equal(without.in_place_count, 0);
+    assert_true(with.arena_bytes <= without.arena_bytes);
+    free(a);
+    free(b);
+}
+
+static void reuse_of_memory_changes_no_bit(void **state)
+{
+    (void)state;
+    each_fixture(check_reuse);
+}
+
+static void check_fusion(const loaded *l)
+{
+    exg_plan_summary with;
+    exg_plan_summary without;
+    uint64_t a_length;
+    uint64_t b_length;
+    void *a = run_with(l, false, false, 1, 1, &a_length, &with);
+    void *b = run_with(l, true, true, 1, 1, &b_length, &without);
+
+    assert_int_equal(without.fused_count, 0);
+    assert_true(with.step_count <= without.step_count);
+    /* bf16 keeps f32 between fused steps: closer to the truth, other bits */
+    if (strncmp(l->fixture->program, "bf16", 4) != 0) {
+        check_same(l, a, a_length, b, b_length, "fusion");
+    }
+    free(a);
+    free(b);
+}
+
+static void fusion_changes_no_bit(void **state)
+{
+    (void)state;
+    each_fixture(check_fusion);
+}
+
+static void check_threads(const loaded *l)
+{
+    exg_plan_summary summary;
+    uint64_t a_length;
+    uint64_t b_length;
+    void *a = run_with(l, false, false, 1, 1, &a_length, &summary);
+
+    for (uint32_t threads = 2; threads <= 3; threads++) {
+        void *b = run_with(l, false, false, threads, 1, &b_length, &summary);
+
+        check_same(l, a, a_length, b, b_length, "the number of threads");
+        free(b);
+    }
+    free(a);
+}
+
+static void the_number_of_threads_changes_no_bit(void **state)
+{
+    (void)state;
+    each_fixture(check_threads);
+}
+
+static void check_repeats(const loaded *l)
+{
+    exg_plan_summary summary;
+    uint64_t a_length;
+    uint64_t b_length;
+    void *a = run_with(l, false, false, 2, 3, &a_length, &summary);
+    void *b = run_with(l, false, true, 2, 3, &b_length, &summary);
+
+    check_same(l, a, a_length, b, b_length, "running three times"); /* state goes on alike */
+    free(a);
+    free(b);
+}
+
+static void state_goes_on_from_run_to_run(void **state)
+{
+    (void)state;
+    each_fixture(check_repeats);
+}
+
+static void plans_are_kept_by_size(void **state)
+{
+    static const char *const lengths[] = {"lm.t1", "lm.t17", "lm.t200", "lm.t17", "lm.t1"};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 2};
+    exg_session_stats stats;
+    exg_session *session = NULL;
+    loaded first;
+
+    (void)state;
+    load_fixture(&(fixture){"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
+                            "lm.t1.expected.safetensors", 1e-3, 1e-3},
+                 &first);
+    session = open_session(&first, &options);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        char inputs[64] = "";
+        char expected[64] = "";
+        loaded other;
+
+        strcat(strcat(inputs, lengths[i]), ".inputs.safetensors");
+        strcat(strcat(expected, lengths[i]), ".expected.safetensors");
+        load_fixture(&(fixture){"lm.core.dynamic.pt2", inputs, expected, 1e-3, 1e-3}, &other);
+        run_fixture(&other, session);
+        compare_with_expected(&other, session, lengths[i]);
+        unload_fixture(&other);
+    }
+    exg_session_statistics(session, &stats);
+    assert_int_equal(stats.plan_count, 3);
+    assert_int_equal(stats.runs, 5);
+    exg_session_destroy(session);
+    unload_fixture(&first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reuse_of_memory_changes_no_bit),
+        cmocka_unit_test(fusion_changes_no_bit),
+        cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(state_goes_on_from_run_to_run),
+        cmocka_unit_test(plans_are_kept_by_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

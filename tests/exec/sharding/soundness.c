@@ -1,0 +1,174 @@
+/* soundness.c - a program split over 2, 3 and 4 ranks gives what it gives whole, twice
+ * the same bits, in every mode. Uneven and empty shards come with the sizes: batches
+ * of 1, 2 and 3, a vocabulary of 256, 3 ranks. */
+#include "tests/exec/session/fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_stats stats;
+    uint64_t lengths[2];
+    void *bytes[2];
+    char what[64];
+
+    options.place = (exg_place_options){.size = sizeof(options.place), .mode = mode};
+    snprintf(what, sizeof(what), "%s on %u ranks", exg_place_mode_name(mode), mesh);
+    for (int twice = 0; twice < 2; twice++) {
+        exg_session *session = open_session(l, &options);
+
+        run_fixture(l, session);
+        compare_with_expected(l, session, what);
+        bytes[twice] = result_bytes(session, &lengths[twice]);
+        exg_session_statistics(session, &stats);
+        if (mode == EXG_PLACE_REPLICATE && stats.place.moved_bytes != 0) {
+            fail_msg("%s, %s: moves %llu bytes", l->fixture->program, what,
+                     (unsigned long long)stats.place.moved_bytes);
+        }
+        exg_session_destroy(session);
+    }
+    if (lengths[0] != lengths[1] || memcmp(bytes[0], bytes[1], lengths[0]) != 0) {
+        fail_msg("%s, %s: two runs differ", l->fixture->program, what);
+    }
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+static void check_mode(exg_place_mode mode)
+{
+    for (uint32_t i = 0; i < fixture_count; i++) {
+        loaded l;
+
+        load_fixture(&fixtures[i], &l);
+        for (uint32_t mesh = 2; mesh <= 4; mesh++) {
+            check(&l, mode, mesh);
+        }
+        unload_fixture(&l);
+    }
+}
+
+static void replicated_programs_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_REPLICATE);
+}
+
+static void programs_split_by_data_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_DATA);
+}
+
+static void programs_split_by_tensor_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_TENSOR);
+}
+
+static void programs_placed_by_cost_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_AUTO);
+}
+
+static void check_pattern(const loaded *l, const char *pattern, exg_placement placement, uint32_t mesh)
+{
+    exg_place_pattern row = {pattern, placement};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session *session;
+    char what[64];
+    char text[16];
+
+    options.place = (exg_place_options){.size = sizeof(options.place),
+                                        .mode = EXG_PLACE_PATTERNS,
+                                        .patterns = &row,
+                                        .pattern_count = 1};
+    snprintf(what, sizeof(what), "%s as %s on %u", pattern, exg_placement_print(placement, text), mesh);
+    session = open_session(l, &options);
+    run_fixture(l, session);
+    compare_with_expected(l, session, what);
+    exg_session_destroy(session);
+}
+
+/* Every weight of these programs alone, split along every dimension: the rest follows. */
+static void every_weight_may_be_split_along_every_dimension(void **state)
+{
+    static const char *const programs[] = {"mlp.pt2", "tied.pt2", "views.pt2", "convbn.eval.pt2",
+                                           "convbn.core.pt2", "bf16.pt2", "integer.pt2"};
+
+    (void)state;
+    for (uint32_t i = 0; i < fixture_count; i++) {
+        loaded l;
+        bool listed = false;
+
+        for (size_t p = 0; p < sizeof(programs) / sizeof(programs[0]); p++) {
+            listed = listed || strcmp(programs[p], fixtures[i].program) == 0;
+        }
+        if (!listed) {
+            continue;
+        }
+        load_fixture(&fixtures[i], &l);
+        for (uint32_t w = 0; w < l.program->weights->count; w++) {
+            const exg_weight *weight = &l.program->weights->items[w];
+
+            for (uint32_t d = 0; weight->is_param && d < weight->meta->rank; d++) {
+                for (uint32_t mesh = 2; mesh <= 4; mesh++) {
+                    check_pattern(&l, weight->fqn, exg_shard((int32_t)d), mesh);
+                }
+            }
+        }
+        unload_fixture(&l);
+    }
+}
+
+static void a_pattern_that_matches_nothing_is_told(void **state)
+{
+    static const exg_place_pattern row = {"nothing.*", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = 2};
+    exg_session *session = NULL;
+    exg_error err;
+    loaded l;
+    exg_status status;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    options.place = (exg_place_options){.size = sizeof(options.place),
+                                        .mode = EXG_PLACE_PATTERNS,
+                                        .patterns = &row,
+                                        .pattern_count = 1};
+    status = exg_session_create(&l.verified, &options, &session, &err);
+    if (status == EXG_OK) {
+        exg_session_input input = {.name = "x"};
+        float x[24] = {0};
+
+        input.tensor = (exg_tensor){.data = x, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 8}};
+        exg_tensor_set_contiguous(&input.tensor);
+        status = exg_session_run(session, &input, 1, &err);
+        exg_session_destroy(session);
+    }
+    assert_int_equal(status, EXG_USAGE);
+    assert_string_equal(err.code, "PLC-005");
+    unload_fixture(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replicated_programs_agree_with_pytorch),
+        cmocka_unit_test(programs_split_by_data_agree_with_pytorch),
+        cmocka_unit_test(programs_split_by_tensor_agree_with_pytorch),
+        cmocka_unit_test(programs_placed_by_cost_agree_with_pytorch),
+        cmocka_unit_test(every_weight_may_be_split_along_every_dimension),
+        cmocka_unit_test(a_pattern_that_matches_nothing_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
