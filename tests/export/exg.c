@@ -246,7 +246,7 @@ static exg_status open_bytes(const uint8_t *data, size_t length, exg_error *err)
 static uint8_t *small_file(size_t *length)
 {
     exg_save_options options = {.size = sizeof(options), .compression = EXG_COMPRESSION_ZSTD};
-    exg_program *p = open_program("fixtures/tied.pt2");
+    exg_program *p = open_program("fixtures/convbn.eval.pt2");
     uint8_t *data;
 
     save_program(p, "small.exg", &options);

@@ -69,6 +69,10 @@ typedef struct exg_sym_argument {
     };
 } exg_sym_argument;
 
+typedef struct exg_complex_number {
+    double real, imag;
+} exg_complex_number;
+
 typedef struct exg_int_list {
     int64_t *items;
     uint32_t count;
@@ -110,9 +114,7 @@ struct exg_argument {
         exg_memory_format as_memory_format;
         exg_layout as_layout;
         exg_device as_device;
-        struct {
-            double real, imag;
-        } as_complex;
+        exg_complex_number as_complex;
         int64_t *as_ints;
         double *as_floats;
         bool *as_bools;
