@@ -182,10 +182,18 @@ extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
     return EXG_OK;
 }
 
-extern "C" exg_status exg_flat_decode(const uint8_t *metadata, size_t length, const uint8_t *file,
-                                      uint64_t file_length, exg_program *program, exg_error *err)
+extern "C" exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length, size_t length,
+                                      exg_arena *scratch, exg_program *program, exg_error *err)
 {
     flatbuffers::Verifier::Options options;
+    auto *metadata = static_cast<uint8_t *>(exg_arena_alloc(scratch, length, 1));
+    auto **texts =
+        static_cast<const char **>(exg_arena_alloc(scratch, length / 4 + 1, sizeof(char *)));
+
+    if (metadata == nullptr || texts == nullptr) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    std::memcpy(metadata, file, length); /* aligned, and nobody changes it meanwhile */
 
     options.max_depth = depth_max;
     options.max_tables = static_cast<flatbuffers::uoffset_t>(length / 4);
@@ -208,15 +216,7 @@ extern "C" exg_status exg_flat_decode(const uint8_t *metadata, size_t length, co
                                       root->format_major(), EXG_FORMAT_MAJOR),
                              "use a version of exg of the same format");
     }
-    auto **texts = static_cast<const char **>(std::calloc(length / 4 + 1, sizeof(char *)));
-    if (texts == nullptr) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
     decoder d(metadata, length, texts, program, err);
-    exg_status status = d.storages(root, file, file_length);
-    if (status == EXG_OK) {
-        status = d.program(root);
-    }
-    std::free(texts);
-    return status;
+    EXG_TRY(d.storages(root, file, file_length));
+    return d.program(root);
 }

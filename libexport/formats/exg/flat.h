@@ -56,10 +56,11 @@ void exg_flat_free(exg_flat *flat); /* all zeros is allowed */
 exg_status exg_flat_length(const uint8_t *data, uint64_t length, uint64_t *metadata_length,
                            exg_error *err);
 
-/* Fills a program just created, its weights included. `metadata` is an aligned copy of
- * the first `length` bytes; internal storages point into `file` of `file_length` bytes. */
-exg_status exg_flat_decode(const uint8_t *metadata, size_t length, const uint8_t *file,
-                           uint64_t file_length, exg_program *program, exg_error *err);
+/* Fills a program just created, its weights included, from a file whose first `length`
+ * bytes are the metadata; internal storages point into the file. The metadata is copied
+ * into `scratch`, which may go after the call. */
+exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length, size_t length,
+                           exg_arena *scratch, exg_program *program, exg_error *err);
 
 #ifdef __cplusplus
 }

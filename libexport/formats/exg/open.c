@@ -15,21 +15,20 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
                         exg_program **program, exg_file_info *info, exg_error *err)
 {
     uint64_t length;
-    uint8_t *metadata;
+    exg_arena *scratch; /* on large pages */
     exg_program *made = NULL;
     exg_status status;
 
     EXG_TRY(exg_flat_length(source->data, source->length, &length, err));
-    metadata = malloc((size_t)length); /* a copy: aligned, and nobody changes it meanwhile */
-    if (metadata == NULL) {
+    scratch = exg_arena_create(UINT64_MAX);
+    if (scratch == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    memcpy(metadata, source->data, (size_t)length);
     status = exg_program_create(source->budget, &made, err);
     if (status == EXG_OK) {
-        status =
-            exg_flat_decode(metadata, (size_t)length, source->data, source->length, made, err);
+        status = exg_flat_decode(source->data, source->length, (size_t)length, scratch, made, err);
     }
+    exg_arena_destroy(scratch);
     if (status == EXG_OK && options->program != NULL && strcmp(options->program, made->name) != 0) {
         status = EXG_FAIL(err, USAGE, "EXG-006", "the file holds '%s', not '%s'", made->name,
                           options->program);
@@ -44,7 +43,6 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
             }
         }
     }
-    free(metadata);
     if (status != EXG_OK) {
         exg_program_destroy(made);
         return status;
