@@ -79,8 +79,8 @@ static void placements_are_printed_and_read_back(void **state)
 
     (void)state;
     for (int32_t dim = 0; dim < 8; dim++) {
-        assert_int_equal(exg_placement_parse(exg_placement_print(exg_shard(dim), text), &back, NULL),
-                         EXG_OK);
+        (void)exg_placement_print(exg_shard(dim), text);
+        assert_int_equal(exg_placement_parse(text, &back, NULL), EXG_OK);
         assert_true(exg_placement_equal(back, exg_shard(dim)));
     }
     for (int op = 0; op < EXG_REDUCE_OP_COUNT; op++) {
@@ -116,7 +116,7 @@ static void what_is_no_placement_is_refused(void **state)
 {
     static const char *const rows[] = {"",       "S",      "S()",        "S(",       "S(1",
                                        "S(x)",   "S(1)x",  "S(1)(2)",    "P(mean)",  "P(sum",
-                                       "r",      "RR",     "Shard",      "Shard(1",  "Partial(sum))",
+                                       "r",      "RR",     "Shard",      "Shard(1",  "P(sum))",
                                        "S(1 )x", "S(999)", "S(99999999999999999999)"};
 
     (void)state;

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-static void *run_with(const loaded *l, bool no_fusion, bool no_reuse, uint32_t threads, uint32_t runs,
-                      uint64_t *length, exg_plan_summary *summary)
+static void *run_with(const loaded *l, bool no_fusion, bool no_reuse, uint32_t threads,
+                      uint32_t runs, uint64_t *length, exg_plan_summary *summary)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = threads};
     exg_session_stats stats;
@@ -23,7 +23,7 @@ static void *run_with(const loaded *l, bool no_fusion, bool no_reuse, uint32_t t
         run_fixture(l, session);
     }
     if (runs == 1) {
-        compare_with_expected(l, session, no_reuse ? "no reuse" : no_fusion ? "no fusion" : "plain");
+        compare_with_expected(l, session, no_fusion ? "no fusion" : no_reuse ? "no reuse" : "");
     }
     bytes = result_bytes(session, length);
     exg_session_statistics(session, &stats);
@@ -84,10 +84,7 @@ static void check_fusion(const loaded *l)
 
     assert_int_equal(without.fused_count, 0);
     assert_true(with.step_count <= without.step_count);
-    /* bf16 keeps f32 between fused steps: closer to the truth, other bits */
-    if (strncmp(l->fixture->program, "bf16", 4) != 0) {
-        check_same(l, a, a_length, b, b_length, "fusion");
-    }
+    check_same(l, a, a_length, b, b_length, "fusion");
     free(a);
     free(b);
 }

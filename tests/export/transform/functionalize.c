@@ -127,7 +127,8 @@ static void take_select(model *m, view *v)
     int64_t index = draw(m, (uint32_t)v->sizes[dim]);
     bool from_the_end = draw(m, 2) == 0;
 
-    v->ref = EMIT(m->b, select_int, v->ref, (long)dim, from_the_end ? index - v->sizes[dim] : index);
+    v->ref = EMIT(m->b, select_int, v->ref, (long)dim,
+                  from_the_end ? index - v->sizes[dim] : index);
     v->offset += index * v->strides[dim];
     erase(v, dim);
 }
@@ -325,7 +326,8 @@ static exg_program *make_program(model *m)
     for (int step = 0; step < STEPS; step++) {
         if (draw(m, 2) == 0 && m->view_count < VIEWS_MAX) {
             take_view(m);
-        } else if (draw(m, 4) == 0 && m->view_count < VIEWS_MAX && m->storage_count < STORAGES_MAX) {
+        } else if (draw(m, 4) == 0 && m->view_count < VIEWS_MAX &&
+                   m->storage_count < STORAGES_MAX) {
             view made = compute(m, &m->views[draw(m, m->view_count)]);
 
             m->views[m->view_count++] = made;

@@ -333,7 +333,8 @@ static void floats_are_evaluated(void **state)
     assert_true(value == 25.5);
     assert_int_equal(exg_symfloat_evaluate("s77/s27", &symbols, &value, NULL), EXG_OK);
     assert_true(value == 17.0 / 5.0);
-    assert_int_equal(exg_symfloat_evaluate("Pow(" B ", Integer(-1))", &symbols, &value, NULL), EXG_OK);
+    assert_int_equal(exg_symfloat_evaluate("Pow(" B ", Integer(-1))", &symbols, &value, NULL),
+                     EXG_OK);
     assert_true(value == 0.2);
 }
 
