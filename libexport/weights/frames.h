@@ -19,8 +19,8 @@
 #define EXG_FRAME_PLANES_MAX 8
 
 typedef struct exg_frame {
-    uint64_t offset;   /* bytes from the start of the storage's stored bytes */
-    uint64_t checksum; /* XXH3-64 of the stored bytes of all planes */
+    uint64_t offset;                       /* bytes from the start of the storage's stored bytes */
+    uint64_t checksum;                     /* XXH3-64 of the stored bytes of all planes */
     uint32_t planes[EXG_FRAME_PLANES_MAX]; /* stored bytes of each */
 } exg_frame;
 

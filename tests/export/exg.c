@@ -191,8 +191,7 @@ static void it_tells_progress_and_leaves_nothing_on_failure(void **state)
 {
     exg_program *p = open_program("fixtures/mlp.pt2");
     uint64_t last = 0;
-    exg_save_options options = {
-        .size = sizeof(options), .progress = count_progress, .user = &last};
+    exg_save_options options = {.size = sizeof(options), .progress = count_progress, .user = &last};
     exg_save_options bad = {
         .size = sizeof(bad), .weights = EXG_WEIGHTS_EXTERNAL, .external_name = "../w"};
     exg_error err;
@@ -390,8 +389,8 @@ static void it_refuses_external_files_missing_changed_or_elsewhere(void **state)
 
 static void it_refuses_locations_that_leave_the_folder(void **state)
 {
-    static const char *const wanted[] = {"../u/up.wts", "/tmp/abs.wt", "a/../../x.w", "a\\b.weight.",
-                                         "./here.wgts"};
+    static const char *const wanted[] = {"../u/up.wts", "/tmp/abs.wt", "a/../../x.w",
+                                         "a\\b.weight.", "./here.wgts"};
     exg_save_options options = {.size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL};
     exg_program *p = open_program("fixtures/mlp.pt2");
     exg_error err;

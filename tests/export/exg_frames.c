@@ -27,7 +27,9 @@ typedef struct packed {
 
 static packed pack(const uint8_t *plain, uint64_t length, uint32_t width)
 {
-    packed made = {.frames = {.plain_length = length, .element_bytes = width}};
+    packed made = {
+        .frames = {.plain_length = length, .element_bytes = width}
+    };
     exg_packer *packer;
 
     assert_int_equal(exg_packer_create(&packer, NULL), EXG_OK);
@@ -93,8 +95,7 @@ static void it_gives_any_range(void **state)
                                  EXG_OK);
                 assert_memory_equal(out, plain + offset, count);
             }
-            assert_int_equal(exg_frames_read(&p.frames, p.stored, length, 1, out, NULL),
-                             EXG_USAGE);
+            assert_int_equal(exg_frames_read(&p.frames, p.stored, length, 1, out, NULL), EXG_USAGE);
             unpack(&p);
             free(plain);
         }
@@ -114,8 +115,8 @@ static void it_stores_mantissas_raw_and_exponents_as_stock_zstd(void **state)
         assert_int_equal(p.frames.items[0].planes[i], plane);
     }
     assert_true(p.frames.items[0].planes[3] < plane / 2);
-    assert_int_equal(
-        ZSTD_decompress(out, plane, p.stored + 3 * plane, p.frames.items[0].planes[3]), plane);
+    assert_int_equal(ZSTD_decompress(out, plane, p.stored + 3 * plane, p.frames.items[0].planes[3]),
+                     plane);
     for (uint32_t i = 0; i < plane; i++) {
         assert_int_equal(out[i], plain[4 * i + 3]);
     }

@@ -138,9 +138,8 @@ class decoder
     }
     const char **texts(const table_list<flatbuffers::String> *from, uint32_t *count)
     {
-        return list<const char *>(from, count, "text", [&](auto *s, const char **to) {
-            *to = text(s);
-        });
+        return list<const char *>(from, count, "text",
+                                  [&](auto *s, const char **to) { *to = text(s); });
     }
     exg_string_map pairs(const table_list<flat::StringPair> *from)
     {
@@ -289,7 +288,7 @@ exg_tensor_meta *decoder::meta(const flat::TensorMeta *f)
             contradiction("places of expressions do not rise, or pass the rank");
             return m;
         }
-        exg_sym_int *to = at < m->rank        ? &m->sizes[at]
+        exg_sym_int *to = at < m->rank       ? &m->sizes[at]
                           : at < 2 * m->rank ? &m->strides[at - m->rank]
                                              : &m->storage_offset;
         to->expr = text(d->expr());
@@ -339,15 +338,17 @@ exg_sym_argument decoder::sym(const flat::SymArgument *f, exg_argument_kind kind
 }
 
 /* One case of the union: the kind, and the table as what it is. */
-#define EXG_CASE(tag, kind_, table)               \
-    case flat::ArgumentValue_##tag:               \
-        to->kind = EXG_ARGUMENT_##kind_;          \
+#define EXG_CASE(tag, kind_, table)                                                                \
+    case flat::ArgumentValue_##tag:                                                                \
+        to->kind = EXG_ARGUMENT_##kind_;                                                           \
         if (auto *t = static_cast<const table *>(f); t != nullptr)
 
 void decoder::scalar(flat::ArgumentValue type, const void *f, exg_argument *to)
 {
     switch (type) {
-        EXG_CASE(as_none, NONE, flat::Nothing) {}
+        EXG_CASE(as_none, NONE, flat::Nothing)
+        {
+        }
         break;
         EXG_CASE(as_tensor, TENSOR, flat::ValueRef) to->as_tensor = value_id(t->value());
         break;
@@ -411,9 +412,8 @@ void decoder::scalar(flat::ArgumentValue type, const void *f, exg_argument *to)
 void decoder::list_of(flat::ArgumentValue type, const void *f, exg_argument *to)
 {
     auto syms = [&](const flat::SymArguments *t, exg_argument_kind kind) {
-        to->as_syms = list<exg_sym_argument>(t->items(), &to->count, "", [&](auto *s, auto *made) {
-            *made = sym(s, kind);
-        });
+        to->as_syms = list<exg_sym_argument>(t->items(), &to->count, "",
+                                             [&](auto *s, auto *made) { *made = sym(s, kind); });
     };
 
     switch (type) {
@@ -447,10 +447,9 @@ void decoder::list_of(flat::ArgumentValue type, const void *f, exg_argument *to)
             });
         break;
         EXG_CASE(as_int_lists, INT_LISTS, flat::IntLists)
-        to->as_int_lists =
-            list<exg_int_list>(t->items(), &to->count, "", [&](auto *l, auto *made) {
-                made->items = numbers<int64_t>(l->items(), &made->count);
-            });
+        to->as_int_lists = list<exg_int_list>(t->items(), &to->count, "", [&](auto *l, auto *made) {
+            made->items = numbers<int64_t>(l->items(), &made->count);
+        });
         break;
         EXG_CASE(as_float_lists, FLOAT_LISTS, flat::FloatLists)
         to->as_float_lists =
@@ -477,13 +476,12 @@ void decoder::node(const flat::Node *f, exg_node *to)
 {
     to->target = text(f->target());
     to->name = text(f->name());
-    to->inputs = list<exg_named_argument>(f->inputs(), &to->input_count, "inputs",
-                                          [&](auto *n, exg_named_argument *made) {
-                                              made->name = text(n->name());
-                                              made->kind = known<exg_kind>(
-                                                  n->passing(), flat::Passing_MAX, "passing");
-                                              scalar(n->value_type(), n->value(), &made->arg);
-                                          });
+    to->inputs = list<exg_named_argument>(
+        f->inputs(), &to->input_count, "inputs", [&](auto *n, exg_named_argument *made) {
+            made->name = text(n->name());
+            made->kind = known<exg_kind>(n->passing(), flat::Passing_MAX, "passing");
+            scalar(n->value_type(), n->value(), &made->arg);
+        });
     to->outputs = arguments(f->outputs(), &to->output_count, "outputs");
     to->metadata = pairs(f->metadata());
     to->is_hop_single_tensor_return = maybe_of(f->is_hop_single_tensor_return());
@@ -511,11 +509,11 @@ void decoder::graph(const flat::Graph *f, exg_graph *to)
 
 exg_argument_kind decoder::leaf_kind(flat::LeafKind kind)
 {
-    static const exg_argument_kind kinds[] = {
-        EXG_ARGUMENT_NONE,       EXG_ARGUMENT_TENSOR,   EXG_ARGUMENT_SYM_INT,
-        EXG_ARGUMENT_SYM_FLOAT,  EXG_ARGUMENT_SYM_BOOL, EXG_ARGUMENT_CUSTOM_OBJ,
-        EXG_ARGUMENT_INT,        EXG_ARGUMENT_FLOAT,    EXG_ARGUMENT_STRING,
-        EXG_ARGUMENT_BOOL};
+    static const exg_argument_kind kinds[] = {EXG_ARGUMENT_NONE,     EXG_ARGUMENT_TENSOR,
+                                              EXG_ARGUMENT_SYM_INT,  EXG_ARGUMENT_SYM_FLOAT,
+                                              EXG_ARGUMENT_SYM_BOOL, EXG_ARGUMENT_CUSTOM_OBJ,
+                                              EXG_ARGUMENT_INT,      EXG_ARGUMENT_FLOAT,
+                                              EXG_ARGUMENT_STRING,   EXG_ARGUMENT_BOOL};
 
     static_assert(sizeof(kinds) / sizeof(kinds[0]) == flat::LeafKind_MAX + 1, "one a kind");
     if (kind > flat::LeafKind_MAX) {
@@ -605,25 +603,25 @@ void decoder::tables(const flat::Program *f)
             made->type = text(t->type());
             made->field_names = texts(t->field_names(), &made->field_count);
         });
-    p_->opsets =
-        list<exg_opset>(f->opsets(), &p_->opset_count, "opsets", [&](auto *o, auto *made) {
-            *made = {text(o->name_space()), o->version()};
-        });
-    p_->range_constraints = list<exg_range_constraint>(
-        f->range_constraints(), &p_->range_constraint_count, "range_constraints",
-        [&](auto *r, auto *made) {
-            made->symbol = text(r->symbol());
-            made->has_min = r->min().has_value();
-            made->has_max = r->max().has_value();
-            made->min_val = r->min() ? *r->min() : 0;
-            made->max_val = r->max() ? *r->max() : 0;
-        });
+    p_->opsets = list<exg_opset>(f->opsets(), &p_->opset_count, "opsets", [&](auto *o, auto *made) {
+        *made = {text(o->name_space()), o->version()};
+    });
+    p_->range_constraints =
+        list<exg_range_constraint>(f->range_constraints(), &p_->range_constraint_count,
+                                   "range_constraints", [&](auto *r, auto *made) {
+                                       made->symbol = text(r->symbol());
+                                       made->has_min = r->min().has_value();
+                                       made->has_max = r->max().has_value();
+                                       made->min_val = r->min() ? *r->min() : 0;
+                                       made->max_val = r->max() ? *r->max() : 0;
+                                   });
     p_->sample_inputs =
         list<exg_sample_input>(f->sample_inputs(), &p_->sample_input_count, "sample_inputs",
                                [&](auto *s, auto *made) { sample(s, made); });
-    p_->extra_files = list<exg_extra_file>(
-        f->extra_files(), &p_->extra_file_count, "extra_files",
-        [&](auto *e, auto *made) { *made = {text(e->name()), storage_id(e->storage())}; });
+    p_->extra_files = list<exg_extra_file>(f->extra_files(), &p_->extra_file_count, "extra_files",
+                                           [&](auto *e, auto *made) {
+                                               *made = {text(e->name()), storage_id(e->storage())};
+                                           });
 }
 
 exg_status decoder::program(const flat::Program *f)
@@ -725,18 +723,17 @@ exg_status decoder::place(const flat::Storage *f, const uint8_t *file, uint64_t 
     if (to->location != nullptr) {
         to->offset = at;
         if (!exg_location_is_plain(to->location)) {
-            return EXG_FAIL(err_, MALFORMED, "WGT-LOC", "external location '%s' may leave its folder",
-                            to->location);
+            return EXG_FAIL(err_, MALFORMED, "WGT-LOC",
+                            "external location '%s' may leave its folder", to->location);
         }
         if (to->kind != EXG_STORAGE_FRAMES) {
             to->kind = EXG_STORAGE_EXTERNAL;
         }
     } else {
         if (!exg_range_inside(at, bytes, file_length) || at < length_ || at % 64 != 0) {
-            return EXG_FAIL(err_, MALFORMED, "EXG-015",
-                            "%llu bytes at offset %llu are no payload of this file",
-                            static_cast<unsigned long long>(bytes),
-                            static_cast<unsigned long long>(at));
+            return EXG_FAIL(
+                err_, MALFORMED, "EXG-015", "%llu bytes at offset %llu are no payload of this file",
+                static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(at));
         }
         to->data = file + at;
     }

@@ -63,8 +63,8 @@ class encoder
 
     bool room(size_t bytes)
     {
-        too_large_ = too_large_ || bytes > metadata_bytes_max ||
-                     fbb_.GetSize() > metadata_bytes_max - bytes;
+        too_large_ =
+            too_large_ || bytes > metadata_bytes_max || fbb_.GetSize() > metadata_bytes_max - bytes;
         return !failed();
     }
 
@@ -284,7 +284,11 @@ offset<flat::SymArgument> encoder::sym(const exg_sym_argument &s, exg_argument_k
 }
 
 /* A table of one field that was made before. */
-#define EXG_CONTENT(tag, made) content{flat::ArgumentValue_##tag, (made).Union()}
+#define EXG_CONTENT(tag, made)                                                                     \
+    content                                                                                        \
+    {                                                                                              \
+        flat::ArgumentValue_##tag, (made).Union()                                                  \
+    }
 
 encoder::content encoder::scalar(const exg_argument &a)
 {
@@ -323,8 +327,7 @@ encoder::content encoder::scalar(const exg_argument &a)
                                fbb_, static_cast<flat::MemoryFormat>(a.as_memory_format)));
     case EXG_ARGUMENT_LAYOUT:
         return EXG_CONTENT(
-            as_layout,
-            flat::CreateLayoutArgument(fbb_, static_cast<flat::Layout>(a.as_layout)));
+            as_layout, flat::CreateLayoutArgument(fbb_, static_cast<flat::Layout>(a.as_layout)));
     case EXG_ARGUMENT_DEVICE:
         return EXG_CONTENT(as_device, device(a.as_device));
     case EXG_ARGUMENT_COMPLEX:
@@ -365,9 +368,9 @@ encoder::content encoder::list_of(const exg_argument &a)
         return EXG_CONTENT(as_floats, floats({a.as_floats, a.count}));
     case EXG_ARGUMENT_BOOLS:
         static_assert(sizeof(bool) == 1, "a bool is a byte");
-        return EXG_CONTENT(as_bools,
-                           flat::CreateBools(
-                               fbb_, numbers(reinterpret_cast<const uint8_t *>(a.as_bools), a.count)));
+        return EXG_CONTENT(
+            as_bools, flat::CreateBools(
+                          fbb_, numbers(reinterpret_cast<const uint8_t *>(a.as_bools), a.count)));
     case EXG_ARGUMENT_STRINGS:
         return EXG_CONTENT(as_strings, flat::CreateTexts(fbb_, texts(a.as_strings, a.count)));
     case EXG_ARGUMENT_SYM_INTS:
@@ -377,29 +380,29 @@ encoder::content encoder::list_of(const exg_argument &a)
     case EXG_ARGUMENT_SYM_BOOLS:
         return EXG_CONTENT(as_sym_bools, syms());
     case EXG_ARGUMENT_NESTED_TENSORS:
-        return EXG_CONTENT(as_nested_tensors,
-                           flat::CreateValueLists(fbb_, always<flat::Values>(a.count, [&](uint32_t i) {
-                                                      return values(a.as_nested_tensors[i]);
-                                                  })));
+        return EXG_CONTENT(
+            as_nested_tensors,
+            flat::CreateValueLists(fbb_, always<flat::Values>(a.count, [&](uint32_t i) {
+                                       return values(a.as_nested_tensors[i]);
+                                   })));
     case EXG_ARGUMENT_INT_LISTS:
         return EXG_CONTENT(as_int_lists,
                            flat::CreateIntLists(fbb_, always<flat::Ints>(a.count, [&](uint32_t i) {
                                                     return ints(a.as_int_lists[i]);
                                                 })));
     case EXG_ARGUMENT_FLOAT_LISTS:
-        return EXG_CONTENT(as_float_lists,
-                           flat::CreateFloatLists(fbb_, always<flat::Floats>(a.count, [&](uint32_t i) {
-                                                      return floats(a.as_float_lists[i]);
-                                                  })));
+        return EXG_CONTENT(as_float_lists, flat::CreateFloatLists(
+                                               fbb_, always<flat::Floats>(a.count, [&](uint32_t i) {
+                                                   return floats(a.as_float_lists[i]);
+                                               })));
     default: /* STRING_TO_ARGUMENT */
-        return EXG_CONTENT(
-            as_string_to_argument,
-            flat::CreateStringArguments(
-                fbb_, always<flat::StringArgument>(a.count, [&](uint32_t i) {
-                    auto key = must(a.as_string_to_argument[i].key);
-                    content c = scalar(a.as_string_to_argument[i].argument);
-                    return flat::CreateStringArgument(fbb_, key, c.type, c.value);
-                })));
+        return EXG_CONTENT(as_string_to_argument,
+                           flat::CreateStringArguments(
+                               fbb_, always<flat::StringArgument>(a.count, [&](uint32_t i) {
+                                   auto key = must(a.as_string_to_argument[i].key);
+                                   content c = scalar(a.as_string_to_argument[i].argument);
+                                   return flat::CreateStringArgument(fbb_, key, c.type, c.value);
+                               })));
     }
 }
 
@@ -423,8 +426,8 @@ offset<flat::Node> encoder::node(const exg_node &n)
 {
     auto target = must(n.target);
     auto name = may(n.name);
-    auto inputs = list<flat::NamedArgument>(n.input_count,
-                                            [&](uint32_t i) { return named(n.inputs[i]); });
+    auto inputs =
+        list<flat::NamedArgument>(n.input_count, [&](uint32_t i) { return named(n.inputs[i]); });
     auto outputs = arguments(n.outputs, n.output_count);
     auto metadata = pairs(n.metadata);
 
@@ -436,10 +439,8 @@ offset<flat::Graph> encoder::graph(const exg_graph *g)
 {
     auto inputs = arguments(g->inputs, g->input_count);
     auto outputs = arguments(g->outputs, g->output_count);
-    auto nodes =
-        list<flat::Node>(g->node_count, [&](uint32_t i) { return node(g->nodes[i]); });
-    auto table =
-        list<flat::Value>(g->value_count, [&](uint32_t i) { return value(g->values[i]); });
+    auto nodes = list<flat::Node>(g->node_count, [&](uint32_t i) { return node(g->nodes[i]); });
+    auto table = list<flat::Value>(g->value_count, [&](uint32_t i) { return value(g->values[i]); });
 
     return flat::CreateGraph(fbb_, inputs, outputs, nodes, table, g->is_single_tensor_return);
 }
@@ -489,9 +490,8 @@ void add_constant(Builder &made, const Leaf &leaf, text_offset string)
 
 template <typename Leaf> const char *string_of(const Leaf &leaf)
 {
-    return leaf.kind == EXG_ARGUMENT_STRING || leaf.kind == EXG_ARGUMENT_CUSTOM_OBJ
-               ? leaf.as_string
-               : nullptr;
+    return leaf.kind == EXG_ARGUMENT_STRING || leaf.kind == EXG_ARGUMENT_CUSTOM_OBJ ? leaf.as_string
+                                                                                    : nullptr;
 }
 
 offset<flat::SignatureArgument> encoder::leaf(const exg_signature_argument &a)
@@ -586,11 +586,10 @@ offset<flat::Storage> encoder::storage(const exg_stored &s)
         frames = fbb_.CreateUninitializedVectorOfStructs(fits ? s.frame_count : 0, &items);
         std::memset(static_cast<void *>(items), 0, fits ? s.frame_count * sizeof(flat::Frame) : 0);
     }
-    return flat::CreateStorage(fbb_, s.length,
-                               s.byte_order == EXG_BIG_ENDIAN ? flat::ByteOrder_BIG
-                                                              : flat::ByteOrder_LITTLE,
-                               static_cast<uint8_t>(s.element_bytes), location, &nowhere, frames,
-                               declared);
+    return flat::CreateStorage(
+        fbb_, s.length,
+        s.byte_order == EXG_BIG_ENDIAN ? flat::ByteOrder_BIG : flat::ByteOrder_LITTLE,
+        static_cast<uint8_t>(s.element_bytes), location, &nowhere, frames, declared);
 }
 
 offset<flat::Program> encoder::program(const exg_program *p, const uint32_t *storage_map,

@@ -125,8 +125,7 @@ static exg_status hash_storage(saver *s, uint32_t storage, XXH128_hash_t *hash)
         XXH3_128bits_reset(state);
     }
     for (uint64_t at = 0; status == EXG_OK && at < length; at += BLOCK_BYTES) {
-        status =
-            exg_storage_read(s->weights, storage, at, part_at(length, at), s->block, s->err);
+        status = exg_storage_read(s->weights, storage, at, part_at(length, at), s->block, s->err);
         if (status == EXG_OK) {
             XXH3_128bits_update(state, s->block, (size_t)part_at(length, at));
         }
@@ -171,13 +170,11 @@ static exg_status deduplicate(saver *s)
         bool same = false;
 
         EXG_TRY(hash_storage(s, s->source[i], &hash));
-        key = exg_arena_printf(s->arena, "%llx %llx %llx %d %s", (unsigned long long)hash.high64,
-                               (unsigned long long)hash.low64,
-                               (unsigned long long)s->stored[i].length,
-                               (int)s->stored[i].byte_order,
-                               s->stored[i].declared_checksum == NULL
-                                   ? ""
-                                   : s->stored[i].declared_checksum);
+        key = exg_arena_printf(
+            s->arena, "%llx %llx %llx %d %s", (unsigned long long)hash.high64,
+            (unsigned long long)hash.low64, (unsigned long long)s->stored[i].length,
+            (int)s->stored[i].byte_order,
+            s->stored[i].declared_checksum == NULL ? "" : s->stored[i].declared_checksum);
         twin = exg_map_find(&seen, key);
         if (twin != EXG_MAP_NONE) {
             EXG_TRY(same_bytes(s, s->source[twin], s->source[i], &same));
@@ -330,8 +327,8 @@ static exg_status write_storage(saver *s, uint32_t i)
         return EXG_OUT_OF_MEMORY(s->err);
     }
     XXH3_128bits_reset(state);
-    status = exg_writer_align(writer, to->length >= EXG_FRAME_BYTES ? ALIGN_LARGE : ALIGN_SMALL,
-                              s->err);
+    status =
+        exg_writer_align(writer, to->length >= EXG_FRAME_BYTES ? ALIGN_LARGE : ALIGN_SMALL, s->err);
     to->offset = exg_writer_position(writer);
     for (uint64_t at = 0; status == EXG_OK && at < to->length; at += BLOCK_BYTES) {
         uint64_t part = part_at(to->length, at);
