@@ -116,6 +116,26 @@ static inline float exg_f32_exp(float x)
     return exg_f32_scale(p, exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER));
 }
 
+/* exp for x <= 0, or NaN, in fewer steps: results below the normal numbers are 0. */
+static inline float exg_f32_exp_down(float x)
+{
+    float clamped = x < -87.0f ? -87.0f : x;
+    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER + 127.0f);
+    float n = t - (EXG_F32_ROUNDER + 127.0f);
+    float r = exg_f32_fma(n, -0.693359375f, clamped);
+    float q = 1.3814596381e-3f;
+    float p;
+
+    r = exg_f32_fma(n, 2.12194440e-4f, r);
+    q = exg_f32_fma(q, r, 8.3687170908e-3f);
+    q = exg_f32_fma(q, r, 4.1668388093e-2f);
+    q = exg_f32_fma(q, r, 1.6666520629e-1f);
+    q = exg_f32_fma(q, r, 4.9999993448e-1f);
+    p = exg_f32_fma(q * r, r, r) + 1.0f;
+    p *= exg_f32_of_bits((int32_t)((uint32_t)exg_f32_bits(t) << 23));
+    return x < -87.0f ? 0.0f : p;
+}
+
 static inline float exg_f32_exp2(float x)
 {
     float clamped = x < -151.0f ? -151.0f : x > 129.0f ? 129.0f : x;

@@ -201,7 +201,8 @@ static void compare_with(const char *name, void (*ours)(void *), void *our_conte
     qsort(b, ROUNDS, sizeof(double), compare);
     printf("%-44s %11.0f ns %9.2f %s", name, a[ROUNDS / 2], work / a[ROUNDS / 2], unit);
     if (peer != NULL) {
-        printf("   peer %9.2f   x%.2f", work / b[ROUNDS / 2], b[ROUNDS / 2] / a[ROUNDS / 2]);
+        printf("   peer %9.2f   x%.2f, best x%.2f", work / b[ROUNDS / 2],
+               b[ROUNDS / 2] / a[ROUNDS / 2], b[0] / a[0]);
     }
     printf("\n");
     fflush(stdout);

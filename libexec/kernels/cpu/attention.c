@@ -8,6 +8,8 @@
  * sum of each row (Milakov and Gimelshein 2018, "Online normalizer calculation for
  * softmax"; Dao et al. 2022, FlashAttention). Where heads share keys and rows are
  * few, the rows of all of them are one block. A row whose keys are all masked is 0.
+ * Keys and values that several blocks would pack again are packed before, blocks of
+ * KEYS in the order they are read.
  */
 #include "libexec/kernels/cpu/common.h"
 
@@ -19,6 +21,7 @@
 #define DEPTH       128    /* of packed keys at a time */
 #define COLUMNS     96     /* of packed values at a time, a multiple of every panel */
 #define FEW_ROWS    12     /* up to here keys are not packed */
+#define PACK_BLOCKS 3      /* blocks of rows from which keys and values are packed before */
 
 typedef struct attention_params {
     int64_t batch, heads, rows, keys, depth, width;
@@ -30,6 +33,9 @@ typedef struct attention_params {
     uint32_t batch_rank;    /* dimensions in front of the heads */
     int64_t batch_sizes[EXG_RANK_MAX];
     bool has_mask, is_causal;
+    bool packs_first;
+    int64_t packed_keys, packed_head; /* reals of one head: its keys, and all */
+    int64_t kv_heads;
     double scale;
     const exg_gemm_loops *gemm;
     const exg_row_f32_loops *f32;
@@ -40,6 +46,7 @@ typedef struct attention_params {
 typedef struct attention_run_context {
     const attention_params *p;
     const exg_tensor *query, *key, *value, *mask, *out;
+    char *packed; /* the workspace, when keys are packed first */
 } attention_run_context;
 
 /* Where one task finds its operands. */
@@ -48,7 +55,30 @@ typedef struct attention_task {
     const attention_run_context *r;
     int64_t batch, group, first, count; /* rows of the group */
     const char *key, *value;
+    const char *packed; /* this head's, or NULL */
 } attention_task;
+
+/* `count` up to whole panels of b. */
+static int64_t panel_up(const attention_params *p, int64_t count)
+{
+    return exg_ceil_div(count, p->gemm->columns) * p->gemm->columns;
+}
+
+/* Where, in reals, the panels of keys from `key` (COLUMNS after COLUMNS of a block of
+ * KEYS) over depth [d, d + depth) begin. */
+static int64_t packed_key(const attention_params *p, int64_t key, int64_t d, int64_t depth)
+{
+    int64_t block = panel_up(p, COLUMNS) + panel_up(p, KEYS - COLUMNS);
+    int64_t at = key % KEYS >= COLUMNS ? panel_up(p, COLUMNS) : 0;
+
+    return key / KEYS * block * p->depth + d * block + at * depth;
+}
+
+/* The same of values: columns from j of the block of `keys` keys from `first`. */
+static int64_t packed_value(const attention_params *p, int64_t first, int64_t keys, int64_t j)
+{
+    return p->packed_keys + first * panel_up(p, p->width) + j * keys;
+}
 
 static int64_t row_head(const attention_task *t, int64_t row)
 {
@@ -91,6 +121,12 @@ static int64_t keys_of_row(const attention_task *t, int64_t row)
     return t->p->is_causal && seen < t->p->keys ? seen : t->p->keys;
 }
 
+/* Few rows read keys where they are, if those lie dense. */
+static bool is_few(const attention_task *t)
+{
+    return t->count <= FEW_ROWS && t->r->key->strides[t->r->key->rank - 1] == 1;
+}
+
 #define REAL       float
 #define ATT(name)  attention_f32_##name
 #define ROW_LOOPS  f32
@@ -110,6 +146,40 @@ static int64_t keys_of_row(const attention_task *t, int64_t row)
 #define EXP        exp
 #include "libexec/kernels/cpu/attention_body.h"
 
+/* Packs one block of KEYS keys and values of one head. */
+static void pack_block(void *context, uint32_t block)
+{
+    const attention_run_context *r = context;
+    const attention_params *p = r->p;
+    int64_t blocks = exg_ceil_div(p->keys, KEYS);
+    int64_t head = block / blocks;
+    int64_t first = block % blocks * KEYS;
+    int64_t keys = EXG_MIN(p->keys - first, KEYS);
+    char *packed = r->packed + head * p->packed_head * p->gemm->real_bytes;
+    const exg_tensor *k = r->key;
+    const exg_tensor *v = r->value;
+    int64_t strides[4] = {k->strides[k->rank - 2], k->strides[k->rank - 1],
+                          v->strides[v->rank - 2], v->strides[v->rank - 1]};
+    const char *key = at(p, k, head / p->kv_heads, head % p->kv_heads, 0);
+    const char *value = at(p, v, head / p->kv_heads, head % p->kv_heads, 0);
+
+    for (int64_t d = 0; d < p->depth; d += DEPTH) {
+        int64_t depth = EXG_MIN(p->depth - d, DEPTH);
+
+        for (int64_t j = 0; j < keys; j += COLUMNS) {
+            p->gemm->pack(p->gemm->columns, EXG_MIN(keys - j, COLUMNS), depth,
+                          packed + packed_key(p, first + j, d, depth) * p->gemm->real_bytes,
+                          key + ((first + j) * strides[0] + d * strides[1]) *
+                                    exg_dtype_bytes(k->dtype),
+                          k->dtype, strides[0], strides[1]);
+        }
+    }
+    p->gemm->pack(p->gemm->columns, p->width, keys,
+                  packed + packed_value(p, first, keys, 0) * p->gemm->real_bytes,
+                  value + first * strides[2] * exg_dtype_bytes(v->dtype), v->dtype, strides[3],
+                  strides[2]);
+}
+
 static void attention_block(void *context, uint32_t block)
 {
     const attention_run_context *r = context;
@@ -124,6 +194,9 @@ static void attention_block(void *context, uint32_t block)
     kv = t.group * p->heads_of_group / p->heads_of_kv;
     t.key = at(p, r->key, t.batch, kv, 0);
     t.value = at(p, r->value, t.batch, kv, 0);
+    t.packed = p->packs_first ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head *
+                                                p->gemm->real_bytes
+                              : NULL;
     if (r->out->dtype == EXG_DTYPE_F64) {
         attention_f64_task(&t);
     } else {
@@ -152,6 +225,11 @@ static void plan_blocks(attention_params *p, uint32_t real_bytes)
     p->block_rows = EXG_MIN(EXG_MIN(p->heads_of_group * p->rows, ROWS_MAX), most);
     p->block_rows = EXG_MAX(p->block_rows, 1);
     p->blocks_of_group = exg_ceil_div(p->heads_of_group * p->rows, p->block_rows);
+    p->packs_first = p->blocks_of_group * p->heads_of_kv / p->heads_of_group >= PACK_BLOCKS &&
+                     p->block_rows > FEW_ROWS;
+    p->packed_keys = exg_ceil_div(p->keys, KEYS) *
+                     (panel_up(p, COLUMNS) + panel_up(p, KEYS - COLUMNS)) * p->depth;
+    p->packed_head = (p->packed_keys + p->keys * panel_up(p, p->width) + 15) & ~INT64_C(15);
 }
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
@@ -195,6 +273,7 @@ static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
     p->depth = query->sizes[query->rank - 1];
     p->keys = key->sizes[key->rank - 2];
     p->width = value->sizes[value->rank - 1];
+    p->kv_heads = EXG_MAX(kv_heads, 1);
     p->heads_of_kv = kv_heads > 0 && p->heads % kv_heads == 0 ? p->heads / kv_heads : 1;
     p->has_mask = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
     p->is_causal = exg_call_bool(call, 5);
@@ -208,6 +287,10 @@ static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
         return EXG_FAIL(err, UNSUPPORTED, "KRN-009", "attention over heads of %lld elements",
                         (long long)EXG_MAX(p->depth, p->width));
     }
+    if (p->packs_first) {
+        call->workspace_bytes =
+            (uint64_t)(p->batch * p->kv_heads * p->packed_head) * p->gemm->real_bytes;
+    }
     call->params = p;
     return EXG_OK;
 }
@@ -220,9 +303,14 @@ static void attention_run(const exg_kernel_call *call)
                                &call->inputs[1],
                                &call->inputs[2],
                                p->has_mask ? &call->inputs[3] : NULL,
-                               &call->outputs[0]};
+                               &call->outputs[0],
+                               call->workspace};
 
     if (p->rows * p->width > 0) {
+        if (p->packs_first) {
+            exg_pool_run(call->pool, pack_block, &r,
+                         (uint32_t)(p->batch * p->kv_heads * exg_ceil_div(p->keys, KEYS)));
+        }
         exg_pool_run(call->pool, attention_block, &r,
                      (uint32_t)(p->batch * p->groups * p->blocks_of_group));
     }

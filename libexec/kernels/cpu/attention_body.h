@@ -4,7 +4,8 @@ typedef struct ATT(buffers) {
     REAL query[BLOCK_REAL];  /* (count, depth), scaled */
     REAL result[BLOCK_REAL]; /* (count, width) */
     REAL scores[ROWS_MAX * KEYS];
-    REAL panels[ROWS_MAX * KEYS]; /* query or scores, packed */
+    REAL panels[ROWS_MAX * KEYS]; /* scores, packed */
+    REAL query_panels[BLOCK_REAL + 8 * DEPTH]; /* query, packed a depth after the other */
     REAL packed[KEYS * (DEPTH > COLUMNS ? DEPTH : COLUMNS)]; /* keys or values */
     REAL greatest[ROWS_MAX];
     double sums[ROWS_MAX];
@@ -28,34 +29,60 @@ static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
     memset(b->result, 0, (size_t)(t->count * p->width) * sizeof(REAL));
 }
 
+/* Packs the query's rows, DEPTH by DEPTH, into query_panels. */
+static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b)
+{
+    const attention_params *p = t->p;
+    exg_dtype dtype = t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
+    int64_t padded = exg_ceil_div(t->count, p->gemm->rows) * p->gemm->rows;
+
+    for (int64_t d = 0; d < p->depth; d += DEPTH) {
+        p->gemm->pack(p->gemm->rows, t->count, EXG_MIN(p->depth - d, DEPTH),
+                      b->query_panels + d * padded, b->query + d, dtype, p->depth, 1);
+    }
+}
+
+/* Panels of keys [first + j, first + j + columns), depth [d, d + depth). */
+static const REAL *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int64_t key,
+                                   int64_t columns, int64_t d, int64_t depth)
+{
+    const attention_params *p = t->p;
+    const exg_tensor *k = t->r->key;
+    int64_t key_stride = k->strides[k->rank - 2];
+    int64_t depth_stride = k->strides[k->rank - 1];
+
+    if (t->packed != NULL) {
+        return (const REAL *)t->packed + packed_key(p, key, d, depth);
+    }
+    p->gemm->pack(p->gemm->columns, columns, depth, b->packed,
+                  t->key + (key * key_stride + d * depth_stride) * exg_dtype_bytes(k->dtype),
+                  k->dtype, key_stride, depth_stride);
+    return b->packed;
+}
+
 /* scores (count, keys) = query * key transposed, for `keys` keys from `first`. */
 static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, int64_t keys)
 {
     const attention_params *p = t->p;
     const exg_tensor *k = t->r->key;
     int64_t key_stride = k->strides[k->rank - 2];
-    int64_t depth_stride = k->strides[k->rank - 1];
-    const char *key = t->key + first * key_stride * exg_dtype_bytes(k->dtype);
+    int64_t padded = exg_ceil_div(t->count, p->gemm->rows) * p->gemm->rows;
 
-    if (t->count <= FEW_ROWS && depth_stride == 1) {
-        p->gemm->dot(t->count, keys, p->depth, b->query, p->depth, key, k->dtype, key_stride,
-                     b->scores, KEYS);
+    if (is_few(t)) {
+        p->gemm->dot(t->count, keys, p->depth, b->query, p->depth,
+                     t->key + first * key_stride * exg_dtype_bytes(k->dtype), k->dtype,
+                     key_stride, b->scores, KEYS);
         return;
     }
     for (int64_t d = 0; d < p->depth; d += DEPTH) {
         int64_t depth = EXG_MIN(p->depth - d, DEPTH);
 
-        p->gemm->pack(p->gemm->rows, t->count, depth, b->panels, b->query + d,
-                      t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32, p->depth,
-                      1);
         for (int64_t j = 0; j < keys; j += COLUMNS) {
             int64_t columns = EXG_MIN(keys - j, COLUMNS);
 
-            p->gemm->pack(p->gemm->columns, columns, depth, b->packed,
-                          key + (j * key_stride + d * depth_stride) * exg_dtype_bytes(k->dtype),
-                          k->dtype, key_stride, depth_stride);
-            p->gemm->block(t->count, columns, depth, b->panels, b->packed, b->scores + j, KEYS,
-                           d > 0);
+            p->gemm->block(t->count, columns, depth, b->query_panels + d * padded,
+                           ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
+                           KEYS, d > 0);
         }
     }
     if (p->depth == 0) {
@@ -101,10 +128,13 @@ static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row
     REAL *scores = b->scores + row * KEYS;
     REAL *result = b->result + row * p->width;
     REAL old = b->greatest[row];
-    REAL greatest = p->ROW_LOOPS->max(keys, scores);
+    REAL greatest = p->ROW_LOOPS->peak(keys, scores);
 
-    greatest = greatest > old || greatest != greatest ? greatest : old;
-    if (greatest == (REAL)-INFINITY) {
+    greatest = greatest > old ? greatest : old;
+    if (greatest == (REAL)-INFINITY) { /* all masked, or NaN */
+        double total = p->ROW_LOOPS->sum(keys, scores);
+
+        b->sums[row] = total != total ? total : b->sums[row];
         memset(scores, 0, (size_t)keys * sizeof(REAL));
         return;
     }
@@ -136,12 +166,16 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
                   t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32, KEYS, 1);
     for (int64_t j = 0; j < p->width; j += COLUMNS) {
         int64_t columns = EXG_MIN(p->width - j, COLUMNS);
+        const REAL *panels = b->packed;
 
-        p->gemm->pack(p->gemm->columns, columns, keys, b->packed,
-                      value + j * width_stride * exg_dtype_bytes(v->dtype), v->dtype,
-                      width_stride, key_stride);
-        p->gemm->block(t->count, columns, keys, b->panels, b->packed, b->result + j, p->width,
-                       true);
+        if (t->packed != NULL) {
+            panels = (const REAL *)t->packed + packed_value(p, first, keys, j);
+        } else {
+            p->gemm->pack(p->gemm->columns, columns, keys, b->packed,
+                          value + j * width_stride * exg_dtype_bytes(v->dtype), v->dtype,
+                          width_stride, key_stride);
+        }
+        p->gemm->block(t->count, columns, keys, b->panels, panels, b->result + j, p->width, true);
     }
 }
 
@@ -153,11 +187,15 @@ static void ATT(task)(const attention_task *t)
     _Alignas(64) ATT(buffers) b;
 
     ATT(load_query)(t, &b);
+    if (!is_few(t)) {
+        ATT(pack_query)(t, &b);
+    }
     for (int64_t row = 0; row < t->count; row++) {
         seen = EXG_MAX(seen, keys_of_row(t, row));
     }
     for (int64_t first = 0; first < seen; first += KEYS) {
-        int64_t keys = EXG_MIN(seen - first, KEYS);
+        /* packed values come in whole blocks: what is not seen weighs nothing */
+        int64_t keys = EXG_MIN((t->packed != NULL ? p->keys : seen) - first, KEYS);
 
         ATT(score)(t, &b, first, keys);
         for (int64_t row = 0; row < t->count; row++) {

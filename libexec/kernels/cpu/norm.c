@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#define CHUNK 1024 /* elements brought into the compute type at once */
+#define CHUNK 4096 /* elements brought into the compute type at once */
 
 typedef enum norm_kind { LAYER, RMS, GROUP } norm_kind;
 

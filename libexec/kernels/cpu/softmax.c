@@ -4,8 +4,7 @@
  *   (outer, inner).
  *
  * Rows that are not dense, or not of the compute type, are brought in and out of a
- * scratch row. When inner > 1 a few neighbouring rows travel together, so that each
- * cache line is used whole.
+ * scratch row.
  */
 #include "libexec/kernels/cpu/common.h"
 
@@ -34,11 +33,12 @@ typedef struct softmax_run_context {
     char *workspace;
 } softmax_run_context;
 
-/* y may be x. A row of -inf only gives NaN, as exp(-inf - -inf) does. */
+/* y may be x. A NaN passes through exp into the sum and so into the whole row; a row
+ * of -inf only gives NaN, as exp(-inf - -inf) does. */
 static void row_of_f32(const softmax_params *p, float *y, const float *x)
 {
     int64_t n = p->around.size;
-    float greatest = p->f32->max(n, x);
+    float greatest = p->f32->peak(n, x);
 
     if (p->is_log) {
         double sum = p->f32->exp_sum(n, x, greatest);
@@ -55,7 +55,7 @@ static void row_of_f32(const softmax_params *p, float *y, const float *x)
 static void row_of_f64(const softmax_params *p, double *y, const double *x)
 {
     int64_t n = p->around.size;
-    double greatest = p->f64->max(n, x);
+    double greatest = p->f64->peak(n, x);
 
     if (p->is_log) {
         p->f64->shift(n, y, x, greatest + log(p->f64->exp_sum(n, x, greatest)));

@@ -84,6 +84,7 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < vectors; j++) {
             sums[i][j] = (VECTOR){0};
+            __builtin_prefetch(c + i * c_stride + j * LANES, 1);
         }
     }
     for (int64_t k = 0; k < depth; k++) {

@@ -85,7 +85,9 @@ typedef struct exg_row_f32_loops {
     double (*sum_squares)(int64_t count, const float *x, float mean); /* of x - mean */
     float (*max)(int64_t count, const float *x);
     float (*min)(int64_t count, const float *x);
-    double (*exp)(int64_t count, float *y, const float *x, float shift); /* e^(x-shift); sum */
+    float (*peak)(int64_t count, const float *x); /* the greatest, NaN passed over */
+    /* y = e^(x - shift), shift not below any x; gives the sum; exp_sum only that */
+    double (*exp)(int64_t count, float *y, const float *x, float shift);
     double (*exp_sum)(int64_t count, const float *x, float shift);
     void (*scale)(int64_t count, float *y, const float *x, float factor);
     void (*shift)(int64_t count, float *y, const float *x, float by); /* y = x - by */
@@ -104,6 +106,7 @@ typedef struct exg_row_f64_loops {
     double (*sum_squares)(int64_t count, const double *x, double mean);
     double (*max)(int64_t count, const double *x);
     double (*min)(int64_t count, const double *x);
+    double (*peak)(int64_t count, const double *x);
     double (*exp)(int64_t count, double *y, const double *x, double shift);
     double (*exp_sum)(int64_t count, const double *x, double shift);
     void (*scale)(int64_t count, double *y, const double *x, double factor);

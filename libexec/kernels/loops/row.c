@@ -10,7 +10,7 @@
 #define REAL   float
 #define VECTOR exg_vf32
 #define ROW(name) row_f32_##name
-#define EXP(x)    exg_f32_exp(x)
+#define EXP(x)    exg_f32_exp_down(x)
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
 #undef VECTOR
@@ -30,6 +30,7 @@
 #define TABLE(R)                                                                              \
     {                                                                                         \
         .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),           \
+        .peak = R(peak),                                                                      \
         .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale), .shift = R(shift),           \
         .normalize = R(normalize), .add = R(add), .add_scaled = R(add_scaled),                \
         .max_of = R(max_of), .min_of = R(min_of),                                             \

@@ -1,13 +1,19 @@
 /* row_body.h - row.c's functions for one REAL. */
 
+/* The lanes of a stretch in double, halved again and again. */
 static double ROW(lane_total)(const VECTOR *lanes)
 {
-    double total = 0;
+    double sums[LANES];
 
     for (int k = 0; k < LANES; k++) {
-        total += (double)((const REAL *)lanes)[k];
+        sums[k] = (double)((const REAL *)lanes)[k];
     }
-    return total;
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            sums[k] += sums[k + half];
+        }
+    }
+    return sums[0];
 }
 
 static double ROW(sum)(int64_t count, const REAL *x)
@@ -90,6 +96,30 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
 EXTREME(max, >, (REAL)-INFINITY)
 EXTREME(min, <, (REAL)INFINITY)
 #undef EXTREME
+
+/* The greatest that is no NaN; -inf of none. */
+static REAL ROW(peak)(int64_t count, const REAL *x)
+{
+    REAL lanes[LANES];
+    REAL best = (REAL)-INFINITY;
+    int64_t i = 0;
+
+    for (int k = 0; k < LANES; k++) {
+        lanes[k] = (REAL)-INFINITY;
+    }
+    for (; i + LANES <= count; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
+        }
+    }
+    for (int k = 0; i < count; i++, k++) {
+        lanes[k] = x[i] > lanes[k] ? x[i] : lanes[k];
+    }
+    for (int k = 0; k < LANES; k++) {
+        best = lanes[k] > best ? lanes[k] : best;
+    }
+    return best;
+}
 
 static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift)
 {
