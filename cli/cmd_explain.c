@@ -1,8 +1,8 @@
 /* cmd_explain.c - exg explain FILE --stage S: the program after a step of its road;
  * exg explain CODE: what a fault code means. */
 #include "cli/cli.h"
+#include "libexport/base/text.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,24 +16,49 @@ static const rule_row rules[] = {
 #undef EXG_RULE
 };
 
+static void print_pair(const cli_call *call, const char *before, const char *text)
+{
+    exg_text json = EXG_TEXT_EMPTY;
+
+    exg_text_puts(&json, before);
+    exg_text_json_string(&json, text);
+    fputs(exg_text_string(&json) == NULL ? "" : exg_text_string(&json), call->out);
+    exg_text_free(&json);
+}
+
+static void print_rule(const cli_call *call, const rule_row *rule)
+{
+    if (call->json) {
+        print_pair(call, "{\"code\": ", rule->code);
+        print_pair(call, ", \"claim\": ", rule->claim);
+        print_pair(call, ", \"fix\": ", rule->fix);
+        fputs("}\n", call->out);
+        return;
+    }
+    fprintf(call->out, "%s: %s\n", rule->code, rule->claim);
+    if (rule->fix[0] != '\0') {
+        fprintf(call->out, "  fix: %s\n", rule->fix);
+    }
+}
+
 static bool explain_code(const cli_call *call)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (strcmp(rules[i].code, call->paths[0]) == 0) {
-            fprintf(call->out, "%s: %s\n", rules[i].code, rules[i].claim);
-            if (rules[i].fix[0] != '\0') {
-                fprintf(call->out, "  fix: %s\n", rules[i].fix);
-            }
+            print_rule(call, &rules[i]);
             return true;
         }
     }
     return false;
 }
 
+/* ABC-123: capitals, a dash, digits. */
 static bool looks_like_code(const char *word)
 {
-    return isupper((unsigned char)word[0]) && isupper((unsigned char)word[1]) &&
-           isupper((unsigned char)word[2]) && word[3] == '-' && strchr(word, '.') == NULL;
+    size_t letters = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    size_t digits = word[letters] == '-' ? strspn(word + letters + 1, "0123456789") : 0;
+
+    return letters >= 2 && digits > 0 && word[letters + 1 + digits] == '\0';
 }
 
 static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
@@ -41,7 +66,12 @@ static exg_status print_program(const cli_call *call, const exg_program *program
     char *text;
 
     EXG_TRY(exg_program_print(program, &text, err));
-    fputs(text, call->out);
+    if (call->json) {
+        print_pair(call, "{\"program\": ", text);
+        fputs("}\n", call->out);
+    } else {
+        fputs(text, call->out);
+    }
     free(text);
     return EXG_OK;
 }

@@ -1,6 +1,7 @@
 /* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
 #include "cli/cli.h"
 #include "cli/numbers.h"
+#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -76,49 +77,6 @@ static exg_status write_state(const cli_call *call, const exg_session *session, 
     return status;
 }
 
-static void print_output(FILE *out, uint32_t index, const exg_session_output *output)
-{
-    const exg_tensor *t = &output->tensor;
-    int64_t numel;
-    double low = 0;
-    double high = 0;
-    double sum = 0;
-
-    if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
-        fprintf(out, "%u: ", index);
-        if (output->constant.kind == EXG_ARGUMENT_INT) {
-            fprintf(out, "%" PRId64 "\n", output->constant.as_int);
-        } else if (output->constant.kind == EXG_ARGUMENT_FLOAT) {
-            fprintf(out, "%.9g\n", output->constant.as_float);
-        } else if (output->constant.kind == EXG_ARGUMENT_BOOL) {
-            fprintf(out, "%s\n", output->constant.as_bool ? "true" : "false");
-        } else {
-            fprintf(out, "none\n");
-        }
-        return;
-    }
-    numel = exg_tensor_numel(t);
-    for (int64_t i = 0; i < numel; i++) {
-        double value = cli_number_at(t, i);
-
-        low = i == 0 || value < low ? value : low;
-        high = i == 0 || value > high ? value : high;
-        sum += value;
-    }
-    fprintf(out, "%u: %s[", index, exg_dtype_name(t->dtype));
-    for (uint32_t d = 0; d < t->rank; d++) {
-        fprintf(out, "%s%" PRId64, d > 0 ? ", " : "", t->sizes[d]);
-    }
-    fprintf(out, "]");
-    if (numel > 0) {
-        fprintf(out, "  min %.6g  max %.6g  mean %.6g  first", low, high, sum / (double)numel);
-    }
-    for (int64_t i = 0; i < numel && i < 5; i++) {
-        fprintf(out, " %.6g", cli_number_at(t, i));
-    }
-    fprintf(out, "\n");
-}
-
 static exg_status compare_outputs(const cli_call *call, const exg_session *session, exg_error *err)
 {
     double rtol = call->has_rtol ? call->rtol : 1e-4;
@@ -162,46 +120,71 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_stats(const cli_call *call, const exg_session *session, double *times,
-                        uint32_t count, double first_ns)
+static void put_stats(exg_text *text, bool json, const exg_session *session, double *times,
+                      uint32_t count)
 {
+    double first_ns = times[0];
     exg_session_stats s;
 
     exg_session_statistics(session, &s);
     qsort(times, count, sizeof(*times), by_value);
-    fprintf(call->out,
-            call->json ? "{\"runs\": %u, \"median_ns\": %.0f, \"min_ns\": %.0f, \"first_ns\": %.0f, "
-                         "\"plan_ns\": %" PRIu64 ", \"steps\": %u, \"arena_bytes\": %" PRIu64
-                         ", \"memory_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-                         ", \"moved_bytes\": %" PRIu64 ", \"collectives\": %u}\n"
-                       : "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-                         "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-                         " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-                         " bytes a rank in %u collectives\n",
-            count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
-            s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
-            s.place.all_gather_count + s.place.all_reduce_count + s.place.reduce_scatter_count +
-                s.place.all_to_all_count);
+    exg_text_printf(
+        text,
+        json ? ", \"runs\": %u, \"median_ns\": %.0f, \"min_ns\": %.0f, \"first_ns\": %.0f, "
+               "\"plan_ns\": %" PRIu64 ", \"steps\": %u, \"arena_bytes\": %" PRIu64
+               ", \"memory_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
+               ", \"moved_bytes\": %" PRIu64 ", \"collectives\": %u"
+             : "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
+               "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
+               " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
+               " bytes a rank in %u collectives\n",
+        count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
+        s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
+        s.place.all_gather_count + s.place.all_reduce_count + s.place.reduce_scatter_count +
+            s.place.all_to_all_count);
 }
 
-static exg_status finish(const cli_call *call, const exg_session *session, exg_error *err)
+/* One object with --json: outputs, then what was compared and measured. */
+static void put_report(exg_text *text, const cli_call *call, const exg_session *session,
+                       double *times, uint32_t count)
 {
+    exg_text_puts(text, call->json ? "{\"outputs\": [" : "");
+    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
+        exg_text_puts(text, call->json && i > 0 ? ", " : "");
+        cli_put_output(text, call->json, i, exg_session_output_at(session, i));
+    }
+    exg_text_puts(text, call->json ? "]" : "");
+    if (call->expect != NULL && call->json) {
+        exg_text_puts(text, ", \"as_expected\": true");
+    } else if (call->expect != NULL) {
+        exg_text_printf(text, "as expected: %s\n", call->expect);
+    }
+    if (call->stats) {
+        put_stats(text, call->json, session, times, count);
+    }
+    exg_text_puts(text, call->json ? "}\n" : "");
+}
+
+static exg_status finish(const cli_call *call, const exg_session *session, double *times,
+                         uint32_t count, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
     if (call->output != NULL) {
         EXG_TRY(write_outputs(call, session, err));
-    } else if (!call->json) {
-        for (uint32_t i = 0; i < exg_session_output_count(session); i++) {
-            print_output(call->out, i, exg_session_output_at(session, i));
-        }
     }
     if (call->state_output != NULL) {
         EXG_TRY(write_state(call, session, err));
     }
     if (call->expect != NULL) {
         EXG_TRY(compare_outputs(call, session, err));
-        if (!call->json) {
-            fprintf(call->out, "as expected: %s\n", call->expect);
-        }
     }
+    put_report(&text, call, session, times, count);
+    if (exg_text_string(&text) == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    fputs(exg_text_string(&text), call->out);
+    exg_text_free(&text);
     return EXG_OK;
 }
 
@@ -210,7 +193,6 @@ static exg_status run(const cli_call *call, exg_session *session, const cli_inpu
 {
     uint32_t repeat = call->has_repeat && call->repeat >= 1 ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
-    double first = 0;
     exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
@@ -218,12 +200,8 @@ static exg_status run(const cli_call *call, exg_session *session, const cli_inpu
 
         status = exg_session_run(session, inputs->items, inputs->count, err);
         times[i] = now_ns() - start;
-        first = i == 0 ? times[0] : first;
     }
-    status = status == EXG_OK ? finish(call, session, err) : status;
-    if (status == EXG_OK && call->stats) {
-        print_stats(call, session, times, repeat, first);
-    }
+    status = status == EXG_OK ? finish(call, session, times, repeat, err) : status;
     free(times);
     return status;
 }

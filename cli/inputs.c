@@ -44,7 +44,7 @@ static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
     const char *path = equals == NULL ? word : equals + 1;
     exg_tensor_file *file;
 
-    EXG_TRY_IN(err, exg_tensor_file_open(path, &file, err), "%s", path);
+    EXG_TRY_IN(err, exg_tensor_file_open(path, &file, err), "%s:", path);
     inputs->files[inputs->file_count++] = file;
     if (equals != NULL) {
         *equals = '\0';

@@ -2,7 +2,10 @@
 #ifndef EXG_CLI_NUMBERS_H
 #define EXG_CLI_NUMBERS_H
 
+#include "libexport/base/text.h"
+
 #include <exg/formats.h>
+#include <exg/session.h>
 #include <exg/tensor.h>
 
 /* Element `i` of a row-major tensor; complex numbers by their real part. */
@@ -12,5 +15,8 @@ double cli_number_at(const exg_tensor *tensor, int64_t i);
  * exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */
 exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,
                        double rtol, double atol, exg_error *err);
+
+/* Dtype, shape, least, largest, mean and first values of an output. */
+void cli_put_output(exg_text *text, bool json, uint32_t index, const exg_session_output *output);
 
 #endif

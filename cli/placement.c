@@ -72,7 +72,7 @@ static exg_status read_pattern_file(const char *path, cli_placement *placement,
         exg_json_free(doc);
     }
     free(text);
-    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s", path);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
 }
 
 static exg_status read_mesh(const char *text, uint32_t *size, exg_error *err)

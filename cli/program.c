@@ -17,7 +17,7 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
                               : status;
     if (status != EXG_OK) {
         cli_close(p);
-        return exg_error_within(err, status, "%s", call->paths[0]);
+        return exg_error_within(err, status, "%s:", call->paths[0]);
     }
     return EXG_OK;
 }
@@ -30,7 +30,7 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
     status = exg_verify(p->program, p->operators, &p->verified, NULL, err);
     if (status != EXG_OK) {
         cli_close(p);
-        return exg_error_within(err, status, "%s", call->paths[0]);
+        return exg_error_within(err, status, "%s:", call->paths[0]);
     }
     return EXG_OK;
 }

@@ -2,6 +2,7 @@
 #include <exg/status.h>
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,14 +93,18 @@ exg_status exg_error_within(exg_error *err, exg_status status, const char *forma
         va_end(args);
         memcpy(inner, err->where, sizeof(inner));
         if (inner[0] == '\0') {
-            snprintf(err->where, sizeof(err->where), "%s", outer);
+            size_t length = strlen(outer);
+
+            length -= length > 0 && outer[length - 1] == ':' ? 1 : 0;
+            snprintf(err->where, sizeof(err->where), "%.*s", (int)length, outer);
         } else {
             size_t left = sizeof(err->where) - 1;
             size_t length = strlen(outer) < left ? strlen(outer) : left;
+            bool is_file = length > 0 && outer[length - 1] == ':';
 
             memcpy(err->where, outer, length);
             snprintf(err->where + length, sizeof(err->where) - length, "%s%s",
-                     inner[0] == '[' ? "" : ".", inner);
+                     is_file ? " " : inner[0] == '[' ? "" : ".", inner);
         }
         keep_printable(err->where);
     }

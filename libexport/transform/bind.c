@@ -122,19 +122,19 @@ static exg_status check_kind(const exg_value *value, const exg_input_binding *bi
         if (binding->kind != EXG_ARGUMENT_INT &&
             !(binding->kind == EXG_ARGUMENT_TENSOR && binding->rank == 0 &&
               binding->dtype == EXG_DTYPE_I64)) {
-            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' is an integer (a 0-d int64)",
+            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' takes an integer (a 0-d int64)",
                             value->name);
         }
         return EXG_OK;
     }
     if (binding->kind != EXG_ARGUMENT_TENSOR || binding->dtype != value->tensor->dtype) {
-        return EXG_FAIL(err, USAGE, "INP-003", "input '%s' is %s, not %s", value->name,
+        return EXG_FAIL(err, USAGE, "INP-003", "input '%s' takes %s, given is %s", value->name,
                         exg_dtype_name(value->tensor->dtype),
                         binding->kind == EXG_ARGUMENT_TENSOR ? exg_dtype_name(binding->dtype)
                                                              : "a number");
     }
     if (binding->rank != value->tensor->rank) {
-        return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims, not %u", value->name,
+        return EXG_FAIL(err, USAGE, "INP-004", "input '%s' takes %u dims, given are %u", value->name,
                         value->tensor->rank, binding->rank);
     }
     return EXG_OK;
