@@ -134,8 +134,8 @@ static exg_status check_kind(const exg_value *value, const exg_input_binding *bi
                                                              : "a number");
     }
     if (binding->rank != value->tensor->rank) {
-        return EXG_FAIL(err, USAGE, "INP-004", "input '%s' takes %u dims, given are %u", value->name,
-                        value->tensor->rank, binding->rank);
+        return EXG_FAIL(err, USAGE, "INP-004", "input '%s' takes %u dims, given are %u",
+                        value->name, value->tensor->rank, binding->rank);
     }
     return EXG_OK;
 }
