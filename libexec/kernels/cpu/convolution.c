@@ -59,6 +59,7 @@ static bool find_row(const convolution *c, const int64_t *tap, int64_t z, int64_
     int64_t iz = source_of(c, 0, z, tap[0]);
     int64_t iy = source_of(c, 1, y, tap[1]);
 
+    row->first = row->last = 0;
     if (iz < 0 || iy < 0) {
         return false;
     }
@@ -68,6 +69,7 @@ static bool find_row(const convolution *c, const int64_t *tap, int64_t z, int64_
         row->first++;
     }
     if (row->first == count) {
+        row->first = 0;
         return false;
     }
     row->last = count;
@@ -80,17 +82,22 @@ static bool find_row(const convolution *c, const int64_t *tap, int64_t z, int64_
     return true;
 }
 
-/* One tap of one stretch of positions, for channels [channel, end). */
-static void pack_stretch(const convolution *c, const tap_row *row, const char *image,
-                         int64_t channel, int64_t end, char *panel, int64_t panel_step)
+/* One tap of one stretch of `all` positions, for channels [channel, end). */
+static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
+                         const char *image, int64_t channel, int64_t end, char *panel,
+                         int64_t panel_step)
 {
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t count = row->last - row->first;
+    bool is_clipped = count < all || row->every > 1;
     bool is_plain = row->step == 1 && row->every == 1 && exg_compute_is_storage(c->dtype);
 
     for (; channel < end; channel++, panel += panel_step) {
         const char *from = image + (channel * c->plane + row->offset) * c->bytes;
 
+        if (is_clipped) {
+            memset(panel, 0, (size_t)(all * real));
+        }
         if (is_plain && count * real == 96) {
             memcpy(panel + row->first * real, from, 96); /* whole panels, by constant sizes */
         } else if (is_plain && count * real == 192) {
@@ -116,7 +123,9 @@ static void pack_panel(const convolution *c, const char *image, int64_t k, int64
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t row_bytes = (int64_t)c->panel * real;
 
-    memset(panel, 0, (size_t)(depth * row_bytes));
+    if (columns < c->panel) {
+        memset(panel, 0, (size_t)(depth * row_bytes));
+    }
     for (int64_t t = 0; t < c->taps; t++) {
         int64_t tap[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
                           t % c->kernel[2]};
@@ -130,13 +139,13 @@ static void pack_panel(const convolution *c, const char *image, int64_t k, int64
         for (int64_t at = 0; at < columns;) {
             int64_t y = (j + at) / c->result[2];
             int64_t count = EXG_MIN(c->result[2] - x, columns - at);
-            tap_row row;
+            tap_row row = {.first = 0, .last = 0};
 
-            if (find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
-                pack_stretch(c, &row, image, channel, end,
-                             panel + (channel * c->taps + t - k) * row_bytes + at * real,
-                             c->taps * row_bytes);
-            }
+            /* a tap wholly outside is a stretch of zeros */
+            find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row);
+            pack_stretch(c, &row, count, image, channel, end,
+                         panel + (channel * c->taps + t - k) * row_bytes + at * real,
+                         c->taps * row_bytes);
             at += count;
             x = 0;
         }

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-#define COLUMNS 256
+#define COLUMNS 1024
+#define STRETCH 128
 
 typedef struct extreme_params {
     exg_around around;
@@ -27,48 +28,89 @@ typedef struct extreme_run_context {
     int64_t *indices;
 } extreme_run_context;
 
-/* Columns of one outer row: the best of each, one element of all at a time. A NaN is
- * never replaced: no comparison with it holds. */
+/* A NaN takes the place of a number and keeps it: no comparison with it holds.
+ *
+ * Columns of one outer row: the best of each, one element of all at a time, without a
+ * branch. A dense row: the extreme of a stretch first, and its place only in a stretch
+ * that has a better one. */
 #define DEFINE_BEST(type, name)                                                               \
+    static inline int better_##name(const type x, const type best, const bool is_min)         \
+    {                                                                                         \
+        return (is_min ? x < best : x > best) | ((x != x) & (best == best));                  \
+    }                                                                                         \
+    static inline void columns_##name(const bool is_min, int64_t count, const type *x,        \
+                                      int32_t at, type *best, int32_t *where)                 \
+    {                                                                                         \
+        EXG_INDEPENDENT                                                                       \
+        for (int64_t k = 0; k < count; k++) {                                                 \
+            int better = better_##name(x[k], best[k], is_min);                                \
+                                                                                              \
+            best[k] = better ? x[k] : best[k];                                                \
+            where[k] = better ? at : where[k];                                                \
+        }                                                                                     \
+    }                                                                                         \
     static void best_##name(const extreme_params *p, const char *in, int64_t count,           \
                             char *values, int64_t *indices)                                   \
     {                                                                                         \
         type best[COLUMNS];                                                                   \
-        type x[COLUMNS];                                                                      \
-        int64_t where[COLUMNS];                                                               \
+        type scratch[COLUMNS];                                                                \
+        int32_t where[COLUMNS] = {0};                                                         \
                                                                                               \
-        for (int64_t i = 0; i < p->around.size; i++) {                                        \
-            p->convert->load[p->dtype]((uint32_t)count, x, in, 1);                            \
-            in += p->around.inner * p->bytes;                                                 \
-            for (int64_t k = 0; k < count; k++) {                                             \
-                bool better = p->is_min ? x[k] < best[k] : x[k] > best[k];                    \
+        p->convert->load[p->dtype]((uint32_t)count, best, in, 1);                             \
+        for (int64_t i = 1; i < p->around.size; i++) {                                        \
+            const type *x = (const type *)(const void *)(in += p->around.inner * p->bytes);   \
                                                                                               \
-                if (i == 0 || better || (x[k] != x[k] && best[k] == best[k])) {               \
-                    best[k] = x[k];                                                           \
-                    where[k] = i;                                                             \
-                }                                                                             \
+            if (!exg_compute_is_storage(p->dtype)) {                                          \
+                p->convert->load[p->dtype]((uint32_t)count, scratch, in, 1);                  \
+                x = scratch;                                                                  \
+            }                                                                                 \
+            if (p->is_min) {                                                                  \
+                columns_##name(true, count, x, (int32_t)i, best, where);                      \
+            } else {                                                                          \
+                columns_##name(false, count, x, (int32_t)i, best, where);                     \
             }                                                                                 \
         }                                                                                     \
-        memcpy(indices, where, (size_t)count * sizeof(int64_t));                              \
+        for (int64_t k = 0; k < count; k++) {                                                 \
+            indices[k] = where[k];                                                            \
+        }                                                                                     \
         if (values != NULL) {                                                                 \
             p->convert->store[p->dtype]((uint32_t)count, values, 1, best);                    \
         }                                                                                     \
     }                                                                                         \
-    /* the same of one dense row */                                                           \
+    /* whether a stretch has something better than best */                                    \
+    static inline bool improves_##name(const bool is_min, int64_t count, const type *x,       \
+                                       const type best)                                       \
+    {                                                                                         \
+        int any = 0;                                                                          \
+                                                                                              \
+        for (int64_t k = 0; k < count; k++) {                                                 \
+            any |= better_##name(x[k], best, is_min);                                         \
+        }                                                                                     \
+        return any != 0;                                                                      \
+    }                                                                                         \
     static void best_of_row_##name(const extreme_params *p, const char *in, char *values,     \
                                    int64_t *index)                                            \
     {                                                                                         \
-        type best = 0;                                                                        \
-        type x[COLUMNS];                                                                      \
+        type best;                                                                            \
+        type scratch[STRETCH];                                                                \
                                                                                               \
-        for (int64_t first = 0; first < p->around.size; first += COLUMNS) {                   \
-            int64_t count = EXG_MIN(p->around.size - first, COLUMNS);                         \
+        p->convert->load[p->dtype](1, &best, in, 1);                                          \
+        *index = 0;                                                                           \
+        for (int64_t first = 0; first < p->around.size; first += STRETCH) {                   \
+            int64_t count = EXG_MIN(p->around.size - first, STRETCH);                         \
+            const type *x = (const type *)(const void *)(in + first * p->bytes);              \
                                                                                               \
-            p->convert->load[p->dtype]((uint32_t)count, x, in + first * p->bytes, 1);         \
+            if (!exg_compute_is_storage(p->dtype)) {                                          \
+                p->convert->load[p->dtype]((uint32_t)count, scratch,                          \
+                                           in + first * p->bytes, 1);                         \
+                x = scratch;                                                                  \
+            }                                                                                 \
+            if (!(p->is_min ? improves_##name(true, count, x, best)                           \
+                            : improves_##name(false, count, x, best))) {                      \
+                continue;                                                                     \
+            }                                                                                 \
             for (int64_t k = 0; k < count; k++) {                                             \
-                bool better = p->is_min ? x[k] < best : x[k] > best;                          \
-                                                                                              \
-                if (first + k == 0 || better || (x[k] != x[k] && best == best)) {             \
+                if (better_##name(x[k], best, p->is_min)) {                                   \
                     best = x[k];                                                              \
                     *index = first + k;                                                       \
                 }                                                                             \
@@ -127,6 +169,10 @@ static exg_status plan(exg_kernel_call *call, bool is_min, bool has_values, exg_
         p->around = (exg_around){1, exg_tensor_numel(in), 1};
     } else {
         p->around = exg_around_dim(in, exg_call_dim(call, 1, in->rank));
+    }
+    if (p->around.inner > 1 && p->around.size > INT32_MAX) {
+        return EXG_FAIL(err, LIMIT, "KRN-011", "max or min over %lld elements",
+                        (long long)p->around.size);
     }
     p->is_min = is_min;
     p->has_values = has_values;

@@ -2,7 +2,8 @@
  *
  *   tiles    both operands packed into panels of the register tile: any strides, any
  *            dtype; a task is a tile of C over the whole depth. A is packed before
- *            when several tasks would pack it again.
+ *            when several tasks would pack it again, and so is B.
+ *   stream   few rows, b dense along n and read where it lies
  *   dot      few rows, both operands dense along k: no packing, memory speed
  *   axpy     one row, b dense along n
  *   integer  a plain loop
@@ -11,7 +12,8 @@
  */
 #include "libexec/kernels/cpu/gemm.h"
 
-#define DOT_ROWS_MAX       12
+#define DOT_ROWS_MAX       40
+#define STREAM_ROWS_MAX    16
 #define TILE_COLUMNS       96
 #define TILE_ROWS_MIN      64
 #define TILE_ROWS_MAX      2048
@@ -19,6 +21,8 @@
 #define TASK_FLOPS_MIN     (1 << 20)
 #define PACK_ROWS          64 /* rows of A packed at a time within a task */
 #define DOT_ELEMENTS       65536 /* of b in a task */
+#define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
+#define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
 
 typedef struct gemm_run {
     const exg_gemm *g;
@@ -30,6 +34,7 @@ typedef struct gemm_run {
     char *result; /* c, or the workspace */
     int64_t batch; /* where tasks begin: where A is packed first, that of A */
     int64_t batch_step;
+    char *packed_b;
 } gemm_run;
 
 static uint32_t real_bytes(const exg_gemm *g)
@@ -79,6 +84,13 @@ static void plan_tiles(exg_gemm *g)
         g->packed_bytes = (uint64_t)round_up(g->m, g->loops->rows) * (uint64_t)g->k *
                           real_bytes(g);
     }
+    g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
+    g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
+    if (g->packs_b_first) {
+        g->packed_bytes = g->packed_b_offset + (uint64_t)round_up(g->n, g->loops->columns) *
+                                                   (uint64_t)(g->batch / g->a_count * g->k) *
+                                                   real_bytes(g);
+    }
 }
 
 static void choose_path(exg_gemm *g)
@@ -93,6 +105,9 @@ static void choose_path(exg_gemm *g)
         g->path = EXG_GEMM_DOT;
     } else if (g->m == 1 && g->b.column == 1) {
         g->path = EXG_GEMM_AXPY;
+    } else if (g->m <= STREAM_ROWS_MAX && g->b.column == 1 && g->n % g->loops->lanes == 0 &&
+               exg_dtype_bytes(g->b.dtype) == real_bytes(g)) {
+        g->path = EXG_GEMM_STREAM;
     } else {
         plan_tiles(g);
         return;
@@ -101,11 +116,14 @@ static void choose_path(exg_gemm *g)
     if (!a_is_dense || exg_dtype_bytes(g->a.dtype) != real_bytes(g)) {
         g->packed_bytes = (uint64_t)(g->batch * g->m * g->k) * real_bytes(g);
     }
-    g->columns_of_tile = EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4);
+    g->columns_of_tile = round_up(EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4), 4);
     if (g->path == EXG_GEMM_AXPY) {
-        g->columns_of_tile = EXG_MAX(g->columns_of_tile, 256);
+        g->columns_of_tile = 1024;
+    } else if (g->path == EXG_GEMM_STREAM) {
+        g->columns_of_tile = STREAM_COLUMNS;
+        g->packed_bytes = (uint64_t)(g->batch * round_up(g->m, g->loops->rows) * g->k) *
+                          real_bytes(g);
     }
-    g->columns_of_tile = round_up(g->columns_of_tile, 4);
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->row_tiles = 1;
     g->rows_of_tile = g->m;
@@ -239,6 +257,45 @@ static void pack_block(void *context, uint32_t block)
     }
 }
 
+/* Panels of columns [j, j + columns) of b, rows [k, k + depth). */
+static void pack_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, int64_t j,
+                   int64_t columns, char *panels)
+{
+    const exg_gemm *g = r->g;
+
+    if (g->pack_b != NULL) {
+        g->pack_b(g->pack_context, r->b, batch, k, depth, j, columns, panels);
+    } else {
+        g->loops->pack(g->loops->columns, columns, depth, panels,
+                       element(r->b, &g->b, batch, k, j), g->b.dtype, g->b.column, g->b.row);
+    }
+}
+
+/* Where they are when all of B is packed: block of depth by block of depth, for the
+ * batches that share one A one after the other. */
+static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, int64_t j)
+{
+    int64_t padded = round_up(r->g->n, r->g->loops->columns);
+
+    return r->packed_b + ((batch / r->batch_step * r->g->k + k) * padded + j * depth) *
+                             real_bytes(r->g);
+}
+
+static void pack_b_block(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    int64_t batch = r->batch + block / g->column_tiles * r->batch_step;
+    int64_t j = block % g->column_tiles * g->columns_of_tile;
+    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+
+        pack_b(r, batch, k, depth, j, columns, packed_columns(r, batch, k, depth, j));
+    }
+}
+
 static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                  int64_t columns)
 {
@@ -251,11 +308,12 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
-        if (g->pack_b != NULL) {
-            g->pack_b(g->pack_context, r->b, batch, k, depth, j, columns, b_panels);
+        const char *b = b_panels;
+
+        if (g->packs_b_first) {
+            b = packed_columns(r, batch, k, depth, j);
         } else {
-            loops->pack(loops->columns, columns, depth, b_panels,
-                        element(r->b, &g->b, batch, k, j), g->b.dtype, g->b.column, g->b.row);
+            pack_b(r, batch, k, depth, j, columns, b_panels);
         }
         for (int64_t p = 0; p < rows; p += PACK_ROWS) {
             int64_t count = EXG_MIN(rows - p, PACK_ROWS);
@@ -268,7 +326,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                             element(r->a, &g->a, batch % g->a_count, i + p, k), g->a.dtype,
                             g->a.row, g->a.column);
             }
-            loops->block(count, columns, depth, panels, b_panels, c + p * g->n * real_bytes(g),
+            loops->block(count, columns, depth, panels, b, c + p * g->n * real_bytes(g),
                          g->n, k > 0);
         }
     }
@@ -288,25 +346,65 @@ static void tile_block(void *context, uint32_t block)
          EXG_MIN(g->n - j, g->columns_of_tile));
 }
 
+/* Batches that share an A go together; without packing before, all at once. */
 static void run_tiles(gemm_run *r, exg_pool *pool)
 {
     const exg_gemm *g = r->g;
-    uint32_t tiles = (uint32_t)(g->row_tiles * g->column_tiles);
+    bool packs = g->packs_a_first || g->packs_b_first;
+    int64_t turns = packs ? g->a_count : 1;
+    uint32_t batches = (uint32_t)(g->batch / turns);
 
-    if (!g->packs_a_first) {
-        r->batch = 0;
-        r->batch_step = 1;
-        exg_pool_run(pool, tile_block, r, (uint32_t)g->batch * tiles);
-        return;
-    }
-    r->batch_step = g->a_count;
-    for (r->batch = 0; r->batch < g->a_count; r->batch++) {
-        exg_pool_run(pool, pack_block, r, exg_block_count(g->m, PACK_ROWS));
-        exg_pool_run(pool, tile_block, r, (uint32_t)(g->batch / g->a_count) * tiles);
+    r->batch_step = turns;
+    for (r->batch = 0; r->batch < turns; r->batch++) {
+        if (g->packs_a_first) {
+            exg_pool_run(pool, pack_block, r, exg_block_count(g->m, PACK_ROWS));
+        }
+        if (g->packs_b_first) {
+            exg_pool_run(pool, pack_b_block, r, batches * (uint32_t)g->column_tiles);
+        }
+        exg_pool_run(pool, tile_block, r,
+                     batches * (uint32_t)(g->row_tiles * g->column_tiles));
     }
 }
 
 /* ---- few rows ------------------------------------------------------------------------ */
+
+/* Where the packed rows of depth k on are. */
+static char *stream_rows(const gemm_run *r, int64_t batch, int64_t k)
+{
+    return r->packed + (batch * r->g->k + k) * round_up(r->g->m, r->g->loops->rows) *
+                           real_bytes(r->g);
+}
+
+/* Packs all rows of one A of the batch. */
+static void stream_pack(void *context, uint32_t batch)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+
+        g->loops->pack(g->loops->rows, g->m, depth, stream_rows(r, batch, k),
+                       element(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
+    }
+}
+
+static void stream_block(void *context, uint32_t block)
+{
+    const gemm_run *r = context;
+    const exg_gemm *g = r->g;
+    int64_t batch = block / g->column_tiles;
+    int64_t j = block % g->column_tiles * g->columns_of_tile;
+    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
+    char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, EXG_GEMM_K), stream_rows(r, batch, k),
+                         element(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
+    }
+    finish(r, batch, 0, g->m, j, columns);
+}
 
 static void dot_block(void *context, uint32_t block)
 {
@@ -399,6 +497,7 @@ void exg_gemm_run(const exg_gemm *g, exg_pool *pool, void *workspace, void *c, c
 {
     gemm_run r = {.g = g, .self = self, .c = c, .packed = workspace};
 
+    r.packed_b = (char *)workspace + g->packed_b_offset;
     r.a = g->is_swapped ? b : a;
     r.b = g->is_swapped ? a : b;
     r.result = g->has_result ? (char *)workspace + g->result_offset : c;
@@ -411,6 +510,9 @@ void exg_gemm_run(const exg_gemm *g, exg_pool *pool, void *workspace, void *c, c
         set_zero(&r);
     } else if (g->path == EXG_GEMM_TILES) {
         run_tiles(&r, pool);
+    } else if (g->path == EXG_GEMM_STREAM) {
+        exg_pool_run(pool, stream_pack, &r, (uint32_t)g->batch);
+        exg_pool_run(pool, stream_block, &r, (uint32_t)(g->batch * g->column_tiles));
     } else {
         run_dot(&r, pool);
     }

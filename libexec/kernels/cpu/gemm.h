@@ -26,14 +26,22 @@ typedef struct exg_gemm {
     exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
     const void *pack_context;
     /* chosen by the plan */
-    enum { EXG_GEMM_TILES, EXG_GEMM_DOT, EXG_GEMM_AXPY, EXG_GEMM_INTEGER } path;
+    enum {
+        EXG_GEMM_TILES,
+        EXG_GEMM_STREAM,
+        EXG_GEMM_DOT,
+        EXG_GEMM_AXPY,
+        EXG_GEMM_INTEGER
+    } path;
     const exg_gemm_loops *loops;
     exg_compute compute;
     bool is_swapped;      /* computes the transpose: m and n, a and b have changed places */
     bool packs_a_first;   /* all of A before the tiles */
+    bool packs_b_first;   /* all of B */
     int64_t rows_of_tile, columns_of_tile;
     int64_t row_tiles, column_tiles;
     uint64_t packed_bytes;  /* in the workspace: packed A, or A in the real type */
+    uint64_t packed_b_offset;
     uint64_t result_offset; /* c in the real type, when its dtype is another */
     bool has_result;
 } exg_gemm;

@@ -6,7 +6,7 @@
  */
 #include "libexec/kernels/cpu/common.h"
 
-#define TILE 32
+#define TILE 64 /* rows of a transposed task */
 
 typedef struct element16 {
     uint64_t halves[2];
@@ -150,22 +150,92 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes,
             }                                                                                 \
         }                                                                                     \
     }                                                                                         \
-    /* dst (rows, columns) with columns dense, src the other way around */                    \
+    /* a part of a tile that is no whole square */                                            \
+    static void part_##name(char *dst, int64_t dst_stride, const char *src,                   \
+                            int64_t src_stride, int64_t rows, int64_t columns)                \
+    {                                                                                         \
+        for (int64_t i = 0; i < rows; i++) {                                                  \
+            type *to = (type *)(dst + i * dst_stride);                                        \
+                                                                                              \
+            for (int64_t j = 0; j < columns; j++) {                                           \
+                to[j] = ((const type *)(src + j * src_stride))[i];                            \
+            }                                                                                 \
+        }                                                                                     \
+    }                                                                                         \
+    /* dst (rows, columns) with columns dense, src the other way around: squares are          \
+     * turned in a buffer, so that each side is read and written in whole cache lines */      \
     static void tile_##name(char *dst, int64_t dst_stride, const char *src,                   \
                             int64_t src_stride, int64_t rows, int64_t columns)                \
     {                                                                                         \
-        for (int64_t j0 = 0; j0 < columns; j0 += TILE) {                                      \
-            int64_t j1 = EXG_MIN(j0 + TILE, columns);                                         \
+        enum { side = 64 / sizeof(type) < 16 ? 16 : 64 / sizeof(type) };                      \
+        type square[side][side];                                                              \
                                                                                               \
-            for (int64_t i = 0; i < rows; i++) {                                              \
-                type *to = (type *)(dst + i * dst_stride);                                    \
+        for (int64_t j = 0; j < columns; j += side) {                                         \
+            for (int64_t i = 0; i < rows; i += side) {                                        \
+                char *to = dst + i * dst_stride + j * (int64_t)sizeof(type);                  \
+                const char *from = src + j * src_stride + i * (int64_t)sizeof(type);          \
                                                                                               \
-                for (int64_t j = j0; j < j1; j++) {                                           \
-                    to[j] = ((const type *)(src + j * src_stride))[i];                        \
+                if (rows - i < side || columns - j < side) {                                  \
+                    part_##name(to, dst_stride, from, src_stride, EXG_MIN(rows - i, side),    \
+                                EXG_MIN(columns - j, side));                                  \
+                    continue;                                                                 \
+                }                                                                             \
+                turn_##name(side, square[0], from, src_stride);                               \
+                for (int64_t k = 0; k < side; k++) {                                          \
+                    memcpy(to + k * dst_stride, square[k], sizeof(square[k]));                \
                 }                                                                             \
             }                                                                                 \
         }                                                                                     \
     }
+
+#define DEFINE_TURN(type, name)                                                               \
+    /* square[i][j] = element i of row j */                                                   \
+    static void turn_##name(int64_t side, type *square, const char *src, int64_t src_stride)  \
+    {                                                                                         \
+        for (int64_t j = 0; j < side; j++) {                                                  \
+            for (int64_t i = 0; i < side; i++) {                                              \
+                square[i * side + j] = ((const type *)(src + j * src_stride))[i];             \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t pick_four __attribute__((vector_size(16)));
+
+#if defined(__clang__)
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shuffle(a, b, (pick_four){i, j, k, l})
+#endif
+
+/* Four by four in registers. */
+static void turn_4(int64_t side, uint32_t *square, const char *src, int64_t src_stride)
+{
+    for (int64_t j = 0; j < side; j += 4) {
+        const char *rows = src + j * src_stride;
+
+        for (int64_t i = 0; i < side; i += 4) {
+            four a = *(const four *)(rows + i * 4);
+            four b = *(const four *)(rows + src_stride + i * 4);
+            four c = *(const four *)(rows + 2 * src_stride + i * 4);
+            four d = *(const four *)(rows + 3 * src_stride + i * 4);
+            four ab_low = SHUFFLE4(a, b, 0, 4, 1, 5);
+            four ab_high = SHUFFLE4(a, b, 2, 6, 3, 7);
+            four cd_low = SHUFFLE4(c, d, 0, 4, 1, 5);
+            four cd_high = SHUFFLE4(c, d, 2, 6, 3, 7);
+
+            *(four *)(square + i * side + j) = SHUFFLE4(ab_low, cd_low, 0, 1, 4, 5);
+            *(four *)(square + (i + 1) * side + j) = SHUFFLE4(ab_low, cd_low, 2, 3, 6, 7);
+            *(four *)(square + (i + 2) * side + j) = SHUFFLE4(ab_high, cd_high, 0, 1, 4, 5);
+            *(four *)(square + (i + 3) * side + j) = SHUFFLE4(ab_high, cd_high, 2, 3, 6, 7);
+        }
+    }
+}
+
+DEFINE_TURN(uint8_t, 1)
+DEFINE_TURN(uint16_t, 2)
+DEFINE_TURN(uint64_t, 8)
+DEFINE_TURN(element16, 16)
 
 DEFINE_ROW(uint8_t, 1)
 DEFINE_ROW(uint16_t, 2)
@@ -243,21 +313,23 @@ static void move_block(void *context, uint32_t block)
     uint32_t last = m->rank - 1;
     uint32_t walked = last - (m->is_transposed ? 1 : 0); /* dimensions walked by index */
     int64_t tiles = m->is_transposed ? exg_ceil_div(m->sizes[last - 1], TILE) : 1;
-    int64_t end = EXG_MIN(((int64_t)block + 1) * m->rows_of_block, m->rows);
+    int64_t first = (int64_t)block * m->rows_of_block;
+    int64_t end = EXG_MIN(first + m->rows_of_block, m->rows);
+    int64_t index[EXG_RANK_MAX];
+    char *dst = r->dst;
+    const char *src = r->src;
+    int64_t rest = first / tiles;
 
     if (m->rank == 1 && m->rows > 1) {
         move_line(r, block);
         return;
     }
-    for (int64_t row = (int64_t)block * m->rows_of_block; row < end; row++) {
-        char *dst = r->dst;
-        const char *src = r->src;
-        int64_t rest = row / tiles;
-
-        for (uint32_t d = walked; d-- > 0; rest /= m->sizes[d]) {
-            dst += rest % m->sizes[d] * m->dst_strides[d];
-            src += rest % m->sizes[d] * m->src_strides[d];
-        }
+    for (uint32_t d = walked; d-- > 0; rest /= m->sizes[d]) {
+        index[d] = rest % m->sizes[d];
+        dst += index[d] * m->dst_strides[d];
+        src += index[d] * m->src_strides[d];
+    }
+    for (int64_t row = first; row < end; row++) {
         if (m->is_transposed) {
             int64_t i = row % tiles * TILE;
 
@@ -265,9 +337,22 @@ static void move_block(void *context, uint32_t block)
                       m->dst_strides[last - 1], src + i * m->element_bytes,
                       m->src_strides[last], EXG_MIN(m->sizes[last - 1] - i, TILE),
                       m->sizes[last]);
+            if (row % tiles != tiles - 1) {
+                continue; /* the next tile of the same matrix */
+            }
         } else {
             move_row(m->element_bytes, dst, m->dst_strides[last], src, m->src_strides[last],
                      m->sizes[last]);
+        }
+        for (uint32_t d = walked; d-- > 0;) {
+            dst += m->dst_strides[d];
+            src += m->src_strides[d];
+            if (++index[d] < m->sizes[d]) {
+                break;
+            }
+            dst -= m->sizes[d] * m->dst_strides[d];
+            src -= m->sizes[d] * m->src_strides[d];
+            index[d] = 0;
         }
     }
 }

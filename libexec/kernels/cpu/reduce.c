@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-#define COLUMNS      256   /* outputs of a tile */
-#define CHUNK        1024  /* terms of a row brought in at once */
+#define COLUMNS      1024  /* outputs of a tile: long stretches of memory */
+#define CHUNK        1024  /* brought in at once, of a row or a tile */
 #define PIECE_TERMS  65536 /* of all outputs of a task */
 #define FLUSH        64    /* rows added in f32 before they go to double */
 
@@ -431,7 +431,9 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
     }
     c.rows_in_parts = 0;
     for (int64_t term = first; term < end; term++) {
-        const char *at = base + locate(&p->terms, term, index) * p->in_bytes;
+        int64_t offset = p->terms.rank == 1 ? term * p->terms.strides[0]
+                                            : locate(&p->terms, term, index);
+        const char *at = base + offset * p->in_bytes;
 
         add_columns(r, &c, bring(p, at, count, stride, &to, &scratch), count,
                     r->means != NULL ? r->means + output : NULL);

@@ -23,6 +23,12 @@
             for (uint32_t i = 0; i < count; i++) {                                            \
                 to[i] = value;                                                                \
             }                                                                                 \
+        } else if (stride == 2) {                                                             \
+            EXG_INDEPENDENT                                                                   \
+            for (uint32_t i = 0; i < count; i++) {                                            \
+                const storage x = from[2 * (size_t)i];                                        \
+                to[i] = (compute)(widen);                                                     \
+            }                                                                                 \
         } else {                                                                              \
             for (uint32_t i = 0; i < count; i++) {                                            \
                 const storage x = from[(int64_t)i * stride];                                  \

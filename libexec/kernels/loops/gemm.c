@@ -10,11 +10,17 @@
 #include <string.h>
 
 #define TILE_VECTORS 3
+#define DOT_DEPTH    1024
 #if EXG_VECTOR_BYTES == 64
 #define ROWS 8
 #else
 #define ROWS 4
 #endif
+
+static inline int64_t exg_round_up(int64_t x, int64_t multiple)
+{
+    return (x + multiple - 1) / multiple * multiple;
+}
 
 #define UNROLL _Pragma("GCC unroll 32")
 
@@ -88,10 +94,11 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *r
 #define TRANSPOSE4 transpose4_f64
 #include "libexec/kernels/loops/gemm_body.h"
 
-#define TABLE(suffix, real, lanes)                                                            \
+#define TABLE(suffix, real, width)                                                            \
     {                                                                                         \
-        .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (lanes),          \
-        .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,                         \
+        .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (width),          \
+        .lanes = (width), .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,       \
+        .stream = gemm_##suffix##_stream,                                                     \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }
 

@@ -41,10 +41,6 @@ static void GEMM(pack_panel)(uint32_t width, int64_t count, int64_t depth, REAL 
         for (int64_t k = 0; k < depth; k++) {
             const char *from = memory + k * depth_stride * bytes;
 
-            if (dtype == DTYPE && count == TILE_VECTORS * LANES) {
-                memcpy(panel + k * width, from, TILE_VECTORS * LANES * sizeof(REAL));
-                continue;
-            }
             load((uint32_t)count, panel + k * width, from, 1);
             for (int64_t r = count; r < width; r++) {
                 panel[k * width + r] = 0;
@@ -59,11 +55,36 @@ static void GEMM(pack_panel)(uint32_t width, int64_t count, int64_t depth, REAL 
     }
 }
 
+/* Dense along the panels' width: whole rows of memory, one after the other, so that
+ * each page is visited once. */
+static void GEMM(pack_columns)(int64_t count, int64_t depth, REAL *panels, const REAL *memory,
+                               int64_t depth_stride)
+{
+    enum { width = TILE_VECTORS * LANES };
+
+    for (int64_t k = 0; k < depth; k++) {
+        const REAL *from = memory + k * depth_stride;
+        REAL *to = panels + k * width;
+
+        __builtin_prefetch(from + 4 * depth_stride);
+        for (int64_t j = 0; j + width <= count; j += width, to += width * depth) {
+            memcpy(to, from + j, width * sizeof(REAL));
+        }
+        for (int64_t j = count / width * width; j < exg_round_up(count, width); j++) {
+            to[j % width] = j < count ? from[j] : 0;
+        }
+    }
+}
+
 static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panels,
                        const void *memory, exg_dtype dtype, int64_t stride, int64_t depth_stride)
 {
     uint32_t bytes = dtype == EXG_DTYPE_F64 ? 8 : dtype == EXG_DTYPE_F32 ? 4 : 2;
 
+    if (dtype == DTYPE && stride == 1 && width == TILE_VECTORS * LANES) {
+        GEMM(pack_columns)(count, depth, panels, memory, depth_stride);
+        return;
+    }
     for (int64_t first = 0; first < count; first += width) {
         GEMM(pack_panel)(width, count - first < width ? count - first : width, depth,
                          (REAL *)panels + first * depth,
@@ -74,10 +95,11 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 
 /* ---- register tiles ---------------------------------------------------------------- */
 
-/* c (rows, vectors * LANES) = or += panel a times panel b; rows and vectors constant. */
+/* c (rows, vectors * LANES) = or += panel a times rows of b, `b_stride` apart: a
+ * panel, or memory; rows and vectors constant. */
 static inline __attribute__((always_inline)) void
-GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b, REAL *c,
-           int64_t c_stride, bool adds)
+GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b,
+           int64_t b_stride, REAL *c, int64_t c_stride, bool adds)
 {
     VECTOR sums[ROWS][TILE_VECTORS];
 
@@ -99,7 +121,7 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
             }
         }
         a += ROWS;
-        b += TILE_VECTORS * LANES;
+        b += b_stride;
     }
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < vectors; j++) {
@@ -113,14 +135,15 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
     }
 }
 
-typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, REAL *c,
-                                 int64_t c_stride, bool adds);
+typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, int64_t b_stride,
+                                 REAL *c, int64_t c_stride, bool adds);
 
 #define TILE_FUNCTION(rows, vectors)                                                          \
     static void GEMM(tile_##rows##_##vectors)(int64_t depth, const REAL *a, const REAL *b,    \
-                                              REAL *c, int64_t c_stride, bool adds)           \
+                                              int64_t b_stride, REAL *c, int64_t c_stride,    \
+                                              bool adds)                                      \
     {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, b, c, c_stride, adds);                            \
+        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds);                  \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
@@ -149,8 +172,8 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
 {
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
-    GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](depth, a, b, buffer,
-                                                             TILE_VECTORS * LANES, false);
+    GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
+        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             REAL sum = buffer[i * TILE_VECTORS * LANES + j];
@@ -175,10 +198,26 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panel
             REAL *at = c + i * c_stride + j;
 
             if (columns % LANES == 0) {
-                GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, at, c_stride, adds);
+                GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, TILE_VECTORS * LANES, at,
+                                                           c_stride, adds);
             } else {
                 GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds);
             }
+        }
+    }
+}
+
+/* Few rows of packed A over rows of b where they lie; n a multiple of LANES. */
+static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_panels, const void *b_,
+                         int64_t b_stride, void *c_, int64_t c_stride, bool adds)
+{
+    for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
+        int64_t vectors = (n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES) / LANES;
+
+        for (int64_t i = 0; i < m; i += ROWS) {
+            GEMM(tiles)[(m - i < ROWS ? m - i : ROWS) - 1][vectors - 1](
+                depth, (const REAL *)a_panels + i * depth, (const REAL *)b_ + j, b_stride,
+                (REAL *)c_ + i * c_stride + j, c_stride, adds);
         }
     }
 }
@@ -217,7 +256,7 @@ static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memo
 static inline __attribute__((always_inline)) void
 GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t depth,
                const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
-               int64_t c_stride)
+               int64_t c_stride, bool adds)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     VECTOR sums[3][4] = {{{0}}};
@@ -239,7 +278,9 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
     }
     UNROLL for (int j = 0; j < columns; j++) {
         UNROLL for (int i = 0; i < rows; i++) {
-            c[i * c_stride + j] = GEMM(lanes_sum)(sums[i][j]);
+            REAL sum = GEMM(lanes_sum)(sums[i][j]);
+
+            c[i * c_stride + j] = adds ? c[i * c_stride + j] + sum : sum;
         }
     }
     for (; k < depth; k++) {
@@ -264,20 +305,20 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
 static inline __attribute__((always_inline)) void
 GEMM(dot_columns)(const int columns, const exg_dtype dtype, int64_t m, int64_t depth,
                   const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
-                  int64_t c_stride)
+                  int64_t c_stride, bool adds)
 {
     int64_t i = 0;
 
     for (; i + 3 <= m; i += 3) {
         GEMM(dot_tile)(3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride);
+                       c + i * c_stride, c_stride, adds);
     }
     if (m - i == 2) {
         GEMM(dot_tile)(2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride);
+                       c + i * c_stride, c_stride, adds);
     } else if (m - i == 1) {
         GEMM(dot_tile)(1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride);
+                       c + i * c_stride, c_stride, adds);
     }
 }
 
@@ -286,15 +327,21 @@ GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const R
              int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
-    int64_t j = 0;
+    /* with many rows, four columns of b stay in the first cache while all pass by */
+    const int64_t step = m > 3 && depth > DOT_DEPTH ? DOT_DEPTH : depth > 0 ? depth : 1;
 
-    for (; j + 4 <= n; j += 4) {
-        GEMM(dot_columns)(4, dtype, m, depth, a, a_stride, b + j * b_stride * bytes, b_stride,
-                          c + j, c_stride);
-    }
-    for (; j < n; j++) {
-        GEMM(dot_columns)(1, dtype, m, depth, a, a_stride, b + j * b_stride * bytes, b_stride,
-                          c + j, c_stride);
+    for (int64_t k = 0; k < depth || k == 0; k += step) {
+        int64_t length = depth - k < step ? depth - k : step;
+        int64_t j = 0;
+
+        for (; j + 4 <= n; j += 4) {
+            GEMM(dot_columns)(4, dtype, m, length, a + k, a_stride,
+                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+        }
+        for (; j < n; j++) {
+            GEMM(dot_columns)(1, dtype, m, length, a + k, a_stride,
+                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+        }
     }
 }
 
@@ -313,7 +360,7 @@ static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_
 
 /* ---- rows of b ------------------------------------------------------------------------ */
 
-#define AXPY_COLUMNS 256
+#define AXPY_COLUMNS 1024
 
 static void GEMM(axpy)(int64_t n, int64_t depth, const void *a_, const void *b_, exg_dtype dtype,
                        int64_t b_stride, void *c_)

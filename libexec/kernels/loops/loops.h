@@ -129,12 +129,17 @@ typedef struct exg_gemm_loops {
     uint32_t real_bytes;
     uint32_t rows;    /* width of A's panels */
     uint32_t columns; /* of B's */
+    uint32_t lanes;   /* reals of a vector */
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
     /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
                   int64_t c_stride, bool adds);
+    /* The same with b in memory, (depth, n) dense along n: for few rows. n is a multiple
+     * of `lanes`. */
+    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
+                   int64_t b_stride, void *c, int64_t c_stride, bool adds);
     /* c (m, n) = a (m, depth) times b (n, depth) transposed, both dense along depth;
      * a of the real type, b of `dtype`. For few rows, which need no packing. */
     void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
