@@ -52,7 +52,7 @@ static bool view_bytes(const exg_tensor_meta *meta, uint64_t *bytes)
 static void check_view(exg_verifier *v, const exg_weight *weight, const char *where)
 {
     const exg_storage *storage = &v->program->weights->storages[weight->storage];
-    uint64_t bytes;
+    uint64_t bytes = 0;
 
     if (storage->length % exg_dtype_bytes(weight->meta->dtype) != 0) {
         exg_found(v, "WGT-003", where, "%" PRIu64 " bytes of %s in the storage of '%s'",
