@@ -1,7 +1,7 @@
 # libexec's tests
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
-exg_test(exec_pool exec/kernels/pool.c LIBS exg::export)
+exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 foreach(family attention convolution formula index matmul move norm pointwise reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
     LIBS exg::exec)
