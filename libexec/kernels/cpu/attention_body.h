@@ -79,8 +79,10 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
 
         for (int64_t j = 0; j < keys; j += COLUMNS) {
             int64_t columns = EXG_MIN(keys - j, COLUMNS);
+            /* whole vectors: panels end in zeros, rows of scores in room */
+            int64_t whole = exg_ceil_div(columns, p->gemm->lanes) * p->gemm->lanes;
 
-            p->gemm->block(t->count, columns, depth, b->query_panels + d * padded,
+            p->gemm->block(t->count, whole, depth, b->query_panels + d * padded,
                            ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
                            KEYS, d > 0);
         }

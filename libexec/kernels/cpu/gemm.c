@@ -14,6 +14,8 @@
 
 #define DOT_ROWS_MAX       40
 #define STREAM_ROWS_MAX    16
+#define STREAM_ROWS_SMALL  128  /* when b is small enough to be near */
+#define STREAM_SMALL       8192 /* elements */
 #define TILE_COLUMNS       96
 #define TILE_ROWS_MIN      64
 #define TILE_ROWS_MAX      2048
@@ -105,8 +107,10 @@ static void choose_path(exg_gemm *g)
         g->path = EXG_GEMM_DOT;
     } else if (g->m == 1 && g->b.column == 1) {
         g->path = EXG_GEMM_AXPY;
-    } else if (g->m <= STREAM_ROWS_MAX && g->b.column == 1 && g->n % g->loops->lanes == 0 &&
-               exg_dtype_bytes(g->b.dtype) == real_bytes(g)) {
+    } else if (g->b.column == 1 && g->n % g->loops->lanes == 0 &&
+               exg_dtype_bytes(g->b.dtype) == real_bytes(g) &&
+               (g->m <= STREAM_ROWS_MAX ||
+                (g->m <= STREAM_ROWS_SMALL && g->k * g->n <= STREAM_SMALL))) {
         g->path = EXG_GEMM_STREAM;
     } else {
         plan_tiles(g);

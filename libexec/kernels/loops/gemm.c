@@ -17,11 +17,6 @@
 #define ROWS 4
 #endif
 
-static inline int64_t exg_round_up(int64_t x, int64_t multiple)
-{
-    return (x + multiple - 1) / multiple * multiple;
-}
-
 #define UNROLL _Pragma("GCC unroll 32")
 
 /* Four by four, by two rounds of interleaving. */

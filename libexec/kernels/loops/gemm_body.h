@@ -70,8 +70,16 @@ static void GEMM(pack_columns)(int64_t count, int64_t depth, REAL *panels, const
         for (int64_t j = 0; j + width <= count; j += width, to += width * depth) {
             memcpy(to, from + j, width * sizeof(REAL));
         }
-        for (int64_t j = count / width * width; j < exg_round_up(count, width); j++) {
-            to[j % width] = j < count ? from[j] : 0;
+        if (count % width != 0) {
+            const REAL *rest = from + count / width * width;
+            int64_t j = 0;
+
+            for (; j + LANES <= count % width; j += LANES) {
+                *(VECTOR *)(to + j) = *(const VECTOR *)(rest + j);
+            }
+            for (; j < width; j++) {
+                to[j] = j < count % width ? rest[j] : 0;
+            }
         }
     }
 }

@@ -7,22 +7,31 @@
 #define LANES   (128 / (int)sizeof(REAL))
 #define VECTORS (128 / EXG_VECTOR_BYTES)
 
+#define UNROLL  _Pragma("GCC unroll 8")
+
+typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double double4 __attribute__((vector_size(32), aligned(8), may_alias));
+
 #define REAL   float
+#define REAL4  float4
 #define VECTOR exg_vf32
 #define ROW(name) row_f32_##name
 #define EXP(x)    exg_f32_exp_down(x)
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
+#undef REAL4
 #undef VECTOR
 #undef ROW
 #undef EXP
 
 #define REAL   double
+#define REAL4  double4
 #define VECTOR exg_vf64
 #define ROW(name) row_f64_##name
 #define EXP(x)    exp(x)
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
+#undef REAL4
 #undef VECTOR
 #undef ROW
 #undef EXP

@@ -1,19 +1,20 @@
 /* row_body.h - row.c's functions for one REAL. */
 
-/* The lanes of a stretch in double, halved again and again. */
+/* The lanes of a stretch in double, halved again and again: lane k takes k + 16,
+ * k + 8, ... in this order whatever the width of vectors. */
 static double ROW(lane_total)(const VECTOR *lanes)
 {
-    double sums[LANES];
+    double4 sums[LANES / 4];
 
-    for (int k = 0; k < LANES; k++) {
-        sums[k] = (double)((const REAL *)lanes)[k];
+    UNROLL for (int k = 0; k < LANES / 4; k++) {
+        sums[k] = __builtin_convertvector(((const REAL4 *)lanes)[k], double4);
     }
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int k = 0; k < half; k++) {
+    UNROLL for (int half = LANES / 8; half > 0; half /= 2) {
+        UNROLL for (int k = 0; k < half; k++) {
             sums[k] += sums[k + half];
         }
     }
-    return sums[0];
+    return (sums[0][0] + sums[0][2]) + (sums[0][1] + sums[0][3]);
 }
 
 static double ROW(sum)(int64_t count, const REAL *x)
