@@ -24,7 +24,7 @@ build() { # preset target...
     preset="$1"
     shift
     say "building: $preset"
-    cmake --preset "$preset" >/dev/null
+    cmake --preset "$preset" -DEXG_TESTS=ON >/dev/null # the demo leaves it off
     if [ $# -eq 0 ]; then
         cmake --build --preset "$preset" -j "$jobs" -- --quiet
     else
