@@ -262,13 +262,21 @@ typedef struct dnnl_call {
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t args[4];
     int count;
+    dnnl_primitive_t reorders[2]; /* before and after; NULL: none */
+    dnnl_exec_arg_t reorder_args[2][2];
 } dnnl_call;
 
 static void run_dnnl(void *context)
 {
     dnnl_call *c = context;
 
+    if (c->reorders[0] != NULL) {
+        check(dnnl_primitive_execute(c->reorders[0], stream, 2, c->reorder_args[0]));
+    }
     check(dnnl_primitive_execute(c->primitive, stream, c->count, c->args));
+    if (c->reorders[1] != NULL) {
+        check(dnnl_primitive_execute(c->reorders[1], stream, 2, c->reorder_args[1]));
+    }
     dnnl_stream_wait(stream);
 }
 
@@ -306,7 +314,31 @@ static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, void *a, void *b,
     return call;
 }
 
-/* Layouts as oneDNN likes them, reorders not counted: its best case. */
+static void add_reorder(dnnl_call *call, int which, const int64_t *sizes, dnnl_memory_t blocked)
+{
+    dnnl_memory_desc_t plain;
+    const dnnl_memory_desc_t *md;
+    dnnl_primitive_desc_t pd;
+    void *data;
+    dnnl_memory_t memory;
+
+    check(dnnl_memory_desc_init_by_tag(&plain, 4, sizes, dnnl_f32, dnnl_nchw));
+    check(dnnl_memory_get_memory_desc(blocked, &md));
+    if (dnnl_memory_desc_equal(&plain, md)) {
+        return;
+    }
+    data = aligned_alloc(64, (dnnl_memory_desc_get_size(&plain) + 63) & ~(size_t)63);
+    memset(data, 0, dnnl_memory_desc_get_size(&plain));
+    memory = memory_of(&plain, data);
+    check(which == 0 ? dnnl_reorder_primitive_desc_create(&pd, &plain, engine, md, engine, NULL)
+                     : dnnl_reorder_primitive_desc_create(&pd, md, engine, &plain, engine, NULL));
+    check(dnnl_primitive_create(&call->reorders[which], pd));
+    call->reorder_args[which][0] = (dnnl_exec_arg_t){DNNL_ARG_FROM, which == 0 ? memory : blocked};
+    call->reorder_args[which][1] = (dnnl_exec_arg_t){DNNL_ARG_TO, which == 0 ? blocked : memory};
+}
+
+/* Layouts as oneDNN likes them; activations are brought there and back, the weights
+ * lie there already. */
 static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int64_t *y, int64_t s,
                                   int64_t p)
 {
@@ -336,6 +368,8 @@ static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int6
         memset(data, 0, bytes);
         call.args[i] = (dnnl_exec_arg_t){args[i], memory_of(md, data)};
     }
+    add_reorder(&call, 0, x, call.args[0].memory);
+    add_reorder(&call, 1, y, call.args[2].memory);
     return call;
 }
 

@@ -46,6 +46,9 @@ static int64_t source_of(const convolution *c, int d, int64_t o, int64_t k)
 {
     int64_t i = o * c->stride[d] - c->padding[d] + k * c->dilation[d];
 
+    if (c->gap[d] == 1) {
+        return i >= 0 && i < c->size[d] ? i : -1;
+    }
     if (i < 0 || i % c->gap[d] != 0 || i / c->gap[d] >= c->size[d]) {
         return -1;
     }
@@ -185,23 +188,48 @@ static double value_of(const convolution *c, const char *memory, int64_t index)
 }
 
 /* One result row, in the compute type, a stretch of at most 512 at a time. */
-#define ROW_MAX 512
+#define ROW_MAX  512
+#define TAPS_MAX 256 /* of a filter whose weights are brought in once a plane */
 
-static void depthwise_stretch(const depthwise_run *r, int64_t plane, int64_t y, int64_t x,
-                              int64_t count)
+typedef union depthwise_row {
+    float f32[ROW_MAX];
+    double f64[ROW_MAX];
+} depthwise_row;
+
+/* Adds one tap of a stretch to the sums. */
+static void depthwise_tap(const convolution *c, const char *image, const tap_row *row, double w,
+                          depthwise_row *sums)
+{
+    int64_t n = row->last - row->first;
+    int64_t stride = row->step;
+    const char *from = image + row->offset * c->bytes;
+    depthwise_row values;
+
+    if (!exg_compute_is_storage(c->dtype)) {
+        c->convert->load[c->dtype]((uint32_t)n, &values, from, stride);
+        from = (const char *)&values;
+        stride = 1;
+    }
+    if (c->dtype == EXG_DTYPE_F64) {
+        c->f64->add_scaled(n, sums->f64 + row->first, (const double *)(const void *)from, stride,
+                           w);
+    } else {
+        c->f32->add_scaled(n, sums->f32 + row->first, (const float *)(const void *)from, stride,
+                           (float)w);
+    }
+}
+
+static void depthwise_stretch(const depthwise_run *r, int64_t plane, const double *weights,
+                              int64_t y, int64_t x, int64_t count)
 {
     const convolution *c = r->c;
     const char *image = r->input + plane / c->out * c->plane * c->bytes;
     int64_t filter = plane % (c->groups * c->out);
-    bool is_double = c->dtype == EXG_DTYPE_F64;
-    union {
-        float f32[ROW_MAX];
-        double f64[ROW_MAX];
-    } sums, values;
     double start = c->has_bias ? value_of(c, r->bias, filter) : 0;
+    depthwise_row sums;
 
     for (int64_t k = 0; k < count; k++) {
-        if (is_double) {
+        if (c->dtype == EXG_DTYPE_F64) {
             sums.f64[k] = start;
         } else {
             sums.f32[k] = (float)start;
@@ -210,29 +238,13 @@ static void depthwise_stretch(const depthwise_run *r, int64_t plane, int64_t y, 
     for (int64_t t = 0; t < c->taps; t++) {
         int64_t tap[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
                           t % c->kernel[2]};
-        double w = value_of(c, r->weight, filter * c->taps + t);
-        const char *from;
         tap_row row;
-        int64_t n;
-        int64_t stride;
 
-        if (!find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
-            continue;
-        }
-        n = row.last - row.first;
-        stride = row.step;
-        from = image + row.offset * c->bytes;
-        if (!exg_compute_is_storage(c->dtype)) {
-            c->convert->load[c->dtype]((uint32_t)n, &values, from, stride);
-            from = (const char *)&values;
-            stride = 1;
-        }
-        if (is_double) {
-            c->f64->add_scaled(n, sums.f64 + row.first, (const double *)(const void *)from,
-                               stride, w);
-        } else {
-            c->f32->add_scaled(n, sums.f32 + row.first, (const float *)(const void *)from,
-                               stride, (float)w);
+        if (find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
+            double w = c->taps <= TAPS_MAX ? weights[t]
+                                           : value_of(c, r->weight, filter * c->taps + t);
+
+            depthwise_tap(c, image, &row, w, &sums);
         }
     }
     c->convert->store[c->dtype]((uint32_t)count,
@@ -245,10 +257,15 @@ static void depthwise_plane(void *context, uint32_t plane)
 {
     const depthwise_run *r = context;
     const convolution *c = r->c;
+    int64_t filter = plane % (c->groups * c->out);
+    double weights[TAPS_MAX];
 
+    for (int64_t t = 0; t < c->taps && c->taps <= TAPS_MAX; t++) {
+        weights[t] = value_of(c, r->weight, filter * c->taps + t);
+    }
     for (int64_t y = 0; y < c->result[0] * c->result[1]; y++) {
         for (int64_t x = 0; x < c->result[2]; x += ROW_MAX) {
-            depthwise_stretch(r, plane, y, x, EXG_MIN(c->result[2] - x, ROW_MAX));
+            depthwise_stretch(r, plane, weights, y, x, EXG_MIN(c->result[2] - x, ROW_MAX));
         }
     }
 }
