@@ -19,3 +19,8 @@ exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
+
+# Every case of the operator corpus, alone and with inputs split over three ranks.
+exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
+add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
