@@ -55,34 +55,35 @@ static int64_t source_of(const convolution *c, int d, int64_t o, int64_t k)
     return i / c->gap[d];
 }
 
-/* Positions [x, x + count) of result row (z, y) for one tap. */
-static bool find_row(const convolution *c, const int64_t *tap, int64_t z, int64_t y, int64_t x,
+/* Positions [x, x + count) of a result row for the filter's column k: what of them is
+ * inside, and where in an image row; none: last is first. */
+static void find_columns(const convolution *c, int64_t k, int64_t x, int64_t count, tap_row *row)
+{
+    row->first = 0;
+    row->last = count;
+    row->every = c->gap[2];
+    row->step = c->gap[2] > 1 ? 1 : c->stride[2];
+    while (row->first < count && source_of(c, 2, x + row->first, k) < 0) {
+        row->first++;
+    }
+    while (row->last > row->first && source_of(c, 2, x + row->last - 1, k) < 0) {
+        row->last--;
+    }
+    row->offset = row->last > row->first ? source_of(c, 2, x + row->first, k) : 0;
+}
+
+/* The same of result row (z, y) for one tap; the offset from the channel's start. */
+static void find_row(const convolution *c, const int64_t *tap, int64_t z, int64_t y, int64_t x,
                      int64_t count, tap_row *row)
 {
     int64_t iz = source_of(c, 0, z, tap[0]);
     int64_t iy = source_of(c, 1, y, tap[1]);
 
-    row->first = row->last = 0;
+    find_columns(c, tap[2], x, count, row);
+    row->offset += (iz * c->size[1] + iy) * c->size[2];
     if (iz < 0 || iy < 0) {
-        return false;
+        row->first = row->last = row->offset = 0;
     }
-    row->first = 0;
-    row->every = c->gap[2];
-    while (row->first < count && source_of(c, 2, x + row->first, tap[2]) < 0) {
-        row->first++;
-    }
-    if (row->first == count) {
-        row->first = 0;
-        return false;
-    }
-    row->last = count;
-    while (source_of(c, 2, x + row->last - 1, tap[2]) < 0) {
-        row->last--;
-    }
-    row->step = c->gap[2] > 1 ? 1 : c->stride[2];
-    row->offset = (iz * c->size[1] + iy) * c->size[2] +
-                  source_of(c, 2, x + row->first, tap[2]);
-    return true;
 }
 
 /* One tap of one stretch of `all` positions, for channels [channel, end). */
@@ -142,7 +143,7 @@ static void pack_panel(const convolution *c, const char *image, int64_t k, int64
         for (int64_t at = 0; at < columns;) {
             int64_t y = (j + at) / c->result[2];
             int64_t count = EXG_MIN(c->result[2] - x, columns - at);
-            tap_row row = {.first = 0, .last = 0};
+            tap_row row;
 
             /* a tap wholly outside is a stretch of zeros */
             find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row);
@@ -189,7 +190,7 @@ static double value_of(const convolution *c, const char *memory, int64_t index)
 
 /* One result row, in the compute type, a stretch of at most 512 at a time. */
 #define ROW_MAX  512
-#define TAPS_MAX 256 /* of a filter whose weights are brought in once a plane */
+#define TAPS_MAX 256
 
 typedef union depthwise_row {
     float f32[ROW_MAX];
@@ -219,13 +220,14 @@ static void depthwise_tap(const convolution *c, const char *image, const tap_row
     }
 }
 
+/* One stretch of a result row: for each row and column of the filter, what it reads.
+ * `columns` holds the part of a tap_row that depends on the filter's column alone. */
 static void depthwise_stretch(const depthwise_run *r, int64_t plane, const double *weights,
-                              int64_t y, int64_t x, int64_t count)
+                              const tap_row *columns, int64_t y, int64_t x, int64_t count)
 {
     const convolution *c = r->c;
     const char *image = r->input + plane / c->out * c->plane * c->bytes;
-    int64_t filter = plane % (c->groups * c->out);
-    double start = c->has_bias ? value_of(c, r->bias, filter) : 0;
+    double start = c->has_bias ? value_of(c, r->bias, plane % (c->groups * c->out)) : 0;
     depthwise_row sums;
 
     for (int64_t k = 0; k < count; k++) {
@@ -235,16 +237,17 @@ static void depthwise_stretch(const depthwise_run *r, int64_t plane, const doubl
             sums.f32[k] = (float)start;
         }
     }
-    for (int64_t t = 0; t < c->taps; t++) {
-        int64_t tap[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
-                          t % c->kernel[2]};
-        tap_row row;
+    for (int64_t t = 0; t < c->kernel[0] * c->kernel[1]; t++) {
+        int64_t iz = source_of(c, 0, y / c->result[1], t / c->kernel[1]);
+        int64_t iy = source_of(c, 1, y % c->result[1], t % c->kernel[1]);
 
-        if (find_row(c, tap, y / c->result[1], y % c->result[1], x, count, &row)) {
-            double w = c->taps <= TAPS_MAX ? weights[t]
-                                           : value_of(c, r->weight, filter * c->taps + t);
+        for (int64_t k = 0; k < c->kernel[2] && iz >= 0 && iy >= 0; k++) {
+            tap_row row = columns[k];
 
-            depthwise_tap(c, image, &row, w, &sums);
+            row.offset += (iz * c->size[1] + iy) * c->size[2];
+            if (row.last > row.first) {
+                depthwise_tap(c, image, &row, weights[t * c->kernel[2] + k], &sums);
+            }
         }
     }
     c->convert->store[c->dtype]((uint32_t)count,
@@ -259,13 +262,19 @@ static void depthwise_plane(void *context, uint32_t plane)
     const convolution *c = r->c;
     int64_t filter = plane % (c->groups * c->out);
     double weights[TAPS_MAX];
+    tap_row columns[TAPS_MAX];
 
-    for (int64_t t = 0; t < c->taps && c->taps <= TAPS_MAX; t++) {
+    for (int64_t t = 0; t < c->taps; t++) {
         weights[t] = value_of(c, r->weight, filter * c->taps + t);
     }
-    for (int64_t y = 0; y < c->result[0] * c->result[1]; y++) {
-        for (int64_t x = 0; x < c->result[2]; x += ROW_MAX) {
-            depthwise_stretch(r, plane, weights, y, x, EXG_MIN(c->result[2] - x, ROW_MAX));
+    for (int64_t x = 0; x < c->result[2]; x += ROW_MAX) {
+        int64_t count = EXG_MIN(c->result[2] - x, ROW_MAX);
+
+        for (int64_t k = 0; k < c->kernel[2]; k++) {
+            find_columns(c, k, x, count, &columns[k]);
+        }
+        for (int64_t y = 0; y < c->result[0] * c->result[1]; y++) {
+            depthwise_stretch(r, plane, weights, columns, y, x, count);
         }
     }
 }
@@ -349,18 +358,17 @@ static exg_status plan_gemm(exg_kernel_call *call, convolution *c, exg_error *er
     exg_gemm *g = &c->gemm;
 
     g->batch = c->batch * c->groups;
-    g->a_count = g->self_count = c->groups;
     g->m = c->out;
     g->n = c->positions;
     g->k = c->in * c->taps;
-    g->a = (exg_matrix){c->dtype, c->out * g->k, g->k, 1};
-    g->b = (exg_matrix){c->dtype, c->in * c->plane, c->plane, 1};
+    g->a = (exg_matrix){c->dtype, c->out * g->k, g->k, 1, c->groups};
+    g->b = (exg_matrix){c->dtype, c->in * c->plane, c->plane, 1, 0};
     g->c_dtype = c->dtype;
     g->alpha = 1;
     if (c->has_bias) {
         g->has_self = true;
         g->beta = 1;
-        g->self = (exg_matrix){c->dtype, c->out, 1, 0};
+        g->self = (exg_matrix){c->dtype, c->out, 1, 0, c->groups};
     }
     if (!is_pointwise(c)) {
         g->pack_b = pack_columns;
@@ -401,7 +409,8 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     if (c->transposed) {
         turn_transposed(call, c);
     }
-    c->is_depthwise = c->in == 1 && c->groups > 1 && c->gap[2] == 1 && c->out <= 4;
+    c->is_depthwise = c->in == 1 && c->groups > 1 && c->gap[2] == 1 && c->out <= 4 &&
+                      c->taps <= TAPS_MAX;
     call->params = c;
     return c->is_depthwise ? EXG_OK : plan_gemm(call, c, err);
 }

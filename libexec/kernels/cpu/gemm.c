@@ -51,6 +51,11 @@ static int64_t round_up(int64_t x, int64_t multiple)
     return exg_ceil_div(x, multiple) * multiple;
 }
 
+static exg_matrix turned(exg_matrix m)
+{
+    return (exg_matrix){m.dtype, m.batch, m.column, m.row, m.count};
+}
+
 /* A product with one column is one with one row. */
 static void swap_if_column(exg_gemm *g)
 {
@@ -59,12 +64,18 @@ static void swap_if_column(exg_gemm *g)
     if (g->n != 1 || g->m == 1 || g->pack_b != NULL) {
         return;
     }
-    g->a = (exg_matrix){g->b.dtype, g->b.batch, g->b.column, g->b.row};
-    g->b = (exg_matrix){a.dtype, a.batch, a.column, a.row};
-    g->self = (exg_matrix){g->self.dtype, g->self.batch, g->self.column, g->self.row};
+    g->a = turned(g->b);
+    g->b = turned(a);
+    g->self = turned(g->self);
     g->n = g->m;
     g->m = 1;
     g->is_swapped = true;
+}
+
+/* Matrices A there are. */
+static int64_t a_count(const exg_gemm *g)
+{
+    return g->a.count > 0 ? g->a.count : g->batch;
 }
 
 static void plan_tiles(exg_gemm *g)
@@ -90,7 +101,7 @@ static void plan_tiles(exg_gemm *g)
     g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
     if (g->packs_b_first) {
         g->packed_bytes = g->packed_b_offset + (uint64_t)round_up(g->n, g->loops->columns) *
-                                                   (uint64_t)(g->batch / g->a_count * g->k) *
+                                                   (uint64_t)(g->batch / a_count(g) * g->k) *
                                                    real_bytes(g);
     }
 }
@@ -155,8 +166,6 @@ static exg_status check_dtypes(exg_gemm *g, exg_error *err)
 exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_dtypes(g, err));
-    g->a_count = g->a_count == 0 ? g->batch : g->a_count;
-    g->self_count = g->self_count == 0 ? g->batch : g->self_count;
     if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64 ||
         g->batch == 0 || g->m == 0 || g->n == 0) { /* nothing to compute: nothing to cut */
         g->path = EXG_GEMM_INTEGER;
@@ -176,6 +185,14 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
+static const char *element(const char *base, const exg_matrix *m, int64_t batch, int64_t row,
+                           int64_t column)
+{
+    batch = m->count > 0 ? batch % m->count : batch;
+    return base + (batch * m->batch + row * m->row + column * m->column) *
+                      (int64_t)exg_dtype_bytes(m->dtype);
+}
+
 /* ---- the result's last steps --------------------------------------------------------- */
 
 #define FINISH_CHUNK 256
@@ -185,7 +202,6 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
 {
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
-    uint32_t self_bytes = g->has_self ? exg_dtype_bytes(g->self.dtype) : 0;
 
     for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
         uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
@@ -197,10 +213,7 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
         } self;
 
         if (g->has_self) {
-            convert->load[g->self.dtype](n, &self,
-                                         r->self + (batch % g->self_count * g->self.batch + i * g->self.row +
-                                                    first * g->self.column) *
-                                                       self_bytes,
+            convert->load[g->self.dtype](n, &self, element(r->self, &g->self, batch, i, first),
                                          g->self.column);
         }
         for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
@@ -229,13 +242,6 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
 }
 
 /* ---- tiles ------------------------------------------------------------------------ */
-
-static const char *element(const char *base, const exg_matrix *m, int64_t batch, int64_t row,
-                           int64_t column)
-{
-    return base + (batch * m->batch + row * m->row + column * m->column) *
-                      (int64_t)exg_dtype_bytes(m->dtype);
-}
 
 /* Where the panels of rows from `i` (a multiple of the panel's width) are, in A packed
  * block of depth by block of depth. */
@@ -327,7 +333,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                 panels = packed_rows(r, k, depth, i + p);
             } else {
                 loops->pack(loops->rows, count, depth, a_panels,
-                            element(r->a, &g->a, batch % g->a_count, i + p, k), g->a.dtype,
+                            element(r->a, &g->a, batch, i + p, k), g->a.dtype,
                             g->a.row, g->a.column);
             }
             loops->block(count, columns, depth, panels, b, c + p * g->n * real_bytes(g),
@@ -355,7 +361,7 @@ static void run_tiles(gemm_run *r, exg_pool *pool)
 {
     const exg_gemm *g = r->g;
     bool packs = g->packs_a_first || g->packs_b_first;
-    int64_t turns = packs ? g->a_count : 1;
+    int64_t turns = packs ? a_count(g) : 1;
     uint32_t batches = (uint32_t)(g->batch / turns);
 
     r->batch_step = turns;

@@ -8,6 +8,7 @@
 typedef struct exg_matrix {
     exg_dtype dtype;
     int64_t batch, row, column;
+    int64_t count; /* matrices there are: batch b takes b % count. 0: one each */
 } exg_matrix;
 
 /* Packs columns [j, j + columns) of b, rows [k, k + depth), into panels (loops.h). */
@@ -21,8 +22,6 @@ typedef struct exg_gemm {
     exg_dtype c_dtype;
     bool has_self;
     double alpha, beta;
-    int64_t a_count;    /* matrices of A; batch b takes a[b % a_count]. 0: one each */
-    int64_t self_count; /* the same for self */
     exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
     const void *pack_context;
     /* chosen by the plan */

@@ -108,7 +108,7 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
         g->m *= input->sizes[d];
     }
     g->n = is_vector ? 1 : weight->sizes[0];
-    g->a = (exg_matrix){input->dtype, 0, g->k, 1};
+    g->a = (exg_matrix){input->dtype, 0, g->k, 1, 0};
     g->b = (exg_matrix){weight->dtype, 0, weight->strides[weight->rank - 1],
                         is_vector ? 0 : weight->strides[0]};
     g->c_dtype = call->outputs[0].dtype;
@@ -116,7 +116,7 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     if (bias != NULL && !exg_tensor_is_absent(bias)) {
         g->has_self = true;
         g->beta = 1;
-        g->self = (exg_matrix){bias->dtype, 0, 0, 1};
+        g->self = (exg_matrix){bias->dtype, 0, 0, 1, 0};
     }
     call->params = g;
     return exg_gemm_plan(g, call, err);
