@@ -90,6 +90,8 @@ interop)
     interop
     ;;
 bench)
+    # shellcheck disable=SC2086
+    need_packages $BENCH_PACKAGES
     build release
     for bench in build/release/tests/bench_*; do
         [ -x "$bench" ] && "$bench"

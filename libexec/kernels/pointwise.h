@@ -38,10 +38,11 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
 exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtype, uint32_t reg,
                                exg_error *err);
 
-/* Allocates tile buffers, picks loops for this machine, sets call->params and
- * workspace. The call's inputs and outputs are then the operands by number; input
- * strides are aligned to the iteration space (0 where broadcast). An output may
- * share memory with an input of the same dtype and strides. */
+/* Lays out tile buffers, picks loops for this machine, sets call->params; no
+ * workspace: tiles live on the stack of whoever runs a block (100 KiB). The call's
+ * inputs and outputs are then the operands by number; input strides are aligned to
+ * the iteration space (0 where broadcast). An output may share memory with an input
+ * of the same dtype and strides. */
 exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err);
 
 extern const exg_kernel exg_kernel_pointwise; /* runs a finished program */

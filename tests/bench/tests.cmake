@@ -8,4 +8,8 @@ endfunction()
 if(NOT EXG_FUZZ)
   exg_bench(session bench/session.c)
   exg_bench(open bench/open.c)
+  if(DNNL)
+    exg_bench(kernels bench/kernels.c) # oneDNN is only its peer
+    target_link_libraries(bench_kernels PRIVATE ${DNNL})
+  endif()
 endif()

@@ -150,7 +150,9 @@ typedef struct scattering {
 static void scatter_one(void *context, int64_t self_at, int64_t index_at, const int64_t *at)
 {
     scattering *s = context;
-    double v = s->gathers ? get(s->from, self_at) : s->from != NULL ? get_at(s->from, at) : s->value;
+    double v = s->gathers        ? get(s->from, self_at)
+               : s->from != NULL ? get_at(s->from, at)
+                                 : s->value;
 
     if (s->gathers) {
         s->want[index_at] = v;

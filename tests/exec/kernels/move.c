@@ -279,7 +279,7 @@ static void triangles_keep_their_side_of_any_diagonal(void **state)
     }
 }
 
-/* ---- fills -------------------------------------------------------------------------------------- */
+/* ---- fills -------------------- */
 
 static void full_and_scalar_tensor_convert_their_number(void **state)
 {

@@ -463,7 +463,7 @@ static void maximum_and_minimum_hand_on_nan(void **state)
     free_tensors();
 }
 
-/* ---- limits ------------------------------------------------------------------------------------ */
+/* ---- limits -------------------- */
 
 static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **state)
 {

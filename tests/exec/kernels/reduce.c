@@ -274,7 +274,7 @@ static void argmax_without_a_dimension_is_flat_and_stops_at_nan(void **state)
     free_tensors();
 }
 
-/* ---- scans --------------------------------------------------------------------------------------- */
+/* ---- scans -------------------- */
 
 static void scans_run_along_their_dimension(void **state)
 {
@@ -310,7 +310,7 @@ static void scans_run_along_their_dimension(void **state)
     }
 }
 
-/* ---- sort ----------------------------------------------------------------------------------------- */
+/* ---- sort -------------------- */
 
 static const double *compared; /* the line being sorted */
 static bool is_descending;
