@@ -29,7 +29,8 @@
 
 #define ALIGNMENT       16
 #define CHUNK_BYTES_MIN (16u << 10)
-#define CHUNK_BYTES_MAX (4u << 20)
+#define CHUNK_GROWTH    8u
+#define CHUNK_BYTES_MAX (LARGE_PAGE - sizeof(chunk))
 #define LARGE_PAGE      (2u << 20)
 
 typedef struct chunk {
@@ -90,7 +91,7 @@ static chunk *map_chunk(uint64_t capacity)
     uint64_t head;
     chunk *c;
 
-    if (capacity < CHUNK_BYTES_MAX / 2 ||
+    if (capacity < CHUNK_BYTES_MAX ||
         !exg_align_u64(capacity + sizeof(chunk), LARGE_PAGE, &bytes) ||
         bytes > SIZE_MAX - LARGE_PAGE) {
         return NULL;
@@ -132,9 +133,8 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
     POISON(c + 1, c->capacity);
     c->next = arena->newest;
     arena->newest = c;
-    if (arena->chunk_bytes < CHUNK_BYTES_MAX) {
-        arena->chunk_bytes *= 2;
-    }
+    arena->chunk_bytes = capacity < CHUNK_BYTES_MAX / CHUNK_GROWTH ? capacity * CHUNK_GROWTH
+                                                                   : CHUNK_BYTES_MAX;
     return c;
 }
 

@@ -1,5 +1,6 @@
 """against_pytorch.py - the language model's forward pass in exg and in PyTorch eager,
-and from process start to first output. Interleaved, medians, printed, never asserted.
+from process start to first output, and the peak memory of a run. Interleaved, medians,
+printed, never asserted.
 
     build/venv/bin/python tests/bench/against_pytorch.py --exg build/release/cli/exg
 """
@@ -17,6 +18,8 @@ import torch
 from safetensors.torch import load_file
 
 FIXTURES = os.path.join(os.path.dirname(__file__), "..", "..", "fixtures")
+PEAK = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)")
 INPUTS = os.path.join(FIXTURES, "lm.inputs.safetensors")
 
 
@@ -71,6 +74,24 @@ def first_output(exg):
           f"ratio {statistics.median(theirs) / statistics.median(ours):.0f}")
 
 
+def peak_memory(exg):
+    """A model of 256 MiB of weights: what a run holds beside them and its arena."""
+    layers = [torch.nn.Linear(4096, 4096, bias=False) for _ in range(4)]
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "large.pt2")
+        torch.export.save(torch.export.export(torch.nn.Sequential(*layers), (torch.ones(64, 4096),)), model)
+        arena = json.loads(subprocess.run([exg, "plan", model, "--json"], check=True, capture_output=True,
+                                          text=True).stdout)["arena_bytes"]
+        for threads in (1, 2):
+            # From a small process of its own: a child's peak begins with that of who forks it.
+            peak = int(subprocess.run(
+                [sys.executable, "-S", "-c", PEAK, exg, "run", model, "--threads", str(threads)],
+                check=True, capture_output=True, text=True).stdout.split()[-1])
+            weights = sum(layer.weight.nbytes for layer in layers)
+            print(f"peak memory, {threads} threads: weights {weights >> 20} MiB, arena {arena >> 10} KiB, "
+                  f"the rest {(peak - weights - arena) / 2**20:.1f} MiB")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", required=True)
@@ -79,6 +100,7 @@ def main():
         for threads in (1, 2):
             forward(exg, name, threads)
     first_output(exg)
+    peak_memory(exg)
 
 
 if __name__ == "__main__":

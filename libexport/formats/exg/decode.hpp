@@ -8,14 +8,24 @@
 namespace
 {
 
+/* UTF-8 without NUL? */
 bool is_utf8(const uint8_t *s, size_t length)
 {
     for (size_t i = 0; i < length;) {
+        uint64_t eight;
+
+        if (length - i >= sizeof(eight)) { /* eight of ASCII at a time, no NUL among them */
+            std::memcpy(&eight, s + i, sizeof(eight));
+            if (((eight | (eight - 0x0101010101010101)) & 0x8080808080808080) == 0) {
+                i += sizeof(eight);
+                continue;
+            }
+        }
         uint32_t c = s[i++];
         uint32_t more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : 3;
         uint32_t least = more == 1 ? 0x80 : more == 2 ? 0x800 : 0x10000;
 
-        if (more == 0) {
+        if (more == 0 && c != 0) {
             continue;
         }
         if (c < 0xc2 || c > 0xf4 || length - i < more) {
@@ -40,10 +50,11 @@ template <typename T> using table_list = flatbuffers::Vector<flatbuffers::Offset
 class decoder
 {
   public:
-    /* `texts` has a zeroed place for every four bytes of the metadata. */
-    decoder(const uint8_t *metadata, size_t length, const char **texts, exg_program *p,
+    /* The metadata lives as long as the program: its texts are used where they lie.
+     * `checked` has a zeroed bit for every four bytes of it. */
+    decoder(const uint8_t *metadata, size_t length, uint32_t *checked, exg_program *p,
             exg_error *err)
-        : metadata_(metadata), length_(length), texts_(texts), p_(p), err_(err)
+        : metadata_(metadata), length_(length), checked_(checked), p_(p), err_(err)
     {
     }
 
@@ -87,24 +98,26 @@ class decoder
         return made;
     }
 
+    /* Texts are shared by many tables; each is checked once. The FlatBuffers verifier
+     * has seen the NUL behind it. */
     const char *text(const flatbuffers::String *s)
     {
-        const uint8_t *at = reinterpret_cast<const uint8_t *>(s);
-        const char **kept = s == nullptr ? nullptr : &texts_[(at - metadata_) / 4];
-
-        if (s == nullptr || !good() || *kept != nullptr) {
-            return kept == nullptr ? nullptr : *kept;
-        }
-        if (std::memchr(s->data(), 0, s->size()) != nullptr || !is_utf8(s->Data(), s->size())) {
-            status_ = EXG_FAIL(err_, MALFORMED, "EXG-014", "a text is not UTF-8 without NUL");
-            exg_error_at(err_, status_, static_cast<uint64_t>(at - metadata_));
+        if (s == nullptr || !good()) {
             return nullptr;
         }
-        *kept = exg_arena_strndup(p_->arena, s->c_str(), s->size());
-        if (*kept == nullptr) {
-            out_of_memory();
+        size_t at = static_cast<size_t>(reinterpret_cast<const uint8_t *>(s) - metadata_);
+        uint32_t *word = &checked_[at / 128];
+        uint32_t bit = uint32_t{1} << (at / 4 % 32);
+
+        if ((*word & bit) == 0) {
+            if (!is_utf8(s->Data(), s->size())) {
+                status_ = EXG_FAIL(err_, MALFORMED, "EXG-014", "a text is not UTF-8 without NUL");
+                exg_error_at(err_, status_, at);
+                return nullptr;
+            }
+            *word |= bit;
         }
-        return *kept;
+        return s->c_str();
     }
 
     /* `make(item, &made[i])` for all of them. */
@@ -246,7 +259,7 @@ class decoder
 
     const uint8_t *metadata_;
     size_t length_;
-    const char **texts_;
+    uint32_t *checked_;
     exg_program *p_;
     exg_error *err_;
     exg_status status_ = EXG_OK;

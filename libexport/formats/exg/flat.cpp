@@ -183,16 +183,15 @@ extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
 }
 
 extern "C" exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length, size_t length,
-                                      exg_arena *scratch, exg_program *program, exg_error *err)
+                                      exg_program *program, exg_error *err)
 {
     flatbuffers::Verifier::Options options;
-    auto *metadata = static_cast<uint8_t *>(exg_arena_alloc(scratch, length, 1));
-    auto **texts =
-        static_cast<const char **>(exg_arena_alloc(scratch, length / 4 + 1, sizeof(char *)));
+    auto *metadata = static_cast<uint8_t *>(exg_arena_alloc(program->arena, length, 1));
 
-    if (metadata == nullptr || texts == nullptr) {
+    if (metadata == nullptr) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    (void)madvise(const_cast<uint8_t *>(file), length, MADV_POPULATE_READ); /* if mapped: at once */
     std::memcpy(metadata, file, length); /* aligned, and nobody changes it meanwhile */
 
     options.max_depth = depth_max;
@@ -216,7 +215,15 @@ extern "C" exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length,
                                       root->format_major(), EXG_FORMAT_MAJOR),
                              "use a version of exg of the same format");
     }
-    decoder d(metadata, length, texts, program, err);
-    EXG_TRY(d.storages(root, file, file_length));
-    return d.program(root);
+    auto *checked = static_cast<uint32_t *>(std::calloc(length / 128 + 1, sizeof(uint32_t)));
+    if (checked == nullptr) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    decoder d(metadata, length, checked, program, err);
+    exg_status status = d.storages(root, file, file_length);
+    if (status == EXG_OK) {
+        status = d.program(root);
+    }
+    std::free(checked);
+    return status;
 }

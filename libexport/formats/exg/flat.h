@@ -57,10 +57,10 @@ exg_status exg_flat_length(const uint8_t *data, uint64_t length, uint64_t *metad
                            exg_error *err);
 
 /* Fills a program just created, its weights included, from a file whose first `length`
- * bytes are the metadata; internal storages point into the file. The metadata is copied
- * into `scratch`, which may go after the call. */
+ * bytes are the metadata; internal storages point into the file, texts into a copy of
+ * the metadata that the program keeps. */
 exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length, size_t length,
-                           exg_arena *scratch, exg_program *program, exg_error *err);
+                           exg_program *program, exg_error *err);
 
 #ifdef __cplusplus
 }

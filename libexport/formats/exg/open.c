@@ -1,5 +1,4 @@
 /* open.c - .exg: metadata copied, checked and decoded; weights stay where they lie. */
-#include "libexport/base/arena.h"
 #include "libexport/formats/exg/flat.h"
 #include "libexport/formats/format.h"
 
@@ -15,20 +14,14 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
                         exg_program **program, exg_file_info *info, exg_error *err)
 {
     uint64_t length;
-    exg_arena *scratch; /* on large pages */
     exg_program *made = NULL;
     exg_status status;
 
     EXG_TRY(exg_flat_length(source->data, source->length, &length, err));
-    scratch = exg_arena_create(UINT64_MAX);
-    if (scratch == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
     status = exg_program_create(source->budget, &made, err);
     if (status == EXG_OK) {
-        status = exg_flat_decode(source->data, source->length, (size_t)length, scratch, made, err);
+        status = exg_flat_decode(source->data, source->length, (size_t)length, made, err);
     }
-    exg_arena_destroy(scratch);
     if (status == EXG_OK && options->program != NULL && strcmp(options->program, made->name) != 0) {
         status = EXG_FAIL(err, USAGE, "EXG-006", "the file holds '%s', not '%s'", made->name,
                           options->program);
