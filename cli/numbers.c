@@ -1,54 +1,13 @@
 /* numbers.c - elements as numbers. */
 #include "cli/numbers.h"
-#include "libexec/kernels/element.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#define READ(type)                                                    \
-    do {                                                              \
-        type value;                                                   \
-        memcpy(&value, (const char *)t->data + i * item, sizeof(value)); \
-        return (double)value;                                         \
-    } while (0)
-
 double cli_number_at(const exg_tensor *t, int64_t i)
 {
-    int64_t item = exg_dtype_bytes(t->dtype);
-    uint16_t half;
-
-    switch (t->dtype) {
-    case EXG_DTYPE_F32:
-    case EXG_DTYPE_C64:
-        READ(float);
-    case EXG_DTYPE_F64:
-    case EXG_DTYPE_C128:
-        READ(double);
-    case EXG_DTYPE_U8:
-    case EXG_DTYPE_B8:
-        READ(uint8_t);
-    case EXG_DTYPE_I8:
-        READ(int8_t);
-    case EXG_DTYPE_I16:
-        READ(int16_t);
-    case EXG_DTYPE_U16:
-        READ(uint16_t);
-    case EXG_DTYPE_I32:
-        READ(int32_t);
-    case EXG_DTYPE_U32:
-        READ(uint32_t);
-    case EXG_DTYPE_I64:
-        READ(int64_t);
-    case EXG_DTYPE_U64:
-        READ(uint64_t);
-    case EXG_DTYPE_F16:
-    case EXG_DTYPE_BF16:
-        memcpy(&half, (const char *)t->data + i * item, sizeof(half));
-        return t->dtype == EXG_DTYPE_F16 ? (double)exg_f16_to_f32(half) : (double)exg_bf16_to_f32(half);
-    default:
-        return NAN; /* eight-bit floats: no summary */
-    }
+    return exg_element_value(t->dtype, (const char *)t->data + i * exg_dtype_bytes(t->dtype));
 }
 
 static exg_status compare_shapes(const char *name, const exg_tensor *got,

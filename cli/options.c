@@ -93,7 +93,10 @@ static exg_status take_input(cli_call *call, const char *value, exg_error *err)
 
 static uint32_t paths_wanted(const char *command)
 {
-    return strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ? 2 : 1;
+    return strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ||
+                   strcmp(command, "diff") == 0
+               ? 2
+               : 1;
 }
 
 exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)

@@ -67,7 +67,9 @@ interop() {
     fi
     build release exg
     say "testing: interop"
-    build/venv/bin/python tests/interop/run_interop.py --exg build/release/cli/exg
+    for script in tests/interop/run_*.py; do
+        build/venv/bin/python "$script" --exg build/release/cli/exg
+    done
 }
 
 # shellcheck disable=SC2086

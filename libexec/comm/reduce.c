@@ -1,6 +1,6 @@
 /* reduce.c - one body for every dtype: widen, combine in rank order, narrow. */
 #include "libexec/comm/reduce.h"
-#include "libexec/kernels/element.h"
+#include "libexport/base/element.h"
 
 
 #define AS_IS(x) (x)

@@ -8,6 +8,8 @@
 #ifndef EXG_LIBEXEC_KERNELS_MATH_F32_H
 #define EXG_LIBEXEC_KERNELS_MATH_F32_H
 
+#include "libexport/base/element.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,22 +19,6 @@
 #else
 #define exg_f32_fma(a, b, c) ((a) * (b) + (c))
 #endif
-
-static inline int32_t exg_f32_bits(float x)
-{
-    int32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-static inline float exg_f32_of_bits(int32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
 
 static inline int64_t exg_f64_bits(double x)
 {

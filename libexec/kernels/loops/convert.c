@@ -1,5 +1,5 @@
 /* convert.c - between memory of any dtype and compute types. */
-#include "libexec/kernels/element.h"
+#include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
 
 #ifdef __F16C__

@@ -3,7 +3,7 @@
  * The tile of C kept in registers is ROWS rows of up to three vectors: 12 or 24 sums,
  * which hides the latency of the multiply-add and reads little per operation.
  */
-#include "libexec/kernels/element.h"
+#include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/vector.h"
 

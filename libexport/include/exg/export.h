@@ -2,6 +2,7 @@
 #ifndef EXG_EXPORT_H
 #define EXG_EXPORT_H
 
+#include <exg/diff.h>
 #include <exg/formats.h>
 #include <exg/operators.h>
 #include <exg/program.h>

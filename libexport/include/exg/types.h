@@ -64,6 +64,11 @@ static inline bool exg_dtype_is_integral(exg_dtype dtype)
     return !exg_dtype_is_float(dtype) && !exg_dtype_is_complex(dtype);
 }
 
+/* The element of `dtype` at `at` (any alignment, host byte order) as a double: 64-bit
+ * integers rounded, the real part of a complex one, NaN for float8 kinds that only
+ * scale. */
+double exg_element_value(exg_dtype dtype, const void *at);
+
 const char *exg_layout_name(exg_layout layout);
 const char *exg_memory_format_name(exg_memory_format format);
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libexec/kernels/element.h"
+#include "libexport/base/element.h"
 
 typedef struct tally {
     uint32_t passed, failed, known, stale;

@@ -1,6 +1,6 @@
 #include "tests/exec/session/fixture.h"
 
-#include "libexec/kernels/element.h"
+#include "libexport/base/element.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,25 @@
 /* element.h - single elements of narrow dtypes as values and back, branch-free. */
-#ifndef EXG_LIBEXEC_KERNELS_ELEMENT_H
-#define EXG_LIBEXEC_KERNELS_ELEMENT_H
-
-#include "libexec/kernels/math_f32.h"
+#ifndef EXG_LIBEXPORT_BASE_ELEMENT_H
+#define EXG_LIBEXPORT_BASE_ELEMENT_H
 
 #include <stdint.h>
+#include <string.h>
+
+static inline int32_t exg_f32_bits(float x)
+{
+    int32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline float exg_f32_of_bits(int32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
 
 static inline float exg_bf16_to_f32(uint16_t x)
 {

@@ -1,0 +1,167 @@
+/* diff.c - the rooms of a comparison, one after the other, and what they find. */
+#include "libexport/diff/side.h"
+
+#include <string.h>
+
+static const char *const room_names[EXG_DIFF_ROOM_COUNT] = {
+    [EXG_DIFF_PROGRAM] = "program",
+    [EXG_DIFF_SIGNATURE] = "signature",
+    [EXG_DIFF_GRAPH] = "graph",
+    [EXG_DIFF_TENSOR] = "tensor",
+};
+
+static const char *const kind_names[EXG_DIFF_KIND_COUNT] = {
+    [EXG_DIFF_REMOVED] = "removed", [EXG_DIFF_ADDED] = "added",
+    [EXG_DIFF_CHANGED] = "changed", [EXG_DIFF_RENAMED] = "renamed",
+    [EXG_DIFF_RESHAPED] = "reshaped",
+};
+
+const char *exg_diff_room_name(exg_diff_room room)
+{
+    return (unsigned)room < EXG_DIFF_ROOM_COUNT ? room_names[room] : "?";
+}
+
+const char *exg_diff_kind_name(exg_diff_kind kind)
+{
+    return (unsigned)kind < EXG_DIFF_KIND_COUNT ? kind_names[kind] : "?";
+}
+
+static bool reserve(exg_differ *d)
+{
+    exg_diff *diff = d->diff;
+    uint32_t capacity = d->capacity == 0 ? 64 : d->capacity * 2;
+    exg_difference *items;
+
+    if (diff->count < d->capacity) {
+        return true;
+    }
+    items = EXG_NEW_ARRAY(diff->arena, exg_difference, capacity);
+    if (items == NULL) {
+        d->failed = true;
+        return false;
+    }
+    if (diff->count > 0) {
+        memcpy(items, diff->items, diff->count * sizeof(*items));
+    }
+    diff->items = items;
+    d->capacity = capacity;
+    return true;
+}
+
+void exg_differ_found(exg_differ *d, const exg_difference *difference)
+{
+    exg_difference *made;
+
+    if (d->failed || !reserve(d)) {
+        return;
+    }
+    made = &d->diff->items[d->diff->count];
+    *made = *difference;
+    made->where_a = exg_arena_strdup(d->diff->arena, difference->where_a);
+    made->where_b = exg_arena_strdup(d->diff->arena, difference->where_b);
+    made->what = exg_arena_strdup(d->diff->arena, difference->what);
+    if (made->what == NULL || (made->where_a == NULL) != (difference->where_a == NULL) ||
+        (made->where_b == NULL) != (difference->where_b == NULL)) {
+        d->failed = true;
+        return;
+    }
+    d->diff->count++;
+}
+
+const char *exg_differ_keep(exg_differ *d, exg_text *text)
+{
+    const char *string = exg_text_string(text);
+    char *kept = string == NULL ? NULL : exg_arena_strdup(d->scratch, string);
+
+    exg_text_free(text);
+    if (kept == NULL) {
+        d->failed = true;
+        return "";
+    }
+    return kept;
+}
+
+void exg_diff_free(exg_diff *diff)
+{
+    exg_arena_destroy(diff->arena);
+    memset(diff, 0, sizeof(*diff));
+}
+
+static exg_status compare(exg_differ *d, exg_error *err)
+{
+    exg_symbol_names symbols[2];
+    exg_side a = {.graph = d->a->graph,
+                  .signature = &d->a->signature,
+                  .renamed = &d->renamed,
+                  .renamed_to = d->b,
+                  .symbols = &symbols[0]};
+    exg_side b = {.graph = d->b->graph, .signature = &d->b->signature, .symbols = &symbols[1]};
+
+    exg_map_init(&symbols[0].map, d->scratch);
+    exg_map_init(&symbols[1].map, d->scratch);
+    exg_map_init(&d->renamed, d->scratch);
+    if (!d->options->skip_tensors) {
+        EXG_TRY(exg_diff_tensors(d, err)); /* first: renames matter to the graph */
+    }
+    if (!d->failed) {
+        exg_side_fill(d, &a);
+    }
+    if (!d->failed) {
+        exg_side_fill(d, &b);
+    }
+    if (!d->failed) {
+        exg_diff_signatures(d, &a, &b);
+    }
+    if (!d->failed) {
+        exg_diff_graphs(d, &a, &b);
+    }
+    return d->failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+/* By room; within a room as found. */
+static bool sort_rooms(exg_diff *diff)
+{
+    exg_difference *sorted = EXG_NEW_ARRAY(diff->arena, exg_difference, diff->count);
+    uint32_t count = 0;
+
+    if (sorted == NULL) {
+        return false;
+    }
+    for (exg_diff_room room = 0; room < EXG_DIFF_ROOM_COUNT; room++) {
+        for (uint32_t i = 0; i < diff->count; i++) {
+            if (diff->items[i].room == room) {
+                sorted[count++] = diff->items[i];
+            }
+        }
+    }
+    diff->items = sorted;
+    return true;
+}
+
+exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
+                             const exg_diff_options *options, exg_diff *diff, exg_error *err)
+{
+    exg_diff_options own = {.size = sizeof(own)};
+    exg_differ d = {.a = a->program, .b = b->program, .options = &own, .diff = diff};
+    exg_status status = EXG_OK;
+
+    if (options != NULL) {
+        memcpy(&own, options, options->size < sizeof(own) ? options->size : sizeof(own));
+    }
+    memset(diff, 0, sizeof(*diff));
+    diff->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    d.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    if (diff->arena == NULL || d.scratch == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        status = compare(&d, err);
+    }
+    if (status == EXG_OK && !sort_rooms(diff)) {
+        status = EXG_OUT_OF_MEMORY(err);
+    }
+    exg_arena_destroy(d.scratch);
+    if (status != EXG_OK) {
+        exg_diff_free(diff);
+    }
+    return status;
+}

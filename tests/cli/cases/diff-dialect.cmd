@@ -1,0 +1,1 @@
+exg diff fixtures/convbn.pt2 fixtures/convbn.core.pt2 --structure

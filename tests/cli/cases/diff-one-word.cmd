@@ -1,0 +1,1 @@
+exg diff fixtures/mlp.pt2

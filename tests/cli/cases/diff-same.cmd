@@ -1,0 +1,1 @@
+exg diff fixtures/mlp.pt2 fixtures/mlp.layout-2.8.pt2
