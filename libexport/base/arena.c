@@ -58,12 +58,9 @@ exg_arena *exg_arena_create(uint64_t budget)
     return arena;
 }
 
-void exg_arena_destroy(exg_arena *arena)
+static void free_chunks(chunk *c)
 {
-    if (arena == NULL) {
-        return;
-    }
-    for (chunk *c = arena->newest; c != NULL;) {
+    while (c != NULL) {
         chunk *next = c->next;
 
         UNPOISON(c + 1, c->capacity);
@@ -74,7 +71,29 @@ void exg_arena_destroy(exg_arena *arena)
         }
         c = next;
     }
-    free(arena);
+}
+
+void exg_arena_destroy(exg_arena *arena)
+{
+    if (arena != NULL) {
+        free_chunks(arena->newest);
+        free(arena);
+    }
+}
+
+void exg_arena_reset(exg_arena *arena)
+{
+    chunk *c = arena->newest;
+
+    if (c != NULL) {
+        free_chunks(c->next);
+        c->next = NULL;
+        UNPOISON(c + 1, c->used);
+        memset(c + 1, 0, c->used);
+        POISON(c + 1, c->used);
+        c->used = 0;
+    }
+    arena->used = 0;
 }
 
 /* Zeroed memory on large pages: for megabytes a fifth of the cost of small ones.
@@ -206,6 +225,29 @@ char *exg_arena_printf(exg_arena *arena, const char *format, ...)
     }
     va_end(again);
     return text;
+}
+
+bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
+                       size_t size)
+{
+    uint32_t more = *capacity == 0 ? 16 : *capacity * 2;
+    void *held; /* *items, whatever it points to */
+    void *bigger;
+
+    if (count < *capacity) {
+        return true;
+    }
+    bigger = more > *capacity ? exg_arena_alloc(arena, more, size) : NULL;
+    if (bigger == NULL) {
+        return false;
+    }
+    if (count > 0) {
+        memcpy(&held, items, sizeof(held));
+        memcpy(bigger, held, count * size);
+    }
+    memcpy(items, &bigger, sizeof(bigger));
+    *capacity = more;
+    return true;
 }
 
 uint64_t exg_arena_used(const exg_arena *arena)

@@ -10,6 +10,7 @@
 #define EXG_LIBEXPORT_BASE_ARENA_H
 
 #include <exg/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,10 @@ typedef struct exg_arena exg_arena;
 exg_arena *exg_arena_create(uint64_t budget);
 void exg_arena_destroy(exg_arena *arena); /* NULL is allowed */
 
+/* Takes back all that was handed out and keeps the newest memory for what comes:
+ * for work of the same size over and over. */
+void exg_arena_reset(exg_arena *arena);
+
 /* `count * size` zeroed bytes aligned to 16, or NULL. A zero count gives a
  * pointer that may not be followed. */
 void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size);
@@ -31,6 +36,11 @@ char *exg_arena_strndup(exg_arena *arena, const char *text, size_t length);
 void *exg_arena_memdup(exg_arena *arena, const void *data, size_t count, size_t size);
 char *exg_arena_printf(exg_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Room for one more item of `size` bytes in *items, an array in the arena that holds
+ * `count` of *capacity; it moves when it grows. false: out of memory. */
+bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
+                       size_t size);
 
 uint64_t exg_arena_used(const exg_arena *arena);
 

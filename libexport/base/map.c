@@ -38,13 +38,13 @@ uint32_t exg_map_find(const exg_map *map, const char *key)
     return slot->key == NULL ? EXG_MAP_NONE : slot->index;
 }
 
-static bool grow(exg_map *map)
+static bool resize(exg_map *map, uint32_t capacity)
 {
     exg_map bigger = *map;
 
-    bigger.capacity = map->capacity == 0 ? 16 : map->capacity * 2;
+    bigger.capacity = capacity;
     bigger.slots = EXG_NEW_ARRAY(map->arena, exg_map_slot, bigger.capacity);
-    if (bigger.capacity < map->capacity || bigger.slots == NULL) {
+    if (bigger.slots == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < map->capacity; i++) {
@@ -56,12 +56,25 @@ static bool grow(exg_map *map)
     return true;
 }
 
+bool exg_map_reserve(exg_map *map, uint32_t count)
+{
+    uint32_t capacity = map->capacity == 0 ? 16 : map->capacity;
+
+    while (capacity / 2 < count) {
+        if (capacity > UINT32_MAX / 2) {
+            return false;
+        }
+        capacity *= 2;
+    }
+    return capacity == map->capacity || resize(map, capacity);
+}
+
 bool exg_map_put(exg_map *map, const char *key, uint32_t index)
 {
     uint32_t hash = hash_of(key);
     exg_map_slot *slot;
 
-    if (map->count + 1 > map->capacity / 2 && !grow(map)) {
+    if (map->count + 1 > map->capacity / 2 && !exg_map_reserve(map, map->count + 1)) {
         return false;
     }
     slot = slot_of(map, key, hash);

@@ -28,6 +28,10 @@ typedef struct exg_map {
 
 void exg_map_init(exg_map *map, exg_arena *arena);
 
+/* Room for `count` keys in all, so that putting them moves nothing. false: out of
+ * memory. */
+bool exg_map_reserve(exg_map *map, uint32_t count);
+
 /* The index stored under `key`, or EXG_MAP_NONE. */
 uint32_t exg_map_find(const exg_map *map, const char *key);
 

@@ -99,26 +99,12 @@ static void out_of_memory(exg_builder *b)
     exg_builder_fail(b, &err);
 }
 
-/* Room for one more item in an arena array. */
 static bool reserve(exg_builder *b, void *items, uint32_t count, uint32_t *capacity, size_t size)
 {
-    void **array = items;
-    uint32_t more = *capacity == 0 ? 16 : *capacity * 2;
-    void *bigger;
-
-    if (count < *capacity) {
-        return true;
-    }
-    bigger = exg_arena_alloc(b->arena, more, size);
-    if (bigger == NULL) {
+    if (!exg_arena_reserve(b->arena, items, count, capacity, size)) {
         out_of_memory(b);
         return false;
     }
-    if (count > 0) {
-        memcpy(bigger, *array, count * size);
-    }
-    *array = bigger;
-    *capacity = more;
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/operators/rows.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static bool is_float(const exg_argument *arg)
@@ -223,4 +224,46 @@ exg_status exg_symbolic_ite(const exg_argument *args, uint32_t count, exg_argume
     (void)err;
     *result = exg_get_bool(&args[0]) ? args[1] : args[2];
     return EXG_OK;
+}
+
+/* ---- entry ----------------------------------------------------------------------- */
+
+static exg_status size_of(const exg_tensor_meta *meta, const exg_argument *args, uint32_t count,
+                          exg_argument *result, exg_error *err)
+{
+    int64_t dim = count > 1 ? exg_get_int(&args[1]) : 0;
+
+    dim += dim < 0 ? meta->rank : 0;
+    if (dim < 0 || dim >= meta->rank) {
+        return EXG_FAIL(err, MALFORMED, "NOD-017", "sym_size of dim %" PRId64, dim);
+    }
+    *result = exg_arg_int(meta->sizes[dim].value);
+    return EXG_OK;
+}
+
+exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
+                                 const exg_graph *graph, exg_argument *result, exg_error *err)
+{
+    int64_t numel;
+
+    *result = exg_arg_none();
+    switch (op->id) {
+    case EXG_OP_sym_size_int:
+        return size_of(graph->values[args[0].as_tensor].tensor, args, count, result, err);
+    case EXG_OP_sym_numel_default:
+        if (!exg_tensor_meta_numel(graph->values[args[0].as_tensor].tensor, &numel)) {
+            return overflow(err);
+        }
+        *result = exg_arg_int(numel);
+        return EXG_OK;
+    case EXG_OP__assert_scalar_default:
+        if (!exg_get_bool(&args[0])) {
+            return EXG_FAIL(err, USAGE, "INP-007", "the program asserts: %s",
+                            count > 1 && args[1].kind == EXG_ARGUMENT_STRING ? args[1].as_string
+                                                                             : "a condition");
+        }
+        return EXG_OK;
+    default:
+        return op->symbolic(args, count, result, err);
+    }
 }

@@ -8,6 +8,8 @@
  *   power   atom ("**" unary)?
  *   atom    number | name | name "(" arguments ")" | "(" expr ")"
  */
+#include "libexport/base/arena.h"
+
 #include <exg/symint.h>
 #include <math.h>
 #include <stdlib.h>
@@ -594,6 +596,19 @@ const exg_symbol *exg_symbols_find(const exg_symbols *symbols, const char *name,
         }
     }
     return NULL;
+}
+
+exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name,
+                           size_t length, int64_t value, exg_error *err)
+{
+    const char *copy = exg_arena_strndup(arena, name, length);
+
+    if (copy == NULL || !exg_arena_reserve(arena, &symbols->items, symbols->count,
+                                           &symbols->capacity, sizeof(exg_symbol))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    symbols->items[symbols->count++] = (exg_symbol){copy, value};
+    return EXG_OK;
 }
 
 exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int64_t *value,

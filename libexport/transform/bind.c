@@ -7,27 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static exg_status add_symbol(exg_symbols *symbols, exg_arena *arena, const char *name,
-                             size_t length, int64_t value, exg_error *err)
-{
-    if (symbols->count == symbols->capacity) {
-        uint32_t capacity = symbols->capacity == 0 ? 8 : symbols->capacity * 2;
-        exg_symbol *items = EXG_NEW_ARRAY(arena, exg_symbol, capacity);
-
-        if (items == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        if (symbols->count > 0) {
-            memcpy(items, symbols->items, symbols->count * sizeof(*items));
-        }
-        symbols->items = items;
-        symbols->capacity = capacity;
-    }
-    symbols->items[symbols->count].name = exg_arena_strndup(arena, name, length);
-    symbols->items[symbols->count].value = value;
-    return symbols->items[symbols->count++].name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-}
-
 /* Gives the lone symbol of `expr` a number, unless it has one. */
 static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char *expr,
                               int64_t value, exg_error *err)
@@ -37,7 +16,7 @@ static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char
 
     if (exg_symint_lone_symbol(expr, &name, &length) &&
         exg_symbols_find(symbols, name, length) == NULL) {
-        return add_symbol(symbols, arena, name, length, value, err);
+        return exg_symbols_add(symbols, arena, name, length, value, err);
     }
     return EXG_OK;
 }

@@ -164,48 +164,26 @@ static exg_status resolve(specializer *s, const exg_argument *in, exg_argument *
 /* Computes an operator on sizes. */
 static exg_status evaluate_node(specializer *s, const exg_operator *op, const exg_node *node)
 {
-    exg_argument args[8];
-    exg_argument result = exg_arg_none();
+    exg_argument args[EXG_SYMBOLIC_ARGUMENTS_MAX];
+    exg_argument result;
     uint32_t count = node->input_count;
-    exg_value_id id;
 
-    if (count > 8) {
+    if (count > EXG_SYMBOLIC_ARGUMENTS_MAX) {
         return EXG_FAIL(s->err, MALFORMED, "NOD-015", "%s with %u operands", op->target, count);
     }
     for (uint32_t i = 0; i < count; i++) {
         EXG_TRY(resolve(s, &node->inputs[i].arg, &args[i]));
     }
-    if (op->id == EXG_OP_sym_size_int || op->id == EXG_OP_sym_numel_default) {
-        const exg_tensor_meta *meta = s->out->graph->values[args[0].as_tensor].tensor;
-        int64_t dim = count > 1 ? exg_get_int(&args[1]) : 0;
-        int64_t numel;
-
-        if (op->id == EXG_OP_sym_size_int) {
-            dim += dim < 0 ? meta->rank : 0;
-            if (dim < 0 || dim >= meta->rank) {
-                return EXG_FAIL(s->err, MALFORMED, "NOD-017", "sym_size of dim %" PRId64, dim);
-            }
-            result = exg_arg_int(meta->sizes[dim].value);
-        } else if (exg_tensor_meta_numel(meta, &numel)) {
-            result = exg_arg_int(numel);
-        }
-    } else if (op->id == EXG_OP__assert_scalar_default) {
-        if (!exg_get_bool(&args[0])) {
-            return EXG_FAIL(s->err, USAGE, "INP-007", "the program asserts: %s",
-                            count > 1 && args[1].kind == EXG_ARGUMENT_STRING ? args[1].as_string
-                                                                             : "a condition");
-        }
+    EXG_TRY(exg_operator_evaluate(op, args, count, s->out->graph, &result, s->err));
+    if (op->schema->return_count == 0) {
         return EXG_OK;
-    } else {
-        EXG_TRY(op->symbolic(args, count, &result, s->err));
     }
     if (node->output_count != 1 || (node->outputs[0].kind != EXG_ARGUMENT_SYM_INT &&
                                     node->outputs[0].kind != EXG_ARGUMENT_SYM_BOOL &&
                                     node->outputs[0].kind != EXG_ARGUMENT_SYM_FLOAT)) {
         return EXG_FAIL(s->err, MALFORMED, "NOD-015", "%s gives one size", op->target);
     }
-    id = node->outputs[0].as_sym.value;
-    s->numbers[id] = result;
+    s->numbers[node->outputs[0].as_sym.value] = result;
     return EXG_OK;
 }
 

@@ -2,14 +2,13 @@
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
 #include "libexport/verify/verifier.h"
 
-#include <ctype.h>
 #include <exg/symint.h>
 #include <string.h>
 
 typedef struct scope {
     exg_verifier *v;
     const exg_graph *graph;
-    const char *path;
+    const exg_place *place;
     bool *defined; /* so far, by value */
     bool *ever;    /* anywhere in the graph */
 } scope;
@@ -21,51 +20,52 @@ static const char *name_of(const scope *s, exg_value_id id)
 
 /* ---- definitions ------------------------------------------------------------------ */
 
-static void check_described(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+static void check_described(scope *s, exg_value_id id, exg_argument_kind kind,
+                            const exg_place *place)
 {
     const exg_value *value = &s->graph->values[id];
-    bool described = kind == EXG_ARGUMENT_SYM_INT     ? value->sym_int != NULL
-                     : kind == EXG_ARGUMENT_SYM_FLOAT ? value->sym_float != NULL
-                     : kind == EXG_ARGUMENT_SYM_BOOL  ? value->sym_bool != NULL
+    bool described = kind == EXG_ARGUMENT_SYM_INT      ? value->sym_int != NULL
+                     : kind == EXG_ARGUMENT_SYM_FLOAT  ? value->sym_float != NULL
+                     : kind == EXG_ARGUMENT_SYM_BOOL   ? value->sym_bool != NULL
                      : kind == EXG_ARGUMENT_CUSTOM_OBJ ? true
                                                        : value->tensor != NULL;
 
     if (!described) {
-        exg_found(s->v, "VAL-002", where, "'%s' is not described in its value table",
+        exg_found(s->v, "VAL-002", place, "'%s' is not described in its value table",
                   name_of(s, id));
     }
 }
 
-static void define(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+static void define(scope *s, exg_value_id id, exg_argument_kind kind, const exg_place *place)
 {
     if (id == EXG_NO_VALUE) {
         return;
     }
     if (name_of(s, id)[0] == '\0') {
-        exg_found(s->v, "VAL-006", where, "a value without a name");
+        exg_found(s->v, "VAL-006", place, "a value without a name");
     }
     if (s->defined[id]) {
-        exg_found(s->v, "VAL-001", where, "'%s' is defined twice", name_of(s, id));
+        exg_found(s->v, "VAL-001", place, "'%s' is defined twice", name_of(s, id));
     }
     s->defined[id] = true;
-    check_described(s, id, kind, where);
+    check_described(s, id, kind, place);
 }
 
-static void define_argument(scope *s, const exg_argument *arg, const char *where)
+static void define_argument(scope *s, const exg_argument *arg, const exg_place *place)
 {
     switch (arg->kind) {
     case EXG_ARGUMENT_TENSOR:
-        define(s, arg->as_tensor, arg->kind, where);
+        define(s, arg->as_tensor, arg->kind, place);
         break;
     case EXG_ARGUMENT_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
-            define(s, arg->as_tensors[i], EXG_ARGUMENT_TENSOR, where);
+            define(s, arg->as_tensors[i], EXG_ARGUMENT_TENSOR, place);
         }
         break;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        define(s, arg->as_sym.value, arg->kind, where);
+        define(s, arg->as_sym.value, arg->kind, place);
         break;
     default:
         break;
@@ -74,7 +74,7 @@ static void define_argument(scope *s, const exg_argument *arg, const char *where
 
 /* ---- uses ------------------------------------------------------------------------- */
 
-static void use(scope *s, exg_value_id id, exg_argument_kind kind, const char *where)
+static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_place *place)
 {
     const exg_value *value;
 
@@ -83,8 +83,11 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const char *w
     }
     value = &s->graph->values[id];
     if (!s->defined[id]) {
-        exg_found(s->v, s->ever[id] ? "VAL-005" : kind == EXG_ARGUMENT_TENSORS ? "VAL-011" : "VAL-004",
-                  where, s->ever[id] ? "'%s' is used before it is defined" : "'%s' is not defined",
+        exg_found(s->v,
+                  s->ever[id]                    ? "VAL-005"
+                  : kind == EXG_ARGUMENT_TENSORS ? "VAL-011"
+                                                 : "VAL-004",
+                  place, s->ever[id] ? "'%s' is used before it is defined" : "'%s' is not defined",
                   name_of(s, id));
         return;
     }
@@ -96,28 +99,28 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const char *w
         (kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) ||
         (kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) ||
         (kind == EXG_ARGUMENT_SYM_BOOL && value->sym_bool == NULL)) {
-        exg_found(s->v, "VAL-010", where, "'%s' is not of the kind that %s says", name_of(s, id),
+        exg_found(s->v, "VAL-010", place, "'%s' is not of the kind that %s says", name_of(s, id),
                   exg_argument_tag(kind));
     }
 }
 
-static void use_argument(scope *s, const exg_argument *arg, const char *where)
+static void use_argument(scope *s, const exg_argument *arg, const exg_place *place)
 {
     switch (arg->kind) {
     case EXG_ARGUMENT_TENSOR:
     case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        use(s, arg->as_tensor, EXG_ARGUMENT_TENSOR, where);
+        use(s, arg->as_tensor, EXG_ARGUMENT_TENSOR, place);
         break;
     case EXG_ARGUMENT_TENSORS:
     case EXG_ARGUMENT_OPTIONAL_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
-            use(s, arg->as_tensors[i], EXG_ARGUMENT_TENSORS, where);
+            use(s, arg->as_tensors[i], EXG_ARGUMENT_TENSORS, place);
         }
         break;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        use(s, arg->as_sym.value, arg->kind, where);
+        use(s, arg->as_sym.value, arg->kind, place);
         break;
     case EXG_ARGUMENT_SYM_INTS:
     case EXG_ARGUMENT_SYM_FLOATS:
@@ -127,24 +130,23 @@ static void use_argument(scope *s, const exg_argument *arg, const char *where)
                 arg->kind == EXG_ARGUMENT_SYM_INTS     ? EXG_ARGUMENT_SYM_INT
                 : arg->kind == EXG_ARGUMENT_SYM_FLOATS ? EXG_ARGUMENT_SYM_FLOAT
                                                        : EXG_ARGUMENT_SYM_BOOL,
-                where);
+                place);
         }
         break;
     case EXG_ARGUMENT_NESTED_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
             for (uint32_t j = 0; j < arg->as_nested_tensors[i].count; j++) {
-                use(s, arg->as_nested_tensors[i].items[j], EXG_ARGUMENT_TENSORS, where);
+                use(s, arg->as_nested_tensors[i].items[j], EXG_ARGUMENT_TENSORS, place);
             }
         }
         break;
     case EXG_ARGUMENT_GRAPH:
         if (arg->as_graph->name == NULL || arg->as_graph->name[0] == '\0' ||
             strchr(arg->as_graph->name, '.') != NULL) {
-            exg_found(s->v, "GRF-012", where, "a subgraph named '%s'",
+            exg_found(s->v, "GRF-012", place, "a subgraph named '%s'",
                       arg->as_graph->name == NULL ? "" : arg->as_graph->name);
         }
-        exg_verify_graph(s->v, arg->as_graph->graph,
-                         exg_where(s->v, "%s.as_graph.graph", where == NULL ? "" : where));
+        exg_verify_graph(s->v, arg->as_graph->graph, EXG_AT(place, "as_graph.graph"));
         break;
     default:
         break;
@@ -153,13 +155,18 @@ static void use_argument(scope *s, const exg_argument *arg, const char *where)
 
 /* ---- tables ------------------------------------------------------------------------- */
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 static bool is_identifier(const char *name)
 {
-    if (!(isalpha((unsigned char)name[0]) || name[0] == '_')) {
+    if (!is_letter(name[0])) {
         return name[0] == '\0';
     }
     for (const char *c = name; *c != '\0'; c++) {
-        if (!isalnum((unsigned char)*c) && *c != '_') {
+        if (!is_letter(*c) && (*c < '0' || *c > '9')) {
             return false;
         }
     }
@@ -168,20 +175,36 @@ static bool is_identifier(const char *name)
 
 static void check_tables(scope *s)
 {
+    exg_map names;
+
+    exg_map_init(&names, s->v->arena);
+    if (!exg_map_reserve(&names, s->graph->value_count)) {
+        s->v->failed = true;
+        return;
+    }
     for (uint32_t id = 0; id < s->graph->value_count; id++) {
         const exg_value *value = &s->graph->values[id];
         int tables = (value->tensor != NULL) + (value->sym_int != NULL) +
                      (value->sym_float != NULL) + (value->sym_bool != NULL);
-        const char *where = exg_where(s->v, "%s.values[\"%.100s\"]", s->path, name_of(s, id));
+        const exg_place *place = EXG_AT_KEY(s->place, "values", name_of(s, id));
 
         if (tables > 1) {
-            exg_found(s->v, "VAL-003", where, "'%s' is in %d value tables", name_of(s, id), tables);
+            exg_found(s->v, "VAL-003", place, "'%s' is in %d value tables", name_of(s, id), tables);
         }
         if (tables > 0 && !s->ever[id]) {
-            exg_found(s->v, "VAL-007", where, "'%s' is described and never defined", name_of(s, id));
+            exg_found(s->v, "VAL-007", place, "'%s' is described and never defined",
+                      name_of(s, id));
         }
-        if (value->name != NULL && !is_identifier(value->name)) {
-            exg_found(s->v, "VAL-008", where, "'%s' is no identifier", value->name);
+        if (value->name == NULL) {
+            continue;
+        }
+        if (!is_identifier(value->name)) {
+            exg_found(s->v, "VAL-008", place, "'%s' is no identifier", value->name);
+        }
+        if (exg_map_find(&names, value->name) != EXG_MAP_NONE) {
+            exg_found(s->v, "VAL-001", place, "two values are called '%s'", value->name);
+        } else if (!exg_map_put(&names, value->name, id)) {
+            s->v->failed = true;
         }
     }
 }
@@ -200,16 +223,16 @@ static void note_defined(void *user, exg_value_id *id)
 static void check_input(scope *s, uint32_t i)
 {
     const exg_argument *input = &s->graph->inputs[i];
-    const char *where = exg_where(s->v, "%s.inputs[%u]", s->path, i);
+    const exg_place *place = EXG_AT_INDEX(s->place, "inputs", i);
 
     switch (input->kind) {
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        exg_found(s->v, "GRF-002", where, "%s as a graph input", exg_argument_tag(input->kind));
+        exg_found(s->v, "GRF-002", place, "%s as a graph input", exg_argument_tag(input->kind));
         return;
     case EXG_ARGUMENT_SYM_INT:
         if (input->as_sym.value == EXG_NO_VALUE) {
-            exg_found(s->v, "GRF-001", where, "a size without a name as a graph input");
+            exg_found(s->v, "GRF-001", place, "a size without a name as a graph input");
         }
         break;
     case EXG_ARGUMENT_TENSOR:
@@ -221,16 +244,16 @@ static void check_input(scope *s, uint32_t i)
     case EXG_ARGUMENT_STRING:
         break;
     default:
-        exg_found(s->v, "GRF-001", where, "%s as a graph input", exg_argument_tag(input->kind));
+        exg_found(s->v, "GRF-001", place, "%s as a graph input", exg_argument_tag(input->kind));
         return;
     }
-    define_argument(s, input, where);
+    define_argument(s, input, place);
 }
 
 static void check_output(scope *s, uint32_t i)
 {
     const exg_argument *output = &s->graph->outputs[i];
-    const char *where = exg_where(s->v, "%s.outputs[%u]", s->path, i);
+    const exg_place *place = EXG_AT_INDEX(s->place, "outputs", i);
 
     switch (output->kind) {
     case EXG_ARGUMENT_TENSOR:
@@ -241,10 +264,10 @@ static void check_output(scope *s, uint32_t i)
     case EXG_ARGUMENT_FLOAT:
     case EXG_ARGUMENT_BOOL:
     case EXG_ARGUMENT_NONE:
-        use_argument(s, output, where);
+        use_argument(s, output, place);
         return;
     default:
-        exg_found(s->v, "GRF-003", where, "%s as a graph output", exg_argument_tag(output->kind));
+        exg_found(s->v, "GRF-003", place, "%s as a graph output", exg_argument_tag(output->kind));
     }
 }
 
@@ -252,26 +275,25 @@ static void check_nodes(scope *s)
 {
     for (uint32_t n = 0; n < s->graph->node_count; n++) {
         const exg_node *node = &s->graph->nodes[n];
+        const exg_place place = {.within = s->place, .part = "nodes", .index = n, .node = node};
 
         for (uint32_t i = 0; i < node->input_count; i++) {
-            use_argument(s, &node->inputs[i].arg,
-                         exg_where(s->v, "%s.nodes[%u].inputs[%u].arg", s->path, n, i));
+            use_argument(s, &node->inputs[i].arg, EXG_AT(EXG_AT_INDEX(&place, "inputs", i), "arg"));
         }
         for (uint32_t o = 0; o < node->output_count; o++) {
-            define_argument(s, &node->outputs[o],
-                            exg_where(s->v, "%s.nodes[%u].outputs[%u]", s->path, n, o));
+            define_argument(s, &node->outputs[o], EXG_AT_INDEX(&place, "outputs", o));
         }
     }
 }
 
-void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const char *path)
+void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
-    scope s = {.v = v, .graph = graph, .path = path};
+    scope s = {.v = v, .graph = graph, .place = place};
     bool top = graph == v->program->graph;
 
-    s.defined = EXG_NEW_ARRAY(v->found->arena, bool, graph->value_count);
-    s.ever = EXG_NEW_ARRAY(v->found->arena, bool, graph->value_count);
-    if (s.defined == NULL || s.ever == NULL || path == NULL) {
+    s.defined = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
+    s.ever = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
+    if (s.defined == NULL || s.ever == NULL) {
         v->failed = true;
         return;
     }
@@ -292,8 +314,9 @@ void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const char *path)
     }
     check_tables(&s);
     if (graph->is_single_tensor_return && top) {
-        exg_found(v, "GRF-005", path, "the top graph returns a bare tensor");
+        exg_found(v, "GRF-005", place, "the top graph returns a bare tensor");
     } else if (graph->is_single_tensor_return && graph->output_count != 1) {
-        exg_found(v, "GRF-004", path, "a bare tensor is returned by %u outputs", graph->output_count);
+        exg_found(v, "GRF-004", place, "a bare tensor is returned by %u outputs",
+                  graph->output_count);
     }
 }

@@ -1,81 +1,224 @@
 /* shape_rules.c - recorded dtypes and sizes are those that operators produce
- * (NOD-017), computed at the sizes the program was exported with. Strides are
- * hints and bind nobody. Nodes of unknown operators, and sizes that only a run can
- * know, are passed over.
+ * (NOD-017, NOD-018), computed at every binding of the symbols. Strides are hints
+ * and bind nobody. Nodes of unknown operators, and sizes without a number, are
+ * passed over.
  */
+#include "libexport/base/checked.h"
 #include "libexport/verify/verifier.h"
 
-#include <exg/symint.h>
-#include <exg/transform.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define ARGS_MAX 32
+#define RESULTS_MAX 16
 
-typedef struct checker {
-    exg_verifier *v;
-    const exg_graph *graph; /* of the specialized program */
-    exg_program *scratch;
-    exg_builder *builder;
-    exg_ref *refs; /* by value: its recorded meta as a scratch value */
-} checker;
+/* ---- values with numbers ------------------------------------------------------------------ */
 
-static bool begin(checker *c)
+/* Sizes and strides that leave 64 bits when multiplied are passed over: other rules
+ * speak of them. */
+static bool has_elements(const exg_tensor_meta *meta)
 {
-    exg_error err;
+    int64_t numel = 1;
+    int64_t stride = 1;
+    int64_t reach;
 
-    if (exg_program_create(UINT64_MAX, &c->scratch, &err) != EXG_OK ||
-        exg_builder_create(c->v->operators, c->scratch, &c->builder, &err) != EXG_OK) {
-        c->v->failed = true;
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        int64_t size = meta->sizes[d].value;
+
+        if (size < 0 || meta->strides[d].value < 0 ||
+            !exg_mul_i64(numel, size == 0 ? 1 : size, &numel)) {
+            return false;
+        }
+        stride = meta->strides[d].value > stride ? meta->strides[d].value : stride;
+    }
+    return exg_mul_i64(numel, stride, &reach) && reach < INT64_MAX / 16 &&
+           meta->storage_offset.value >= 0 && meta->storage_offset.value < INT64_MAX / 16 &&
+           meta->rank <= EXG_SHAPE_RANK_MAX;
+}
+
+static bool number_of(const exg_verifier *v, const exg_binding *binding, const exg_sym_int *size,
+                      exg_sym_int *out)
+{
+    uint32_t index;
+
+    if (size->expr == NULL) {
+        *out = *size;
+        return true;
+    }
+    index = exg_expression_find(v, size->expr);
+    if (index == EXG_MAP_NONE || !binding->known[index]) {
         return false;
     }
-    for (uint32_t i = 0; i < c->graph->value_count; i++) {
-        c->refs[i] = EXG_NO_REF;
-    }
+    *out = exg_sym_int_of(binding->numbers[index]);
     return true;
 }
 
-static void end(checker *c)
+/* The meta with numbers, or NULL when some have none. */
+static exg_tensor_meta *numbered(exg_verifier *v, const exg_binding *binding,
+                                 const exg_tensor_meta *meta)
 {
-    exg_builder_destroy(c->builder);
-    exg_program_destroy(c->scratch);
-    c->builder = NULL;
-    c->scratch = NULL;
+    exg_tensor_meta *copy = exg_arena_memdup(v->arena, meta, 1, sizeof(*meta));
+    bool known = true;
+
+    if (copy != NULL) {
+        copy->sizes = EXG_NEW_ARRAY(v->arena, exg_sym_int, meta->rank);
+        copy->strides = EXG_NEW_ARRAY(v->arena, exg_sym_int, meta->rank);
+    }
+    if (copy == NULL || copy->sizes == NULL || copy->strides == NULL) {
+        v->failed = true;
+        return NULL;
+    }
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        known = known && number_of(v, binding, &meta->sizes[d], &copy->sizes[d]) &&
+                number_of(v, binding, &meta->strides[d], &copy->strides[d]);
+    }
+    known = known && number_of(v, binding, &meta->storage_offset, &copy->storage_offset);
+    return known && has_elements(copy) ? copy : NULL;
 }
 
-static bool translate(checker *c, exg_value_id *id)
+static exg_sym_int *numbered_size(exg_verifier *v, const exg_binding *binding,
+                                  const exg_sym_int *size)
 {
-    if (*id == EXG_NO_VALUE) {
+    exg_sym_int number;
+
+    return number_of(v, binding, size, &number)
+               ? exg_arena_memdup(v->arena, &number, 1, sizeof(number))
+               : NULL;
+}
+
+static bool number_values(exg_verifier *v, const exg_graph *graph, const exg_binding *binding,
+                          exg_graph *out)
+{
+    out->value_count = graph->value_count;
+    out->values = exg_arena_memdup(v->arena, graph->values, graph->value_count, sizeof(exg_value));
+    for (uint32_t id = 0; out->values != NULL && id < graph->value_count; id++) {
+        exg_value *value = &out->values[id];
+
+        if (value->tensor != NULL &&
+            !(exg_tensor_meta_is_static(value->tensor) && has_elements(value->tensor))) {
+            value->tensor = numbered(v, binding, value->tensor);
+        }
+        if (value->sym_int != NULL) {
+            value->sym_int = numbered_size(v, binding, value->sym_int);
+        }
+        if (value->sym_bool != NULL && value->sym_bool->expr != NULL) {
+            const exg_sym_int truth = {.expr = value->sym_bool->expr};
+
+            value->sym_bool = NULL;
+            value->sym_int = numbered_size(v, binding, &truth);
+        }
+    }
+    return out->values != NULL && !v->failed;
+}
+
+bool exg_shapes_begin(exg_shapes *shapes, exg_verifier *v, const exg_graph *graph)
+{
+    bool numbers = true;
+
+    *shapes = (exg_shapes){.v = v, .graph = graph};
+    for (uint32_t id = 0; numbers && id < graph->value_count; id++) {
+        const exg_value *value = &graph->values[id];
+
+        numbers =
+            value->tensor != NULL
+                ? exg_tensor_meta_is_static(value->tensor) && has_elements(value->tensor)
+                : value->sym_int == NULL && value->sym_float == NULL && value->sym_bool == NULL;
+    }
+    if (numbers) { /* the same at every binding: once is enough */
+        shapes->at[0] = (exg_graph){.values = graph->values, .value_count = graph->value_count};
+        shapes->count = 1;
         return true;
     }
-    if (c->graph->values[*id].tensor == NULL) {
-        return false;
-    }
-    if (c->refs[*id].id == EXG_NO_VALUE) {
-        c->refs[*id] = exg_builder_value(c->builder, "v", c->graph->values[*id].tensor);
-    }
-    *id = c->refs[*id].id;
-    return *id != EXG_NO_VALUE;
-}
-
-static bool translate_argument(checker *c, exg_argument *arg)
-{
-    if (arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
-        return translate(c, &arg->as_tensor);
-    }
-    if (arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS) {
-        if (exg_argument_copy(c->scratch->arena, arg, NULL) != EXG_OK) {
+    for (uint32_t b = 0; b < v->binding_count; b++) {
+        if (!number_values(v, graph, &v->bindings[b], &shapes->at[b])) {
             return false;
         }
+    }
+    shapes->count = v->binding_count;
+    return true;
+}
+
+/* ---- arguments with numbers ------------------------------------------------------------------ */
+
+static bool resolve_one(const exg_graph *at, const exg_sym_argument *sym, exg_argument_kind kind,
+                        exg_argument *out)
+{
+    const exg_value *value;
+
+    if (sym->value == EXG_NO_VALUE) {
+        *out = kind == EXG_ARGUMENT_SYM_INT     ? exg_arg_int(sym->as_int)
+               : kind == EXG_ARGUMENT_SYM_FLOAT ? exg_arg_float(sym->as_float)
+                                                : exg_arg_bool(sym->as_bool);
+        return true;
+    }
+    value = &at->values[sym->value];
+    if (value->sym_int != NULL) {
+        *out = kind == EXG_ARGUMENT_SYM_BOOL ? exg_arg_bool(value->sym_int->value != 0)
+                                             : exg_arg_int(value->sym_int->value);
+        return true;
+    }
+    return false;
+}
+
+static bool resolve_sizes(exg_arena *scratch, const exg_graph *at, exg_argument *arg)
+{
+    int64_t *items = EXG_NEW_ARRAY(scratch, int64_t, arg->count);
+
+    for (uint32_t i = 0; items != NULL && i < arg->count; i++) {
+        exg_argument number;
+
+        if (!resolve_one(at, &arg->as_syms[i], EXG_ARGUMENT_SYM_INT, &number)) {
+            return false;
+        }
+        items[i] = number.as_int;
+    }
+    arg->kind = EXG_ARGUMENT_INTS;
+    arg->as_ints = items;
+    return items != NULL;
+}
+
+/* Makes sizes numbers and looks whether all tensors have metas. */
+static bool resolve(exg_arena *scratch, const exg_graph *at, exg_argument *arg)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_OPTIONAL_TENSOR:
+        return arg->as_tensor == EXG_NO_VALUE || at->values[arg->as_tensor].tensor != NULL;
+    case EXG_ARGUMENT_TENSORS:
+    case EXG_ARGUMENT_OPTIONAL_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
-            if (!translate(c, &arg->as_tensors[i])) {
+            if (arg->as_tensors[i] != EXG_NO_VALUE &&
+                at->values[arg->as_tensors[i]].tensor == NULL) {
                 return false;
             }
         }
+        return true;
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        return resolve_one(at, &arg->as_sym, arg->kind, arg);
+    case EXG_ARGUMENT_SYM_INTS:
+        return resolve_sizes(scratch, at, arg);
+    default:
+        return true;
     }
-    return true;
 }
+
+/* A number where a tensor is due is wrapped when the program is specialized. */
+static bool has_number_for_tensor(const exg_operator *op, const exg_argument *args)
+{
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        if (op->schema->arguments[i].type.base == EXG_TYPE_TENSOR &&
+            !op->schema->arguments[i].type.is_list && args[i].kind != EXG_ARGUMENT_TENSOR &&
+            !exg_is_none(&args[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- comparing --------------------------------------------------------------------------------
+ */
 
 static bool same_sizes(const exg_tensor_meta *a, const exg_tensor_meta *b)
 {
@@ -100,111 +243,238 @@ static void describe(const exg_tensor_meta *meta, char *text, size_t length)
     }
 }
 
-static void compare(checker *c, const exg_node *node, const char *where, exg_value_id recorded,
-                    exg_value_id produced)
-{
-    const exg_tensor_meta *a = c->graph->values[recorded].tensor;
-    const exg_tensor_meta *b = exg_ref_meta(c->builder, (exg_ref){produced});
-    char said[120];
-    char made[120];
+/* One node at one binding. */
+typedef struct call {
+    exg_shapes *shapes;
+    const exg_graph *at;
+    const exg_node *node;
+    const exg_operator *op;
+    const exg_place *place;
+    bool differs; /* something was found */
+} call;
 
-    if (a == NULL || b == NULL || same_sizes(a, b)) {
+static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
+{
+    const exg_tensor_meta *said = c->at->values[recorded].tensor;
+    char said_text[120];
+    char made_text[120];
+
+    if (said == NULL || made == NULL || same_sizes(said, made)) {
         return;
     }
-    describe(a, said, sizeof(said));
-    describe(b, made, sizeof(made));
-    exg_found(c->v, "NOD-017", where, "'%s' is recorded as %s; %s gives %s",
-              c->graph->values[recorded].name, said, node->target, made);
+    describe(said, said_text, sizeof(said_text));
+    describe(made, made_text, sizeof(made_text));
+    exg_found(c->shapes->v, "NOD-017", c->place, "'%s' is recorded as %s; %s gives %s",
+              c->at->values[recorded].name, said_text, c->node->target, made_text);
+    c->differs = true;
 }
 
-static void compare_results(checker *c, const exg_node *node, const exg_argument *results,
-                            const char *where)
+/* `made`: the metas of all results, lists laid out flat. */
+static void compare_results(call *c, exg_tensor_meta *const *made, uint32_t count)
 {
-    for (uint32_t o = 0; o < node->output_count; o++) {
-        const exg_argument *out = &node->outputs[o];
+    uint32_t next = 0;
 
-        if (out->kind == EXG_ARGUMENT_TENSOR && results[o].kind == EXG_ARGUMENT_TENSOR) {
-            compare(c, node, where, out->as_tensor, results[o].as_tensor);
-        } else if (out->kind == EXG_ARGUMENT_TENSORS && results[o].kind == EXG_ARGUMENT_TENSORS) {
-            /* torch drops nothing here: a list has the length the operator gives */
-            if (out->count != results[o].count) {
-                exg_found(c->v, "NOD-017", where, "%s gives %u tensors, %u are recorded",
-                          node->target, results[o].count, out->count);
+    for (uint32_t o = 0; o < c->node->output_count; o++) {
+        const exg_argument *out = &c->node->outputs[o];
+
+        if (!c->op->schema->returns[o].type.is_list) {
+            if (out->kind == EXG_ARGUMENT_TENSOR && next < count) {
+                compare(c, out->as_tensor, made[next]);
             }
-            for (uint32_t i = 0; i < out->count && i < results[o].count; i++) {
-                compare(c, node, where, out->as_tensors[i], results[o].as_tensors[i]);
-            }
+            next++;
+            continue;
         }
-    }
-}
-
-static bool writes_number(const exg_operator *op, const exg_argument *args)
-{
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        if (op->schema->arguments[i].type.base == EXG_TYPE_TENSOR &&
-            (args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
-             args[i].kind == EXG_ARGUMENT_BOOL)) {
-            return true; /* a number beside tensors is wrapped later */
-        }
-    }
-    return false;
-}
-
-static void check_node(checker *c, uint32_t n)
-{
-    const exg_node *node = &c->graph->nodes[n];
-    const exg_operator *op = exg_operators_find(c->v->operators, node->target);
-    const char *where = exg_where(c->v, "graph \"%.100s\"", node->name == NULL ? node->target : node->name);
-    exg_argument args[ARGS_MAX];
-    exg_argument results[16];
-    exg_error err;
-
-    if (op == NULL || op->symbolic != NULL || op->schema->argument_count > ARGS_MAX ||
-        op->schema->return_count > 16 || exg_operator_normalize(op, node, args, &err) != EXG_OK ||
-        writes_number(op, args)) {
-        return;
-    }
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        if (!translate_argument(c, &args[i])) {
+        if (out->kind == EXG_ARGUMENT_TENSORS && out->count != count - next) {
+            exg_found(c->shapes->v, "NOD-018", c->place, "%s gives %u tensors, %u are recorded",
+                      c->node->target, count - next, out->count);
+            c->differs = true;
             return;
         }
-    }
-    memset(results, 0, sizeof(results));
-    if (exg_emit_all(c->builder, op->id, args, op->schema->argument_count, results) == EXG_OK) {
-        compare_results(c, node, results, where);
-        return;
-    }
-    if (exg_builder_finish(c->builder, &err) == EXG_MALFORMED) {
-        exg_found(c->v, "NOD-017", where, "%s: %s", node->target, err.message);
-    }
-    exg_program_destroy(c->scratch);
-    c->builder = NULL;
-    c->scratch = NULL;
-    (void)begin(c);
-}
-
-void exg_verify_shapes(exg_verifier *v)
-{
-    exg_verified trusted = {v->program, v->operators};
-    checker c = {.v = v};
-    exg_symbols symbols;
-    exg_program *specialized;
-    exg_error err;
-
-    if (exg_bind_hints(v->program, v->found->arena, &symbols, &err) != EXG_OK ||
-        exg_specialize(&trusted, &symbols, &specialized, &err) != EXG_OK) {
-        return; /* sizes known only to the run: nothing to compare with */
-    }
-    c.graph = specialized->graph;
-    c.refs = EXG_NEW_ARRAY(v->found->arena, exg_ref, c.graph->value_count);
-    if (c.refs != NULL && begin(&c)) {
-        for (uint32_t n = 0; n < c.graph->node_count && !v->failed; n++) {
-            check_node(&c, n);
+        for (uint32_t i = 0; out->kind == EXG_ARGUMENT_TENSORS && i < out->count; i++) {
+            compare(c, out->as_tensors[i], made[next++]);
         }
     }
-    v->failed = v->failed || c.refs == NULL;
-    if (c.scratch != NULL) {
-        end(&c);
+}
+
+/* ---- one node -----------------------------------------------------------------------------------
+ */
+
+/* The tensors of an argument, to be read or changed; NULL: it has none. */
+static exg_value_id *tensors_of(exg_argument *arg, uint32_t *count)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+    case EXG_ARGUMENT_OPTIONAL_TENSOR:
+        *count = 1;
+        return &arg->as_tensor;
+    case EXG_ARGUMENT_TENSORS:
+    case EXG_ARGUMENT_OPTIONAL_TENSORS:
+        *count = arg->count;
+        return arg->as_tensors;
+    default:
+        *count = 0;
+        return NULL;
     }
-    exg_program_destroy(specialized);
+}
+
+/* Makes the tensors of `args` values of the builder's graph. */
+static exg_status hand_over(call *c, exg_builder *builder, exg_argument *args, exg_error *err)
+{
+    for (uint32_t i = 0; i < c->op->schema->argument_count; i++) {
+        uint32_t count;
+        exg_value_id *ids;
+
+        EXG_TRY(exg_argument_copy(c->shapes->v->scratch, &args[i], err));
+        ids = tensors_of(&args[i], &count);
+        for (uint32_t k = 0; k < count; k++) {
+            if (ids[k] != EXG_NO_VALUE) {
+                ids[k] = exg_builder_value(builder, "v", c->at->values[ids[k]].tensor).id;
+            }
+        }
+    }
+    return exg_builder_status(builder);
+}
+
+static exg_status flatten(exg_arena *scratch, const exg_graph *graph, exg_argument *results,
+                          uint32_t result_count, exg_tensor_meta ***made, uint32_t *count)
+{
+    uint32_t total = 0;
+
+    for (uint32_t r = 0; r < result_count; r++) {
+        total += results[r].kind == EXG_ARGUMENT_TENSORS ? results[r].count : 1;
+    }
+    *made = EXG_NEW_ARRAY(scratch, exg_tensor_meta *, total);
+    if (*made == NULL) {
+        return EXG_NO_MEMORY;
+    }
+    *count = 0;
+    for (uint32_t r = 0; r < result_count; r++) {
+        uint32_t more;
+        const exg_value_id *ids = tensors_of(&results[r], &more);
+
+        *count += ids == NULL; /* None */
+        for (uint32_t i = 0; i < more; i++) {
+            (*made)[(*count)++] = graph->values[ids[i]].tensor;
+        }
+    }
+    return EXG_OK;
+}
+
+/* The results of an operator that is known by what it is made of: it is written out
+ * in a graph that is thrown away. */
+static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
+                            exg_error *err)
+{
+    exg_verifier *v = c->shapes->v;
+    exg_program program = {.arena = v->scratch};
+    exg_argument results[RESULTS_MAX];
+    exg_builder *builder;
+    exg_status status;
+
+    EXG_TRY(exg_builder_create(v->operators, &program, &builder, err));
+    memset(results, 0, sizeof(results));
+    status = hand_over(c, builder, args, err);
+    if (status == EXG_OK &&
+        exg_emit_all(builder, c->op->id, args, c->op->schema->argument_count, results) == EXG_OK) {
+        status =
+            flatten(v->scratch, program.graph, results, c->op->schema->return_count, made, count);
+    }
+    if (status != EXG_OK) {
+        exg_builder_destroy(builder);
+        return status;
+    }
+    return exg_builder_finish(builder, err);
+}
+
+static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
+                        exg_error *err)
+{
+    const exg_operator *op = c->op;
+
+    if (op->shape != NULL || op->view != NULL || op->pointwise != EXG_POINTWISE_NOT) {
+        return exg_operator_infer(op, args, c->at, c->shapes->v->scratch, made, count, err);
+    }
+    if (op->lowering != NULL) {
+        return write_out(c, args, made, count, err);
+    }
+    return EXG_UNSUPPORTED; /* the other rules said all that is known */
+}
+
+static void check_tensors(call *c, exg_argument *args)
+{
+    exg_tensor_meta **made = NULL;
+    uint32_t count = 0;
+    exg_error err;
+    exg_status status;
+
+    if (has_number_for_tensor(c->op, args)) {
+        return;
+    }
+    if (c->op->functional != EXG_OPERATOR_COUNT) { /* in place: argument 0 itself */
+        exg_tensor_meta *self = c->at->values[exg_get_ref(&args[0]).id].tensor;
+
+        compare_results(c, &self, 1);
+        return;
+    }
+    status = infer(c, args, &made, &count, &err);
+    if (status == EXG_OK) {
+        compare_results(c, made, count);
+    } else if (status == EXG_MALFORMED) {
+        exg_found(c->shapes->v, "NOD-017", c->place, "%s: %s", c->node->target, err.message);
+        c->differs = true;
+    }
+}
+
+static void check_size(call *c, const exg_argument *args, uint32_t count)
+{
+    const exg_argument *out = c->node->outputs;
+    const exg_sym_int *said;
+    exg_argument made;
+    exg_error err;
+    exg_status status = exg_operator_evaluate(c->op, args, count, c->at, &made, &err);
+
+    if (status == EXG_MALFORMED) {
+        exg_found(c->shapes->v, "SYM-006", c->place, "%s: %s", c->node->target, err.message);
+        c->differs = true;
+    }
+    if (status != EXG_OK || c->node->output_count != 1 || out->as_sym.value == EXG_NO_VALUE ||
+        (made.kind != EXG_ARGUMENT_INT && made.kind != EXG_ARGUMENT_BOOL)) {
+        return;
+    }
+    said = c->at->values[out->as_sym.value].sym_int;
+    if (said != NULL && said->value != exg_get_int(&made)) {
+        exg_found(c->shapes->v, "SYM-006", c->place,
+                  "'%s' is recorded as %" PRId64 "; %s gives %" PRId64,
+                  c->at->values[out->as_sym.value].name, said->value, c->node->target,
+                  exg_get_int(&made));
+        c->differs = true;
+    }
+}
+
+void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operator *op,
+                      const exg_argument *args, const exg_place *place)
+{
+    uint32_t count = op->schema->argument_count;
+    call c = {.shapes = shapes, .node = node, .op = op, .place = place};
+
+    if (op->schema->return_count == 0 || op->schema->return_count > RESULTS_MAX ||
+        (op->symbolic != NULL && count > EXG_SYMBOLIC_ARGUMENTS_MAX)) {
+        return;
+    }
+    for (uint32_t b = 0; b < shapes->count && !c.differs; b++) {
+        exg_argument own[EXG_NODE_ARGUMENTS_MAX];
+        bool known = true;
+
+        exg_arena_reset(shapes->v->scratch);
+        c.at = &shapes->at[b];
+        memcpy(own, args, count * sizeof(*args));
+        for (uint32_t i = 0; known && i < count; i++) {
+            known = resolve(shapes->v->scratch, c.at, &own[i]);
+        }
+        if (known && op->symbolic != NULL) {
+            check_size(&c, own, count);
+        } else if (known) {
+            check_tensors(&c, own);
+        }
+    }
 }

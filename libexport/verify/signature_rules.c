@@ -39,38 +39,35 @@ static bool same_constant(const exg_argument *arg, const exg_signature_argument 
 
 /* ---- inputs ----------------------------------------------------------------------- */
 
-static void check_state(exg_verifier *v, const exg_input_spec *spec, const char *where)
+static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_place *place)
 {
-    const exg_weights *weights = v->program->weights;
-    const exg_weight *state =
-        spec->target == NULL ? NULL : exg_weights_find(weights, EXG_TABLE_STATE, spec->target);
-    const exg_weight *constant =
-        spec->target == NULL ? NULL : exg_weights_find(weights, EXG_TABLE_CONSTANTS, spec->target);
+    const exg_weight *state = exg_verifier_weight(v, EXG_TABLE_STATE, spec->target);
+    const exg_weight *constant = exg_verifier_weight(v, EXG_TABLE_CONSTANTS, spec->target);
     const char *target = spec->target == NULL ? "" : spec->target;
 
     switch (spec->kind) {
     case EXG_INPUT_PARAMETER:
         if (state == NULL || !state->is_param) {
-            exg_found(v, "SIG-005", where, "parameter '%s' is not in the state dict", target);
+            exg_found(v, "SIG-005", place, "parameter '%s' is not in the state dict", target);
         }
         break;
     case EXG_INPUT_BUFFER:
         if (spec->persistent != EXG_FALSE && state == NULL && constant == NULL) {
-            exg_found(v, "SIG-006", where, "buffer '%s' is not in the state dict", target);
+            exg_found(v, "SIG-006", place, "buffer '%s' is not in the state dict", target);
         }
         if (spec->persistent == EXG_FALSE && (state != NULL || constant == NULL)) {
-            exg_found(v, "SIG-007", where, "non-persistent buffer '%s' is %s", target,
+            exg_found(v, "SIG-007", place, "non-persistent buffer '%s' is %s", target,
                       state != NULL ? "in the state dict" : "not in the constants");
         }
         break;
     case EXG_INPUT_CONSTANT_TENSOR:
         if (constant == NULL) {
-            exg_found(v, "SIG-008", where, "constant '%s' is not in the constants", target);
+            exg_found(v, "SIG-008", place, "constant '%s' is not in the constants", target);
         }
         break;
     case EXG_INPUT_CUSTOM_OBJ:
         if (constant == NULL) {
-            exg_found(v, "SIG-009", where, "custom object '%s' is not in the constants", target);
+            exg_found(v, "SIG-009", place, "custom object '%s' is not in the constants", target);
         }
         break;
     case EXG_INPUT_USER:
@@ -83,11 +80,11 @@ static void check_input(exg_verifier *v, uint32_t i)
 {
     const exg_input_spec *spec = &v->program->signature.inputs[i];
     const exg_argument *input = &v->program->graph->inputs[i];
-    const char *where = exg_where(v, "signature.input_specs[%u]", i);
+    const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
 
     if (is_constant(spec->arg.kind)) {
         if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
-            exg_found(v, "SIG-004", where, "the graph input is another constant");
+            exg_found(v, "SIG-004", place, "the graph input is another constant");
         }
         return;
     }
@@ -95,51 +92,51 @@ static void check_input(exg_verifier *v, uint32_t i)
         const char *name = value_name(v->program->graph, input);
 
         if (input->kind != spec->arg.kind || !same(name, spec->arg.name)) {
-            exg_found(v, "SIG-003", where, "it names '%s', the graph input is '%s'",
+            exg_found(v, "SIG-003", place, "it names '%s', the graph input is '%s'",
                       spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
             return;
         }
     }
-    check_state(v, spec, where);
+    check_state(v, spec, place);
 }
 
-static void check_input_order(exg_verifier *v)
+/* Input specs by kind and by what they are for: a user input by its name, the others
+ * by their targets. */
+typedef struct names {
+    exg_map by_kind[EXG_INPUT_TOKEN + 1];
+} names;
+
+static void check_input_order(exg_verifier *v, names *taken)
 {
     const exg_signature *s = &v->program->signature;
     bool user_seen = false;
 
+    for (int kind = 0; kind <= EXG_INPUT_TOKEN; kind++) {
+        exg_map_init(&taken->by_kind[kind], v->arena);
+    }
     for (uint32_t i = 0; i < s->input_count; i++) {
-        bool lifted = s->inputs[i].kind != EXG_INPUT_USER && s->inputs[i].kind != EXG_INPUT_TOKEN;
+        const exg_input_spec *spec = &s->inputs[i];
+        const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
+        bool lifted = spec->kind != EXG_INPUT_USER && spec->kind != EXG_INPUT_TOKEN;
+        const char *name = spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
+        uint32_t earlier = exg_map_find(&taken->by_kind[spec->kind], name);
 
         if (lifted && user_seen) {
-            exg_found(v, "SIG-012", exg_where(v, "signature.input_specs[%u]", i),
-                      "a lifted input after a user input");
+            exg_found(v, "SIG-012", place, "a lifted input after a user input");
         }
-        user_seen = user_seen || s->inputs[i].kind == EXG_INPUT_USER;
-        for (uint32_t j = 0; lifted && j < i && s->input_count <= 512; j++) {
-            if (s->inputs[j].kind == s->inputs[i].kind &&
-                same(s->inputs[j].target, s->inputs[i].target)) {
-                exg_found(v, "SIG-011", exg_where(v, "signature.input_specs[%u]", i),
-                          "target '%s' is taken by input_specs[%u]", s->inputs[i].target, j);
-            }
+        user_seen = user_seen || spec->kind == EXG_INPUT_USER;
+        if (earlier != EXG_MAP_NONE && lifted) {
+            exg_found(v, "SIG-011", place, "target '%s' is taken by input_specs[%u]", name,
+                      earlier);
+        } else if (earlier == EXG_MAP_NONE && name != NULL &&
+                   !exg_map_put(&taken->by_kind[spec->kind], name, i)) {
+            v->failed = true;
+            return;
         }
     }
 }
 
 /* ---- outputs ------------------------------------------------------------------------ */
-
-static const exg_input_spec *find_input(const exg_signature *s, exg_input_kind kind,
-                                        const char *name)
-{
-    for (uint32_t i = 0; i < s->input_count; i++) {
-        const char *own = kind == EXG_INPUT_USER ? s->inputs[i].arg.name : s->inputs[i].target;
-
-        if (s->inputs[i].kind == kind && same(own, name)) {
-            return &s->inputs[i];
-        }
-    }
-    return NULL;
-}
 
 /* Order of kinds in a signature: tokens, mutations, results, gradients. */
 static int rank_of(exg_output_kind kind)
@@ -161,11 +158,13 @@ static int rank_of(exg_output_kind kind)
     return 3;
 }
 
-static void check_mutated_meta(exg_verifier *v, const exg_input_spec *input,
-                               const exg_argument *output, const char *where)
+static void check_mutated_meta(exg_verifier *v, uint32_t input, const exg_argument *output,
+                               const exg_place *place)
 {
     const exg_graph *graph = v->program->graph;
-    exg_value_id id = exg_graph_find_value(graph, input->arg.name);
+    exg_value_id id = graph->inputs[input].kind == EXG_ARGUMENT_TENSOR
+                          ? graph->inputs[input].as_tensor
+                          : EXG_NO_VALUE;
     const exg_tensor_meta *a = id == EXG_NO_VALUE ? NULL : graph->values[id].tensor;
     const exg_tensor_meta *b = graph->values[output->as_tensor].tensor;
     bool fits = a != NULL && b != NULL && a->dtype == b->dtype && a->rank == b->rank;
@@ -175,66 +174,66 @@ static void check_mutated_meta(exg_verifier *v, const exg_input_spec *input,
                a->sizes[d].value == b->sizes[d].value;
     }
     if (!fits) {
-        exg_found(v, "SIG-024", where, "the new value of '%s' has another dtype or size",
-                  input->arg.name);
+        exg_found(v, "SIG-024", place, "the new value of '%s' has another dtype or size",
+                  v->program->signature.inputs[input].arg.name);
     }
 }
 
-static void check_target(exg_verifier *v, const exg_output_spec *spec, const exg_argument *output,
-                         const char *where)
+static void check_target(exg_verifier *v, const names *inputs, const exg_output_spec *spec,
+                         const exg_argument *output, const exg_place *place)
 {
     static const struct {
         exg_output_kind output;
         exg_input_kind input;
         const char *code;
     } rows[] = {
-        {EXG_OUTPUT_BUFFER_MUTATION, EXG_INPUT_BUFFER, "SIG-015"},
-        {EXG_OUTPUT_PARAMETER_MUTATION, EXG_INPUT_PARAMETER, "SIG-016"},
-        {EXG_OUTPUT_USER_INPUT_MUTATION, EXG_INPUT_USER, "SIG-017"},
-        {EXG_OUTPUT_GRADIENT_TO_PARAMETER, EXG_INPUT_PARAMETER, "SIG-020"},
-        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, EXG_INPUT_USER, "SIG-020"},
+        {EXG_OUTPUT_BUFFER_MUTATION,        EXG_INPUT_BUFFER,    "SIG-015"},
+        {EXG_OUTPUT_PARAMETER_MUTATION,     EXG_INPUT_PARAMETER, "SIG-016"},
+        {EXG_OUTPUT_USER_INPUT_MUTATION,    EXG_INPUT_USER,      "SIG-017"},
+        {EXG_OUTPUT_GRADIENT_TO_PARAMETER,  EXG_INPUT_PARAMETER, "SIG-020"},
+        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, EXG_INPUT_USER,      "SIG-020"},
     };
 
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        const exg_input_spec *input;
+        uint32_t input;
 
         if (rows[r].output != spec->kind) {
             continue;
         }
-        input = find_input(&v->program->signature, rows[r].input, spec->target);
-        if (input == NULL) {
-            exg_found(v, rows[r].code, where, "there is no %s '%s'",
+        input = exg_map_find(&inputs->by_kind[rows[r].input], spec->target);
+        if (input == EXG_MAP_NONE) {
+            exg_found(v, rows[r].code, place, "there is no %s '%s'",
                       exg_input_kind_name(rows[r].input), spec->target == NULL ? "" : spec->target);
         } else if (rank_of(spec->kind) == 1 && output->kind == EXG_ARGUMENT_TENSOR) {
-            check_mutated_meta(v, input, output, where);
+            check_mutated_meta(v, input, output, place);
         }
     }
 }
 
-static void check_output(exg_verifier *v, uint32_t o)
+static void check_output(exg_verifier *v, const names *inputs, uint32_t o)
 {
     const exg_signature *s = &v->program->signature;
     const exg_output_spec *spec = &s->outputs[o];
     const exg_argument *output = &v->program->graph->outputs[o];
-    const char *where = exg_where(v, "signature.output_specs[%u]", o);
+    const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
     bool named = output->kind == EXG_ARGUMENT_TENSOR || output->kind == EXG_ARGUMENT_SYM_INT ||
                  output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
 
     if (named && !same(value_name(v->program->graph, output), spec->arg.name) &&
         !is_constant(spec->arg.kind)) {
-        exg_found(v, "SIG-023", where, "it names '%s', the graph output is '%s'",
+        exg_found(v, "SIG-023", place, "it names '%s', the graph output is '%s'",
                   spec->arg.name == NULL ? "" : spec->arg.name,
                   value_name(v->program->graph, output));
         return;
     }
     if (named != !is_constant(spec->arg.kind) ||
         (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
-        exg_found(v, "SIG-023", where, "the graph output is %s", exg_argument_tag(output->kind));
+        exg_found(v, "SIG-023", place, "the graph output is %s", exg_argument_tag(output->kind));
         return;
     }
-    check_target(v, spec, output, where);
+    check_target(v, inputs, spec, output, place);
     if (o > 0 && rank_of(s->outputs[o - 1].kind) > rank_of(spec->kind)) {
-        exg_found(v, "SIG-013", where, "a %s after a %s", exg_output_kind_name(spec->kind),
+        exg_found(v, "SIG-013", place, "a %s after a %s", exg_output_kind_name(spec->kind),
                   exg_output_kind_name(s->outputs[o - 1].kind));
     }
 }
@@ -242,47 +241,60 @@ static void check_output(exg_verifier *v, uint32_t o)
 static void check_outputs_together(exg_verifier *v)
 {
     const exg_signature *s = &v->program->signature;
+    exg_map taken[EXG_OUTPUT_TOKEN + 1];
     uint32_t losses = 0;
 
+    for (int kind = 0; kind <= EXG_OUTPUT_TOKEN; kind++) {
+        exg_map_init(&taken[kind], v->arena);
+    }
     for (uint32_t o = 0; o < s->output_count; o++) {
-        losses += s->outputs[o].kind == EXG_OUTPUT_LOSS;
-        for (uint32_t p = 0; p < o && rank_of(s->outputs[o].kind) == 1; p++) {
-            if (s->outputs[p].kind == s->outputs[o].kind &&
-                same(s->outputs[p].target, s->outputs[o].target)) {
-                exg_found(v, "SIG-021", exg_where(v, "signature.output_specs[%u]", o),
-                          "'%s' is mutated by output_specs[%u] too", s->outputs[o].target, p);
-            }
+        const exg_output_spec *spec = &s->outputs[o];
+        uint32_t earlier = exg_map_find(&taken[spec->kind], spec->target);
+
+        losses += spec->kind == EXG_OUTPUT_LOSS;
+        if (rank_of(spec->kind) != 1 || spec->target == NULL) {
+            continue;
+        }
+        if (earlier != EXG_MAP_NONE) {
+            exg_found(v, "SIG-021", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o),
+                      "'%s' is mutated by output_specs[%u] too", spec->target, earlier);
+        } else if (!exg_map_put(&taken[spec->kind], spec->target, o)) {
+            v->failed = true;
+            return;
         }
     }
     if (losses > 1) {
-        exg_found(v, "SIG-019", "signature.output_specs", "%u losses", losses);
+        exg_found(v, "SIG-019", EXG_AT(NULL, "signature.output_specs"), "%u losses", losses);
     }
 }
 
 void exg_verify_signature(exg_verifier *v)
 {
     const exg_program *p = v->program;
+    names inputs;
 
     if (p->signature.input_count != p->graph->input_count) {
-        exg_found(v, "SIG-001", "signature.input_specs", "%u specs for %u graph inputs",
-                  p->signature.input_count, p->graph->input_count);
+        exg_found(v, "SIG-001", EXG_AT(NULL, "signature.input_specs"),
+                  "%u specs for %u graph inputs", p->signature.input_count, p->graph->input_count);
         return;
     }
     if (p->signature.output_count != p->graph->output_count) {
-        exg_found(v, "SIG-002", "signature.output_specs", "%u specs for %u graph outputs",
-                  p->signature.output_count, p->graph->output_count);
+        exg_found(v, "SIG-002", EXG_AT(NULL, "signature.output_specs"),
+                  "%u specs for %u graph outputs", p->signature.output_count,
+                  p->graph->output_count);
         return;
     }
     for (uint32_t i = 0; i < p->signature.input_count; i++) {
         check_input(v, i);
     }
-    check_input_order(v);
+    check_input_order(v, &inputs);
     for (uint32_t o = 0; o < p->signature.output_count; o++) {
-        check_output(v, o);
+        check_output(v, &inputs, o);
     }
     check_outputs_together(v);
     if (p->module_call_count == 0 || p->module_calls[0].fqn == NULL ||
         p->module_calls[0].fqn[0] != '\0' || !p->module_calls[0].has_signature) {
-        exg_found(v, "MCG-001", "module_call_graph[0]", "no root entry with a signature");
+        exg_found(v, "MCG-001", EXG_AT_INDEX(NULL, "module_call_graph", 0),
+                  "no root entry with a signature");
     }
 }

@@ -1,95 +1,185 @@
-/* symbol_rules.c - expressions, hints and ranges (SYM). */
-#include "libexport/base/map.h"
+/* symbol_rules.c - expressions, hints and ranges (SYM). Equal expressions are read
+ * once, however many values have them. */
 #include "libexport/verify/verifier.h"
 
-#include <exg/symint.h>
-#include <exg/transform.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct symbols {
     exg_verifier *v;
-    exg_symbols hints;
     exg_map seen;     /* symbols of the graph */
     exg_map produced; /* symbols that are a size of an input or a node's result */
+    exg_map *noting;  /* where note() puts them */
 } symbols;
+
+/* ---- the table of expressions --------------------------------------------------------- */
+
+uint32_t exg_expression_find(const exg_verifier *v, const char *text)
+{
+    return exg_map_find(&v->expressions_by_text, text);
+}
 
 static void note(void *user, const char *name, size_t length)
 {
     symbols *s = user;
-    char *copy = exg_arena_strndup(s->v->found->arena, name, length);
+    char *copy = exg_arena_strndup(s->v->arena, name, length);
 
-    if (copy == NULL || !exg_map_put(&s->seen, copy, 0)) {
+    if (copy == NULL ||
+        (exg_map_find(s->noting, copy) == EXG_MAP_NONE && !exg_map_put(s->noting, copy, 0))) {
         s->v->failed = true;
     }
 }
 
-static void check_expression(symbols *s, const char *expr, const char *where)
+static void add_expression(symbols *s, const char *text, const char *value, const exg_place *place)
 {
+    exg_verifier *v = s->v;
+    uint32_t index = v->expression_count;
     exg_error err;
 
-    if (exg_symint_visit(expr, note, s, &err) != EXG_OK) {
-        exg_found(s->v, "SYM-001", where, "%s", err.message);
-    }
-}
-
-/* A hint agrees with the numbers that lone symbols were given. */
-static void check_hint(symbols *s, const exg_sym_int *size, const char *where)
-{
-    int64_t value;
-
-    if (size->expr == NULL) {
+    if (!exg_arena_reserve(v->arena, &v->expressions, index, &v->expression_capacity,
+                           sizeof(exg_expression)) ||
+        !exg_map_put(&v->expressions_by_text, text, index)) {
+        v->failed = true;
         return;
     }
-    if (size->has_hint && exg_symint_evaluate(size->expr, &s->hints, &value, NULL) == EXG_OK &&
-        value != size->value) {
-        exg_found(s->v, "SYM-002", where, "hint %" PRId64 " of an expression that is %" PRId64,
-                  size->value, value);
+    v->expressions[index] = (exg_expression){.text = text, .value = value, .sound = true};
+    v->expression_count++;
+    s->noting = &s->seen;
+    if (exg_symint_visit(text, note, s, &err) != EXG_OK) {
+        exg_found(v, "SYM-001", place, "%s", err.message);
+        v->expressions[index].sound = false;
     }
 }
 
-static void check_graph(symbols *s, const exg_graph *graph, bool hints)
+/* One use of an expression; its hint (NULL: none) is the same wherever it stands. */
+static void use_expression(symbols *s, const char *text, const exg_sym_int *hint, const char *value,
+                           const exg_place *place)
+{
+    exg_verifier *v = s->v;
+    uint32_t index = exg_expression_find(v, text);
+    exg_expression *expression;
+
+    if (index == EXG_MAP_NONE) {
+        add_expression(s, text, value, place);
+        index = exg_expression_find(v, text);
+    }
+    if (index == EXG_MAP_NONE || hint == NULL || !hint->has_hint) {
+        return;
+    }
+    expression = &v->expressions[index];
+    if (!expression->has_hint) {
+        expression->has_hint = true;
+        expression->hint = hint->value;
+        expression->value = value;
+    } else if (expression->hint != hint->value) {
+        exg_found(v, "SYM-002", place, "hint %" PRId64 " of an expression that is %" PRId64,
+                  hint->value, expression->hint);
+    }
+}
+
+static void use_meta(symbols *s, const exg_tensor_meta *meta, const char *name,
+                     const exg_place *place)
+{
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        if (meta->sizes[d].expr != NULL) {
+            use_expression(s, meta->sizes[d].expr, &meta->sizes[d], name, place);
+        }
+        if (meta->strides[d].expr != NULL) {
+            use_expression(s, meta->strides[d].expr, &meta->strides[d], name, place);
+        }
+    }
+    if (meta->storage_offset.expr != NULL) {
+        use_expression(s, meta->storage_offset.expr, &meta->storage_offset, name, place);
+    }
+}
+
+static void use_graph(symbols *s, const exg_graph *graph, const exg_place *place)
 {
     for (uint32_t id = 0; id < graph->value_count; id++) {
         const exg_value *value = &graph->values[id];
-        char where[160];
+        const char *name = value->name == NULL ? "" : value->name;
+        const exg_place *here = EXG_AT_KEY(place, "values", name);
 
-        snprintf(where, sizeof(where), "graph.values[\"%.120s\"]",
-                 value->name == NULL ? "" : value->name);
-        for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
-            const exg_sym_int *both[] = {&value->tensor->sizes[d], &value->tensor->strides[d]};
-
-            for (int b = 0; b < 2; b++) {
-                if (both[b]->expr != NULL && !hints) {
-                    check_expression(s, both[b]->expr, where);
-                } else if (both[b]->expr != NULL) {
-                    check_hint(s, both[b], where);
-                }
-            }
+        if (value->tensor != NULL) {
+            use_meta(s, value->tensor, name, here);
         }
         if (value->sym_int != NULL && value->sym_int->expr != NULL) {
-            if (!hints) {
-                check_expression(s, value->sym_int->expr, where);
-            } else {
-                check_hint(s, value->sym_int, where);
-            }
+            use_expression(s, value->sym_int->expr, value->sym_int, name, here);
         }
-        if (!hints && value->sym_bool != NULL && value->sym_bool->expr != NULL) {
-            check_expression(s, value->sym_bool->expr, where);
+        if (value->sym_bool != NULL && value->sym_bool->expr != NULL) {
+            use_expression(s, value->sym_bool->expr, NULL, name, here);
         }
-        if (!hints && value->sym_float != NULL && value->sym_float->expr != NULL) {
-            check_expression(s, value->sym_float->expr, where);
+        if (value->sym_float != NULL && value->sym_float->expr != NULL) {
+            use_expression(s, value->sym_float->expr, NULL, name, here);
         }
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            if (graph->nodes[n].inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
-                check_graph(s, graph->nodes[n].inputs[i].arg.as_graph->graph, hints);
+            const exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                use_graph(s, arg->as_graph->graph,
+                          EXG_AT(EXG_AT_INDEX(EXG_AT_INDEX(place, "nodes", n), "inputs", i),
+                                 "arg.as_graph.graph"));
             }
         }
     }
 }
+
+/* ---- numbers at export ------------------------------------------------------------------ */
+
+/* Numbers for all expressions, as far as their symbols have some. */
+static bool evaluate_all(exg_verifier *v, exg_binding *binding)
+{
+    binding->numbers = EXG_NEW_ARRAY(v->arena, int64_t, v->expression_count);
+    binding->known = EXG_NEW_ARRAY(v->arena, bool, v->expression_count);
+    if (binding->numbers == NULL || binding->known == NULL) {
+        v->failed = true;
+        return false;
+    }
+    for (uint32_t e = 0; e < v->expression_count; e++) {
+        binding->known[e] = v->expressions[e].sound &&
+                            exg_symint_evaluate(v->expressions[e].text, &binding->symbols,
+                                                &binding->numbers[e], NULL) == EXG_OK;
+    }
+    return true;
+}
+
+/* Hints of lone symbols number the symbols; those of expressions follow from them. */
+static void check_hints(symbols *s)
+{
+    exg_verifier *v = s->v;
+    exg_binding *binding = &v->bindings[0];
+
+    v->binding_count = 1;
+    for (uint32_t e = 0; e < v->expression_count; e++) {
+        const exg_expression *expression = &v->expressions[e];
+        const char *name;
+        size_t length;
+
+        if (expression->has_hint && exg_symint_lone_symbol(expression->text, &name, &length) &&
+            exg_symbols_find(&binding->symbols, name, length) == NULL &&
+            exg_symbols_add(&binding->symbols, v->arena, name, length, expression->hint, NULL) !=
+                EXG_OK) {
+            v->failed = true;
+            return;
+        }
+    }
+    if (!evaluate_all(v, binding)) {
+        return;
+    }
+    for (uint32_t e = 0; e < v->expression_count; e++) {
+        const exg_expression *expression = &v->expressions[e];
+
+        if (expression->has_hint && binding->known[e] && binding->numbers[e] != expression->hint) {
+            exg_found(v, "SYM-002", EXG_AT_KEY(EXG_AT(NULL, "graph"), "values", expression->value),
+                      "hint %" PRId64 " of an expression that is %" PRId64, expression->hint,
+                      binding->numbers[e]);
+        }
+    }
+}
+
+/* ---- ranges ----------------------------------------------------------------------------- */
 
 static void ignore(void *user, const char *name, size_t length)
 {
@@ -100,52 +190,62 @@ static void ignore(void *user, const char *name, size_t length)
 
 static void check_range(symbols *s, uint32_t i)
 {
-    const exg_range_constraint *range = &s->v->program->range_constraints[i];
-    char where[160];
+    exg_verifier *v = s->v;
+    const exg_range_constraint *range = &v->program->range_constraints[i];
+    const exg_place *place = EXG_AT_KEY(NULL, "range_constraints", range->symbol);
     const char *name;
     size_t length;
     int64_t value;
     exg_error err;
 
-    snprintf(where, sizeof(where), "range_constraints[\"%.100s\"]", range->symbol);
     if (exg_symint_visit(range->symbol, ignore, NULL, &err) != EXG_OK) {
-        exg_found(s->v, "SYM-001", where, "%s", err.message);
+        exg_found(v, "SYM-001", place, "%s", err.message);
         return;
     }
     if (range->has_min && range->has_max && range->min_val > range->max_val) {
-        exg_found(s->v, "SYM-004", where, "[%" PRId64 ", %" PRId64 "] is empty", range->min_val,
+        exg_found(v, "SYM-004", place, "[%" PRId64 ", %" PRId64 "] is empty", range->min_val,
                   range->max_val);
         return;
     }
     if (exg_symint_lone_symbol(range->symbol, &name, &length)) {
-        char *copy = exg_arena_strndup(s->v->found->arena, name, length);
+        char *copy = exg_arena_strndup(v->arena, name, length);
 
         if (copy != NULL && exg_map_find(&s->seen, copy) == EXG_MAP_NONE) {
-            exg_found(s->v, "SYM-003", where, "no size of the graph is '%s'", copy);
+            exg_found(v, "SYM-003", place, "no size of the graph is '%s'", copy);
         }
     }
-    if (exg_symint_evaluate(range->symbol, &s->hints, &value, NULL) == EXG_OK &&
-        ((range->has_min && value < range->min_val) || (range->has_max && value > range->max_val))) {
-        exg_found(s->v, "SYM-002", where, "the hint %" PRId64 " is outside the range", value);
+    if (exg_symint_evaluate(range->symbol, &v->bindings[0].symbols, &value, NULL) == EXG_OK &&
+        ((range->has_min && value < range->min_val) ||
+         (range->has_max && value > range->max_val))) {
+        exg_found(v, "SYM-002", place, "the hint %" PRId64 " is outside the range", value);
     }
 }
 
-static void note_produced(void *user, const char *name, size_t length)
-{
-    symbols *s = user;
-    char *copy = exg_arena_strndup(s->v->found->arena, name, length);
+/* ---- unbacked symbols --------------------------------------------------------------------- */
 
-    if (copy == NULL || !exg_map_put(&s->produced, copy, 0)) {
-        s->v->failed = true;
+static void note_produced(symbols *s, const exg_sym_int *size)
+{
+    s->noting = &s->produced;
+    if (size->expr != NULL) {
+        (void)exg_symint_visit(size->expr, note, s, NULL);
     }
+}
+
+static bool is_unbacked(const char *name)
+{
+    return name[0] == 'u' && name[1] >= '0' && name[1] <= '9';
 }
 
 /* An unbacked symbol (u0) is the size or value that some node makes. */
 static void check_unbacked(symbols *s)
 {
     const exg_graph *graph = s->v->program->graph;
+    bool any = false;
 
-    for (uint32_t n = 0; n < graph->node_count; n++) {
+    for (uint32_t i = 0; i < s->seen.capacity; i++) {
+        any = any || (s->seen.slots[i].key != NULL && is_unbacked(s->seen.slots[i].key));
+    }
+    for (uint32_t n = 0; any && n < graph->node_count; n++) {
         for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
             const exg_argument *out = &graph->nodes[n].outputs[o];
             const exg_value *value =
@@ -157,21 +257,18 @@ static void check_unbacked(symbols *s)
 
             for (uint32_t d = 0; value != NULL && value->tensor != NULL && d < value->tensor->rank;
                  d++) {
-                if (value->tensor->sizes[d].expr != NULL) {
-                    (void)exg_symint_visit(value->tensor->sizes[d].expr, note_produced, s, NULL);
-                }
+                note_produced(s, &value->tensor->sizes[d]);
             }
-            if (value != NULL && value->sym_int != NULL && value->sym_int->expr != NULL) {
-                (void)exg_symint_visit(value->sym_int->expr, note_produced, s, NULL);
+            if (value != NULL && value->sym_int != NULL) {
+                note_produced(s, value->sym_int);
             }
         }
     }
-    for (uint32_t i = 0; i < s->seen.capacity; i++) {
+    for (uint32_t i = 0; any && i < s->seen.capacity; i++) {
         const char *name = s->seen.slots[i].key;
 
-        if (name != NULL && name[0] == 'u' && name[1] >= '0' && name[1] <= '9' &&
-            exg_map_find(&s->produced, name) == EXG_MAP_NONE) {
-            exg_found(s->v, "GRF-006", "graph", "no node makes the size '%s'", name);
+        if (name != NULL && is_unbacked(name) && exg_map_find(&s->produced, name) == EXG_MAP_NONE) {
+            exg_found(s->v, "GRF-006", EXG_AT(NULL, "graph"), "no node makes the size '%s'", name);
         }
     }
 }
@@ -179,14 +276,12 @@ static void check_unbacked(symbols *s)
 void exg_verify_symbols(exg_verifier *v)
 {
     symbols s = {.v = v};
-    exg_error err;
 
-    exg_map_init(&s.seen, v->found->arena);
-    exg_map_init(&s.produced, v->found->arena);
-    check_graph(&s, v->program->graph, false);
-    if (exg_bind_hints(v->program, v->found->arena, &s.hints, &err) == EXG_OK) {
-        check_graph(&s, v->program->graph, true);
-    }
+    exg_map_init(&s.seen, v->arena);
+    exg_map_init(&s.produced, v->arena);
+    exg_map_init(&v->expressions_by_text, v->arena);
+    use_graph(&s, v->program->graph, EXG_AT(NULL, "graph"));
+    check_hints(&s);
     for (uint32_t i = 0; i < v->program->range_constraint_count; i++) {
         check_range(&s, i);
     }

@@ -3,33 +3,126 @@
 #define EXG_LIBEXPORT_VERIFY_VERIFIER_H
 
 #include "libexport/base/arena.h"
+#include "libexport/base/map.h"
 
+#include <exg/symint.h>
 #include <exg/verify.h>
 #include <exg/weights.h>
+
+/* ---- places --------------------------------------------------------------------------- */
+
+/* A place in the model: `within`.part[index], .part["key"] or .part alone. Places lie
+ * on the stack of the rules and are put into words only where something is found. */
+typedef struct exg_place {
+    const struct exg_place *within; /* NULL: the outermost */
+    const char *part;
+    const char *key;      /* NULL: none */
+    uint32_t index;       /* EXG_NO_INDEX: none */
+    const exg_node *node; /* the node that lies here, or NULL */
+} exg_place;
+
+#define EXG_NO_INDEX UINT32_MAX
+#define EXG_AT(outer, part_)                                                                       \
+    (&(const exg_place){.within = (outer), .part = (part_), .index = EXG_NO_INDEX})
+#define EXG_AT_INDEX(outer, part_, index_)                                                         \
+    (&(const exg_place){.within = (outer), .part = (part_), .index = (index_)})
+#define EXG_AT_KEY(outer, part_, key_)                                                             \
+    (&(const exg_place){.within = (outer), .part = (part_), .key = (key_), .index = EXG_NO_INDEX})
+
+/* Writes "graph.nodes[3].inputs[1]"; cut when `length` does not suffice. */
+void exg_place_text(const exg_place *place, char *text, size_t length);
+
+/* ---- the verifier ----------------------------------------------------------------------- */
+
+/* Every distinct expression of the program, with the number it had at export. */
+typedef struct exg_expression {
+    const char *text;
+    const char *value; /* the name of the first value that has it */
+    int64_t hint;
+    bool has_hint;
+    bool sound; /* its text is in the grammar */
+} exg_expression;
+
+/* Numbers for the expressions, by index, when the symbols are `symbols`. */
+typedef struct exg_binding {
+    exg_symbols symbols;
+    int64_t *numbers;
+    bool *known; /* false: a symbol of it has no number */
+} exg_binding;
+
+#define EXG_BINDINGS_MAX 4
+
+/* What is asked of every node with one target, answered once. */
+typedef struct exg_target {
+    const char *text;
+    const exg_operator *op; /* NULL: not known */
+    bool is_call;           /* of a function */
+    bool is_higher_order;
+    bool is_size_operator;
+} exg_target;
+
+#define EXG_TARGETS_CACHED 64
 
 typedef struct exg_verifier {
     const exg_program *program;
     const exg_operators *operators;
     exg_diagnostics *found;
-    uint32_t capacity;
-    bool failed; /* memory ran out */
+    uint32_t capacity; /* of its items */
+    exg_arena *arena;  /* of the rules' own tables */
+    bool failed;       /* memory ran out */
+    bool functional_dialect;
+    exg_expression *expressions;
+    exg_map expressions_by_text;
+    uint32_t expression_count, expression_capacity;
+    exg_binding bindings[EXG_BINDINGS_MAX]; /* the first is that of the hints */
+    uint32_t binding_count;
+    exg_map weights[2]; /* by name, one map a table */
+    exg_map targets_by_text;
+    exg_target *targets;
+    uint32_t target_count, target_capacity;
+    struct {
+        const char *text;
+        uint32_t target;
+    } targets_cached[EXG_TARGETS_CACHED]; /* by the text's address */
+    exg_arena *scratch;                   /* of one node */
 } exg_verifier;
 
-/* A finding of rule `code`; `where` and the message are formatted. */
-void exg_found(exg_verifier *v, const char *code, const char *where, const char *format, ...)
+/* A finding of rule `code`; the message is formatted. */
+void exg_found(exg_verifier *v, const char *code, const exg_place *place, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A place in the model, in the verifier's memory. */
-const char *exg_where(exg_verifier *v, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* The index of an expression, EXG_MAP_NONE of one that is not in the table. */
+uint32_t exg_expression_find(const exg_verifier *v, const char *text);
+
+/* As exg_weights_find(), without searching. */
+const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table table,
+                                      const char *fqn);
 
 /* One room of rules each. Later rooms run only when the earlier found no error,
  * since they follow what those promise. */
-void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const char *path);
-void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const char *path);
+void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place);
 void exg_verify_signature(exg_verifier *v);
 void exg_verify_weights(exg_verifier *v);
 void exg_verify_symbols(exg_verifier *v);
-void exg_verify_shapes(exg_verifier *v);
+
+/* Arguments of one operator; none of PyTorch's has as many. */
+#define EXG_NODE_ARGUMENTS_MAX 32
+
+/* ---- shapes of one graph (shape_rules.c) -------------------------------------------------- */
+
+typedef struct exg_shapes {
+    exg_verifier *v;
+    const exg_graph *graph;
+    exg_graph at[EXG_BINDINGS_MAX]; /* its values with numbers only, by binding */
+    uint32_t count;                 /* of bindings that differ */
+} exg_shapes;
+
+/* false: out of memory. */
+bool exg_shapes_begin(exg_shapes *shapes, exg_verifier *v, const exg_graph *graph);
+
+/* Node `node` with its normalized arguments: NOD-017, NOD-018, SYM-006. */
+void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operator *op,
+                      const exg_argument *args, const exg_place *place);
 
 #endif

@@ -5,23 +5,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool sane_meta(exg_verifier *v, const exg_weight *weight, const char *where)
+static bool sane_meta(exg_verifier *v, const exg_weight *weight, const exg_place *place)
 {
     const exg_tensor_meta *meta = weight->meta;
 
     if (!exg_tensor_meta_is_static(meta)) {
-        exg_found(v, "WGT-002", where, "'%s' has symbolic sizes, strides or offset", weight->fqn);
+        exg_found(v, "WGT-002", place, "'%s' has symbolic sizes, strides or offset", weight->fqn);
         return false;
     }
     if (meta->layout != EXG_LAYOUT_STRIDED) {
-        exg_found(v, "WGT-009", where, "'%s' has layout %s", weight->fqn,
+        exg_found(v, "WGT-009", place, "'%s' has layout %s", weight->fqn,
                   exg_layout_name(meta->layout));
         return false;
     }
     for (uint32_t d = 0; d < meta->rank; d++) {
         if (meta->sizes[d].value < 0 || meta->strides[d].value < 0 ||
             meta->storage_offset.value < 0) {
-            exg_found(v, "WGT-011", where, "'%s' has a negative size, stride or offset", weight->fqn);
+            exg_found(v, "WGT-011", place, "'%s' has a negative size, stride or offset",
+                      weight->fqn);
             return false;
         }
     }
@@ -49,21 +50,21 @@ static bool view_bytes(const exg_tensor_meta *meta, uint64_t *bytes)
            exg_mul_u64((uint64_t)last, exg_dtype_bytes(meta->dtype), bytes);
 }
 
-static void check_view(exg_verifier *v, const exg_weight *weight, const char *where)
+static void check_view(exg_verifier *v, const exg_weight *weight, const exg_place *place)
 {
     const exg_storage *storage = &v->program->weights->storages[weight->storage];
     uint64_t bytes = 0;
 
     if (storage->length % exg_dtype_bytes(weight->meta->dtype) != 0) {
-        exg_found(v, "WGT-003", where, "%" PRIu64 " bytes of %s in the storage of '%s'",
+        exg_found(v, "WGT-003", place, "%" PRIu64 " bytes of %s in the storage of '%s'",
                   storage->length, exg_dtype_name(weight->meta->dtype), weight->fqn);
     }
     if (!view_bytes(weight->meta, &bytes)) {
-        exg_found(v, "WGT-005", where, "'%s' reaches past 2^63 bytes", weight->fqn);
+        exg_found(v, "WGT-005", place, "'%s' reaches past 2^63 bytes", weight->fqn);
     } else if (storage->length == 0 && bytes > 0) {
-        exg_found(v, "WGT-012", where, "'%s' has no data", weight->fqn);
+        exg_found(v, "WGT-012", place, "'%s' has no data", weight->fqn);
     } else if (bytes > storage->length) {
-        exg_found(v, "WGT-005", where, "'%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
+        exg_found(v, "WGT-005", place, "'%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
                   weight->fqn, bytes, storage->length);
     }
 }
@@ -72,19 +73,19 @@ static void check_weight(exg_verifier *v, uint32_t i)
 {
     const exg_weights *weights = v->program->weights;
     const exg_weight *weight = &weights->items[i];
-    const char *where = exg_where(v, "weights[\"%.150s\"]", weight->fqn);
+    const exg_place *place = EXG_AT_KEY(NULL, "weights", weight->fqn);
 
     if (weight->use_pickle) {
-        exg_found(v, "WGT-013", where, "'%s' is a pickle, kept as it is", weight->fqn);
+        exg_found(v, "WGT-013", place, "'%s' is a pickle, kept as it is", weight->fqn);
         return;
     }
     if (weight->meta == NULL) {
         return;
     }
     if (weight->storage >= weights->storage_count) {
-        exg_found(v, "WGT-005", where, "'%s' names no storage", weight->fqn);
-    } else if (sane_meta(v, weight, where)) {
-        check_view(v, weight, where);
+        exg_found(v, "WGT-005", place, "'%s' names no storage", weight->fqn);
+    } else if (sane_meta(v, weight, place)) {
+        check_view(v, weight, place);
     }
 }
 
@@ -92,8 +93,7 @@ static void check_weight(exg_verifier *v, uint32_t i)
 static void check_shared_dtypes(exg_verifier *v)
 {
     const exg_weights *weights = v->program->weights;
-    const exg_weight **first =
-        EXG_NEW_ARRAY(v->found->arena, const exg_weight *, weights->storage_count);
+    const exg_weight **first = EXG_NEW_ARRAY(v->arena, const exg_weight *, weights->storage_count);
 
     for (uint32_t i = 0; first != NULL && i < weights->count; i++) {
         const exg_weight *weight = &weights->items[i];
@@ -107,7 +107,7 @@ static void check_shared_dtypes(exg_verifier *v)
         if (*holder == NULL) {
             *holder = weight;
         } else if ((*holder)->meta->dtype != weight->meta->dtype) {
-            exg_found(v, "WGT-004", exg_where(v, "weights[\"%.150s\"]", weight->fqn),
+            exg_found(v, "WGT-004", EXG_AT_KEY(NULL, "weights", weight->fqn),
                       "'%s' shares a storage with '%s' of another dtype", weight->fqn,
                       (*holder)->fqn);
         }
@@ -125,12 +125,13 @@ static void check_lifted(exg_verifier *v, uint32_t i)
     const exg_tensor_meta *meta;
     bool fits;
 
-    if (spec->target == NULL || spec->kind == EXG_INPUT_USER || input->kind != EXG_ARGUMENT_TENSOR) {
+    if (spec->target == NULL || spec->kind == EXG_INPUT_USER ||
+        input->kind != EXG_ARGUMENT_TENSOR) {
         return;
     }
-    weight = exg_weights_find(p->weights, EXG_TABLE_STATE, spec->target);
+    weight = exg_verifier_weight(v, EXG_TABLE_STATE, spec->target);
     if (weight == NULL || spec->kind == EXG_INPUT_CONSTANT_TENSOR) {
-        weight = exg_weights_find(p->weights, EXG_TABLE_CONSTANTS, spec->target);
+        weight = exg_verifier_weight(v, EXG_TABLE_CONSTANTS, spec->target);
     }
     meta = p->graph->values[input->as_tensor].tensor;
     if (weight == NULL || weight->meta == NULL || meta == NULL || weight->use_pickle) {
@@ -138,23 +139,49 @@ static void check_lifted(exg_verifier *v, uint32_t i)
     }
     fits = meta->dtype == weight->meta->dtype && meta->rank == weight->meta->rank;
     for (uint32_t d = 0; fits && d < meta->rank; d++) {
-        fits = meta->sizes[d].expr == NULL &&
-               meta->sizes[d].value == weight->meta->sizes[d].value;
+        fits = meta->sizes[d].expr == NULL && meta->sizes[d].value == weight->meta->sizes[d].value;
     }
     if (!fits) {
-        exg_found(v, "WGT-007", exg_where(v, "graph.inputs[%u]", i),
+        exg_found(v, "WGT-007", EXG_AT_INDEX(EXG_AT(NULL, "graph"), "inputs", i),
                   "'%s' and its graph input differ in dtype or size", spec->target);
+    }
+}
+
+const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table table,
+                                      const char *fqn)
+{
+    uint32_t index = exg_map_find(&v->weights[table], fqn);
+
+    return index == EXG_MAP_NONE ? NULL : &v->program->weights->items[index];
+}
+
+/* The first weight of a name, as exg_weights_find() gives it. */
+static void index_weights(exg_verifier *v)
+{
+    const exg_weights *weights = v->program->weights;
+
+    exg_map_init(&v->weights[EXG_TABLE_STATE], v->arena);
+    exg_map_init(&v->weights[EXG_TABLE_CONSTANTS], v->arena);
+    for (uint32_t i = 0; i < weights->count; i++) {
+        exg_map *map = &v->weights[weights->items[i].table];
+
+        if (exg_map_find(map, weights->items[i].fqn) == EXG_MAP_NONE &&
+            !exg_map_put(map, weights->items[i].fqn, i)) {
+            v->failed = true;
+            return;
+        }
     }
 }
 
 void exg_verify_weights(exg_verifier *v)
 {
+    index_weights(v);
     for (uint32_t i = 0; i < v->program->weights->count; i++) {
         check_weight(v, i);
     }
     check_shared_dtypes(v);
-    for (uint32_t i = 0; i < v->program->signature.input_count && i < v->program->graph->input_count;
-         i++) {
+    for (uint32_t i = 0;
+         i < v->program->signature.input_count && i < v->program->graph->input_count; i++) {
         check_lifted(v, i);
     }
 }

@@ -174,6 +174,15 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
                               const exg_graph *graph, exg_arena *arena,
                               exg_tensor_meta ***results, uint32_t *result_count, exg_error *err);
 
+#define EXG_SYMBOLIC_ARGUMENTS_MAX 8
+
+/* What an operator on sizes gives for `count` arguments that are numbers (or, for
+ * sym_size, a value of `graph` whose meta is static); NONE for those that return
+ * nothing. USAGE INP-007 when the program's own assertion does not hold, MALFORMED
+ * NOD-017, LIMIT SYM-010, MALFORMED SYM-011. */
+exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
+                                 const exg_graph *graph, exg_argument *result, exg_error *err);
+
 /* PyTorch's promotion: the dtype of a result of operands of these dtypes, where
  * categories (tensor, 0-d tensor, scalar) rank as in torch.result_type. */
 exg_dtype exg_promote_types(exg_dtype a, exg_dtype b);

@@ -27,6 +27,11 @@ typedef struct exg_symbols {
 
 const exg_symbol *exg_symbols_find(const exg_symbols *symbols, const char *name, size_t length);
 
+/* Gives one more symbol a number; the name is copied into `arena`, which holds the
+ * items too. NO_MEMORY. */
+exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name,
+                           size_t length, int64_t value, exg_error *err);
+
 /* The value of `expr`; a truth value is 0 or 1. MALFORMED SYM-001 (text), SYM-002
  * (a symbol without a number), LIMIT SYM-010 (leaves 64 bits or the depth limit). */
 exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int64_t *value,
