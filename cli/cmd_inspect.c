@@ -3,6 +3,7 @@
  * Reads the description only; no weight byte is touched, so it is as quick on a
  * file of 100 GB as on a fixture. */
 #include "cli/cli.h"
+#include "cli/signature.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
@@ -227,6 +228,11 @@ exg_status cmd_inspect(const cli_call *call, exg_error *err)
     EXG_TRY(cli_open(call, &p, err));
     if (call->graph) {
         status = print_graph(call, &p, err);
+        cli_close(&p);
+        return status;
+    }
+    if (call->signature) {
+        status = cli_print_signature(call->out, &p.program->signature, call->json, err);
         cli_close(&p);
         return status;
     }

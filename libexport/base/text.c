@@ -137,6 +137,17 @@ void exg_text_double(exg_text *text, double value)
     }
 }
 
+void exg_text_json_double(exg_text *text, double value)
+{
+    if (isfinite(value)) {
+        exg_text_double(text, value);
+    } else {
+        exg_text_puts(text, isnan(value) ? "\"NaN\""
+                            : value > 0  ? "\"Infinity\""
+                                         : "\"-Infinity\"");
+    }
+}
+
 /* One code point of UTF-8, or U+FFFD and one byte for anything else. */
 static uint32_t next_code_point(const unsigned char **cursor)
 {

@@ -30,6 +30,10 @@ void exg_text_printf(exg_text *text, const char *format, ...)
  * exponent ("1.0", "1e-05"); inf, -inf and nan by these names (Python's repr). */
 void exg_text_double(exg_text *text, double value);
 
+/* The same as a JSON value: inf, -inf and nan as the strings "Infinity", "-Infinity"
+ * and "NaN" that PyTorch's schema has for them. */
+void exg_text_json_double(exg_text *text, double value);
+
 /* `string` in quotes with JSON's escapes, ASCII only (as Python's json.dumps);
  * bytes that are not UTF-8 become U+FFFD. */
 void exg_text_json_string(exg_text *text, const char *string);

@@ -17,48 +17,6 @@ const char *exg_argument_tag(exg_argument_kind kind)
     return (unsigned)kind < EXG_ARGUMENT_KIND_COUNT ? tags[kind] : "?";
 }
 
-const char *exg_input_kind_name(exg_input_kind kind)
-{
-    switch (kind) {
-    case EXG_INPUT_USER:
-        return "USER_INPUT";
-    case EXG_INPUT_PARAMETER:
-        return "PARAMETER";
-    case EXG_INPUT_BUFFER:
-        return "BUFFER";
-    case EXG_INPUT_CONSTANT_TENSOR:
-        return "CONSTANT_TENSOR";
-    case EXG_INPUT_CUSTOM_OBJ:
-        return "CUSTOM_OBJ";
-    case EXG_INPUT_TOKEN:
-        return "TOKEN";
-    }
-    return "?";
-}
-
-const char *exg_output_kind_name(exg_output_kind kind)
-{
-    switch (kind) {
-    case EXG_OUTPUT_USER:
-        return "USER_OUTPUT";
-    case EXG_OUTPUT_LOSS:
-        return "LOSS_OUTPUT";
-    case EXG_OUTPUT_BUFFER_MUTATION:
-        return "BUFFER_MUTATION";
-    case EXG_OUTPUT_PARAMETER_MUTATION:
-        return "PARAMETER_MUTATION";
-    case EXG_OUTPUT_GRADIENT_TO_PARAMETER:
-        return "GRADIENT_TO_PARAMETER";
-    case EXG_OUTPUT_GRADIENT_TO_USER_INPUT:
-        return "GRADIENT_TO_USER_INPUT";
-    case EXG_OUTPUT_USER_INPUT_MUTATION:
-        return "USER_INPUT_MUTATION";
-    case EXG_OUTPUT_TOKEN:
-        return "TOKEN";
-    }
-    return "?";
-}
-
 exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name)
 {
     for (uint32_t i = 0; i < graph->value_count; i++) {

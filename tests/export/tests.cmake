@@ -6,6 +6,8 @@ exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
 exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
 exg_test(export_pickle export/pickle.c LIBS exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
+exg_test(export_signature export/signature.c export/rich.c LIBS exg::export)
+exg_test(export_signature_maps export/signature_maps.c LIBS exg::export)
 exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
 

@@ -52,6 +52,8 @@ class Exg:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise Mismatch(f"exg {words[0]} ended with {done.returncode}: {said[0] if said else 'no message'}")
 
+        return done.stdout
+
     def run(self, program, inputs=None, state=False, **options):
         """(outputs, buffers) of one call; inputs=None takes the archive's sample inputs."""
         output, words = self.path(".safetensors"), []

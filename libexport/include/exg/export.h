@@ -6,6 +6,7 @@
 #include <exg/formats.h>
 #include <exg/operators.h>
 #include <exg/program.h>
+#include <exg/signature.h>
 #include <exg/status.h>
 #include <exg/symint.h>
 #include <exg/transform.h>

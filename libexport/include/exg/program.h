@@ -196,30 +196,28 @@ exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name);
 void exg_argument_visit_values(exg_argument *arg, void (*visit)(void *user, exg_value_id *id),
                                void *user);
 
-/* ---- signature (seed 004) ---------------------------------------------------- */
+/* ---- signature (seed 004); its views are in signature.h ------------------------- */
 
 typedef enum exg_input_kind {
-    EXG_INPUT_USER,
-    EXG_INPUT_PARAMETER,
-    EXG_INPUT_BUFFER,
-    EXG_INPUT_CONSTANT_TENSOR,
-    EXG_INPUT_CUSTOM_OBJ,
-    EXG_INPUT_TOKEN
+#define EXG_INPUT_KIND(id, name, number) EXG_INPUT_##id,
+#define EXG_OUTPUT_KIND(id, name, number)
+#include <exg/signature_kind.def>
+#undef EXG_INPUT_KIND
+#undef EXG_OUTPUT_KIND
 } exg_input_kind;
 
 typedef enum exg_output_kind {
-    EXG_OUTPUT_USER,
-    EXG_OUTPUT_LOSS,
-    EXG_OUTPUT_BUFFER_MUTATION,
-    EXG_OUTPUT_PARAMETER_MUTATION,
-    EXG_OUTPUT_GRADIENT_TO_PARAMETER,
-    EXG_OUTPUT_GRADIENT_TO_USER_INPUT,
-    EXG_OUTPUT_USER_INPUT_MUTATION,
-    EXG_OUTPUT_TOKEN
+#define EXG_INPUT_KIND(id, name, number)
+#define EXG_OUTPUT_KIND(id, name, number) EXG_OUTPUT_##id,
+#include <exg/signature_kind.def>
+#undef EXG_INPUT_KIND
+#undef EXG_OUTPUT_KIND
 } exg_output_kind;
 
 const char *exg_input_kind_name(exg_input_kind kind);   /* "USER_INPUT" */
 const char *exg_output_kind_name(exg_output_kind kind); /* "BUFFER_MUTATION" */
+int exg_input_kind_number(exg_input_kind kind); /* PyTorch's, stored nowhere */
+int exg_output_kind_number(exg_output_kind kind);
 
 /* What a spec stands for: a graph value by name, or a constant (its kind one of
  * NONE, INT, FLOAT, STRING, BOOL) with a name that may be "". */
@@ -359,7 +357,6 @@ bool exg_program_equal(const exg_program *a, const exg_program *b, bool compare_
  * NO_MEMORY. */
 exg_status exg_program_print(const exg_program *program, char **text, exg_error *err);
 exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err);
-exg_status exg_signature_print(const exg_signature *signature, char **text, exg_error *err);
 
 #ifdef __cplusplus
 }
