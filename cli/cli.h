@@ -63,6 +63,13 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
 
+/* Files of named tensors without a program: what they hold, shown. */
+bool cli_is_weights_file(const char *path);
+exg_status cli_inspect_weights(const cli_call *call, exg_error *err);
+
+/* "4096", "500M", "2G" (powers of 1024) as bytes. USAGE. */
+exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err);
+
 /* --mesh, --place, --threads as session options. Patterns live in `placement`. */
 typedef struct cli_placement {
     exg_place_pattern *patterns;

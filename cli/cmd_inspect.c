@@ -1,4 +1,4 @@
-/* cmd_inspect.c - exg inspect FILE: what a program file holds.
+/* cmd_inspect.c - exg inspect FILE: what a file holds, of a program or of weights.
  *
  * Reads the description only; no weight byte is touched, so it is as quick on a
  * file of 100 GB as on a fixture. */
@@ -225,6 +225,9 @@ exg_status cmd_inspect(const cli_call *call, exg_error *err)
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = EXG_OK;
 
+    if (cli_is_weights_file(call->paths[0])) {
+        return cli_inspect_weights(call, err);
+    }
     EXG_TRY(cli_open(call, &p, err));
     if (call->graph) {
         status = print_graph(call, &p, err);

@@ -158,7 +158,8 @@ bool cli_command_help(FILE *out, const char *command)
         fprintf(out, "exg %s %s - %s\n\noptions:\n", command, commands[i].arguments,
                 commands[i].summary);
         if (strchr("Rpe", letter_of(command)) != NULL) {
-            fprintf(out, "  %-32s %s\n", "--input FILE.safetensors", "inputs by placeholder name");
+            fprintf(out, "  %-32s %s\n", "--input FILE.safetensors",
+                    "inputs by placeholder name; also .npz, .pt, .gguf");
             fprintf(out, "  %-32s %s\n", "--input NAME=FILE.npy", "one input; may be repeated");
         }
         for (size_t o = 0; o < COUNT(options); o++) {
@@ -176,4 +177,31 @@ bool cli_command_help(FILE *out, const char *command)
         return true;
     }
     return false;
+}
+
+exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err)
+{
+    static const char units[] = "KMGT";
+    uint64_t value = 0;
+    const char *c = text;
+    const char *unit;
+
+    for (; *c >= '0' && *c <= '9'; c++) {
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value)) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s' passes 64 bits", option, text);
+        }
+    }
+    unit = *c == '\0' ? NULL : strchr(units, *c);
+    if (c == text || value == 0 || (*c != '\0' && (unit == NULL || c[1] != '\0'))) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s': a size like 4096, 500M or 2G", option,
+                        text);
+    }
+    for (const char *u = units; unit != NULL && u <= unit; u++) {
+        if (__builtin_mul_overflow(value, 1024u, &value)) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s' passes 64 bits", option, text);
+        }
+    }
+    *bytes = value;
+    return EXG_OK;
 }

@@ -61,25 +61,42 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
     return EXG_OK;
 }
 
+/* The whole of an open file, which is closed. */
+static exg_status map_whole(int descriptor, const char *name, exg_mapping *mapping, exg_error *err)
+{
+    struct stat st;
+    exg_status status;
+
+    if (fstat(descriptor, &st) != 0) {
+        status = refused(err, "IO-STAT", "examine", name);
+    } else {
+        uint64_t length = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+
+        status = exg_file_map_range(descriptor, name, 0, length, mapping, err);
+    }
+    close(descriptor);
+    return status;
+}
+
 exg_status exg_file_map(const char *path, exg_mapping *mapping, exg_error *err)
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    exg_status status;
 
     *mapping = (exg_mapping){nothing, 0, NULL, 0};
     if (descriptor < 0) {
         return refused(err, "IO-OPEN", "open", path);
     }
-    if (fstat(descriptor, &st) != 0) {
-        status = refused(err, "IO-STAT", "examine", path);
-    } else {
-        uint64_t length = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    return map_whole(descriptor, path, mapping, err);
+}
 
-        status = exg_file_map_range(descriptor, path, 0, length, mapping, err);
-    }
-    close(descriptor);
-    return status;
+exg_status exg_file_map_below(const char *directory, const char *location, exg_mapping *mapping,
+                              exg_error *err)
+{
+    int descriptor;
+
+    *mapping = (exg_mapping){nothing, 0, NULL, 0};
+    EXG_TRY(exg_file_open_below(directory, location, &descriptor, err));
+    return map_whole(descriptor, location, mapping, err);
 }
 
 void exg_mapping_release(exg_mapping *mapping)

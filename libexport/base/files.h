@@ -43,6 +43,10 @@ bool exg_location_is_plain(const char *location);
 exg_status exg_file_open_below(const char *directory, const char *location, int *descriptor,
                                exg_error *err);
 
+/* Opens it so and maps it whole. */
+exg_status exg_file_map_below(const char *directory, const char *location, exg_mapping *mapping,
+                              exg_error *err);
+
 /* The folder part of `path` with its last slash ("" when it has none), malloc'ed;
  * NULL without memory. */
 char *exg_path_directory(const char *path);
@@ -63,6 +67,9 @@ exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *e
 /* Overwrites bytes that were written before; does not move the end. */
 exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
                             exg_error *err);
+
+/* Calls the file `path` after all, in the same folder. */
+exg_status exg_writer_name(exg_writer *writer, const char *path, exg_error *err);
 
 uint64_t exg_writer_position(const exg_writer *writer);
 

@@ -183,6 +183,18 @@ exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *dat
     return EXG_OK;
 }
 
+exg_status exg_writer_name(exg_writer *writer, const char *path, exg_error *err)
+{
+    char *copy = strdup(path);
+
+    if (copy == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    free(writer->path);
+    writer->path = copy;
+    return EXG_OK;
+}
+
 uint64_t exg_writer_position(const exg_writer *writer)
 {
     return writer->position;

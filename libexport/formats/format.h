@@ -35,6 +35,13 @@ bool exg_exg_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_exg_open;
 exg_save_fn exg_exg_save;
 
+/* Bytes that what is made from a file of `length` bytes may take: 64 times the file and
+ * 64 MiB. A program of honest JSON takes about its own size. */
+uint64_t exg_default_budget(uint64_t length);
+
+/* Does the file begin like one of the formats of programs? */
+bool exg_is_program(const uint8_t *data, uint64_t length);
+
 /* Makes room for the names in `info` and copies one; for the formats. */
 exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err);
 

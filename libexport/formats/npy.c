@@ -3,12 +3,11 @@
  *   93 'NUMPY' | major minor | u16 or u32 N | {'descr': '<f4', 'fortran_order':
  *   False, 'shape': (3, 4), } | data
  *
- * C-order arrays in host order are used where they lie; the others are copied.
+ * Arrays in either order are used where they lie.
  */
-#include "libexport/formats/tensor_file.h"
+#include "libexport/base/arena.h"
+#include "libexport/formats/weights_file.h"
 
-#include <exg/weights.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define HEADER_BYTES_MAX (1u << 20)
@@ -159,13 +158,13 @@ static exg_status parse_header(header *h)
     return EXG_OK;
 }
 
-/* "<f4", ">f4", "=f4", "|u1": the dtype, and whether its bytes are turned around. */
-static exg_status find_dtype(const header *h, exg_dtype *dtype, bool *swapped)
+/* "<f4", ">f4", "=f4", "|u1": the dtype, and whether the most significant byte comes first. */
+static exg_status find_dtype(const header *h, exg_dtype *dtype, bool *big)
 {
     char descr[sizeof(h->descr)];
 
     memcpy(descr, h->descr, sizeof(descr));
-    *swapped = descr[0] == '>';
+    *big = descr[0] == '>';
     if (descr[0] != '\0') {
         descr[0] = '<';
         *dtype = exg_dtype_from_numpy(descr);
@@ -180,107 +179,60 @@ static exg_status find_dtype(const header *h, exg_dtype *dtype, bool *swapped)
     return EXG_OK;
 }
 
-/* Column-major into row-major. */
-static void transpose(const header *h, const uint8_t *from, uint8_t *to, uint64_t bytes,
-                      uint32_t width)
+static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *arena, header *h,
+                              uint64_t *start)
 {
-    uint64_t index[RANK_MAX] = {0};
-    uint64_t step[RANK_MAX];
-    uint64_t product = width;
-
-    for (uint32_t d = 0; d < h->rank; d++) {
-        step[d] = product;
-        product *= (uint64_t)h->shape[d];
-    }
-    for (uint64_t done = 0; done < bytes; done += width) {
-        uint64_t at = 0;
-
-        for (uint32_t d = 0; d < h->rank; d++) {
-            at += index[d] * step[d];
-        }
-        memcpy(to + done, from + at, width);
-        for (uint32_t d = h->rank; d-- > 0;) {
-            if (++index[d] < (uint64_t)h->shape[d]) {
-                break;
-            }
-            index[d] = 0;
-        }
-    }
-}
-
-static exg_status keep_array(const header *h, const uint8_t *data, exg_dtype dtype, bool swapped,
-                             uint64_t bytes, exg_tensor_file *file)
-{
-    exg_arena *arena = file->private_->arena;
-    exg_named_tensor *tensor = EXG_NEW(arena, exg_named_tensor);
-    uint8_t *copy;
-
-    if (tensor == NULL) {
-        return EXG_OUT_OF_MEMORY(h->err);
-    }
-    tensor->name = "";
-    tensor->dtype = dtype;
-    tensor->rank = h->rank;
-    tensor->shape = exg_arena_memdup(arena, h->shape, h->rank, sizeof(int64_t));
-    tensor->data = exg_tensor_aligned(arena, data, bytes, dtype);
-    tensor->bytes = bytes;
-    if (tensor->shape == NULL || tensor->data == NULL) {
-        return EXG_OUT_OF_MEMORY(h->err);
-    }
-    if (bytes > 0 && (swapped || (h->fortran_order && h->rank > 1))) {
-        copy = exg_arena_alloc(arena, 1, (size_t)bytes);
-        if (copy == NULL) {
-            return EXG_OUT_OF_MEMORY(h->err);
-        }
-        if (h->fortran_order) {
-            transpose(h, data, copy, bytes, exg_dtype_bytes(dtype));
-        } else {
-            memcpy(copy, data, (size_t)bytes);
-        }
-        if (swapped) {
-            exg_bytes_swap(copy, bytes, dtype);
-        }
-        tensor->data = copy;
-    }
-    file->items = tensor;
-    file->count = 1;
-    return EXG_OK;
-}
-
-exg_status exg_npy_read(const uint8_t *data, uint64_t length, exg_tensor_file *file, exg_error *err)
-{
-    header h = {.err = err};
-    uint64_t start;
     uint64_t text;
-    uint64_t bytes = 0;
-    exg_dtype dtype = EXG_DTYPE_COUNT;
-    bool swapped = false;
     char *copy;
 
-    if (length < 12 || data[6] < 1 || data[6] > 3 || data[7] != 0) {
-        return exg_error_set(err, __FILE__, __LINE__, length < 12 ? EXG_MALFORMED : EXG_UNSUPPORTED,
-                             "NPY-HEADER", "this is no .npy of version 1, 2 or 3");
+    if (length < 12 || !exg_npy_sniff(data, length)) {
+        return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "this is no .npy");
     }
-    start = data[6] == 1 ? 10 : 12;
+    if (data[6] < 1 || data[6] > 3 || data[7] != 0) {
+        return EXG_FAIL(h->err, UNSUPPORTED, "NPY-HEADER", "this is no .npy of version 1, 2 or 3");
+    }
+    *start = data[6] == 1 ? 10 : 12;
     text = (uint64_t)data[8] | (uint64_t)data[9] << 8;
     if (data[6] > 1) {
         text |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
     }
-    if (text > HEADER_BYTES_MAX || text > length - start ||
-        memchr(data + start, '\0', (size_t)text) != NULL) {
-        return EXG_FAIL(err, MALFORMED, "NPY-HEADER", "a header of %llu bytes is not there",
+    if (text > HEADER_BYTES_MAX || text > length - *start ||
+        memchr(data + *start, '\0', (size_t)text) != NULL) {
+        return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "a header of %llu bytes is not there",
                         (unsigned long long)text);
     }
-    copy = exg_arena_strndup(file->private_->arena, (const char *)data + start, (size_t)text);
+    copy = exg_arena_strndup(arena, (const char *)data + *start, (size_t)text);
     if (copy == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
+        return EXG_OUT_OF_MEMORY(h->err);
     }
-    h.at = copy;
-    EXG_TRY(parse_header(&h));
-    EXG_TRY(find_dtype(&h, &dtype, &swapped));
-    if (!exg_shape_bytes(h.shape, h.rank, dtype, &bytes) || bytes != length - start - text) {
+    *start += text;
+    h->at = copy;
+    return parse_header(h);
+}
+
+exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
+                           exg_weights *weights, exg_error *err)
+{
+    header h = {.err = err};
+    exg_dense array = {.name = name, .shape = h.shape};
+    uint64_t start = 0;
+    bool big = false;
+
+    EXG_TRY(parse_array(data, length, weights->arena, &h, &start));
+    EXG_TRY(find_dtype(&h, &array.dtype, &big));
+    if (!exg_shape_bytes(h.shape, h.rank, array.dtype, &array.bytes) ||
+        array.bytes != length - start) {
         return EXG_FAIL(err, MALFORMED, "NPY-SIZE", "the shape takes %llu bytes, the file has %llu",
-                        (unsigned long long)bytes, (unsigned long long)(length - start - text));
+                        (unsigned long long)array.bytes, (unsigned long long)(length - start));
     }
-    return keep_array(&h, data + start + text, dtype, swapped, bytes, file);
+    array.rank = h.rank;
+    array.column_major = h.fortran_order;
+    array.byte_order = big ? EXG_BIG_ENDIAN : EXG_LITTLE_ENDIAN;
+    array.data = data + start;
+    return exg_weights_add_dense(weights, &array, err);
+}
+
+exg_status exg_npy_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    return exg_npy_read_as(source->data, source->length, "", weights, err);
 }

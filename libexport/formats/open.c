@@ -3,13 +3,14 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/formats/format.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
-    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, NULL},
+    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, NULL        },
     [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save},
 };
 
@@ -82,27 +83,37 @@ exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_
     return EXG_OK;
 }
 
-/* 64 times the file and 64 MiB: a program of honest JSON takes about its own size. */
-static uint64_t budget_of(const exg_open_options *options, uint64_t length)
+uint64_t exg_default_budget(uint64_t length)
 {
     uint64_t budget;
 
-    if (options->memory_budget != 0) {
-        return options->memory_budget;
-    }
     if (!exg_mul_u64(length, 64, &budget) || !exg_add_u64(budget, 64u << 20, &budget)) {
         return UINT64_MAX - 1;
     }
     return budget;
 }
 
+static exg_format sniff(const uint8_t *data, uint64_t length)
+{
+    int i = 0;
+
+    while (i < EXG_FORMAT_COUNT &&
+           (format_rows[i].sniff == NULL || !format_rows[i].sniff(data, length))) {
+        i++;
+    }
+    return (exg_format)i;
+}
+
+bool exg_is_program(const uint8_t *data, uint64_t length)
+{
+    return sniff(data, length) != EXG_FORMAT_COUNT;
+}
+
 static exg_status find_format(const exg_source *source, exg_format *format, exg_error *err)
 {
-    for (int i = 0; i < EXG_FORMAT_COUNT; i++) {
-        if (format_rows[i].sniff != NULL && format_rows[i].sniff(source->data, source->length)) {
-            *format = (exg_format)i;
-            return EXG_OK;
-        }
+    *format = sniff(source->data, source->length);
+    if (*format != EXG_FORMAT_COUNT) {
+        return EXG_OK;
     }
     if (source->length == 0) {
         return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
@@ -125,7 +136,8 @@ static exg_status open_source(exg_source *source, const exg_open_options *given,
     if (given != NULL) {
         memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
     }
-    source->budget = budget_of(&options, source->length);
+    source->budget =
+        options.memory_budget != 0 ? options.memory_budget : exg_default_budget(source->length);
     status = find_format(source, &format, err);
     if (status == EXG_OK) {
         info.format = format;
@@ -148,12 +160,6 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
     return open_source(&source, options, program, info, err);
 }
 
-static void release_mapping(void *user)
-{
-    exg_mapping_release(user);
-    free(user);
-}
-
 /* The mapping and the folder go to the weights of the program. */
 static exg_status hand_over(exg_program *program, exg_mapping *mapping, const char *path,
                             exg_error *err)
@@ -164,36 +170,30 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
                             : exg_weights_set_directory(program->weights, directory, err);
 
     free(directory);
-    if (status == EXG_OK) {
-        status = exg_weights_own(program->weights, release_mapping, mapping, err);
-    }
-    return status;
+    return status == EXG_OK ? exg_weights_own_mapping(program->weights, mapping, err) : status;
 }
 
 exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
                     exg_file_info *info, exg_error *err)
 {
-    exg_mapping *mapping = calloc(1, sizeof(*mapping));
+    exg_mapping mapping;
     exg_source source;
     exg_file_info found = {0};
     exg_status status;
 
     *program = NULL;
-    if (mapping == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    status = exg_file_map(path, mapping, err);
+    status = exg_file_map(path, &mapping, err);
     if (status == EXG_OK) {
-        source = (exg_source){mapping->data, mapping->length, path, 0};
+        source = (exg_source){mapping.data, mapping.length, path, 0};
         status = open_source(&source, options, program, &found, err);
     }
     if (status == EXG_OK) {
-        status = hand_over(*program, mapping, path, err);
+        status = hand_over(*program, &mapping, path, err);
     }
+    exg_mapping_release(&mapping); /* when it was not given away */
     if (status != EXG_OK) {
         exg_program_destroy(*program);
         *program = NULL;
-        release_mapping(mapping);
         exg_file_info_free(&found);
         return status;
     }

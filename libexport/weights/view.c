@@ -2,6 +2,7 @@
 #include <exg/weights.h>
 
 #include "libexport/base/checked.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,99 +98,207 @@ void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype)
     }
 }
 
-static bool is_packed(const exg_tensor_meta *meta)
+bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta)
 {
-    int64_t expected = 1;
+    uint64_t expected = 1;
 
     for (uint32_t d = meta->rank; d-- > 0;) {
-        if (meta->sizes[d].value != 1 && meta->strides[d].value != expected) {
+        if (meta->sizes[d].value != 1 && (uint64_t)meta->strides[d].value != expected) {
             return false;
         }
-        expected *= meta->sizes[d].value; /* its product was checked: it fits */
+        expected *= (uint64_t)meta->sizes[d].value;
     }
     return true;
 }
 
-/* Copies the view's elements in row-major order; `from` is the storage's start. */
-static void gather(const exg_tensor_meta *meta, const uint8_t *from, uint8_t *out, uint64_t bytes)
-{
-    uint32_t width = exg_dtype_bytes(meta->dtype);
-    int64_t index[RANK_MAX] = {0};
-    int64_t at = meta->storage_offset.value;
+/* ---- gathering ----------------------------------------------------------------------------- */
 
-    if (is_packed(meta)) {
-        memcpy(out, from + (uint64_t)at * width, (size_t)bytes);
+/* A run of elements of a view, row by row. */
+typedef struct run {
+    const exg_tensor_meta *meta;
+    uint32_t width;
+    uint64_t first, count;
+    int64_t index[RANK_MAX]; /* of the first */
+    int64_t lowest, highest; /* elements of the storage it touches lie between these */
+} run;
+
+/* Where the run begins, and what part of the storage covers it: up to the dimension in
+ * which first and last differ they share an index, behind it every index may occur. */
+static void place_run(run *r)
+{
+    uint64_t first = r->first;
+    uint64_t last = r->first + r->count - 1;
+    int64_t last_index[RANK_MAX];
+    bool same = true;
+
+    for (uint32_t d = r->meta->rank; d-- > 0;) {
+        uint64_t size = (uint64_t)r->meta->sizes[d].value;
+
+        r->index[d] = (int64_t)(first % size);
+        last_index[d] = (int64_t)(last % size);
+        first /= size;
+        last /= size;
+    }
+    r->lowest = r->highest = r->meta->storage_offset.value;
+    for (uint32_t d = 0; d < r->meta->rank; d++) {
+        int64_t stride = r->meta->strides[d].value;
+
+        r->lowest += same ? r->index[d] * stride : 0;
+        r->highest += (same ? last_index[d] : r->meta->sizes[d].value - 1) * stride;
+        same = same && r->index[d] == last_index[d];
+    }
+}
+
+/* `count` elements that lie `stride` apart; constant widths become moves. */
+static void copy_apart(uint8_t *out, const uint8_t *from, uint64_t count, uint64_t stride,
+                       uint32_t width)
+{
+    if (stride == 1) {
+        memcpy(out, from, (size_t)(count * width));
         return;
     }
-    for (uint64_t done = 0; done < bytes; done += width) {
-        memcpy(out + done, from + (uint64_t)at * width, width);
-        for (uint32_t d = meta->rank; d-- > 0;) {
-            at += meta->strides[d].value;
-            if (++index[d] < meta->sizes[d].value) {
+    switch (width) {
+    case 2:
+        for (uint64_t i = 0; i < count; i++) {
+            memcpy(out + i * 2, from + i * stride * 2, 2);
+        }
+        break;
+    case 4:
+        for (uint64_t i = 0; i < count; i++) {
+            memcpy(out + i * 4, from + i * stride * 4, 4);
+        }
+        break;
+    default:
+        for (uint64_t i = 0; i < count; i++) {
+            memcpy(out + i * width, from + i * stride * width, width);
+        }
+        break;
+    }
+}
+
+/* `from` holds the storage from the element r->lowest on. */
+static void gather(run *r, const uint8_t *from, uint8_t *out)
+{
+    uint32_t rank = r->meta->rank; /* not 0: such a view is packed */
+    uint64_t row = (uint64_t)r->meta->sizes[rank - 1].value;
+    uint64_t stride = (uint64_t)r->meta->strides[rank - 1].value;
+
+    while (r->count > 0) {
+        uint64_t left = row - (uint64_t)r->index[rank - 1];
+        uint64_t part = left < r->count ? left : r->count;
+        int64_t at = r->meta->storage_offset.value - r->lowest;
+
+        for (uint32_t d = 0; d < rank; d++) {
+            at += r->index[d] * r->meta->strides[d].value;
+        }
+        copy_apart(out, from + (uint64_t)at * r->width, part, stride, r->width);
+        out += part * r->width;
+        r->count -= part;
+        r->index[rank - 1] = 0;
+        for (uint32_t d = rank - 1; d-- > 0;) {
+            if (++r->index[d] < r->meta->sizes[d].value) {
                 break;
             }
-            at -= index[d] * meta->strides[d].value;
-            index[d] = 0;
+            r->index[d] = 0;
         }
     }
 }
 
-/* The storage's bytes up to `need`, in memory as they are or read into *owned. */
-static exg_status storage_bytes(exg_weights *weights, uint32_t storage, uint64_t need,
-                                const uint8_t **data, void **owned, exg_error *err)
+/* From the storage where it lies, or from a copy of the part that covers the run. */
+static exg_status read_apart(exg_weights *weights, uint32_t storage, run *r, uint8_t *out,
+                             exg_error *err)
 {
-    *owned = NULL;
-    EXG_TRY(exg_storage_map(weights, storage, data, err));
-    if (*data != NULL) {
+    const uint8_t *data;
+    uint8_t *copy;
+    uint64_t bytes;
+    exg_status status;
+
+    place_run(r);
+    EXG_TRY(exg_storage_plain_bytes(weights, storage, &data, err));
+    if (data != NULL) {
+        gather(r, data + (uint64_t)r->lowest * r->width, out);
         return EXG_OK;
     }
-    *owned = need > SIZE_MAX ? NULL : malloc((size_t)need);
-    if (*owned == NULL) {
+    bytes = (uint64_t)(r->highest - r->lowest + 1) * r->width;
+    copy = bytes > SIZE_MAX ? NULL : malloc((size_t)bytes);
+    if (copy == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory: %llu bytes",
-                        (unsigned long long)need);
+                        (unsigned long long)bytes);
     }
-    *data = *owned;
-    return exg_storage_read(weights, storage, 0, need, *owned, err);
+    status = exg_storage_read(weights, storage, (uint64_t)r->lowest * r->width, bytes, copy, err);
+    if (status == EXG_OK) {
+        gather(r, copy, out);
+    }
+    free(copy);
+    return status;
 }
 
-exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
-                           uint64_t bytes, exg_error *err)
+static exg_status check_weight(const exg_weights *weights, const exg_weight *weight,
+                               uint64_t *bytes, exg_error *err)
 {
-    const exg_storage *storage = &weights->storages[weight->storage];
-    const uint8_t *data;
-    void *owned;
-    uint64_t extent;
-    uint64_t expected;
-    exg_status status;
+    uint64_t length = weights->storages[weight->storage].length;
 
     if (weight->meta == NULL || weight->use_pickle) {
         return EXG_FAIL(err, USAGE, "WGT-013", "%s is an object, not plain tensor bytes",
                         weight->fqn);
     }
-    EXG_TRY_IN(err, exg_tensor_meta_bytes(weight->meta, &expected, err), "%s", weight->fqn);
+    EXG_TRY_IN(err, exg_tensor_meta_bytes(weight->meta, bytes, err), "%s", weight->fqn);
+    if (*bytes > 0 && length == 0) {
+        return EXG_FAIL(err, MALFORMED, "WGT-012", "the file holds no data for %s", weight->fqn);
+    }
+    EXG_TRY_IN(err, exg_tensor_meta_check_view(weight->meta, length, err), "%s", weight->fqn);
+    return EXG_OK;
+}
+
+static exg_status read_run(exg_weights *weights, const exg_weight *weight, run *r, void *out,
+                           exg_error *err)
+{
+    uint64_t bytes = r->count * r->width;
+
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    if (exg_tensor_meta_is_packed(r->meta)) {
+        uint64_t at = (uint64_t)r->meta->storage_offset.value + r->first;
+
+        EXG_TRY(exg_storage_read(weights, weight->storage, at * r->width, bytes, out, err));
+    } else {
+        EXG_TRY(read_apart(weights, weight->storage, r, out, err));
+    }
+    if (weights->storages[weight->storage].byte_order != exg_host_byte_order()) {
+        exg_bytes_swap(out, bytes, r->meta->dtype);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight, uint64_t first,
+                                 uint64_t count, void *out, exg_error *err)
+{
+    run r = {.meta = weight->meta, .first = first, .count = count};
+    uint64_t bytes;
+
+    EXG_TRY(check_weight(weights, weight, &bytes, err));
+    r.width = exg_dtype_bytes(r.meta->dtype);
+    if (!exg_range_inside(first, count, bytes / r.width)) {
+        return EXG_FAIL(err, USAGE, "WGT-RANGE", "%s has %llu elements, not %llu from %llu on",
+                        weight->fqn, (unsigned long long)(bytes / r.width),
+                        (unsigned long long)count, (unsigned long long)first);
+    }
+    return read_run(weights, weight, &r, out, err);
+}
+
+exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
+                           uint64_t bytes, exg_error *err)
+{
+    run r = {.meta = weight->meta};
+    uint64_t expected;
+
+    EXG_TRY(check_weight(weights, weight, &expected, err));
+    r.width = exg_dtype_bytes(r.meta->dtype);
+    r.count = expected / r.width;
     if (bytes != expected) {
         return EXG_FAIL(err, USAGE, "WGT-RANGE", "%s takes %llu bytes, not %llu", weight->fqn,
                         (unsigned long long)expected, (unsigned long long)bytes);
     }
-    if (bytes > 0 && storage->length == 0) {
-        return EXG_FAIL(err, MALFORMED, "WGT-012", "the file holds no data for %s", weight->fqn);
-    }
-    EXG_TRY_IN(err, exg_tensor_meta_check_view(weight->meta, storage->length, err), "%s",
-               weight->fqn);
-    if (bytes == 0) {
-        return EXG_OK;
-    }
-    EXG_TRY(view_extent(weight->meta, &extent, err));
-    status = storage_bytes(weights, weight->storage, extent * exg_dtype_bytes(weight->meta->dtype),
-                           &data, &owned, err);
-    if (status == EXG_OK) {
-        gather(weight->meta, data, out, bytes);
-        if (owned != NULL &&
-            storage->byte_order !=
-                (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN)) {
-            exg_bytes_swap(out, bytes, weight->meta->dtype);
-        }
-    }
-    free(owned);
-    return status;
+    return read_run(weights, weight, &r, out, err);
 }

@@ -6,6 +6,7 @@
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
+#include "libexport/weights/storage.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,6 +26,7 @@ struct exg_weights_private {
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
     owned *owned;         /* newest first */
     const char *directory;
+    uint32_t metadata_capacity;
 };
 
 /* ---- life --------------------------------------------------------------------- */
@@ -178,13 +180,32 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     if (weight->meta != NULL) {
         copy.meta = copy_meta(weights->arena, weight->meta);
     }
+    copy.encoding = exg_arena_strdup(weights->arena, weight->encoding);
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
-        weights->count == UINT32_MAX ||
+        (weight->encoding != NULL && copy.encoding == NULL) || weights->count == UINT32_MAX ||
         !reserve(weights->arena, &items, weights->count, &weights->capacity, sizeof(exg_weight))) {
         return EXG_OUT_OF_MEMORY(err);
     }
     weights->items = items;
     weights->items[weights->count++] = copy;
+    return EXG_OK;
+}
+
+exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
+                                    exg_error *err)
+{
+    exg_string_map *map = &weights->metadata;
+    void *items = map->items;
+    exg_string_pair pair = {exg_arena_strdup(weights->arena, key),
+                            exg_arena_strdup(weights->arena, value)};
+
+    if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
+        !reserve(weights->arena, &items, map->count, &weights->private_->metadata_capacity,
+                 sizeof(exg_string_pair))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    map->items = items;
+    map->items[map->count++] = pair;
     return EXG_OK;
 }
 
@@ -208,31 +229,40 @@ static void release_mapping(void *user)
     exg_mapping_release(mapping);
 }
 
+exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
+{
+    exg_mapping *kept = exg_arena_memdup(weights->arena, mapping, 1, sizeof(*mapping));
+
+    if (kept == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_weights_own(weights, release_mapping, kept, err));
+    *mapping = (exg_mapping){0};
+    return EXG_OK;
+}
+
 static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_error *err)
 {
-    exg_mapping *mapping = EXG_NEW(weights->arena, exg_mapping);
+    exg_mapping mapping;
+    const uint8_t *data;
     int descriptor;
     exg_status status;
 
-    if (mapping == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
     EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location, &descriptor, err));
-    status = exg_file_map_range(
-        descriptor, storage->location, storage->offset,
-        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
-        mapping, err);
+    status = exg_file_map_range(descriptor, storage->location, storage->offset,
+                                storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
+                                                                    : storage->length,
+                                &mapping, err);
     close(descriptor);
-    if (status != EXG_OK) {
-        return status;
+    data = mapping.data;
+    if (status == EXG_OK) {
+        status = exg_weights_own_mapping(weights, &mapping, err);
     }
-    status = exg_weights_own(weights, release_mapping, mapping, err);
-    if (status != EXG_OK) {
-        exg_mapping_release(mapping);
-        return status;
+    exg_mapping_release(&mapping); /* when it was not given away */
+    if (status == EXG_OK) {
+        storage->data = data;
     }
-    storage->data = mapping->data;
-    return EXG_OK;
+    return status;
 }
 
 /* Frames and external storages: the stored bytes where they lie, mapped at first use. */
@@ -250,9 +280,8 @@ static exg_status lazy_bytes(exg_weights *weights, exg_storage *storage, const u
     return status;
 }
 
-/* The stored plain bytes, or NULL with OK when there are none in memory (frames). */
-static exg_status stored_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,
-                               exg_error *err)
+exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,
+                                   exg_error *err)
 {
     exg_storage *storage;
 
@@ -287,7 +316,7 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
 {
     const uint8_t *data;
 
-    EXG_TRY_IN(err, stored_bytes(weights, storage, &data, err), "storages[%u]", storage);
+    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &data, err), "storages[%u]", storage);
     if (!exg_range_inside(offset, length, weights->storages[storage].length)) {
         return EXG_FAIL(err, USAGE, "WGT-RANGE",
                         "bytes %llu and %llu more of a storage of %llu bytes",
@@ -298,8 +327,7 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
         return EXG_OK;
     }
     if (data == NULL) {
-        EXG_TRY_IN(err,
-                   read_frames(weights, &weights->storages[storage], offset, length, out, err),
+        EXG_TRY_IN(err, read_frames(weights, &weights->storages[storage], offset, length, out, err),
                    "storages[%u]", storage);
         return EXG_OK;
     }
@@ -307,19 +335,15 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
     return EXG_OK;
 }
 
-static exg_byte_order host_order(void)
-{
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN;
-}
-
 exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
                            exg_error *err)
 {
     *data = NULL;
-    if (storage < weights->storage_count && weights->storages[storage].byte_order != host_order()) {
+    if (storage < weights->storage_count &&
+        weights->storages[storage].byte_order != exg_host_byte_order()) {
         return EXG_OK;
     }
-    EXG_TRY_IN(err, stored_bytes(weights, storage, data, err), "storages[%u]", storage);
+    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, data, err), "storages[%u]", storage);
     return EXG_OK;
 }
 
@@ -352,7 +376,7 @@ exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *
     exg_status status = EXG_OK;
     bool known;
 
-    EXG_TRY_IN(err, stored_bytes(weights, storage, &data, err), "storages[%u]", storage);
+    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &data, err), "storages[%u]", storage);
     s = &weights->storages[storage];
     known = s->checksum.kind != EXG_CHECKSUM_NONE && s->checksum.kind != EXG_CHECKSUM_UNKNOWN;
     if (known) {

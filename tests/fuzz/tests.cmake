@@ -16,7 +16,7 @@ function(exg_fuzz name)
   endif()
 endfunction()
 
-foreach(target exg json npy pickle pt2 safetensors)
+foreach(target checkpoint exg gguf json npy npz pickle pt2 safetensors)
   exg_fuzz(${target})
 endforeach()
 target_sources(fuzz_pt2 PRIVATE export/maker.c)

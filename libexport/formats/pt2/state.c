@@ -1,9 +1,8 @@
 /* state.c - torch.save files inside archives: state dicts of generations B and C,
  * example inputs of all. Reference: pt2 format sections 2.5 and 2.6.
  */
-#include "libexport/base/checked.h"
 #include "libexport/formats/pt2/archive.h"
-#include "libexport/formats/pt2/pickle.h"
+#include "libexport/formats/pt2/saved.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,176 +10,32 @@
 #define LEAVES_MAX 65536u
 #define DEPTH_MAX  64
 
-/* A torch.save file: an archive of its own, with the pickle it holds. */
-typedef struct saved {
-    exg_archive archive;
-    exg_pickle_value *object; /* NULL: an empty file */
-    exg_weights *weights;     /* where its storages go */
-    exg_map storages;         /* key -> storage */
-} saved;
-
-/* ---- opening ----------------------------------------------------------------------------- */
-
-static exg_status find_root(saved *file, exg_error *err)
-{
-    const char *first = file->archive.zip.count == 0 ? "" : file->archive.zip.entries[0].name;
-    const char *slash = strchr(first, '/');
-
-    if (slash == NULL) {
-        return EXG_FAIL(err, MALFORMED, "PKL-002", "a torch.save file has a root folder");
-    }
-    file->archive.root = exg_arena_strndup(file->archive.arena, first, (size_t)(slash - first) + 1);
-    return file->archive.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-}
-
-static exg_status read_order(saved *file, exg_error *err)
-{
-    const exg_zip_entry *entry = exg_archive_find(&file->archive, "byteorder");
-    const uint8_t *data = NULL;
-
-    if (entry == NULL) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_archive_keep(&file->archive, entry, file->weights, &data, err));
-    if (entry->bytes == 3 && memcmp(data, "big", 3) == 0) {
-        file->archive.byte_order = EXG_BIG_ENDIAN;
-    } else if (entry->bytes != 6 || memcmp(data, "little", 6) != 0) {
-        return EXG_FAIL(err, MALFORMED, "ARC-011", "byteorder is not little or big");
-    }
-    return EXG_OK;
-}
-
-/* The record `entry` of `outer` as a torch.save file; an empty one holds nothing. */
 static exg_status open_saved(exg_archive *outer, const exg_zip_entry *entry, exg_weights *weights,
-                             saved *file, exg_error *err)
+                             exg_saved *file, exg_error *err)
 {
     const uint8_t *data = NULL;
-    const exg_zip_entry *pickle;
 
-    *file = (saved){
-        .archive = {.arena = outer->arena, .inflate_left = outer->inflate_left},
-        .weights = weights
-    };
-    exg_map_init(&file->storages, outer->arena);
-    if (entry->bytes == 0) {
-        return EXG_OK;
-    }
     EXG_TRY(exg_archive_keep(outer, entry, weights, &data, err));
-    if (!exg_zip_sniff(data, entry->bytes)) {
-        return EXG_FAIL(err, UNSUPPORTED, "PKL-002", "the record is no zip: too old a torch.save");
-    }
-    EXG_TRY(exg_zip_open(data, entry->bytes, outer->zip.base + entry->data_offset, outer->arena,
-                         &file->archive.zip, err));
-    EXG_TRY(find_root(file, err));
-    EXG_TRY(read_order(file, err));
-    pickle = exg_archive_find(&file->archive, "data.pkl");
-    if (pickle == NULL) {
-        return EXG_FAIL(err, MALFORMED, "PKL-002", "the record data.pkl is missing");
-    }
-    EXG_TRY(exg_archive_keep(&file->archive, pickle, weights, &data, err));
-    return exg_pickle_read(data, (size_t)pickle->bytes, outer->arena, &file->object, err);
-}
-
-/* ---- tensors ------------------------------------------------------------------------------- */
-
-/* The storage a persistent id names; its record has exactly the bytes it counts. */
-static exg_status find_storage(saved *file, const exg_pickle_storage *storage, uint32_t *index,
-                               exg_error *err)
-{
-    const exg_zip_entry *entry = exg_archive_find3(&file->archive, "data/", storage->key, "");
-    uint64_t bytes = 0;
-
-    *index = exg_map_find(&file->storages, storage->key);
-    if (entry == NULL) {
-        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record data/%s is missing", storage->key);
-    }
-    if (!exg_mul_u64(storage->count,
-                     storage->dtype == EXG_DTYPE_COUNT ? 1 : exg_dtype_bytes(storage->dtype),
-                     &bytes) ||
-        bytes != entry->bytes) {
-        return EXG_FAIL(err, MALFORMED, "WGT-003",
-                        "the record data/%s has %llu bytes, not those of %llu elements",
-                        storage->key, (unsigned long long)entry->bytes,
-                        (unsigned long long)storage->count);
-    }
-    if (*index != EXG_MAP_NONE) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_archive_storage(&file->archive, entry, file->weights, file->archive.byte_order,
-                                index, err));
-    return exg_map_put(&file->storages, storage->key, *index) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
-}
-
-/* "cuda:1" -> {"cuda", 1} */
-static exg_status parse_device(exg_arena *arena, const char *location, exg_device *device,
-                               exg_error *err)
-{
-    const char *colon = strchr(location, ':');
-    char *end;
-
-    device->index = -1;
-    device->type = colon == NULL ? exg_arena_strdup(arena, location)
-                                 : exg_arena_strndup(arena, location, (size_t)(colon - location));
-    if (device->type == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    if (colon != NULL) {
-        device->index = strtol(colon + 1, &end, 10);
-        if (end == colon + 1 || *end != '\0' || device->index < 0) {
-            return EXG_FAIL(err, MALFORMED, "PKL-001", "'%s' is no device", location);
-        }
-    }
-    return EXG_OK;
-}
-
-static exg_status make_meta(saved *file, const exg_pickle_tensor *tensor, exg_arena *arena,
-                            exg_tensor_meta **out, uint32_t *storage, exg_error *err)
-{
-    exg_tensor_meta *meta = EXG_NEW(arena, exg_tensor_meta);
-    uint32_t rank = tensor->sizes->count;
-
-    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL ||
-        (meta->strides = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    meta->dtype = tensor->dtype;
-    meta->layout = EXG_LAYOUT_STRIDED;
-    meta->requires_grad = tensor->requires_grad;
-    meta->rank = rank;
-    meta->storage_offset = exg_sym_int_of(tensor->offset);
-    for (uint32_t d = 0; d < rank; d++) {
-        meta->sizes[d] = exg_sym_int_of(tensor->sizes->items[d]->as_int);
-        meta->strides[d] = exg_sym_int_of(tensor->strides->items[d]->as_int);
-    }
-    EXG_TRY(parse_device(arena, tensor->storage->location, &meta->device, err));
-    EXG_TRY(find_storage(file, tensor->storage, storage, err));
-    EXG_TRY(exg_tensor_meta_check_view(meta, file->weights->storages[*storage].length, err));
-    *out = meta;
-    return EXG_OK;
+    return exg_saved_open(data, entry->bytes, outer->zip.base + entry->data_offset, outer->arena,
+                          outer->inflate_left, weights, file, err);
 }
 
 /* ---- state dicts ------------------------------------------------------------------------------
  */
 
-static bool is_name(const exg_pickle_value *value)
-{
-    return value->kind == EXG_PICKLE_STRING &&
-           memchr(value->as_text.data, '\0', value->as_text.length) == NULL;
-}
-
-static exg_status add_tensor(saved *file, exg_weight_table table, const char *name,
+static exg_status add_tensor(exg_saved *file, exg_weight_table table, const char *name,
                              const exg_pickle_tensor *tensor, exg_error *err)
 {
     exg_weight weight = {.fqn = name, .table = table, .is_param = tensor->is_param};
 
-    EXG_TRY(make_meta(file, tensor, file->archive.arena, &weight.meta, &weight.storage, err));
+    EXG_TRY(exg_saved_meta(file, tensor, file->archive.arena, &weight.meta, &weight.storage, err));
     return exg_weights_add(file->weights, &weight, err);
 }
 
 static exg_status read_state(exg_archive *archive, const exg_zip_entry *entry,
                              exg_weight_table table, exg_weights *weights, exg_error *err)
 {
-    saved file;
+    exg_saved file;
     exg_map names;
 
     EXG_TRY(open_saved(archive, entry, weights, &file, err));
@@ -195,7 +50,7 @@ static exg_status read_state(exg_archive *archive, const exg_zip_entry *entry,
         const exg_pickle_value *key = file.object->as_items.items[i];
         const exg_pickle_value *value = file.object->as_items.items[i + 1];
 
-        if (!is_name(key) || value->kind != EXG_PICKLE_TENSOR) {
+        if (!exg_pickle_is_name(key) || value->kind != EXG_PICKLE_TENSOR) {
             return EXG_FAIL(err, UNSUPPORTED, "PKL-STATE", "the state holds more than tensors");
         }
         if (exg_map_find(&names, key->as_text.data) != EXG_MAP_NONE) {
@@ -271,7 +126,7 @@ static bool flatten(leaves *found, const char *keyword, const exg_pickle_value *
         }
         return true;
     case EXG_PICKLE_STRING:
-        if (!is_name(value)) {
+        if (!exg_pickle_is_name(value)) {
             return false;
         }
         break;
@@ -309,7 +164,7 @@ static bool flatten_call(leaves *found, const exg_pickle_value *call)
     for (uint32_t i = 0; i < pair->items[1]->as_items.count; i += 2) {
         const exg_pickle_value *key = pair->items[1]->as_items.items[i];
 
-        if (!is_name(key) ||
+        if (!exg_pickle_is_name(key) ||
             !flatten(found, key->as_text.data, pair->items[1]->as_items.items[i + 1], DEPTH_MAX)) {
             return false;
         }
@@ -317,8 +172,8 @@ static bool flatten_call(leaves *found, const exg_pickle_value *call)
     return true;
 }
 
-static exg_status keep_leaf(saved *file, const leaf *from, exg_arena *arena, exg_sample_input *to,
-                            exg_error *err)
+static exg_status keep_leaf(exg_saved *file, const leaf *from, exg_arena *arena,
+                            exg_sample_input *to, exg_error *err)
 {
     const exg_pickle_value *value = from->value;
 
@@ -346,13 +201,13 @@ static exg_status keep_leaf(saved *file, const leaf *from, exg_arena *arena, exg
         return to->as_string == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     case EXG_PICKLE_TENSOR:
         to->kind = EXG_ARGUMENT_TENSOR;
-        return make_meta(file, &value->as_tensor, arena, &to->meta, &to->storage, err);
+        return exg_saved_meta(file, &value->as_tensor, arena, &to->meta, &to->storage, err);
     default: /* NONE; flatten() lets nothing else through */
         return EXG_OK;
     }
 }
 
-static exg_status keep_leaves(saved *file, exg_program *program, exg_error *err)
+static exg_status keep_leaves(exg_saved *file, exg_program *program, exg_error *err)
 {
     leaves found = {malloc(LEAVES_MAX * sizeof(leaf)), 0};
     exg_status status = EXG_OK;
@@ -380,7 +235,7 @@ exg_status exg_samples_read(exg_archive *archive, const char *name, exg_program 
         archive->generation == EXG_GENERATION_B
             ? exg_archive_find(archive, "serialized_example_inputs.pt")
             : exg_archive_find3(archive, "data/sample_inputs/", name, ".pt");
-    saved file;
+    exg_saved file;
     exg_status status;
 
     if (entry == NULL) {

@@ -42,6 +42,9 @@ typedef struct exg_zip {
 /* Does the archive begin and end like a zip? No check beyond that. */
 bool exg_zip_sniff(const uint8_t *data, uint64_t length);
 
+/* Is this an archive whose members are as `is_it` wants them? */
+bool exg_zip_holds(const uint8_t *data, uint64_t length, bool (*is_it)(const exg_zip *zip));
+
 /* Indexes the archive. MALFORMED (ZIP-*, ARC-*), UNSUPPORTED (ZIP-METHOD, ZIP-CRYPT,
  * ZIP-DISKS), NO_MEMORY. */
 exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,

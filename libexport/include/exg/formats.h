@@ -77,7 +77,48 @@ typedef struct exg_save_options {
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *options, exg_error *err);
 
-/* ---- named tensors: inputs, outputs, weights -------------------------------- */
+/* ---- files of weights ----------------------------------------------------------- */
+
+typedef enum exg_weights_format {
+#define EXG_WEIGHTS_FORMAT(id, name, summary) EXG_WEIGHTS_FORMAT_##id,
+#include <exg/weights_format.def>
+#undef EXG_WEIGHTS_FORMAT
+    EXG_WEIGHTS_FORMAT_COUNT
+} exg_weights_format;
+
+const char *exg_weights_format_name(exg_weights_format format); /* of COUNT: "program" */
+
+/* Which of them a file is, by content; COUNT when it is none. IO. */
+exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err);
+
+/* The tensors of a file of weights, or of a program, whose *format is COUNT. Names are
+ * the file's; what a checkpoint nests is joined with dots, and what is no tensor in it
+ * goes to the metadata. No tensor is read by opening but deflated ones. Every rule of
+ * the formats is checked; files a sharded model names may not leave its folder.
+ * `format` may be NULL. The caller releases *weights. IO, MALFORMED, UNSUPPORTED, LIMIT. */
+exg_status exg_weights_open(const char *path, exg_weights **weights, exg_weights_format *format,
+                            exg_error *err);
+
+/* The same from memory, which must stay as long as the weights. No program. */
+exg_status exg_weights_open_memory(const void *data, size_t length, exg_weights **weights,
+                                   exg_weights_format *format, exg_error *err);
+
+typedef struct exg_weights_save_options {
+    size_t size;    /* sizeof(exg_weights_save_options) */
+    uint64_t split; /* bytes of tensors in one file at most; 0: all in one */
+    void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
+    void *user;
+} exg_weights_save_options;
+
+/* Writes every plain tensor and the metadata as safetensors, atomically: the old model or
+ * the new one, at any moment. Wider elements go first, so that all of them are aligned.
+ * A split model is PATH.index.json and files beside it whose names carry the hash of their
+ * bytes; files of another model that was there stay. Tensors are read block by block.
+ * UNSUPPORTED when safetensors has no such dtype, IO. */
+exg_status exg_weights_save(exg_weights *weights, const char *path,
+                            const exg_weights_save_options *options, exg_error *err);
+
+/* ---- named tensors in memory: inputs, outputs --------------------------------------- */
 
 typedef struct exg_named_tensor {
     const char *name;
@@ -95,9 +136,8 @@ typedef struct exg_tensor_file {
     struct exg_tensor_file_private *private_;
 } exg_tensor_file;
 
-/* Reads a safetensors file whole or an .npy file (one tensor named ""). Data is
- * mapped; close unmaps. Every rule of the format is checked: header cap, no
- * overlap, no holes, dtype and shape against the byte range. */
+/* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
+ * lies in the file as it is wanted is mapped, the rest copied. */
 exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err);
 exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
                                        exg_error *err);

@@ -66,6 +66,7 @@ typedef struct exg_weight {
     bool use_pickle;       /* kept raw, never unpickled */
     exg_tensor_meta *meta; /* concrete; NULL for custom and opaque objects */
     uint32_t storage;      /* index into exg_weights.storages */
+    const char *encoding;  /* "Q4_K": meta tells the bytes of its rows; NULL: plain elements */
 } exg_weight;
 
 struct exg_weights {
@@ -75,6 +76,7 @@ struct exg_weights {
     uint32_t count;
     uint32_t storage_count;
     uint32_t capacity, storage_capacity;
+    exg_string_map metadata; /* what a weights file says of itself; of a program nothing */
     struct exg_weights_private *private_; /* mappings, lock, reference count */
 };
 
@@ -87,6 +89,9 @@ void exg_weights_release(exg_weights *weights); /* NULL is allowed */
 exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
                                    uint32_t *index, exg_error *err);
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err);
+
+exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
+                                    exg_error *err);
 
 /* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
 exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
@@ -118,8 +123,17 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
 exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
                            uint64_t bytes, exg_error *err);
 
+/* `count` elements of it from the element `first` on, in row-major order; rows follow
+ * one another, so any run of rows is such a run. Of frames only those are inflated
+ * that hold what is asked for. USAGE for a run that leaves the tensor. */
+exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight, uint64_t first,
+                                 uint64_t count, void *out, exg_error *err);
+
 /* Bytes a packed copy of a static meta takes; MALFORMED when it does not fit. */
 exg_status exg_tensor_meta_bytes(const exg_tensor_meta *meta, uint64_t *bytes, exg_error *err);
+
+/* Do the elements of a static meta lie one after the other, row by row? */
+bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
 
 /* Does the view fit in a storage of `length` bytes? MALFORMED (WGT-002 not
  * concrete, WGT-011 negative, WGT-005 too short). */

@@ -1,0 +1,138 @@
+/* tensors.c - files of weights: what inspect shows of them. */
+#include "cli/cli.h"
+#include "libexport/base/text.h"
+
+#include <inttypes.h>
+
+#define VALUE_COLUMNS 72 /* of a metadata value in the text form */
+
+static void put_numbers(exg_text *text, const exg_sym_int *numbers, uint32_t count)
+{
+    exg_text_putc(text, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        exg_text_printf(text, "%s%" PRId64, i > 0 ? ", " : "", numbers[i].value);
+    }
+    exg_text_putc(text, ']');
+}
+
+static void put_tensor(exg_text *text, const exg_weights *weights, const exg_weight *weight)
+{
+    const exg_tensor_meta *meta = weight->meta;
+
+    exg_text_printf(text, "  %s: ", weight->fqn);
+    if (weight->encoding != NULL) {
+        exg_text_printf(text, "%s in ", weight->encoding);
+    }
+    exg_text_puts(text, exg_dtype_short_name(meta->dtype));
+    put_numbers(text, meta->sizes, meta->rank);
+    if (!exg_tensor_meta_is_packed(meta) || meta->storage_offset.value != 0) {
+        exg_text_puts(text, " strides ");
+        put_numbers(text, meta->strides, meta->rank);
+        exg_text_printf(text, " from %" PRId64 " of storage %u", meta->storage_offset.value,
+                        weight->storage);
+    }
+    if (weights->storages[weight->storage].byte_order == EXG_BIG_ENDIAN) {
+        exg_text_puts(text, " big endian");
+    }
+    exg_text_putc(text, '\n');
+}
+
+static uint64_t stored_bytes(const exg_weights *weights)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        sum += weights->storages[i].length;
+    }
+    return sum;
+}
+
+static void print_text(exg_text *text, const char *path, const char *format,
+                       const exg_weights *weights)
+{
+    exg_text_printf(text, "%s: %s\n%u tensors, %" PRIu64 " bytes in %u storages\n", path, format,
+                    weights->count, stored_bytes(weights), weights->storage_count);
+    for (uint32_t i = 0; i < weights->metadata.count; i++) {
+        const exg_string_pair *pair = &weights->metadata.items[i];
+        exg_text value = EXG_TEXT_EMPTY;
+
+        exg_text_json_string(&value, pair->value);
+        exg_text_printf(text, "%s  %s = %.*s%s\n", i == 0 ? "metadata\n" : "", pair->key,
+                        VALUE_COLUMNS, exg_text_string(&value) == NULL ? "" : value.data,
+                        value.length > VALUE_COLUMNS ? "..." : "");
+        exg_text_free(&value);
+    }
+    exg_text_puts(text, "tensors\n");
+    for (uint32_t i = 0; i < weights->count; i++) {
+        put_tensor(text, weights, &weights->items[i]);
+    }
+}
+
+static void print_json_tensor(exg_text *text, const exg_weight *weight)
+{
+    const exg_tensor_meta *meta = weight->meta;
+
+    exg_text_puts(text, "{\"name\": ");
+    exg_text_json_string(text, weight->fqn);
+    exg_text_printf(text, ", \"dtype\": \"%s\", \"shape\": ", exg_dtype_name(meta->dtype));
+    put_numbers(text, meta->sizes, meta->rank);
+    exg_text_puts(text, ", \"strides\": ");
+    put_numbers(text, meta->strides, meta->rank);
+    exg_text_printf(text, ", \"offset\": %" PRId64 ", \"storage\": %u", meta->storage_offset.value,
+                    weight->storage);
+    if (weight->encoding != NULL) {
+        exg_text_puts(text, ", \"encoding\": ");
+        exg_text_json_string(text, weight->encoding);
+    }
+    exg_text_putc(text, '}');
+}
+
+static void print_json(exg_text *text, const char *path, const char *format,
+                       const exg_weights *weights)
+{
+    exg_text_puts(text, "{\"file\": ");
+    exg_text_json_string(text, path);
+    exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", \"storages\": %u", format,
+                    stored_bytes(weights), weights->storage_count);
+    exg_text_puts(text, ", \"metadata\": {");
+    for (uint32_t i = 0; i < weights->metadata.count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : "");
+        exg_text_json_string(text, weights->metadata.items[i].key);
+        exg_text_puts(text, ": ");
+        exg_text_json_string(text, weights->metadata.items[i].value);
+    }
+    exg_text_puts(text, "}, \"tensors\": [");
+    for (uint32_t i = 0; i < weights->count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : "");
+        print_json_tensor(text, &weights->items[i]);
+    }
+    exg_text_puts(text, "]}\n");
+}
+
+exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
+{
+    exg_weights *weights;
+    exg_weights_format format;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
+
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, &format, err),
+               "%s:", call->paths[0]);
+    (call->json ? print_json : print_text)(&text, call->paths[0], exg_weights_format_name(format),
+                                           weights);
+    if (text.failed) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        fputs(exg_text_string(&text), call->out);
+    }
+    exg_text_free(&text);
+    exg_weights_release(weights);
+    return status;
+}
+
+bool cli_is_weights_file(const char *path)
+{
+    exg_weights_format format;
+
+    return exg_weights_sniff(path, &format, NULL) == EXG_OK && format != EXG_WEIGHTS_FORMAT_COUNT;
+}

@@ -1,0 +1,427 @@
+/* gguf.c - GGUF, versions 2 and 3, in either byte order.
+ *
+ *   'GGUF' | u32 version | u64 tensors | u64 pairs
+ *   pairs:   string key | u32 type | value          string: u64 length, bytes
+ *   tensors: string name | u32 rank | u64 sizes, innermost first | u32 type | u64 offset
+ *   zeros up to general.alignment (32) | data, tensors at their offsets from here
+ *
+ * Single values become metadata; lists (vocabularies) are passed over. A quantised
+ * tensor is bytes with the type as its encoding: [.., n] elements in blocks become
+ * [.., bytes of a row].
+ */
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/text.h"
+#include "libexport/formats/weights_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT_DEFAULT 32
+#define RANK_MAX          8 /* the format says 4 */
+#define NESTING_MAX       8 /* lists of lists */
+#define PAIR_BYTES_MIN    13
+#define TENSOR_BYTES_MIN  24
+
+enum {
+    VALUE_U8,
+    VALUE_I8,
+    VALUE_U16,
+    VALUE_I16,
+    VALUE_U32,
+    VALUE_I32,
+    VALUE_F32,
+    VALUE_BOOL,
+    VALUE_STRING,
+    VALUE_LIST,
+    VALUE_U64,
+    VALUE_I64,
+    VALUE_F64,
+    VALUE_COUNT
+};
+
+static const uint8_t value_bytes[VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+typedef struct gguf_type {
+    uint32_t number;
+    const char *name;
+    uint32_t elements, bytes;
+    exg_dtype dtype;
+} gguf_type;
+
+static const gguf_type types[] = {
+#define EXG_GGUF_TYPE(number, name, elements, bytes, dtype)                                        \
+    {number, name, elements, bytes, EXG_DTYPE_##dtype},
+#include "libexport/formats/gguf_type.def"
+#undef EXG_GGUF_TYPE
+};
+
+typedef struct tensor_info {
+    const char *name;
+    const gguf_type *type;
+    uint32_t rank;
+    int64_t shape[RANK_MAX]; /* row-major; of raw bytes the last one counts those */
+    uint64_t offset, bytes;
+} tensor_info;
+
+typedef struct reader {
+    const uint8_t *data;
+    uint64_t length, at;
+    bool big;
+    uint64_t alignment;
+    exg_arena *arena; /* scratch */
+    exg_weights *weights;
+    exg_error *err;
+} reader;
+
+bool exg_gguf_sniff(const uint8_t *data, uint64_t length)
+{
+    return length >= 8 && memcmp(data, "GGUF", 4) == 0;
+}
+
+static exg_status fault(reader *r, const char *code, const char *what)
+{
+    return exg_error_at(r->err, EXG_FAIL(r->err, MALFORMED, code, "the file %s", what), r->at);
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static exg_status take_number(reader *r, uint32_t width, uint64_t *value)
+{
+    if (!exg_range_inside(r->at, width, r->length)) {
+        return fault(r, "GGUF-CUT", "ends inside its header");
+    }
+    *value = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        *value = *value << 8 | r->data[r->at + (r->big ? i : width - 1 - i)];
+    }
+    r->at += width;
+    return EXG_OK;
+}
+
+static exg_status take_u32(reader *r, uint32_t *value)
+{
+    uint64_t wide = 0;
+
+    EXG_TRY(take_number(r, 4, &wide));
+    *value = (uint32_t)wide;
+    return EXG_OK;
+}
+
+/* Borrowed from the file, without NUL at the end. */
+static exg_status take_text(reader *r, const char **text, uint64_t *length)
+{
+    EXG_TRY(take_number(r, 8, length));
+    if (!exg_range_inside(r->at, *length, r->length)) {
+        return fault(r, "GGUF-CUT", "ends inside a text");
+    }
+    *text = (const char *)r->data + r->at;
+    r->at += *length;
+    return EXG_OK;
+}
+
+static exg_status take_name(reader *r, const char **name)
+{
+    const char *text = NULL;
+    uint64_t length = 0;
+
+    EXG_TRY(take_text(r, &text, &length));
+    if (length > UINT16_MAX || memchr(text, '\0', (size_t)length) != NULL) {
+        return fault(r, "GGUF-NAME", "has a name that is too long or holds NUL");
+    }
+    *name = exg_arena_strndup(r->arena, text, (size_t)length);
+    return *name == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+}
+
+/* ---- pairs --------------------------------------------------------------------------------- */
+
+static exg_status skip_value(reader *r, uint32_t type, uint32_t depth)
+{
+    uint64_t bits = 0;
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+    uint32_t item = 0;
+    const char *text;
+
+    if (type >= VALUE_COUNT || depth == NESTING_MAX) {
+        return fault(r, "GGUF-VALUE", "has a value of an unknown type");
+    }
+    if (type == VALUE_STRING) {
+        return take_text(r, &text, &bytes);
+    }
+    if (type != VALUE_LIST) {
+        return take_number(r, value_bytes[type], &bits);
+    }
+    EXG_TRY(take_u32(r, &item));
+    EXG_TRY(take_number(r, 8, &count));
+    if (item < VALUE_COUNT && value_bytes[item] != 0) {
+        if (!exg_mul_u64(count, value_bytes[item], &bytes) ||
+            !exg_range_inside(r->at, bytes, r->length)) {
+            return fault(r, "GGUF-CUT", "ends inside a list");
+        }
+        r->at += bytes;
+        return EXG_OK;
+    }
+    for (uint64_t i = 0; i < count; i++) { /* each takes 8 bytes at least, or the file ends */
+        EXG_TRY(skip_value(r, item, depth + 1));
+    }
+    return EXG_OK;
+}
+
+static exg_status add_metadata(reader *r, const char *key, exg_text *value)
+{
+    exg_status status = exg_text_string(value) == NULL
+                            ? EXG_OUT_OF_MEMORY(r->err)
+                            : exg_weights_add_metadata(r->weights, key, value->data, r->err);
+
+    exg_text_free(value);
+    return status;
+}
+
+static exg_status read_text(reader *r, const char *key)
+{
+    exg_text value = EXG_TEXT_EMPTY;
+    const char *text = NULL;
+    uint64_t length = 0;
+
+    EXG_TRY(take_text(r, &text, &length));
+    exg_text_add(&value, text, strnlen(text, (size_t)length));
+    return add_metadata(r, key, &value);
+}
+
+static exg_status read_number(reader *r, const char *key, uint32_t type)
+{
+    uint32_t width = value_bytes[type];
+    exg_text value = EXG_TEXT_EMPTY;
+    uint64_t bits = 0;
+    uint32_t low;
+    float single;
+    double wide;
+
+    EXG_TRY(take_number(r, width, &bits));
+    switch (type) {
+    case VALUE_BOOL:
+        exg_text_puts(&value, bits == 0 ? "false" : "true");
+        break;
+    case VALUE_F32:
+        low = (uint32_t)bits;
+        memcpy(&single, &low, sizeof(single));
+        exg_text_printf(&value, "%.9g", (double)single);
+        break;
+    case VALUE_F64:
+        memcpy(&wide, &bits, sizeof(wide));
+        exg_text_double(&value, wide);
+        break;
+    case VALUE_I8:
+    case VALUE_I16:
+    case VALUE_I32:
+    case VALUE_I64:
+        exg_text_printf(&value, "%" PRId64,
+                        (int64_t)(bits << (64 - 8 * width)) >> (64 - 8 * width));
+        break;
+    default:
+        exg_text_printf(&value, "%" PRIu64, bits);
+        break;
+    }
+    if (strcmp(key, "general.alignment") == 0) {
+        r->alignment = bits;
+        if (type != VALUE_U32 || bits == 0 || (bits & (bits - 1)) != 0) {
+            exg_text_free(&value);
+            return fault(r, "GGUF-ALIGN", "has an alignment that is no power of two");
+        }
+    }
+    return add_metadata(r, key, &value);
+}
+
+static exg_status read_pair(reader *r)
+{
+    const char *key = NULL;
+    uint32_t type = 0;
+
+    EXG_TRY(take_name(r, &key));
+    EXG_TRY(take_u32(r, &type));
+    if (type == VALUE_STRING) {
+        return read_text(r, key);
+    }
+    return type < VALUE_COUNT && value_bytes[type] != 0 ? read_number(r, key, type)
+                                                        : skip_value(r, type, 0);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+static exg_status find_type(reader *r, uint32_t number, const gguf_type **type)
+{
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (types[i].number == number) {
+            *type = &types[i];
+            return EXG_OK;
+        }
+    }
+    return EXG_FAIL(r->err, UNSUPPORTED, "GGUF-TYPE", "tensors of type %u are not known here",
+                    number);
+}
+
+static exg_status read_info(reader *r, tensor_info *info)
+{
+    uint32_t number = 0;
+    uint64_t sizes[RANK_MAX];
+
+    EXG_TRY(take_name(r, &info->name));
+    EXG_TRY(take_u32(r, &info->rank));
+    if (info->rank > RANK_MAX) {
+        return EXG_FAIL(r->err, LIMIT, "GGUF-SHAPE", "%s has %u dimensions", info->name,
+                        info->rank);
+    }
+    for (uint32_t d = 0; d < info->rank; d++) {
+        EXG_TRY(take_number(r, 8, &sizes[d]));
+    }
+    EXG_TRY(take_u32(r, &number));
+    EXG_TRY_IN(r->err, find_type(r, number, &info->type), "['%s']", info->name);
+    EXG_TRY(take_number(r, 8, &info->offset));
+    if (info->type->elements > 1) {
+        if (info->rank == 0 || sizes[0] % info->type->elements != 0 ||
+            !exg_mul_u64(sizes[0] / info->type->elements, info->type->bytes, &sizes[0])) {
+            return fault(r, "GGUF-SHAPE", "has rows that are no whole number of blocks");
+        }
+    }
+    for (uint32_t d = 0; d < info->rank; d++) {
+        if (sizes[d] > INT64_MAX) {
+            return fault(r, "GGUF-SHAPE", "has a size that passes 63 bits");
+        }
+        info->shape[info->rank - 1 - d] = (int64_t)sizes[d];
+    }
+    if (!exg_shape_bytes(info->shape, info->rank, info->type->dtype, &info->bytes)) {
+        return fault(r, "GGUF-SHAPE", "has a tensor that passes 63 bits");
+    }
+    return EXG_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const tensor_info *const *x = a;
+    const tensor_info *const *y = b;
+
+    return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
+}
+
+/* Aligned, inside the file, and not one inside the other. */
+static exg_status check_places(reader *r, const tensor_info *infos, uint64_t count, uint64_t start)
+{
+    const tensor_info **order = EXG_NEW_ARRAY(r->arena, const tensor_info *, (size_t)count);
+    uint64_t end = 0;
+
+    if (order == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        order[i] = &infos[i];
+    }
+    qsort(order, (size_t)count, sizeof(*order), by_offset);
+    for (uint64_t i = 0; i < count; i++) {
+        const tensor_info *info = order[i];
+
+        if (info->offset % r->alignment != 0 ||
+            !exg_range_inside(info->offset, info->bytes, r->length - start)) {
+            return exg_error_fix(
+                r->err,
+                EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
+                         "%s: %llu bytes at offset %llu do not lie aligned in %llu of data",
+                         info->name, (unsigned long long)info->bytes,
+                         (unsigned long long)info->offset, (unsigned long long)(r->length - start)),
+                "the file may be cut short");
+        }
+        if (info->bytes > 0 && info->offset < end) {
+            return EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE", "%s begins inside another tensor",
+                            info->name);
+        }
+        end = info->offset + info->bytes;
+    }
+    return EXG_OK;
+}
+
+static exg_status add_tensors(reader *r, const tensor_info *infos, uint64_t count)
+{
+    uint64_t start = r->length; /* without tensors, data may be left out */
+
+    if (!exg_align_u64(r->at, r->alignment, &start) || start > r->length) {
+        start = r->length;
+    }
+    EXG_TRY(check_places(r, infos, count, start));
+    for (uint64_t i = 0; i < count; i++) {
+        const tensor_info *info = &infos[i];
+        exg_dense tensor = {
+            .name = info->name,
+            .dtype = info->type->dtype,
+            .rank = info->rank,
+            .shape = info->shape,
+            .byte_order = r->big ? EXG_BIG_ENDIAN : EXG_LITTLE_ENDIAN,
+            .data = r->data + start + info->offset,
+            .bytes = info->bytes,
+            .encoding = info->type->elements > 1 ? info->type->name : NULL,
+        };
+
+        EXG_TRY(exg_weights_add_dense(r->weights, &tensor, r->err));
+    }
+    return EXG_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* The version tells the byte order: it is small. */
+static exg_status read_version(reader *r)
+{
+    uint32_t version = 0;
+
+    r->at = 4;
+    EXG_TRY(take_u32(r, &version));
+    if (version > UINT16_MAX) {
+        r->big = true;
+        r->at = 4;
+        EXG_TRY(take_u32(r, &version));
+    }
+    if (version != 2 && version != 3) {
+        return EXG_FAIL(r->err, UNSUPPORTED, "GGUF-VERSION", "GGUF version %u; 2 and 3 are read",
+                        version);
+    }
+    return EXG_OK;
+}
+
+static exg_status read_all(reader *r)
+{
+    uint64_t tensor_count = 0;
+    uint64_t pair_count = 0;
+    tensor_info *infos;
+
+    EXG_TRY(read_version(r));
+    EXG_TRY(take_number(r, 8, &tensor_count));
+    EXG_TRY(take_number(r, 8, &pair_count));
+    if (tensor_count > r->length / TENSOR_BYTES_MIN || pair_count > r->length / PAIR_BYTES_MIN) {
+        return fault(r, "GGUF-COUNT", "counts more tensors or pairs than it can hold");
+    }
+    for (uint64_t i = 0; i < pair_count; i++) {
+        EXG_TRY(read_pair(r));
+    }
+    infos = EXG_NEW_ARRAY(r->arena, tensor_info, (size_t)tensor_count);
+    if (infos == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (uint64_t i = 0; i < tensor_count; i++) {
+        EXG_TRY(read_info(r, &infos[i]));
+    }
+    return add_tensors(r, infos, tensor_count);
+}
+
+exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    reader r = {.data = source->data,
+                .length = source->length,
+                .alignment = ALIGNMENT_DEFAULT,
+                .arena = exg_arena_create(source->budget),
+                .weights = weights,
+                .err = err};
+    exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);
+
+    exg_arena_destroy(r.arena);
+    return status;
+}

@@ -1,0 +1,152 @@
+/* saved.c - torch.save files: opening, storages, tensors. Reference: pt2 format section 2.6. */
+#include "libexport/formats/pt2/saved.h"
+
+#include "libexport/base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool exg_pickle_is_name(const exg_pickle_value *value)
+{
+    return value->kind == EXG_PICKLE_STRING &&
+           memchr(value->as_text.data, '\0', value->as_text.length) == NULL;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+static exg_status find_root(exg_saved *file, exg_error *err)
+{
+    const char *first = file->archive.zip.count == 0 ? "" : file->archive.zip.entries[0].name;
+    const char *slash = strchr(first, '/');
+
+    if (slash == NULL) {
+        return EXG_FAIL(err, MALFORMED, "PKL-002", "a torch.save file has a root folder");
+    }
+    file->archive.root = exg_arena_strndup(file->archive.arena, first, (size_t)(slash - first) + 1);
+    return file->archive.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status read_order(exg_saved *file, exg_error *err)
+{
+    const exg_zip_entry *entry = exg_archive_find(&file->archive, "byteorder");
+    const uint8_t *data = NULL;
+
+    if (entry == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_archive_keep(&file->archive, entry, file->weights, &data, err));
+    if (entry->bytes == 3 && memcmp(data, "big", 3) == 0) {
+        file->archive.byte_order = EXG_BIG_ENDIAN;
+    } else if (entry->bytes != 6 || memcmp(data, "little", 6) != 0) {
+        return EXG_FAIL(err, MALFORMED, "ARC-011", "byteorder is not little or big");
+    }
+    return EXG_OK;
+}
+
+exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
+                          uint64_t *inflate_left, exg_weights *weights, exg_saved *file,
+                          exg_error *err)
+{
+    const exg_zip_entry *pickle;
+
+    *file = (exg_saved){
+        .archive = {.arena = arena, .inflate_left = inflate_left},
+          .weights = weights
+    };
+    exg_map_init(&file->storages, arena);
+    if (length == 0) {
+        return EXG_OK;
+    }
+    if (!exg_zip_sniff(data, length)) {
+        return exg_error_fix(
+            err, EXG_FAIL(err, UNSUPPORTED, "PKL-002", "this is no zip: too old a torch.save"),
+            "load it in PyTorch and save it again");
+    }
+    EXG_TRY(exg_zip_open(data, length, base, arena, &file->archive.zip, err));
+    EXG_TRY(find_root(file, err));
+    EXG_TRY(read_order(file, err));
+    pickle = exg_archive_find(&file->archive, "data.pkl");
+    if (pickle == NULL) {
+        return EXG_FAIL(err, MALFORMED, "PKL-002", "the record data.pkl is missing");
+    }
+    EXG_TRY(exg_archive_keep(&file->archive, pickle, weights, &data, err));
+    return exg_pickle_read(data, (size_t)pickle->bytes, arena, &file->object, err);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+/* The storage a persistent id names; its record has exactly the bytes it counts. */
+static exg_status find_storage(exg_saved *file, const exg_pickle_storage *storage, uint32_t *index,
+                               exg_error *err)
+{
+    const exg_zip_entry *entry = exg_archive_find3(&file->archive, "data/", storage->key, "");
+    uint64_t bytes = 0;
+
+    *index = exg_map_find(&file->storages, storage->key);
+    if (entry == NULL) {
+        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record data/%s is missing", storage->key);
+    }
+    if (!exg_mul_u64(storage->count,
+                     storage->dtype == EXG_DTYPE_COUNT ? 1 : exg_dtype_bytes(storage->dtype),
+                     &bytes) ||
+        bytes != entry->bytes) {
+        return EXG_FAIL(err, MALFORMED, "WGT-003",
+                        "the record data/%s has %llu bytes, not those of %llu elements",
+                        storage->key, (unsigned long long)entry->bytes,
+                        (unsigned long long)storage->count);
+    }
+    if (*index != EXG_MAP_NONE) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_archive_storage(&file->archive, entry, file->weights, file->archive.byte_order,
+                                index, err));
+    return exg_map_put(&file->storages, storage->key, *index) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+}
+
+/* "cuda:1" -> {"cuda", 1} */
+static exg_status parse_device(exg_arena *arena, const char *location, exg_device *device,
+                               exg_error *err)
+{
+    const char *colon = strchr(location, ':');
+    char *end;
+
+    device->index = -1;
+    device->type = colon == NULL ? exg_arena_strdup(arena, location)
+                                 : exg_arena_strndup(arena, location, (size_t)(colon - location));
+    if (device->type == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (colon != NULL) {
+        device->index = strtol(colon + 1, &end, 10);
+        if (end == colon + 1 || *end != '\0' || device->index < 0) {
+            return EXG_FAIL(err, MALFORMED, "PKL-001", "'%s' is no device", location);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_saved_meta(exg_saved *file, const exg_pickle_tensor *tensor, exg_arena *arena,
+                          exg_tensor_meta **out, uint32_t *storage, exg_error *err)
+{
+    exg_tensor_meta *meta = EXG_NEW(arena, exg_tensor_meta);
+    uint32_t rank = tensor->sizes->count;
+
+    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL ||
+        (meta->strides = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    meta->dtype = tensor->dtype;
+    meta->layout = EXG_LAYOUT_STRIDED;
+    meta->requires_grad = tensor->requires_grad;
+    meta->rank = rank;
+    meta->storage_offset = exg_sym_int_of(tensor->offset);
+    for (uint32_t d = 0; d < rank; d++) {
+        meta->sizes[d] = exg_sym_int_of(tensor->sizes->items[d]->as_int);
+        meta->strides[d] = exg_sym_int_of(tensor->strides->items[d]->as_int);
+    }
+    EXG_TRY(parse_device(arena, tensor->storage->location, &meta->device, err));
+    EXG_TRY(find_storage(file, tensor->storage, storage, err));
+    EXG_TRY(exg_tensor_meta_check_view(meta, file->weights->storages[*storage].length, err));
+    *out = meta;
+    return EXG_OK;
+}

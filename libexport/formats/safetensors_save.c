@@ -1,0 +1,494 @@
+/* safetensors_save.c - header and data, tensors end to end; a model in one file or in
+ * several with an index.
+ *
+ * The data begins at a multiple of 64; the format has no room for padding between
+ * tensors. A weight is read and written block by block, or written from where it lies.
+ *
+ * The files of a split model carry the hash of their bytes in their names, and the index
+ * is renamed into place last: at any moment it is the old model or the new one.
+ */
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/base/map.h"
+#include "libexport/base/text.h"
+#include "libexport/formats/json.h"
+#include "libexport/formats/weights_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define HEADER_BYTES_MAX 100000000u
+#define ALIGNMENT        64
+#define BLOCK_BYTES      (4u << 20)
+#define FILES_MAX        99999u
+
+/* A tensor to be written: `item.data`, or a weight to be read. */
+typedef struct part {
+    exg_named_tensor item;
+    const exg_weight *weight;
+} part;
+
+typedef struct saver {
+    exg_weights *weights; /* of the weights among the parts */
+    const exg_weights_save_options *options;
+    exg_arena *arena;
+    part *parts;
+    uint32_t count;
+    const exg_string_map *metadata;
+    const exg_string_map *encodings; /* "encoding:NAME" of raw bytes */
+    XXH3_state_t *hash;              /* of the file being written; NULL: nobody asks */
+    uint8_t *block;
+    uint64_t done, total;
+    exg_error *err;
+} saver;
+
+/* ---- header -------------------------------------------------------------------------------- */
+
+/* One tensor's part of the header, with its checks. */
+static exg_status describe(exg_text *header, const exg_named_tensor *item, uint64_t *at,
+                           exg_error *err)
+{
+    uint64_t bytes = 0;
+
+    if (exg_dtype_safetensors(item->dtype)[0] == '\0') {
+        return EXG_FAIL(err, UNSUPPORTED, "STF-DTYPE", "safetensors has no %s",
+                        exg_dtype_name(item->dtype));
+    }
+    if (!exg_shape_bytes(item->shape, item->rank, item->dtype, &bytes) || bytes != item->bytes) {
+        return EXG_FAIL(err, USAGE, "STF-SIZE", "the shape takes %llu bytes, %llu are given",
+                        (unsigned long long)bytes, (unsigned long long)item->bytes);
+    }
+    exg_text_json_string(header, item->name);
+    exg_text_printf(header, ":{\"dtype\":\"%s\",\"shape\":[", exg_dtype_safetensors(item->dtype));
+    for (uint32_t d = 0; d < item->rank; d++) {
+        exg_text_printf(header, "%s%" PRId64, d == 0 ? "" : ",", item->shape[d]);
+    }
+    exg_text_printf(header, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, *at + bytes);
+    if (!exg_add_u64(*at, bytes, at)) {
+        return EXG_FAIL(err, LIMIT, "STF-SIZE", "the data passes 64 bits");
+    }
+    return EXG_OK;
+}
+
+static exg_status check_names(saver *s)
+{
+    exg_map names;
+
+    exg_map_init(&names, s->arena);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const char *name = s->parts[i].item.name;
+
+        if (strcmp(name, "__metadata__") == 0 || exg_map_find(&names, name) != EXG_MAP_NONE) {
+            return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", name);
+        }
+        if (!exg_map_put(&names, name, i)) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+    }
+    return EXG_OK;
+}
+
+static void put_pairs(exg_text *text, const exg_string_map *map, const char **comma)
+{
+    for (uint32_t i = 0; map != NULL && i < map->count; i++) {
+        exg_text_puts(text, *comma);
+        exg_text_json_string(text, map->items[i].key);
+        exg_text_putc(text, ':');
+        exg_text_json_string(text, map->items[i].value);
+        *comma = ",";
+    }
+}
+
+/* "{...}" of all metadata, after `before`; nothing when there is none. */
+static bool put_metadata(exg_text *text, const saver *s, const char *before)
+{
+    const char *comma = "";
+
+    if ((s->metadata == NULL || s->metadata->count == 0) &&
+        (s->encodings == NULL || s->encodings->count == 0)) {
+        return false;
+    }
+    exg_text_puts(text, before);
+    exg_text_putc(text, '{');
+    put_pairs(text, s->metadata, &comma);
+    put_pairs(text, s->encodings, &comma);
+    exg_text_putc(text, '}');
+    return true;
+}
+
+static exg_status build_header(saver *s, exg_text *header, uint32_t first, uint32_t end)
+{
+    const char *comma;
+    uint64_t at = 0;
+
+    exg_text_putc(header, '{');
+    comma = put_metadata(header, s, "\"__metadata__\":") ? "," : "";
+    for (uint32_t i = first; i < end; i++) {
+        const exg_named_tensor *item = &s->parts[i].item;
+
+        exg_text_puts(header, comma);
+        EXG_TRY_IN(s->err, describe(header, item, &at, s->err), "['%s']", item->name);
+        comma = ",";
+    }
+    exg_text_putc(header, '}');
+    while ((header->length + 8) % ALIGNMENT != 0 && !header->failed) {
+        exg_text_putc(header, ' ');
+    }
+    if (header->failed) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    if (header->length > HEADER_BYTES_MAX) {
+        return EXG_FAIL(s->err, LIMIT, "STF-HEADER", "the header takes %zu bytes", header->length);
+    }
+    return EXG_OK;
+}
+
+/* ---- data ---------------------------------------------------------------------------------- */
+
+static exg_status put(saver *s, exg_writer *writer, const void *data, uint64_t length)
+{
+    if (s->hash != NULL && length > 0) {
+        XXH3_128bits_update(s->hash, data, (size_t)length);
+    }
+    return exg_writer_write(writer, data, length, s->err);
+}
+
+static void report(saver *s, uint64_t bytes)
+{
+    s->done += bytes;
+    if (s->options != NULL && s->options->progress != NULL) {
+        s->options->progress(s->options->user, s->done, s->total);
+    }
+}
+
+static exg_status put_part(saver *s, exg_writer *writer, const part *p)
+{
+    uint32_t width = exg_dtype_bytes(p->item.dtype);
+    uint64_t count = p->item.bytes / width;
+    uint64_t step = BLOCK_BYTES / width;
+
+    if (p->weight == NULL) {
+        return put(s, writer, p->item.data, p->item.bytes);
+    }
+    for (uint64_t at = 0; at < count; at += step) {
+        uint64_t part_count = count - at < step ? count - at : step;
+
+        EXG_TRY(exg_weight_read_range(s->weights, p->weight, at, part_count, s->block, s->err));
+        EXG_TRY(put(s, writer, s->block, part_count * width));
+        report(s, part_count * width);
+    }
+    return EXG_OK;
+}
+
+/* One file of the parts [first, end). */
+static exg_status write_file(saver *s, exg_writer *writer, uint32_t first, uint32_t end)
+{
+    exg_text header = EXG_TEXT_EMPTY;
+    uint8_t length[8];
+    exg_status status = build_header(s, &header, first, end);
+
+    for (int i = 0; i < 8; i++) {
+        length[i] = (uint8_t)((uint64_t)header.length >> (8 * i));
+    }
+    if (status == EXG_OK) {
+        status = put(s, writer, length, sizeof(length));
+    }
+    if (status == EXG_OK) {
+        status = put(s, writer, header.data, header.length);
+    }
+    for (uint32_t i = first; i < end && status == EXG_OK; i++) {
+        status = put_part(s, writer, &s->parts[i]);
+    }
+    exg_text_free(&header);
+    return status;
+}
+
+static exg_status write_single(saver *s, const char *path)
+{
+    exg_writer *writer = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_writer_open(path, &writer, s->err));
+    status = write_file(s, writer, 0, s->count);
+    if (status == EXG_OK) {
+        return exg_writer_commit(writer, s->err);
+    }
+    exg_writer_abort(writer);
+    return status;
+}
+
+/* ---- a model in several files -------------------------------------------------------------- */
+
+typedef struct shard {
+    uint32_t first, end; /* parts */
+    uint64_t hash;
+    bool fresh;       /* was not there before */
+    const char *name; /* inside the folder */
+    const char *path;
+} shard;
+
+/* As many tensors as fit in each; one that is larger has a file of its own. */
+static exg_status cut(saver *s, shard **shards, uint32_t *count)
+{
+    uint64_t bytes = 0;
+
+    *shards = EXG_NEW_ARRAY(s->arena, shard, s->count + 1);
+    *count = 0;
+    if (*shards == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint64_t more = s->parts[i].item.bytes;
+
+        if (*count == 0 || (bytes > 0 && more > s->options->split - bytes)) {
+            (*shards)[(*count)++].first = i;
+            bytes = 0;
+        }
+        (*shards)[*count - 1].end = i + 1;
+        bytes = more > s->options->split - bytes ? s->options->split : bytes + more;
+    }
+    *count += *count == 0; /* no tensors: one empty file */
+    if (*count > FILES_MAX) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, LIMIT, "STF-SPLIT", "%u files are too many", *count),
+                             "split by a larger size");
+    }
+    return EXG_OK;
+}
+
+/* "<stem>-<hash>-00001-of-00003.safetensors" beside the index. */
+static exg_status name_shard(saver *s, const char *path, shard *made, uint32_t i, uint32_t count)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    size_t stem = strlen(base);
+
+    if (stem > 12 && strcmp(base + stem - 12, ".safetensors") == 0) {
+        stem -= 12;
+    }
+    made->path =
+        exg_arena_printf(s->arena, "%.*s%.*s-%016llx-%05u-of-%05u.safetensors", (int)(base - path),
+                         path, (int)stem, base, (unsigned long long)made->hash, i + 1, count);
+    if (made->path == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    made->name = made->path + (base - path);
+    return EXG_OK;
+}
+
+static exg_status write_index(saver *s, exg_writer *writer, const shard *shards, uint32_t count)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    const char *comma = "";
+    exg_status status;
+
+    exg_text_printf(&text, "{\"metadata\":{\"total_size\":%" PRIu64, s->total);
+    comma = ",";
+    put_pairs(&text, s->metadata, &comma);
+    put_pairs(&text, s->encodings, &comma);
+    exg_text_puts(&text, "},\"weight_map\":{");
+    comma = "";
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t p = shards[i].first; p < shards[i].end; p++) {
+            exg_text_puts(&text, comma);
+            exg_text_json_string(&text, s->parts[p].item.name);
+            exg_text_putc(&text, ':');
+            exg_text_json_string(&text, shards[i].name);
+            comma = ",\n";
+        }
+    }
+    exg_text_puts(&text, "}}\n");
+    status = exg_text_string(&text) == NULL
+                 ? EXG_OUT_OF_MEMORY(s->err)
+                 : exg_writer_write(writer, text.data, text.length, s->err);
+    exg_text_free(&text);
+    return status;
+}
+
+/* The bytes decide the name, so a file of that name is this one already. */
+static exg_status write_shard(saver *s, const char *path, shard *shards, uint32_t count, uint32_t i)
+{
+    exg_writer *writer = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_writer_open(path, &writer, s->err));
+    XXH3_128bits_reset(s->hash);
+    status = write_file(s, writer, shards[i].first, shards[i].end);
+    if (status == EXG_OK) {
+        shards[i].hash = XXH3_128bits_digest(s->hash).low64;
+        status = name_shard(s, path, &shards[i], i, count);
+    }
+    if (status == EXG_OK) {
+        status = exg_writer_name(writer, shards[i].path, s->err);
+    }
+    if (status != EXG_OK) {
+        exg_writer_abort(writer);
+        return status;
+    }
+    shards[i].fresh = access(shards[i].path, F_OK) != 0;
+    status = exg_writer_commit(writer, s->err);
+    shards[i].fresh = shards[i].fresh && status == EXG_OK;
+    return status;
+}
+
+static exg_status write_shards(saver *s, const char *path, shard *shards, uint32_t count)
+{
+    const char *index_path = exg_arena_printf(s->arena, "%s.index.json", path);
+    exg_writer *writer = NULL;
+    exg_status status = EXG_OK;
+
+    s->hash = XXH3_createState();
+    if (s->hash == NULL || index_path == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < count && status == EXG_OK; i++) {
+        status = write_shard(s, path, shards, count, i);
+    }
+    if (status == EXG_OK) {
+        status = exg_writer_open(index_path, &writer, s->err);
+    }
+    if (status == EXG_OK) {
+        status = write_index(s, writer, shards, count);
+        if (status == EXG_OK) {
+            status = exg_writer_commit(writer, s->err);
+        } else {
+            exg_writer_abort(writer);
+        }
+    }
+    for (uint32_t i = 0; i < count && status != EXG_OK; i++) {
+        if (shards[i].fresh) {
+            unlink(shards[i].path);
+        }
+    }
+    return status;
+}
+
+/* ---- saving -------------------------------------------------------------------------------- */
+
+static exg_status save(saver *s, const char *path)
+{
+    shard *shards;
+    uint32_t count;
+
+    EXG_TRY(check_names(s));
+    if (s->options != NULL && s->options->split > 0) {
+        EXG_TRY(cut(s, &shards, &count));
+        if (count > 1) {
+            return write_shards(s, path, shards, count);
+        }
+    }
+    return write_single(s, path);
+}
+
+exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
+                                const exg_string_map *metadata, exg_error *err)
+{
+    saver s = {.count = count, .metadata = metadata, .err = err};
+    exg_status status = EXG_OK;
+
+    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.parts = s.arena == NULL ? NULL : EXG_NEW_ARRAY(s.arena, part, count);
+    if (s.parts == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            s.parts[i].item = items[i];
+        }
+        status = save(&s, path);
+    }
+    exg_arena_destroy(s.arena);
+    return status;
+}
+
+static exg_status collect_weight(saver *s, const exg_weight *weight, exg_string_map *encodings)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    int64_t *shape = EXG_NEW_ARRAY(s->arena, int64_t, meta->rank);
+    part *p = &s->parts[s->count++];
+
+    if (shape == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    *p = (part){
+        .item = {.name = weight->fqn, .dtype = meta->dtype, .rank = meta->rank, .shape = shape},
+        .weight = weight
+    };
+    EXG_TRY(exg_tensor_meta_bytes(meta, &p->item.bytes, s->err));
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        shape[d] = meta->sizes[d].value;
+    }
+    if (weight->encoding != NULL) {
+        exg_string_pair *pair = &encodings->items[encodings->count++];
+
+        pair->key = exg_arena_printf(s->arena, "encoding:%s", weight->fqn);
+        pair->value = weight->encoding;
+        if (pair->key == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+    }
+    return exg_add_u64(s->total, p->item.bytes, &s->total)
+               ? EXG_OK
+               : EXG_FAIL(s->err, LIMIT, "STF-SIZE", "the data passes 64 bits");
+}
+
+/* Wider elements first, so that every tensor lies as its elements want it. */
+static int by_width(const void *a, const void *b)
+{
+    const part *x = a;
+    const part *y = b;
+    uint32_t wide = exg_dtype_bytes(x->item.dtype);
+    uint32_t other = exg_dtype_bytes(y->item.dtype);
+
+    return wide != other ? (wide < other) - (wide > other)
+                         : (x->weight > y->weight) - (x->weight < y->weight);
+}
+
+static exg_status collect(saver *s, exg_string_map *encodings)
+{
+    const exg_weights *weights = s->weights;
+
+    s->parts = EXG_NEW_ARRAY(s->arena, part, weights->count);
+    encodings->items = EXG_NEW_ARRAY(s->arena, exg_string_pair, weights->count);
+    s->block = malloc(BLOCK_BYTES);
+    if (s->parts == NULL || encodings->items == NULL || s->block == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].meta != NULL && !weights->items[i].use_pickle) {
+            EXG_TRY_IN(s->err, collect_weight(s, &weights->items[i], encodings), "['%s']",
+                       weights->items[i].fqn);
+        }
+    }
+    qsort(s->parts, s->count, sizeof(part), by_width);
+    return EXG_OK;
+}
+
+exg_status exg_weights_save(exg_weights *weights, const char *path,
+                            const exg_weights_save_options *given, exg_error *err)
+{
+    exg_weights_save_options options = {0};
+    exg_string_map encodings = {0};
+    saver s = {.weights = weights,
+               .options = &options,
+               .metadata = &weights->metadata,
+               .encodings = &encodings,
+               .err = err};
+    exg_status status;
+
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
+    }
+    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : collect(&s, &encodings);
+    if (status == EXG_OK) {
+        status = save(&s, path);
+    }
+    XXH3_freeState(s.hash);
+    free(s.block);
+    exg_arena_destroy(s.arena);
+    return status;
+}

@@ -1,0 +1,233 @@
+/* weights_file.c - which file of named tensors, and off it goes. */
+#include "libexport/formats/weights_file.h"
+
+#include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/base/map.h"
+#include "libexport/weights/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANK_MAX 64
+
+typedef struct format_row {
+    exg_weights_sniff_fn *sniff;
+    exg_weights_read_fn *read;
+} format_row;
+
+/* The order is that of the table: safetensors goes before its index, since the length
+ * it begins with may look like the beginning of JSON. */
+static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
+    [EXG_WEIGHTS_FORMAT_SAFETENSORS] = {exg_safetensors_sniff,       exg_safetensors_read},
+    [EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX] = {exg_safetensors_index_sniff,
+                                        exg_safetensors_index_read                       },
+    [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff,               exg_npy_read        },
+    [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff,               exg_npz_read        },
+    [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff,              exg_gguf_read       },
+    [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff,        exg_checkpoint_read },
+};
+
+const char *exg_weights_format_name(exg_weights_format format)
+{
+    static const char *const names[] = {
+#define EXG_WEIGHTS_FORMAT(id, name, summary) [EXG_WEIGHTS_FORMAT_##id] = name,
+#include <exg/weights_format.def>
+#undef EXG_WEIGHTS_FORMAT
+    };
+
+    return (unsigned)format < EXG_WEIGHTS_FORMAT_COUNT ? names[format] : "program";
+}
+
+/* ---- for the readers ----------------------------------------------------------------------- */
+
+bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes)
+{
+    uint64_t product = exg_dtype_bytes(dtype);
+    bool empty = false;
+    bool fits = true;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        if (shape[d] < 0) {
+            return false;
+        }
+        empty = empty || shape[d] == 0;
+        fits = fits && exg_mul_u64(product, (uint64_t)shape[d], &product);
+    }
+    if (!empty && (!fits || product > INT64_MAX)) {
+        return false;
+    }
+    *bytes = empty ? 0 : product;
+    return true;
+}
+
+/* Strides of a dense tensor; of an empty one the sizes 0 count as 1. */
+static void fill_dimensions(const exg_dense *dense, exg_sym_int *sizes, exg_sym_int *strides)
+{
+    uint64_t step = 1;
+
+    for (uint32_t i = 0; i < dense->rank; i++) {
+        uint32_t d = dense->column_major ? i : dense->rank - 1 - i;
+        uint64_t size = (uint64_t)dense->shape[d];
+
+        sizes[d] = exg_sym_int_of(dense->shape[d]);
+        strides[d] = exg_sym_int_of((int64_t)step);
+        if (dense->bytes > 0 || size <= UINT32_MAX) {
+            step = (step * (size == 0 ? 1 : size)) & INT64_MAX;
+        }
+    }
+}
+
+exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err)
+{
+    exg_sym_int sizes[RANK_MAX];
+    exg_sym_int strides[RANK_MAX];
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
+                           .byte_order = dense->byte_order,
+                           .length = dense->bytes,
+                           .data = dense->data};
+    exg_tensor_meta meta = {
+        .dtype = dense->dtype,
+        .layout = EXG_LAYOUT_STRIDED,
+        .rank = dense->rank,
+        .sizes = sizes,
+        .strides = strides,
+        .device = {"cpu", -1}
+    };
+    exg_weight weight = {.fqn = dense->name, .meta = &meta, .encoding = dense->encoding};
+
+    if (dense->rank > RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "WGT-011", "%u dimensions, at most %d are supported",
+                        dense->rank, RANK_MAX);
+    }
+    fill_dimensions(dense, sizes, strides);
+    EXG_TRY(exg_weights_add_storage(weights, &storage, &weight.storage, err));
+    return exg_weights_add(weights, &weight, err);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static exg_weights_format find_format(const uint8_t *data, uint64_t length)
+{
+    int i = 0;
+
+    while (i < EXG_WEIGHTS_FORMAT_COUNT && !format_rows[i].sniff(data, length)) {
+        i++;
+    }
+    return (exg_weights_format)i;
+}
+
+exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err)
+{
+    exg_mapping mapping;
+
+    EXG_TRY(exg_file_map(path, &mapping, err));
+    *format = find_format(mapping.data, mapping.length);
+    exg_mapping_release(&mapping);
+    return EXG_OK;
+}
+
+/* No name twice: who asks for one must get the one that is meant. */
+static exg_status check_names(const exg_weights *weights, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_map names;
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    exg_map_init(&names, arena);
+    for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
+        const char *name = weights->items[i].fqn;
+
+        if (exg_map_find(&names, name) != EXG_MAP_NONE) {
+            status = EXG_FAIL(err, MALFORMED, "WGT-NAME", "two tensors are called '%s'", name);
+        } else if (!exg_map_put(&names, name, i)) {
+            status = EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    exg_arena_destroy(arena);
+    return status;
+}
+
+static exg_status read_source(const exg_source *source, exg_weights *weights,
+                              exg_weights_format *format, exg_error *err)
+{
+    *format = find_format(source->data, source->length);
+    if (source->length == 0) {
+        return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
+    }
+    if (*format == EXG_WEIGHTS_FORMAT_COUNT) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "FMT-TENSORS",
+                                      "this is no file of tensors, or it is cut short"),
+                             "give .safetensors, its .index.json, .npy, .npz, .gguf, or a .pt of "
+                             "torch.save");
+    }
+    EXG_TRY(format_rows[*format].read(source, weights, err));
+    return check_names(weights, err);
+}
+
+exg_status exg_weights_open_memory(const void *data, size_t length, exg_weights **weights,
+                                   exg_weights_format *format, exg_error *err)
+{
+    exg_source source = {data, length, NULL, exg_default_budget(length)};
+    exg_weights_format found;
+    exg_status status;
+
+    EXG_TRY(exg_weights_create(weights, err));
+    status = read_source(&source, *weights, &found, err);
+    if (status != EXG_OK) {
+        exg_weights_release(*weights);
+        *weights = NULL;
+    } else if (format != NULL) {
+        *format = found;
+    }
+    return status;
+}
+
+/* The weights of a program, which goes. */
+static exg_status open_program(const char *path, exg_weights **weights, exg_error *err)
+{
+    exg_program *program;
+
+    EXG_TRY(exg_open(path, NULL, &program, NULL, err));
+    *weights = exg_weights_retain(program->weights);
+    exg_program_destroy(program);
+    return EXG_OK;
+}
+
+static exg_status open_mapped(const char *path, exg_mapping *mapping, exg_weights *weights,
+                              exg_weights_format *format, exg_error *err)
+{
+    exg_source source = {mapping->data, mapping->length, path, exg_default_budget(mapping->length)};
+
+    EXG_TRY(exg_weights_own_mapping(weights, mapping, err));
+    return read_source(&source, weights, format, err);
+}
+
+exg_status exg_weights_open(const char *path, exg_weights **weights, exg_weights_format *format,
+                            exg_error *err)
+{
+    exg_mapping mapping;
+    exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
+    exg_status status;
+
+    *weights = NULL;
+    EXG_TRY(exg_file_map(path, &mapping, err));
+    if (exg_is_program(mapping.data, mapping.length) &&
+        find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
+        exg_mapping_release(&mapping);
+        status = open_program(path, weights, err);
+    } else {
+        status = exg_weights_create(weights, err);
+        status = status == EXG_OK ? open_mapped(path, &mapping, *weights, &found, err) : status;
+        exg_mapping_release(&mapping); /* when it was not given away */
+    }
+    if (status != EXG_OK) {
+        exg_weights_release(*weights);
+        *weights = NULL;
+    } else if (format != NULL) {
+        *format = found;
+    }
+    return status;
+}

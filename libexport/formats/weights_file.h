@@ -1,0 +1,52 @@
+/* weights_file.h - what a reader of named tensors gives to weights_file.c: a row. */
+#ifndef EXG_LIBEXPORT_FORMATS_WEIGHTS_FILE_H
+#define EXG_LIBEXPORT_FORMATS_WEIGHTS_FILE_H
+
+#include "libexport/formats/format.h"
+
+#include <exg/formats.h>
+#include <stdbool.h>
+
+/* Adds the tensors of a file to `weights`, whose storages point into the bytes of the
+ * source, which stay as long as the weights. */
+typedef exg_status exg_weights_read_fn(const exg_source *source, exg_weights *weights,
+                                       exg_error *err);
+typedef bool exg_weights_sniff_fn(const uint8_t *data, uint64_t length);
+
+exg_weights_sniff_fn exg_safetensors_sniff;
+exg_weights_read_fn exg_safetensors_read;
+exg_weights_sniff_fn exg_safetensors_index_sniff;
+exg_weights_read_fn exg_safetensors_index_read;
+exg_weights_sniff_fn exg_npy_sniff;
+exg_weights_read_fn exg_npy_read;
+exg_weights_sniff_fn exg_npz_sniff;
+exg_weights_read_fn exg_npz_read;
+exg_weights_sniff_fn exg_gguf_sniff;
+exg_weights_read_fn exg_gguf_read;
+exg_weights_sniff_fn exg_checkpoint_sniff;
+exg_weights_read_fn exg_checkpoint_read;
+
+/* A dense tensor with bytes of its own. */
+typedef struct exg_dense {
+    const char *name;
+    exg_dtype dtype;
+    uint32_t rank;
+    const int64_t *shape;
+    bool column_major;
+    exg_byte_order byte_order;
+    const uint8_t *data;
+    uint64_t bytes;
+    const char *encoding; /* of raw bytes, or NULL */
+} exg_dense;
+
+/* Appends a storage of these bytes and the weight that is its tensor. */
+exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err);
+
+/* An array in .npy form of `length` bytes, under the name `name`. */
+exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
+                           exg_weights *weights, exg_error *err);
+
+/* Product of a shape and the element size; false when it passes 63 bits. */
+bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,1 @@
+exg inspect fixtures/weights/stored.npz

@@ -1,0 +1,410 @@
+/* weights_file.c - files of weights: what their own writers made (fixtures/weights), and
+ * what breaks a rule. */
+#include <exg/formats.h>
+
+#include "tests/export/exg_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const char fixtures[] = "fixtures/weights";
+
+static exg_weights *open_weights(const char *path, exg_weights_format *format)
+{
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_weights_open(path, &weights, format, &err) != EXG_OK) {
+        fail_msg("%s: %s %s %s", path, err.code, err.where, err.message);
+    }
+    return weights;
+}
+
+static const exg_weight *weight_of(const exg_weights *weights, const char *name)
+{
+    const exg_weight *weight = exg_weights_find(weights, EXG_TABLE_STATE, name);
+
+    if (weight == NULL) {
+        fail_msg("no tensor %s", name);
+    }
+    return weight;
+}
+
+/* Every tensor of one file is in the other, bit for bit. */
+static void assert_same_tensors(const char *got, const char *want)
+{
+    exg_tensor_file *a = NULL;
+    exg_tensor_file *b = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_tensor_file_open(got, &a, &err) != EXG_OK) {
+        fail_msg("%s: %s %s %s", got, err.code, err.where, err.message);
+    }
+    assert_int_equal(exg_tensor_file_open(want, &b, &err), EXG_OK);
+    assert_int_equal(a->count, b->count);
+    for (uint32_t i = 0; i < b->count; i++) {
+        const exg_named_tensor *y = &b->items[i];
+        const exg_named_tensor *x = exg_tensor_file_find(a, y->name);
+
+        assert_non_null(x);
+        assert_int_equal(x->dtype, y->dtype);
+        assert_int_equal(x->rank, y->rank);
+        assert_int_equal(x->bytes, y->bytes);
+        assert_memory_equal(x->shape, y->shape, x->rank * sizeof(int64_t));
+        assert_memory_equal(x->data, y->data, x->bytes);
+        assert_int_equal((uintptr_t)x->data % exg_dtype_bytes(x->dtype), 0);
+    }
+    exg_tensor_file_close(a);
+    exg_tensor_file_close(b);
+}
+
+static const struct {
+    const char *file;
+    const char *expected;
+    exg_weights_format format;
+} files[] = {
+    {"stored.npz",                     "stored",   EXG_WEIGHTS_FORMAT_NPZ              },
+    {"deflated.npz",                   "deflated", EXG_WEIGHTS_FORMAT_NPZ              },
+    {"nested.pt",                      "nested",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
+    {"little.gguf",                    "little",   EXG_WEIGHTS_FORMAT_GGUF             },
+    {"big.gguf",                       "big",      EXG_WEIGHTS_FORMAT_GGUF             },
+    {"sharded.safetensors.index.json", "sharded",  EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},
+};
+
+static void it_reads_what_their_own_writers_made(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char path[200];
+        char want[200];
+        exg_weights_format format;
+
+        snprintf(path, sizeof(path), "%s/%s", fixtures, files[i].file);
+        snprintf(want, sizeof(want), "%s/%s.expected.safetensors", fixtures, files[i].expected);
+        assert_same_tensors(path, want);
+        exg_weights_release(open_weights(path, &format));
+        assert_int_equal(format, files[i].format);
+        assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
+        assert_int_equal(format, files[i].format);
+    }
+}
+
+static void it_writes_them_as_safetensors_in_one_file_or_several(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        static const uint64_t splits[] = {0, 1, 20, 1u << 20};
+        char path[200];
+
+        snprintf(path, sizeof(path), "%s/%s", fixtures, files[i].file);
+        for (size_t s = 0; s < sizeof(splits) / sizeof(splits[0]); s++) {
+            exg_weights_save_options options = {.size = sizeof(options), .split = splits[s]};
+            exg_weights *weights = open_weights(path, NULL);
+            bool split = splits[s] > 0 && splits[s] < 1000;
+
+            assert_int_equal(exg_weights_save(weights, in_folder("m.safetensors"), &options, NULL),
+                             EXG_OK);
+            assert_same_tensors(in_folder(split ? "m.safetensors.index.json" : "m.safetensors"),
+                                path);
+            assert_int_equal(access(in_folder("m.safetensors"), F_OK) == 0, !split);
+            exg_weights_release(weights);
+            empty_folder();
+        }
+    }
+}
+
+static void it_keeps_views_and_sharing_of_a_checkpoint(void **state)
+{
+    exg_weights *weights = open_weights("fixtures/weights/nested.pt", NULL);
+    const exg_weight *whole = weight_of(weights, "model.weight");
+    const exg_weight *turned = weight_of(weights, "model.turned");
+    const exg_weight *corner = weight_of(weights, "model.corner");
+
+    (void)state;
+    assert_int_equal(weight_of(weights, "model.tied")->storage, whole->storage);
+    assert_int_equal(turned->storage, whole->storage);
+    assert_int_equal(turned->meta->sizes[0].value, 4);
+    assert_int_equal(turned->meta->strides[0].value, 1);
+    assert_int_equal(turned->meta->strides[1].value, 4);
+    assert_int_equal(corner->storage, whole->storage);
+    assert_int_equal(corner->meta->storage_offset.value, 6);
+    assert_true(weight_of(weights, "model.parameter")->is_param);
+    assert_false(whole->is_param);
+    assert_int_equal(weights->metadata.count, 2);
+    assert_string_equal(weights->metadata.items[0].key, "steps.1");
+    assert_string_equal(weights->metadata.items[0].value, "7");
+    assert_string_equal(weights->metadata.items[1].value, "0.5");
+    exg_weights_release(weights);
+}
+
+static void it_names_the_encoding_of_quantised_tensors(void **state)
+{
+    exg_weights *weights = open_weights("fixtures/weights/little.gguf", NULL);
+    const exg_weight *packed = weight_of(weights, "Q4_0");
+
+    (void)state;
+    assert_string_equal(packed->encoding, "Q4_0");
+    assert_int_equal(packed->meta->dtype, EXG_DTYPE_U8);
+    assert_int_equal(packed->meta->sizes[0].value, 2);
+    assert_int_equal(packed->meta->sizes[1].value, 2 * 18); /* 64 elements: two blocks */
+    assert_null(weight_of(weights, "f32")->encoding);
+    assert_int_equal(exg_weights_save(weights, in_folder("g.safetensors"), NULL, NULL), EXG_OK);
+    exg_weights_release(weights);
+    weights = open_weights(in_folder("g.safetensors"), NULL);
+    assert_string_equal(weights->metadata.items[weights->metadata.count - 1].value, "Q4_0");
+    exg_weights_release(weights);
+    empty_folder();
+}
+
+static void it_gives_the_weights_of_a_program(void **state)
+{
+    exg_weights_format format;
+    exg_weights *weights = open_weights("fixtures/tied.pt2", &format);
+    const exg_weight *encode = weight_of(weights, "encode.weight");
+
+    (void)state;
+    assert_int_equal(format, EXG_WEIGHTS_FORMAT_COUNT);
+    assert_int_equal(encode->storage, weight_of(weights, "decode.weight")->storage);
+    exg_weights_release(weights);
+}
+
+static void it_refuses_every_prefix(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i + 1 < sizeof(files) / sizeof(files[0]); i++) {
+        char path[200];
+        exg_weights *weights = NULL;
+        uint8_t data[4096];
+        size_t length;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", fixtures, files[i].file);
+        f = fopen(path, "rb");
+        assert_non_null(f);
+        length = fread(data, 1, sizeof(data), f);
+        fclose(f);
+        for (size_t n = 0; n < length; n++) {
+            uint8_t *copy = malloc(n + 1); /* so that the sanitizer sees its end */
+            exg_error err;
+
+            memcpy(copy, data, n);
+            exg_error_clear(&err);
+            if (exg_weights_open_memory(copy, n, &weights, NULL, &err) == EXG_OK) {
+                /* zeros behind the last tensor of a GGUF may be left out */
+                assert_int_equal(files[i].format, EXG_WEIGHTS_FORMAT_GGUF);
+                assert_true(n > length - 32);
+                exg_weights_release(weights);
+            } else {
+                assert_string_not_equal(err.code, "");
+                assert_null(weights);
+            }
+            free(copy);
+        }
+    }
+}
+
+/* ---- GGUF by hand --------------------------------------------------------------------------- */
+
+typedef struct bytes {
+    uint8_t data[1024];
+    size_t length;
+} bytes;
+
+static void put(bytes *b, uint64_t value, unsigned width)
+{
+    for (unsigned i = 0; i < width; i++) {
+        b->data[b->length++] = (uint8_t)(value >> (8 * i));
+    }
+}
+
+static void put_text(bytes *b, const char *text)
+{
+    put(b, strlen(text), 8);
+    memcpy(b->data + b->length, text, strlen(text));
+    b->length += strlen(text);
+}
+
+#define LAST (UINT64_MAX - 31) /* aligned */
+
+typedef struct gguf_case {
+    uint32_t version;
+    uint64_t tensors, pairs;
+    uint32_t alignment; /* 0: not told */
+    const char *name[2];
+    uint64_t size[2];
+    uint32_t type[2];
+    uint64_t offset[2];
+    const char *code;
+} gguf_case;
+
+static void it_refuses_gguf_that_breaks_a_rule(void **state)
+{
+    /* clang-format off */
+    static const gguf_case rows[] = {
+        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, ""},
+        {2, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {32, 0}, ""},
+        {3, 2, 1, 8, {"a", "b"}, {4, 2}, {0, 0}, {0, 16}, ""},
+        {3, 2, 0, 0, {"a", "b"}, {64, 32}, {2, 8}, {0, 64}, "GGUF-PLACE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 16}, "GGUF-PLACE"},
+        {3, 2, 0, 0, {"a", "b"}, {12, 4}, {0, 0}, {0, 32}, "GGUF-PLACE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, LAST}, "GGUF-PLACE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, UINT64_MAX}, {0, 0}, {0, 32}, "GGUF-SHAPE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, INT64_MAX}, {0, 0}, {0, 32}, "GGUF-SHAPE"},
+        {3, 2, 0, 0, {"a", "b"}, {31, 4}, {2, 0}, {0, 32}, "GGUF-SHAPE"},
+        {3, 2, 0, 0, {"a", "b"}, {LAST, 4}, {2, 0}, {0, 32}, "GGUF-SHAPE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 99}, {0, 32}, "GGUF-TYPE"},
+        {3, 2, 0, 0, {"a", "a"}, {4, 4}, {0, 0}, {0, 32}, "WGT-NAME"},
+        {3, 2, 1, 12, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-ALIGN"},
+        {3, 2, 1, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-CUT"},
+        {1, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-VERSION"},
+        {3, UINT64_MAX, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
+        {3, 2, 1u << 30, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
+    };
+    /* clang-format on */
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        bytes b = {{0}, 0};
+        exg_weights *weights = NULL;
+        uint8_t *copy;
+        exg_error err;
+        uint32_t align = rows[r].alignment == 0 ? 32 : rows[r].alignment;
+
+        memcpy(b.data, "GGUF", 4);
+        b.length = 4;
+        put(&b, rows[r].version, 4);
+        put(&b, rows[r].tensors, 8);
+        put(&b, rows[r].pairs, 8);
+        if (rows[r].alignment != 0) {
+            put_text(&b, "general.alignment");
+            put(&b, 4, 4);
+            put(&b, rows[r].alignment, 4);
+        }
+        for (int t = 0; t < 2; t++) {
+            put_text(&b, rows[r].name[t]);
+            put(&b, 1, 4);
+            put(&b, rows[r].size[t], 8);
+            put(&b, rows[r].type[t], 4);
+            put(&b, rows[r].offset[t], 8);
+        }
+        b.length = (b.length + align - 1) / align * align + 48;
+        copy = malloc(b.length);
+        memcpy(copy, b.data, b.length);
+        exg_error_clear(&err);
+        if ((exg_weights_open_memory(copy, b.length, &weights, NULL, &err) == EXG_OK) !=
+                (rows[r].code[0] == '\0') ||
+            strcmp(err.code, rows[r].code) != 0) {
+            fail_msg("row %zu: '%s' %s, expected '%s'", r, err.code, err.message, rows[r].code);
+        }
+        exg_weights_release(weights);
+        free(copy);
+    }
+}
+
+/* ---- indexes -------------------------------------------------------------------------------- */
+
+static void it_refuses_an_index_that_lies(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *code;
+    } rows[] = {
+        {"{\"weight_map\": {\"a\": \"1.safetensors\"}}",                           ""           },
+        {"{\"metadata\": {}, \"weight_map\": {}}",                                 ""           },
+        {"{\"weight_map\": {\"b\": \"1.safetensors\"}}",                           "STF-INDEX"  },
+        {"{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"1.safetensors\"}}", "STF-INDEX"  },
+        {"{\"weight_map\": {\"a\": \"2.safetensors\"}}",                           "IO-OPEN"    },
+        {"{\"weight_map\": {\"a\": \"link.safetensors\"}}",                        "WGT-LOC"    },
+        {"{\"weight_map\": {\"a\": \"../1.safetensors\"}}",                        "WGT-LOC"    },
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}",                             "WGT-LOC"    },
+        {"{\"weight_map\": {\"a\": \"x.index.json\"}}",                            "STF-HEADER" },
+        {"{\"weight_map\": {\"a\": 1}}",                                           "JSN-002"    },
+        {"{\"weight_map\": [\"a\"]}",                                              "JSN-002"    },
+        {"{\"weight_map\": {\"a\": \"1.safetensors\"}",                            "JSN-001"    },
+        {"[\"weight_map\"]",                                                       "FMT-TENSORS"},
+    };
+    static const char shard[] =
+        "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}  \1\2";
+
+    (void)state;
+    write_file("1.safetensors", shard, sizeof(shard) - 1);
+    assert_int_equal(symlink("/etc/passwd", in_folder("link.safetensors")), 0);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_weights *weights = NULL;
+        exg_error err;
+
+        write_file("x.index.json", rows[r].text, strlen(rows[r].text));
+        exg_error_clear(&err);
+        if ((exg_weights_open(in_folder("x.index.json"), &weights, NULL, &err) == EXG_OK) !=
+                (rows[r].code[0] == '\0') ||
+            strcmp(err.code, rows[r].code) != 0) {
+            fail_msg("%s: '%s' %s, expected '%s'", rows[r].text, err.code, err.message,
+                     rows[r].code);
+        }
+        exg_weights_release(weights);
+    }
+    empty_folder();
+}
+
+/* A split model written over another: until the index is renamed, the old one is whole. */
+static void it_never_mixes_two_split_models(void **state)
+{
+    exg_weights_save_options options = {.size = sizeof(options), .split = 20};
+    exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
+    exg_weights *b = open_weights("fixtures/weights/little.gguf", NULL);
+    size_t length;
+    uint8_t *index;
+
+    (void)state;
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_OK);
+    index = read_file("m.safetensors.index.json", &length);
+    assert_int_equal(exg_weights_save(b, in_folder("m.safetensors"), &options, NULL), EXG_OK);
+    assert_same_tensors(in_folder("m.safetensors.index.json"), "fixtures/weights/little.gguf");
+    write_file("m.safetensors.index.json", index, length); /* as if stopped just before */
+    assert_same_tensors(in_folder("m.safetensors.index.json"), "fixtures/weights/nested.pt");
+    free(index);
+    exg_weights_release(a);
+    exg_weights_release(b);
+    empty_folder();
+}
+
+static void it_leaves_nothing_when_a_split_model_cannot_be_written(void **state)
+{
+    exg_weights_save_options options = {.size = sizeof(options), .split = 20};
+    exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
+
+    (void)state;
+    assert_int_equal(mkdir(in_folder("m.safetensors.index.json"), 0700), 0);
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_USAGE);
+    assert_int_equal(rmdir(in_folder("m.safetensors.index.json")), 0);
+    assert_int_equal(empty_folder(), 0);
+    exg_weights_release(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_reads_what_their_own_writers_made),
+        cmocka_unit_test(it_writes_them_as_safetensors_in_one_file_or_several),
+        cmocka_unit_test(it_keeps_views_and_sharing_of_a_checkpoint),
+        cmocka_unit_test(it_names_the_encoding_of_quantised_tensors),
+        cmocka_unit_test(it_gives_the_weights_of_a_program),
+        cmocka_unit_test(it_refuses_every_prefix),
+        cmocka_unit_test(it_refuses_gguf_that_breaks_a_rule),
+        cmocka_unit_test(it_refuses_an_index_that_lies),
+        cmocka_unit_test(it_never_mixes_two_split_models),
+        cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

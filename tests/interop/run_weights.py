@@ -1,0 +1,255 @@
+"""Files of weights: what torch, numpy, safetensors and gguf write, exg reads, and the other way round."""
+
+import argparse
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import safetensors.numpy
+    import safetensors.torch
+    import torch
+except ImportError as error:
+    print(f"FAIL weights: {error}")
+    print("0 passed, 1 failed")
+    sys.exit(1)
+try:
+    import gguf
+except ImportError:
+    gguf = None
+
+DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+    torch.bool, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64, torch.complex64,
+    torch.float8_e4m3fn, torch.float8_e5m2,
+)  # fmt: skip
+
+
+def tensors(seed=0):
+    """One tensor a dtype, with empty and 0-d ones, and a big one."""
+    random = torch.Generator().manual_seed(seed)
+
+    def of(dtype, *shape):
+        bits = torch.randint(0, 256, (*shape, dtype.itemsize), dtype=torch.uint8, generator=random)
+        return (bits[..., 0] > 99) if dtype is torch.bool else bits.view(dtype).reshape(shape)
+
+    made = {f"of.{str(dtype)[6:]}": of(dtype, 3, 5) for dtype in DTYPES}
+    return made | {
+        "empty": torch.zeros(0, 7),
+        "scalar": torch.tensor(2.5),
+        "odd": of(torch.uint8, 13),
+        "large": of(torch.float32, 1100, 1024),
+    }
+
+
+def same(got, want):
+    """The same names, dtypes, shapes and bits."""
+    if sorted(got) != sorted(want):
+        raise AssertionError(f"names {sorted(got)[:4]}, expected {sorted(want)[:4]}")
+    for name, a in got.items():
+        b = want[name].contiguous()
+        if a.dtype != b.dtype or a.shape != b.shape:
+            raise AssertionError(f"{name}: {a.dtype} {tuple(a.shape)}, expected {b.dtype} {tuple(b.shape)}")
+        if not torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)):
+            raise AssertionError(f"{name}: other bits")
+
+
+class Checks:
+    def __init__(self, exg, folder):
+        self.exg, self.folder, self.calls = exg, pathlib.Path(folder), 0
+
+    def path(self, name):
+        self.calls += 1
+        folder = self.folder / str(self.calls)
+        folder.mkdir()
+        return folder / name
+
+    def run(self, *words):
+        return subprocess.run([self.exg, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+
+    def convert(self, source, *options):
+        """What exg makes of `source`, read by safetensors."""
+        out = self.path("out.safetensors")
+        done = self.run("convert", source, out, *options)
+        if done.returncode != 0:
+            raise AssertionError(done.stderr.strip() or done.stdout)
+        return out
+
+    def load(self, source):
+        return safetensors.torch.load_file(self.convert(source))
+
+    def refused(self, source, code):
+        done = self.run("convert", source, self.path("out.safetensors"))
+        if done.returncode == 0 or code not in done.stderr:
+            raise AssertionError(f"expected {code}: {done.returncode} {done.stderr.strip()}")
+
+    def inspect(self, source):
+        return json.loads(self.run("inspect", source, "--json").stdout)
+
+    # ---- one check a format ------------------------------------------------------------------
+
+    def check_safetensors(self):
+        path = self.path("a.safetensors")
+        safetensors.torch.save_file(tensors(), path, {"format": "pt", "note": "é\n"})
+        same(self.load(path), tensors())
+        with safetensors.safe_open(self.convert(path), "pt") as file:
+            assert file.metadata() == {"format": "pt", "note": "é\n"}, file.metadata()
+
+    def check_safetensors_split(self):
+        path = self.path("a.safetensors")
+        safetensors.torch.save_file(tensors(), path, {"format": "pt"})
+        out = self.convert(path, "--split", "300")  # bytes: many files, and one too large for the limit
+        index = json.loads(pathlib.Path(f"{out}.index.json").read_text())
+        files = set(index["weight_map"].values())
+        assert len(files) > 3 and not out.exists()
+        parts = {name: safetensors.torch.load_file(out.parent / name) for name in files}
+        same({name: parts[file][name] for name, file in index["weight_map"].items()}, tensors())
+        assert sum(len(part) for part in parts.values()) == len(tensors())
+        assert index["metadata"]["total_size"] == sum(t.nbytes for t in tensors().values())
+        same(self.load(f"{out}.index.json"), tensors())
+        (out.parent / min(files)).unlink()
+        self.refused(f"{out}.index.json", "IO-OPEN")
+
+    def check_npz(self):
+        arrays = {k: v.numpy() for k, v in tensors().items() if v.dtype not in (torch.bfloat16,) and v.itemsize > 1}
+        arrays |= {"bool": numpy.array([True, False]), "column": numpy.asfortranarray(numpy.arange(24).reshape(2, 3, 4))}
+        arrays["big"] = numpy.arange(7, dtype=">i4")
+        arrays["complex.big"] = numpy.array([1 + 2j, 3 - 4j], dtype=">c8")
+        want = {
+            k: torch.from_numpy(numpy.ascontiguousarray(v).astype(v.dtype.newbyteorder("=")).reshape(v.shape))
+            for k, v in arrays.items()
+        }
+        for save in (numpy.savez, numpy.savez_compressed):
+            path = self.path("a.npz")
+            save(path, **arrays)
+            same(self.load(path), want)
+
+    def check_npy(self):
+        path = self.path("a.npy")
+        numpy.save(path, numpy.arange(6).reshape(2, 3).T)
+        same(self.load(path), {"": torch.arange(6).reshape(2, 3).T})
+
+    def check_checkpoint(self):
+        weight, all_kinds = torch.randn(4, 6), {k: v for k, v in tensors(1).items()}
+        parameter = torch.nn.Parameter(torch.randn(3, 3))
+        state = collections.OrderedDict(w=weight, tied=weight, t=weight.t(), row=weight[1:3, 2:], p=parameter)
+        state["expanded"] = torch.tensor([1.0, 2.0]).expand(3, 2)
+        optimizer = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.5, "params": [0]}]}
+        checkpoint = {"model": state, "optimizer": optimizer, "epoch": 3, "name": "run", "none": None, "all": all_kinds}
+        path = self.path("a.pt")
+        torch.save(checkpoint, path)
+        want = {f"model.{k}": v.detach() for k, v in state.items()} | {f"all.{k}": v for k, v in all_kinds.items()}
+        want["optimizer.state.0.exp_avg"] = torch.ones(2)
+        same(self.load(path), want)
+        told = self.inspect(path)
+        kept = {t["name"]: t for t in told["tensors"]}
+        for name, value in want.items():
+            if name.startswith("model."):
+                row = kept[name]
+                assert row["strides"] == list(value.stride()) and row["offset"] == value.storage_offset(), row
+        assert len({kept[f"model.{n}"]["storage"] for n in ("w", "tied", "t", "row")}) == 1
+        assert told["metadata"]["epoch"] == "3" and told["metadata"]["optimizer.param_groups.0.lr"] == "0.5", told
+
+    def check_checkpoint_of_a_module(self):
+        path = self.path("a.pth")
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        torch.save(module.state_dict(), path)
+        same(self.load(path), module.state_dict())
+
+    def check_checkpoint_that_would_run_code(self):
+        path = self.path("a.pt")
+        torch.save(torch.nn.Linear(2, 2), path)
+        self.refused(path, "PKL-GLOBAL")
+
+    def check_checkpoint_too_old(self):
+        path = self.path("a.pt")
+        torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
+        self.refused(path, "PKL-002")
+
+    def check_gguf(self):
+        for order in (gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG):
+            path = self.path("a.gguf")
+            writer = gguf.GGUFWriter(path, "test", endianess=order)
+            writer.add_uint32("test.count", 7)
+            writer.add_float32("test.ratio", 0.25)
+            writer.add_int16("test.minus", -3)
+            writer.add_bool("test.yes", True)
+            writer.add_array("test.words", ["a", "bc"])
+            arrays = {
+                "f32": numpy.random.rand(3, 4).astype("f4"),
+                "f16": numpy.random.rand(2, 3, 5).astype("f2"),
+                "f64": numpy.random.rand(5),
+                "i8": numpy.arange(-3, 4, dtype="i1"),
+                "i16": numpy.arange(7, dtype="i2"),
+                "i32": numpy.arange(3, dtype="i4"),
+                "i64": numpy.arange(5, dtype="i8").reshape(5, 1),
+            }
+            for name, array in arrays.items():
+                writer.add_tensor(name, array.copy())
+            kinds = (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0)
+            packed = {k.name: gguf.quantize(numpy.random.rand(6, 64).astype("f4"), k) for k in kinds}
+            if order == gguf.GGUFEndian.LITTLE:
+                brain = torch.randn(4, 8).bfloat16()
+                writer.add_tensor("bf16", brain.view(torch.uint8).numpy(), raw_dtype=gguf.GGMLQuantizationType.BF16)
+                for name, array in packed.items():
+                    writer.add_tensor(name, array, raw_dtype=gguf.GGMLQuantizationType[name])
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            want = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            if order == gguf.GGUFEndian.LITTLE:
+                want |= {"bf16": brain} | {name: torch.from_numpy(array) for name, array in packed.items()}
+            same(self.load(path), want)
+            told = self.inspect(path)
+            expected = {"test.count": "7", "test.ratio": "0.25", "test.minus": "-3", "test.yes": "true"}
+            assert expected.items() <= told["metadata"].items(), told["metadata"]
+            encodings = {t["name"]: t.get("encoding") for t in told["tensors"]}
+            assert all(encodings[n] == (n if n in packed else None) for n in want), encodings
+            with safetensors.safe_open(self.convert(path), "pt") as file:
+                for name in packed if order == gguf.GGUFEndian.LITTLE else ():
+                    assert file.metadata()[f"encoding:{name}"] == name
+
+    def check_gguf_types(self):
+        """Our table against the library's (which counts Q8_1 otherwise than ggml itself: not ours)."""
+        table = pathlib.Path(__file__).resolve().parents[2] / "libexport/formats/gguf_type.def"
+        rows = {}
+        for line in table.read_text().splitlines():
+            if line.startswith("EXG_GGUF_TYPE("):
+                number, name, elements, size, _ = (w.strip(' "') for w in line[14:].rstrip(")").split(","))
+                rows[int(number)] = (name, int(elements), int(size))
+        for kind, (elements, size) in gguf.GGML_QUANT_SIZES.items():
+            if kind.name != "Q8_1" and rows.get(int(kind)) != (kind.name, elements, size):
+                raise AssertionError(f"{kind.name}: {rows.get(int(kind))}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--exg", required=True)
+    binary = pathlib.Path(parser.parse_args().exg).resolve()
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        checks = Checks(binary, folder)
+        for name in sorted(n for n in dir(checks) if n.startswith("check_")):
+            title = name[6:].replace("_", " ")
+            if gguf is None and "gguf" in name:
+                print(f"skip {title}: no module gguf")
+                continue
+            try:
+                getattr(checks, name)()
+            except Exception as error:  # any surprise is a failed check; the others still run
+                failed += 1
+                print(f"FAIL {title}: {type(error).__name__} {error}")
+            else:
+                passed += 1
+                print(f"ok   {title}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
