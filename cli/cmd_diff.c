@@ -17,28 +17,16 @@ static const char *const titles[EXG_DIFF_ROOM_COUNT] = {
     [EXG_DIFF_TENSOR] = "weights",
 };
 
-/* Names come from files: controls would move the cursor. */
-static void put_plain(exg_text *text, const char *string)
-{
-    for (const char *c = string; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            exg_text_printf(text, "\\x%02x", (unsigned)(unsigned char)*c);
-        } else {
-            exg_text_putc(text, *c);
-        }
-    }
-}
-
 static void put_difference(exg_text *text, const exg_difference *d)
 {
     exg_text_printf(text, "  %c ", marks[d->kind]);
-    put_plain(text, d->where_a != NULL ? d->where_a : d->where_b);
+    exg_text_plain(text, d->where_a != NULL ? d->where_a : d->where_b, false);
     if (d->kind == EXG_DIFF_RENAMED) {
         exg_text_puts(text, " is now ");
-        put_plain(text, d->where_b);
+        exg_text_plain(text, d->where_b, false);
     }
     exg_text_puts(text, ": ");
-    put_plain(text, d->what);
+    exg_text_plain(text, d->what, false);
     exg_text_putc(text, '\n');
 }
 

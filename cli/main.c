@@ -36,15 +36,18 @@ static void print_error(const exg_error *err, bool json)
         }
         exg_text_puts(&text, "}}\n");
     } else {
-        exg_text_printf(&text, "exg: %s: %s", err->code, err->message);
+        exg_text_printf(&text, "exg: %s: ", err->code);
+        exg_text_plain(&text, err->message, false);
         if (err->where[0] != '\0') {
-            exg_text_printf(&text, "\n  where: %s", err->where);
+            exg_text_puts(&text, "\n  where: ");
+            exg_text_plain(&text, err->where, false);
         }
         if (err->offset != EXG_NO_OFFSET) {
             exg_text_printf(&text, "\n  offset: %" PRIu64, err->offset);
         }
         if (err->fix[0] != '\0') {
-            exg_text_printf(&text, "\n  fix: %s", err->fix);
+            exg_text_puts(&text, "\n  fix: ");
+            exg_text_plain(&text, err->fix, false);
         }
         exg_text_putc(&text, '\n');
     }

@@ -223,3 +223,33 @@ const char *exg_text_string(const exg_text *text)
     }
     return text->data == NULL ? "" : text->data;
 }
+
+/* C1 controls (U+0080..9F) and U+200E..F, 202A..E, 2066..9 turn the direction. */
+static uint32_t hidden_character(const unsigned char *c)
+{
+    uint32_t code = c[0] == 0xc2 ? 0x80u + (c[1] & 0x3f) : 0;
+
+    if (c[0] == 0xe2 && (c[1] == 0x80 || c[1] == 0x81)) {
+        code = 0x2000u + (c[1] & 0x3fu) * 64 + (c[2] & 0x3fu);
+    }
+    return (code >= 0x80 && code < 0xa0) || code == 0x200e || code == 0x200f ||
+                   (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069)
+               ? code
+               : 0;
+}
+
+void exg_text_plain(exg_text *text, const char *string, bool lines)
+{
+    for (const unsigned char *c = (const unsigned char *)string; *c != '\0'; c++) {
+        uint32_t hidden = *c >= 0xc2 && c[1] != '\0' ? hidden_character(c) : 0;
+
+        if ((*c < 0x20 && !(lines && (*c == '\n' || *c == '\t'))) || *c == 0x7f) {
+            exg_text_printf(text, "\\x%02x", (unsigned)*c);
+        } else if (hidden != 0) {
+            exg_text_printf(text, "\\u{%04x}", hidden);
+            c += hidden < 0x100 ? 1 : 2;
+        } else {
+            exg_text_putc(text, (char)*c);
+        }
+    }
+}

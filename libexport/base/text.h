@@ -38,6 +38,11 @@ void exg_text_json_double(exg_text *text, double value);
  * bytes that are not UTF-8 become U+FFFD. */
 void exg_text_json_string(exg_text *text, const char *string);
 
+/* `string` as it may go to a terminal: control characters and those that turn the
+ * direction of writing as \xNN or \u{NNNN}, so that names from a file move no cursor
+ * and hide nothing. With `lines` newlines and tabs stay. */
+void exg_text_plain(exg_text *text, const char *string, bool lines);
+
 /* The data, or "" when empty, or NULL when memory ran out. Still owned. */
 const char *exg_text_string(const exg_text *text);
 

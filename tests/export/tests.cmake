@@ -27,3 +27,7 @@ exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
 
 # Two programs beside each other.
 exg_test(export_diff export/diff.c LIBS exg::export)
+
+# What `exg inspect` stands on.
+exg_test(export_module export/module.c LIBS exg::export)
+exg_test(export_text export/text.c LIBS exg::export)

@@ -1,0 +1,57 @@
+/* inspect.h - what `exg inspect` knows of a program, and its ways to show it. */
+#ifndef EXG_CLI_INSPECT_H
+#define EXG_CLI_INSPECT_H
+
+#include "cli/cli.h"
+#include "libexport/base/arena.h"
+#include "libexport/base/text.h"
+
+#include <exg/module.h>
+
+typedef struct cli_operator_count {
+    const char *target;
+    uint32_t count;
+    bool known;
+} cli_operator_count;
+
+/* A module that holds weights, itself or further in. */
+typedef struct cli_module {
+    const char *path; /* "" of the whole */
+    const char *type; /* its class, or "" */
+    uint32_t parent;  /* UINT32_MAX of the whole */
+    uint32_t depth;
+    uint64_t numel, bytes;
+} cli_module;
+
+typedef struct cli_inspection {
+    const cli_call *call;
+    const cli_program *p;
+    exg_arena *arena;
+    cli_operator_count *operators; /* most used first */
+    cli_module *modules;           /* parents before children, in file order */
+    uint32_t operator_count, module_count;
+    uint64_t storage_bytes;
+    uint64_t activation_bytes; /* most that is live at once, at the recorded sizes */
+    bool activations_known;    /* every size has a number */
+} cli_inspection;
+
+/* Counts everything. NO_MEMORY. */
+exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_arena *arena,
+                               cli_inspection *made, exg_error *err);
+
+/* Most bytes of node results live at once: views take none, a result goes after its last
+ * use. false when a size has no recorded number. */
+bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes);
+
+/* Ways to show it; texts of a file are escaped for where they go. */
+void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */
+void cli_put_bytes(exg_text *text, uint64_t bytes);              /* 1.41 MB */
+void cli_put_summary_json(exg_text *text, const cli_inspection *i);
+void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
+void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights */
+void cli_put_tree(exg_text *text, const cli_inspection *i);    /* --tree */
+void cli_put_dot(exg_text *text, const cli_inspection *i);     /* --dot */
+exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err); /* --node */
+exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err); /* --html */
+
+#endif

@@ -1,0 +1,262 @@
+/* inspect_count.c - operators by use, modules by weight, memory of activations. */
+#include "cli/inspect.h"
+#include "libexport/base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_count(const void *a, const void *b)
+{
+    const cli_operator_count *x = a;
+    const cli_operator_count *y = b;
+
+    return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->target, y->target);
+}
+
+static bool count_operators(cli_inspection *i)
+{
+    const exg_graph *graph = i->p->program->graph;
+    exg_map map;
+
+    exg_map_init(&map, i->arena);
+    i->operators = EXG_NEW_ARRAY(i->arena, cli_operator_count, graph->node_count);
+    for (uint32_t n = 0; i->operators != NULL && n < graph->node_count; n++) {
+        const char *target = graph->nodes[n].target;
+        uint32_t at = exg_map_find(&map, target);
+
+        if (at == EXG_MAP_NONE) {
+            at = i->operator_count++;
+            i->operators[at] = (cli_operator_count){
+                target, 0, exg_operators_find(i->p->operators, target) != NULL};
+            if (!exg_map_put(&map, target, at)) {
+                return false;
+            }
+        }
+        i->operators[at].count++;
+    }
+    if (i->operator_count > 0) {
+        qsort(i->operators, i->operator_count, sizeof(*i->operators), by_count);
+    }
+    return i->operators != NULL;
+}
+
+/* ---- modules --------------------------------------------------------------------------- */
+
+static uint64_t numel_of(const exg_weight *weight)
+{
+    int64_t numel = 0;
+
+    return weight->meta != NULL && exg_tensor_meta_numel(weight->meta, &numel) ? (uint64_t)numel
+                                                                               : 0;
+}
+
+/* The index of the module `path[0..length)` under `parent`, made when new. */
+static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, size_t length,
+                          uint32_t parent)
+{
+    char *key = exg_arena_strndup(i->arena, path, length);
+    uint32_t at = key == NULL ? EXG_MAP_NONE : exg_map_find(map, key);
+
+    if (key == NULL || at != EXG_MAP_NONE) {
+        return at;
+    }
+    at = i->module_count;
+    if (!exg_map_put(map, key, at)) {
+        return EXG_MAP_NONE;
+    }
+    i->modules[i->module_count++] = (cli_module){
+        .path = key,
+        .type = "",
+        .parent = parent,
+        .depth = parent == UINT32_MAX ? 0 : i->modules[parent].depth + 1};
+    return at;
+}
+
+static bool add_weight(cli_inspection *i, exg_map *map, const exg_weight *weight)
+{
+    uint64_t numel = numel_of(weight);
+    uint64_t bytes =
+        weight->meta == NULL ? 0 : numel * (uint64_t)exg_dtype_bytes(weight->meta->dtype);
+    uint32_t at = 0;
+
+    for (const char *dot = weight->fqn; at != EXG_MAP_NONE; dot++) {
+        i->modules[at].numel += numel;
+        i->modules[at].bytes += bytes;
+        dot = strchr(dot, '.');
+        if (dot == NULL) {
+            return true;
+        }
+        at = module_at(i, map, weight->fqn, (size_t)(dot - weight->fqn), at);
+    }
+    return false;
+}
+
+static bool name_types(cli_inspection *i, const exg_map *map)
+{
+    const exg_graph *graph = i->p->program->graph;
+    char path[512];
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const char *stack = exg_node_metadata(&graph->nodes[n], "nn_module_stack");
+        exg_module_frame frame;
+
+        while (exg_module_stack_next(&stack, &frame)) {
+            uint32_t at;
+
+            if (frame.path_length >= sizeof(path)) {
+                continue;
+            }
+            memcpy(path, frame.path, frame.path_length);
+            path[frame.path_length] = '\0';
+            at = exg_map_find(map, path);
+            if (at != EXG_MAP_NONE && i->modules[at].type[0] == '\0') {
+                i->modules[at].type = exg_arena_strndup(i->arena, frame.type, frame.type_length);
+                if (i->modules[at].type == NULL) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+static bool count_modules(cli_inspection *i)
+{
+    const exg_weights *weights = i->p->program->weights;
+    uint64_t most = 1;
+    exg_map map;
+
+    for (uint32_t w = 0; w < weights->count; w++) {
+        for (const char *c = weights->items[w].fqn; *c != '\0'; c++) {
+            most += *c == '.';
+        }
+    }
+    exg_map_init(&map, i->arena);
+    i->modules = EXG_NEW_ARRAY(i->arena, cli_module, most);
+    if (i->modules == NULL || module_at(i, &map, "", 0, UINT32_MAX) == EXG_MAP_NONE) {
+        return false;
+    }
+    for (uint32_t w = 0; w < weights->count; w++) {
+        if (!add_weight(i, &map, &weights->items[w])) {
+            return false;
+        }
+    }
+    return name_types(i, &map);
+}
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+typedef struct liveness {
+    const exg_graph *graph;
+    exg_value_id *roots; /* whose memory a value lies in */
+    uint32_t *last;      /* by root: last node that reads it */
+    uint64_t *bytes;     /* by root, of node results */
+    uint32_t node;
+    bool known;
+} liveness;
+
+static void read_value(void *user, exg_value_id *id)
+{
+    liveness *l = user;
+
+    if (*id != EXG_NO_VALUE) {
+        l->last[l->roots[*id]] = l->node;
+    }
+}
+
+static void make_value(void *user, exg_value_id *id)
+{
+    liveness *l = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : l->graph->values[*id].tensor;
+    uint64_t bytes = meta == NULL ? 0 : exg_dtype_bytes(meta->dtype);
+
+    for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
+        const exg_sym_int *size = &meta->sizes[d];
+
+        l->known = l->known && (size->expr == NULL || size->has_hint) && size->value >= 0 &&
+                   !__builtin_mul_overflow(bytes, (uint64_t)size->value, &bytes);
+    }
+    if (meta != NULL) {
+        l->bytes[*id] = bytes;
+        l->last[*id] = l->node;
+    }
+}
+
+/* Views and in-place operators give what lies in their first argument. */
+static void share(liveness *l, const exg_operators *operators, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(operators, node->target);
+    bool shares = op != NULL && (op->view != NULL || op->functional != EXG_OPERATOR_COUNT) &&
+                  node->input_count > 0 && node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument copy = node->outputs[o];
+
+        if (shares && copy.kind == EXG_ARGUMENT_TENSOR) {
+            l->roots[copy.as_tensor] = l->roots[node->inputs[0].arg.as_tensor];
+        } else {
+            exg_argument_visit_values(&copy, make_value, l);
+        }
+    }
+}
+
+bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes)
+{
+    const exg_graph *graph = p->program->graph;
+    liveness l = {.graph = graph, .known = true};
+    uint64_t *freed = EXG_NEW_ARRAY(arena, uint64_t, (size_t)graph->node_count + 1);
+    uint64_t live = 0;
+
+    l.roots = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
+    l.last = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    l.bytes = EXG_NEW_ARRAY(arena, uint64_t, graph->value_count);
+    *bytes = 0;
+    if (freed == NULL || l.roots == NULL || l.last == NULL || l.bytes == NULL) {
+        return false;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        l.roots[v] = v;
+    }
+    for (l.node = 0; l.node < graph->node_count; l.node++) {
+        const exg_node *node = &graph->nodes[l.node];
+
+        for (uint32_t a = 0; a < node->input_count; a++) {
+            exg_argument copy = node->inputs[a].arg;
+
+            exg_argument_visit_values(&copy, read_value, &l);
+        }
+        share(&l, p->operators, node);
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_argument copy = graph->outputs[o];
+
+        exg_argument_visit_values(&copy, read_value, &l);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        freed[l.last[v]] += l.bytes[v];
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
+            const exg_argument *out = &graph->nodes[n].outputs[o];
+
+            for (uint32_t k = 0; out->kind == EXG_ARGUMENT_TENSORS && k < out->count; k++) {
+                live += out->as_tensors[k] == EXG_NO_VALUE ? 0 : l.bytes[out->as_tensors[k]];
+            }
+            live += out->kind == EXG_ARGUMENT_TENSOR ? l.bytes[out->as_tensor] : 0;
+        }
+        *bytes = live > *bytes ? live : *bytes;
+        live -= freed[n];
+    }
+    return l.known;
+}
+
+exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_arena *arena,
+                               cli_inspection *made, exg_error *err)
+{
+    *made = (cli_inspection){.call = call, .p = p, .arena = arena};
+    for (uint32_t s = 0; s < p->program->weights->storage_count; s++) {
+        made->storage_bytes += p->program->weights->storages[s].length;
+    }
+    made->activations_known = cli_activation_bytes(p, arena, &made->activation_bytes);
+    return count_operators(made) && count_modules(made) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+}

@@ -1,0 +1,251 @@
+/* inspect_json.c - the same as data: a summary, and the nodes. */
+#include "cli/inspect.h"
+#include "libexport/program/print.h"
+
+#include <inttypes.h>
+
+static void put_member(exg_text *text, const char *name, const char *string)
+{
+    exg_text_printf(text, "\"%s\": ", name);
+    if (string == NULL) {
+        exg_text_puts(text, "null");
+    } else {
+        exg_text_json_string(text, string);
+    }
+}
+
+/* "dtype": "float32", "shape": [1, "s27"] */
+static void put_meta(exg_text *text, const exg_tensor_meta *meta)
+{
+    exg_text_printf(text, ", \"dtype\": \"%s\", \"shape\": [", exg_dtype_name(meta->dtype));
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        const exg_sym_int *size = &meta->sizes[d];
+
+        exg_text_puts(text, d > 0 ? ", " : "");
+        if (size->expr == NULL) {
+            exg_text_printf(text, "%" PRId64, size->value);
+        } else {
+            exg_text expression = EXG_TEXT_EMPTY;
+
+            exg_print_expression(&expression, size->expr);
+            exg_text_json_string(text, exg_text_string(&expression));
+            exg_text_free(&expression);
+        }
+    }
+    exg_text_puts(text, "]");
+}
+
+static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument *arg,
+                     const char *kind, const exg_signature_argument *named, const char *target)
+{
+    bool is_tensor = arg->kind == EXG_ARGUMENT_TENSOR;
+
+    exg_text_putc(text, '{');
+    put_member(text, "name", is_tensor ? graph->values[arg->as_tensor].name : named->name);
+    exg_text_puts(text, ", ");
+    put_member(text, "kind", kind);
+    exg_text_puts(text, ", ");
+    put_member(text, "target", target);
+    if (is_tensor && graph->values[arg->as_tensor].tensor != NULL) {
+        put_meta(text, graph->values[arg->as_tensor].tensor);
+    }
+    exg_text_putc(text, '}');
+}
+
+/* Nothing here was verified: lists of the signature may be shorter than the graph's. */
+static void put_signature(exg_text *text, const exg_program *program)
+{
+    const exg_graph *graph = program->graph;
+    const exg_signature *signature = &program->signature;
+
+    exg_text_puts(text, ", \"inputs\": [");
+    for (uint32_t i = 0; i < graph->input_count && i < signature->input_count; i++) {
+        const exg_input_spec *spec = &signature->inputs[i];
+
+        exg_text_puts(text, i > 0 ? ", " : "");
+        put_spec(text, graph, &graph->inputs[i], exg_input_kind_name(spec->kind), &spec->arg,
+                 spec->target);
+    }
+    exg_text_puts(text, "], \"outputs\": [");
+    for (uint32_t i = 0; i < graph->output_count && i < signature->output_count; i++) {
+        const exg_output_spec *spec = &signature->outputs[i];
+
+        exg_text_puts(text, i > 0 ? ", " : "");
+        put_spec(text, graph, &graph->outputs[i], exg_output_kind_name(spec->kind), &spec->arg,
+                 spec->target);
+    }
+    exg_text_puts(text, "]");
+}
+
+static void put_ranges(exg_text *text, const exg_program *program)
+{
+    exg_text_puts(text, ", \"sizes\": {");
+    for (uint32_t r = 0; r < program->range_constraint_count; r++) {
+        const exg_range_constraint *range = &program->range_constraints[r];
+
+        exg_text_puts(text, r > 0 ? ", " : "");
+        exg_text_json_string(text, range->symbol);
+        exg_text_puts(text, ": [");
+        exg_text_printf(text, range->has_min ? "%" PRId64 : "null", range->min_val);
+        exg_text_puts(text, ", ");
+        exg_text_printf(text, range->has_max ? "%" PRId64 : "null", range->max_val);
+        exg_text_puts(text, "]");
+    }
+    exg_text_puts(text, "}");
+}
+
+static void put_weights(exg_text *text, const exg_weights *weights)
+{
+    exg_text_puts(text, ", \"weights\": [");
+    for (uint32_t w = 0; w < weights->count; w++) {
+        const exg_weight *weight = &weights->items[w];
+
+        exg_text_puts(text, w > 0 ? ", {" : "{");
+        put_member(text, "name", weight->fqn);
+        exg_text_printf(text, ", \"storage\": %u, \"kind\": \"%s\"", weight->storage,
+                        weight->table == EXG_TABLE_CONSTANTS ? "constant"
+                        : weight->is_param                   ? "parameter"
+                                                             : "buffer");
+        if (weight->meta != NULL) {
+            put_meta(text, weight->meta);
+        }
+        exg_text_puts(text, "}");
+    }
+    exg_text_puts(text, "]");
+}
+
+static void put_modules(exg_text *text, const cli_inspection *i)
+{
+    exg_text_puts(text, ", \"modules\": [");
+    for (uint32_t m = 0; m < i->module_count; m++) {
+        exg_text_puts(text, m > 0 ? ", {" : "{");
+        put_member(text, "path", i->modules[m].path);
+        exg_text_puts(text, ", ");
+        put_member(text, "type", i->modules[m].type);
+        exg_text_printf(text, ", \"parameters\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+                        i->modules[m].numel, i->modules[m].bytes);
+    }
+    exg_text_puts(text, "]");
+}
+
+void cli_put_summary_json(exg_text *text, const cli_inspection *i)
+{
+    const exg_program *program = i->p->program;
+
+    exg_text_putc(text, '{');
+    put_member(text, "file", i->call->paths[0]);
+    exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", ",
+                    exg_format_name(i->p->info.format), i->p->info.file_bytes);
+    put_member(text, "torch_version", program->torch_version == NULL ? "" : program->torch_version);
+    exg_text_printf(text, ", \"schema_version\": [%" PRId64 ", %" PRId64 "], \"dialects\": [",
+                    program->schema_major, program->schema_minor);
+    for (uint32_t v = 0; v < program->verifier_count; v++) {
+        exg_text_puts(text, v > 0 ? ", " : "");
+        exg_text_json_string(text, program->verifiers[v]);
+    }
+    exg_text_printf(text, "], \"nodes\": %u, \"storage_bytes\": %" PRIu64, program->graph->node_count,
+                    i->storage_bytes);
+    exg_text_puts(text, ", \"activation_bytes\": ");
+    exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
+    put_signature(text, program);
+    put_ranges(text, program);
+    exg_text_puts(text, ", \"operators\": {");
+    for (uint32_t o = 0; o < i->operator_count; o++) {
+        exg_text_puts(text, o > 0 ? ", " : "");
+        exg_text_json_string(text, i->operators[o].target);
+        exg_text_printf(text, ": %u", i->operators[o].count);
+    }
+    exg_text_puts(text, "}");
+    put_modules(text, i);
+    put_weights(text, program->weights);
+    exg_text_puts(text, "}");
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static void put_text_member(exg_text *text, const char *name, const char *part, uint32_t length)
+{
+    exg_text copy = EXG_TEXT_EMPTY;
+
+    exg_text_printf(text, ", \"%s\": ", name);
+    exg_text_add(&copy, part == NULL ? "" : part, length);
+    exg_text_json_string(text, exg_text_string(&copy));
+    text->failed = text->failed || copy.failed;
+    exg_text_free(&copy);
+}
+
+static void put_argument(exg_text *text, const exg_graph *graph, const exg_argument *arg)
+{
+    exg_text shown = EXG_TEXT_EMPTY;
+
+    exg_print_argument(&shown, graph, arg);
+    exg_text_json_string(text, exg_text_string(&shown));
+    text->failed = text->failed || shown.failed;
+    exg_text_free(&shown);
+}
+
+typedef struct result_list {
+    exg_text *text;
+    const exg_graph *graph;
+    uint32_t count;
+} result_list;
+
+static void put_result(void *user, exg_value_id *id)
+{
+    result_list *list = user;
+
+    if (*id != EXG_NO_VALUE) {
+        const exg_value *value = &list->graph->values[*id];
+
+        exg_text_puts(list->text, list->count++ > 0 ? ", {" : "{");
+        put_member(list->text, "name", value->name);
+        if (value->tensor != NULL) {
+            put_meta(list->text, value->tensor);
+        }
+        exg_text_puts(list->text, "}");
+    }
+}
+
+static void put_node(exg_text *text, const exg_graph *graph, const exg_node *node)
+{
+    exg_module_frame module = exg_node_module(node);
+    result_list list = {text, graph, 0};
+    uint32_t length = 0;
+    const char *line = exg_node_source_line(node, &length);
+
+    exg_text_putc(text, '{');
+    put_member(text, "name", node->name);
+    exg_text_puts(text, ", ");
+    put_member(text, "target", node->target);
+    exg_text_puts(text, ", \"arguments\": [");
+    for (uint32_t a = 0; a < node->input_count; a++) {
+        exg_text_puts(text, a > 0 ? ", [" : "[");
+        exg_text_json_string(text, node->inputs[a].name == NULL ? "" : node->inputs[a].name);
+        exg_text_puts(text, ", ");
+        put_argument(text, graph, &node->inputs[a].arg);
+        exg_text_puts(text, "]");
+    }
+    exg_text_puts(text, "], \"results\": [");
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument copy = node->outputs[o];
+
+        exg_argument_visit_values(&copy, put_result, &list);
+    }
+    exg_text_puts(text, "]");
+    put_text_member(text, "module", module.path, module.path_length);
+    put_text_member(text, "type", module.type, module.type_length);
+    put_text_member(text, "source", line, length);
+    exg_text_puts(text, "}");
+}
+
+void cli_put_nodes_json(exg_text *text, const cli_inspection *i)
+{
+    const exg_graph *graph = i->p->program->graph;
+
+    exg_text_putc(text, '[');
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        exg_text_puts(text, n > 0 ? ", " : "");
+        put_node(text, graph, &graph->nodes[n]);
+    }
+    exg_text_putc(text, ']');
+}

@@ -1,0 +1,68 @@
+/* inspect_page.c - one HTML page that needs nothing else: page.html with the program as
+ * JSON in it. What a file says is data in the page, never markup. */
+#include "cli/inspect.h"
+
+#include <string.h>
+
+extern const char cli_page[]; /* page.html, by cmake/embed.cmake */
+
+static void put_diagnostics(exg_text *text, const exg_diagnostics *found)
+{
+    exg_text_putc(text, '[');
+    for (uint32_t d = 0; d < found->count; d++) {
+        const exg_diagnostic *item = &found->items[d];
+
+        exg_text_printf(text, "%s{\"severity\": \"%s\", \"code\": ", d > 0 ? ", " : "",
+                        item->severity == EXG_SEVERITY_ERROR ? "error" : "warning");
+        exg_text_json_string(text, item->code);
+        exg_text_puts(text, ", \"message\": ");
+        exg_text_json_string(text, item->message);
+        exg_text_puts(text, ", \"where\": ");
+        exg_text_json_string(text, item->where);
+        exg_text_puts(text, ", \"fix\": ");
+        exg_text_json_string(text, item->fix);
+        exg_text_puts(text, "}");
+    }
+    exg_text_putc(text, ']');
+}
+
+/* JSON has '<' in strings alone; as \u003c it ends no script element. */
+static void put_embedded(exg_text *text, const char *json)
+{
+    for (size_t length; *json != '\0'; json += length) {
+        length = strcspn(json, "<");
+        exg_text_add(text, json, length);
+        if (json[length] == '<') {
+            exg_text_puts(text, "\\u003c");
+            length++;
+        }
+    }
+}
+
+exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
+{
+    const char *place = strstr(cli_page, "@DATA@");
+    exg_text json = EXG_TEXT_EMPTY;
+    exg_diagnostics found;
+    exg_verified verified;
+    exg_status status =
+        exg_verify(i->p->program, i->p->operators, &verified, &found, err);
+
+    if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
+        status = EXG_OK;
+        exg_text_puts(&json, "{\"summary\": ");
+        cli_put_summary_json(&json, i);
+        exg_text_puts(&json, ", \"nodes\": ");
+        cli_put_nodes_json(&json, i);
+        exg_text_puts(&json, ", \"diagnostics\": ");
+        put_diagnostics(&json, &found);
+        exg_text_puts(&json, "}");
+        exg_text_add(text, cli_page, (size_t)(place - cli_page));
+        put_embedded(text, exg_text_string(&json) == NULL ? "" : exg_text_string(&json));
+        exg_text_puts(text, place + strlen("@DATA@"));
+        text->failed = text->failed || json.failed;
+    }
+    exg_text_free(&json);
+    exg_diagnostics_free(&found);
+    return status;
+}

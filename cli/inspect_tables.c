@@ -1,0 +1,169 @@
+/* inspect_tables.c - weights, one by one and by module. */
+#include "cli/inspect.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_COLUMNS_MAX 60
+
+void cli_put_bytes(exg_text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double number = (double)bytes;
+    size_t unit = 0;
+
+    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        number /= 1000;
+        unit++;
+    }
+    exg_text_printf(text, unit == 0 ? "%.0f %s" : number < 9.995 ? "%.2f %s" : "%.1f %s", number,
+                    units[unit]);
+}
+
+static void put_size(exg_text *text, const exg_sym_int *size)
+{
+    const char *name;
+    size_t length;
+
+    if (size->expr == NULL) {
+        exg_text_printf(text, "%" PRId64, size->value);
+    } else if (exg_symint_lone_symbol(size->expr, &name, &length)) {
+        exg_text_add(text, name, length);
+    } else {
+        exg_text_plain(text, size->expr, false);
+    }
+}
+
+void cli_put_shape(exg_text *text, const exg_tensor_meta *meta)
+{
+    exg_text_printf(text, "%s[", exg_dtype_short_name(meta->dtype));
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        exg_text_puts(text, d > 0 ? ", " : "");
+        put_size(text, &meta->sizes[d]);
+    }
+    exg_text_puts(text, "]");
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+typedef struct row {
+    const exg_weight *weight;
+    uint64_t bytes;
+} row;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const row *)a)->weight->fqn, ((const row *)b)->weight->fqn);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    uint64_t x = ((const row *)a)->bytes;
+    uint64_t y = ((const row *)b)->bytes;
+
+    return x != y ? (x < y ? 1 : -1) : by_name(a, b);
+}
+
+/* A pattern with *, ? or [ is matched whole, another word anywhere in the name. */
+static bool passes(const char *filter, const char *name)
+{
+    if (filter == NULL) {
+        return true;
+    }
+    return strpbrk(filter, "*?[") != NULL ? fnmatch(filter, name, 0) == 0
+                                          : strstr(name, filter) != NULL;
+}
+
+static void put_row(exg_text *text, const row *r, int width)
+{
+    exg_text name = EXG_TEXT_EMPTY;
+    exg_text shape = EXG_TEXT_EMPTY;
+
+    exg_text_plain(&name, r->weight->fqn, false);
+    if (r->weight->meta != NULL) {
+        cli_put_shape(&shape, r->weight->meta);
+    }
+    exg_text_printf(text, "  %-*s  %-20s ", width, exg_text_string(&name), exg_text_string(&shape));
+    text->failed = text->failed || name.failed || shape.failed;
+    cli_put_bytes(text, r->bytes);
+    exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
+                    r->weight->table == EXG_TABLE_CONSTANTS ? ", constant"
+                    : r->weight->is_param                   ? ""
+                                                            : ", buffer",
+                    r->weight->use_pickle ? ", pickled, kept raw" : "");
+    exg_text_free(&name);
+    exg_text_free(&shape);
+}
+
+void cli_put_weights(exg_text *text, const cli_inspection *i)
+{
+    const exg_weights *weights = i->p->program->weights;
+    const char *sort = i->call->sort;
+    row *rows = EXG_NEW_ARRAY(i->arena, row, weights->count);
+    uint32_t count = 0;
+    size_t width = 0;
+    uint64_t sum = 0;
+
+    text->failed = text->failed || rows == NULL;
+    for (uint32_t w = 0; rows != NULL && w < weights->count; w++) {
+        const exg_weight *weight = &weights->items[w];
+        exg_error err;
+
+        if (passes(i->call->filter, weight->fqn)) {
+            rows[count].weight = weight;
+            if (weight->meta == NULL ||
+                exg_tensor_meta_bytes(weight->meta, &rows[count].bytes, &err) != EXG_OK) {
+                rows[count].bytes = weights->storages[weight->storage].length;
+            }
+            sum += rows[count++].bytes;
+            width = strlen(weight->fqn) > width ? strlen(weight->fqn) : width;
+        }
+    }
+    if (sort != NULL && strcmp(sort, "file") != 0 && count > 0) {
+        qsort(rows, count, sizeof(*rows), strcmp(sort, "name") == 0 ? by_name : by_bytes);
+    }
+    exg_text_printf(text, "weights: %u of %u, ", count, weights->count);
+    cli_put_bytes(text, sum);
+    exg_text_putc(text, '\n');
+    for (uint32_t r = 0; r < count; r++) {
+        put_row(text, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
+    }
+}
+
+/* ---- modules ------------------------------------------------------------------------------- */
+
+static void put_module(exg_text *text, const cli_inspection *i, uint32_t at, uint32_t most)
+{
+    const cli_module *m = &i->modules[at];
+    const char *name = strrchr(m->path, '.');
+    double share = i->modules[0].bytes == 0
+                       ? 0
+                       : 100.0 * (double)m->bytes / (double)i->modules[0].bytes;
+    exg_text label = EXG_TEXT_EMPTY;
+    exg_text bytes = EXG_TEXT_EMPTY;
+
+    exg_text_plain(&label, at == 0 ? "(whole)" : name == NULL ? m->path : name + 1, false);
+    cli_put_bytes(&bytes, m->bytes);
+    exg_text_printf(text, "  %*s%-*s %12" PRIu64 "  %10s  %5.1f %%%s", (int)m->depth * 2, "",
+                    (int)(m->depth < 14 ? 30 - m->depth * 2 : 2), exg_text_string(&label), m->numel,
+                    exg_text_string(&bytes), share,
+                    m->type[0] == '\0' ? "" : "  ");
+    exg_text_plain(text, m->type, false);
+    exg_text_putc(text, '\n');
+    text->failed = text->failed || label.failed || bytes.failed;
+    exg_text_free(&label);
+    exg_text_free(&bytes);
+    for (uint32_t c = at + 1; m->depth < most && c < i->module_count; c++) {
+        if (i->modules[c].parent == at) {
+            put_module(text, i, c, most);
+        }
+    }
+}
+
+void cli_put_tree(exg_text *text, const cli_inspection *i)
+{
+    exg_text_printf(text, "  %-30s %12s  %10s\n", "module", "parameters", "bytes");
+    put_module(text, i, 0, i->call->has_depth ? (uint32_t)i->call->depth : 64);
+}

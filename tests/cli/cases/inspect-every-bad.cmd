@@ -1,0 +1,1 @@
+for f in fixtures/bad/*.pt2; do exg inspect "$f" --json > $T/out 2> $T/err; code=$?; [ $code -eq 0 ] || [ $code -eq 4 ] || [ $code -eq 5 ] || echo "$f $code"; exg inspect "$f" > $T/out 2>&1; exg inspect "$f" --html $T/page.html > $T/out 2>&1; exg inspect "$f" --dot > $T/out 2>&1; rm -f $T/out $T/err $T/page.html; done

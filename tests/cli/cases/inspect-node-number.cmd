@@ -1,0 +1,1 @@
+exg inspect fixtures/convbn.core.pt2 --node 3 | head -8

@@ -1,0 +1,1 @@
+exg inspect fixtures/lm.core.dynamic.pt2 --tree --depth 3
