@@ -143,8 +143,8 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, v > 0 ? ", " : "");
         exg_text_json_string(text, program->verifiers[v]);
     }
-    exg_text_printf(text, "], \"nodes\": %u, \"storage_bytes\": %" PRIu64, program->graph->node_count,
-                    i->storage_bytes);
+    exg_text_printf(text, "], \"nodes\": %u, \"storage_bytes\": %" PRIu64,
+                    program->graph->node_count, i->storage_bytes);
     exg_text_puts(text, ", \"activation_bytes\": ");
     exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
     put_signature(text, program);

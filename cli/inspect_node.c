@@ -52,7 +52,8 @@ static uint32_t find_node(const exg_graph *graph, const char *name)
             return n;
         }
     }
-    return *end == '\0' && end != name && number < graph->node_count ? (uint32_t)number : UINT32_MAX;
+    return *end == '\0' && end != name && number < graph->node_count ? (uint32_t)number
+                                                                     : UINT32_MAX;
 }
 
 typedef struct described {
@@ -138,9 +139,9 @@ exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err)
     const exg_node *node;
 
     if (n == UINT32_MAX) {
-        exg_status status = EXG_FAIL(err, USAGE, "CLI-004", "no node is called '%s'", i->call->node);
-
-        return exg_error_fix(err, status, "names and numbers are shown by exg inspect FILE --graph");
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "CLI-004", "no node is called '%s'", i->call->node),
+            "exg inspect FILE --graph shows them all");
     }
     node = &graph->nodes[n];
     exg_text_printf(text, "nodes[%u] ", n);
@@ -172,7 +173,7 @@ exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err)
     return EXG_OK;
 }
 
-/* ---- Graphviz --------------------------------------------------------------------------------- */
+/* ---- Graphviz ---------------------------------------------------------------------------- */
 
 static void put_quoted(exg_text *text, const char *string)
 {
@@ -249,8 +250,8 @@ static void put_boxes(exg_text *text, const exg_graph *graph)
             exg_text label = EXG_TEXT_EMPTY;
 
             exg_text_add(&label, m.path, m.path_length);
-            exg_text_printf(text, "%s  subgraph cluster_%u {\n    label=", open.path == NULL ? "" : "  }\n",
-                            boxes++);
+            exg_text_printf(text, "%s  subgraph cluster_%u {\n    label=",
+                            open.path == NULL ? "" : "  }\n", boxes++);
             put_quoted(text, exg_text_string(&label));
             exg_text_puts(text, "; color=gray;\n");
             exg_text_free(&label);

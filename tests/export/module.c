@@ -52,7 +52,8 @@ static void what_passes_add_is_in_no_module(void **state)
 
 static void other_texts_count_as_none(void **state)
 {
-    static const char *const texts[] = {"", "a", "a,b", "a;b;c", "a,b;c,d", "a,(b,c", "a],b,c", ",,)"};
+    static const char *const texts[] = {"",        "a",      "a,b",    "a;b;c",
+                                        "a,b;c,d", "a,(b,c", "a],b,c", ",,)"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -85,7 +86,8 @@ static void expect_line(const char *trace, const char *line)
 static void the_innermost_line_outside_torch_is_shown(void **state)
 {
     (void)state;
-    expect_line("File \"m.py\", line 1, in forward\n    a()\n  File \"m.py\", line 2, in a\n    b()\n"
+    expect_line("File \"m.py\", line 1, in forward\n    a()\n"
+                "  File \"m.py\", line 2, in a\n    b()\n"
                 "  File \"torch/nn/functional.py\", line 3, in b\n    c()",
                 "File \"m.py\", line 2, in a\n    b()");
     expect_line("File \"/x/site-packages/torch/nn/f.py\", line 3, in b", NULL);
