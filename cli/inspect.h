@@ -30,7 +30,8 @@ typedef struct cli_inspection {
     cli_operator_count *operators; /* most used first */
     cli_module *modules;           /* parents before children, in file order */
     uint32_t operator_count, module_count;
-    uint64_t storage_bytes;
+    uint64_t storage_bytes; /* of weights */
+    uint32_t storage_count;
     uint64_t activation_bytes; /* most that is live at once, at the recorded sizes */
     bool activations_known;    /* every size has a number */
 } cli_inspection;

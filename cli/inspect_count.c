@@ -250,13 +250,29 @@ bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *byte
     return l.known;
 }
 
+/* The storages that weights are in, not those of sample inputs and extra files. Weights of
+ * one storage need not stand together. */
+static bool count_storages(cli_inspection *made)
+{
+    const exg_weights *weights = made->p->program->weights;
+    bool *seen = EXG_NEW_ARRAY(made->arena, bool, weights->storage_count);
+
+    for (uint32_t w = 0; seen != NULL && w < weights->count; w++) {
+        uint32_t storage = weights->items[w].storage;
+
+        if (!seen[storage]) {
+            seen[storage] = true;
+            made->storage_bytes += weights->storages[storage].length;
+            made->storage_count++;
+        }
+    }
+    return seen != NULL;
+}
+
 exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_arena *arena,
                                cli_inspection *made, exg_error *err)
 {
     *made = (cli_inspection){.call = call, .p = p, .arena = arena};
-    for (uint32_t s = 0; s < p->program->weights->storage_count; s++) {
-        made->storage_bytes += p->program->weights->storages[s].length;
-    }
     made->activations_known = cli_activation_bytes(p, arena, &made->activation_bytes);
-    return count_operators(made) && count_modules(made) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+    return count_storages(made) && count_operators(made) && count_modules(made) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
 }

@@ -10,7 +10,7 @@
 #include <strings.h>
 
 static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
-    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, NULL        },
+    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, exg_pt2_save},
     [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save},
 };
 

@@ -6,12 +6,14 @@ import pathlib
 import re
 import sys
 import tempfile
+import zipfile
 
-from run_interop import FIXTURES, Exg, Report, fail, torch
+from run_interop import FIXTURES, Exg, Report, fail, torch, torch_call
 
 ROOT = FIXTURES.parent
 DATA = ROOT / "tests" / "export" / "data"
 sys.path.insert(0, str(DATA))
+import generated  # noqa: E402
 import make  # noqa: E402,F401: its operators are in data/kinds.pt2
 
 NAMES = "parameters buffers non_persistent_buffers lifted_tensor_constants lifted_custom_objs input_tokens output_tokens"
@@ -47,9 +49,89 @@ def check_signature(exg, path, signature):
     equal("str", exg.command("inspect", path, "--signature"), str(signature))
 
 
+# ---- what a file holds survives --------------------------------------------------------------
+
+
+def records(path):
+    """{record: bytes} of an archive, without its root folder."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        root = "" if "serialized_exported_program.json" in names else names[0].split("/")[0] + "/"
+        return {name.removeprefix(root): archive.read(name) for name in names}
+
+
+def model_of(found):
+    """The program of an archive as plain values; old files lack keys that have a default."""
+    name = next(name for name in ("models/model.json", "serialized_exported_program.json") if name in found)
+    model = json.loads(found[name])
+    model.setdefault("guards_code", [])
+    return model
+
+
+MARKS = {"archive_format", "archive_version", ".data/version", "version", "byteorder", ".data/serialization_id"}
+
+
+def extra_of(found):
+    """What is beside the program: extra files and sample inputs."""
+    known = ("models/", "data/weights/", "data/constants/", "serialized_")
+    return {name: data for name, data in found.items() if name not in MARKS and not name.startswith(known)}
+
+
+def same_weights(got, expected):
+    for table in ("state_dict", "constants"):
+        a, b = getattr(got, table), getattr(expected, table)
+        equal(f"names of {table}", list(a), list(b))
+        for name, value in b.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            other = a[name]
+            for what in ("dtype", "shape", "requires_grad"):
+                equal(f"{what} of {name}", getattr(other, what), getattr(value, what))
+            equal(f"layout of {name}", (other.stride(), other.storage_offset()), (value.stride(), value.storage_offset()))
+            bits = [t.untyped_storage().tolist() for t in (other, value)]
+            equal(f"bytes of {name}", bits[0], bits[1])
+        shared = [
+            [[n for n in t if t[n].untyped_storage().data_ptr() == t[name].untyped_storage().data_ptr()] for name in t]
+            for t in ({n: v for n, v in table.items() if isinstance(v, torch.Tensor) and v.numel()} for table in (a, b))
+        ]
+        equal(f"sharing in {table}", shared[0], shared[1])
+
+
+def check_rewritten(exg, path, suffix):
+    """Into `suffix` and back to .pt2: the same JSON, weights, sample inputs, extra files; same outputs in PyTorch."""
+    between = exg.convert(path, suffix)
+    back = exg.convert(between, ".pt2")
+    before, after = records(path), records(back)
+    equal("the program", model_of(after), model_of(before))
+    if "serialized_exported_program.json" not in before:
+        equal("what is beside it", extra_of(after), extra_of(before))
+    expected, got = torch.export.load(path), torch.export.load(back)
+    same_weights(got, expected)
+    equal("str", str(got), str(expected))
+    twice = exg.convert(between, ".pt2")
+    equal("bytes of a second writing", records(twice), after)
+    if expected.example_inputs is not None and "kinds" not in path.stem:
+        args, kwargs = expected.example_inputs
+        torch.manual_seed(1)
+        outputs = torch_call(expected, args, kwargs)
+        torch.manual_seed(1)
+        same_outputs(torch_call(got, *got.example_inputs), outputs)
+
+
+def same_outputs(got, expected):
+    for a, b in zip(got, expected):
+        equal("keys", list(a), list(b))
+        for name in b:
+            if not torch.equal(a[name].reshape(-1).view(torch.uint8), b[name].reshape(-1).view(torch.uint8)):
+                fail(f"output {name} differs")
+
+
 def check_file(report, exg, path):
     program = torch.export.load(path)
     report.check(f"{path.stem}: signature", lambda: check_signature(exg, path, program.graph_signature))
+    report.check(f"{path.stem}: verify", lambda: exg.command("verify", path))
+    report.check(f"{path.stem}: .pt2 again", lambda: check_rewritten(exg, path, ".pt2"))
+    report.check(f"{path.stem}: .exg and back", lambda: check_rewritten(exg, path, ".exg"))
 
 
 def main():
@@ -64,6 +146,11 @@ def main():
         exg = Exg(options.exg, folder)
         for path in sorted(FIXTURES.glob("*.pt2")) + sorted(DATA.glob("*.pt2")):
             if not options.only or any(path.name.startswith(prefix) for prefix in options.only):
+                check_file(report, exg, path)
+        for name, (make_program, save_options) in generated.programs().items():
+            if not options.only or any(name.startswith(prefix) for prefix in options.only):
+                path = pathlib.Path(folder) / f"{name}.pt2"
+                torch.export.save(make_program(), path, **save_options)
                 check_file(report, exg, path)
     return report.end()
 

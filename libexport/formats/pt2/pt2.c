@@ -81,23 +81,41 @@ static bool is_program_record(const char *name)
     return false;
 }
 
+/* What an archive holds beside its programs; of the program's own records the example
+ * inputs, when there are any. */
+static const char *extra_name(const exg_archive *archive, const exg_zip_entry *entry,
+                              const char *samples)
+{
+    const char *name = exg_archive_name(archive, entry);
+
+    if (strcmp(name, samples) == 0 || strcmp(name, "serialized_example_inputs.pt") == 0) {
+        return entry->bytes == 0 ? NULL : samples;
+    }
+    return is_program_record(name) ? NULL : name;
+}
+
 static exg_status keep_extra_files(exg_archive *archive, exg_program *program, exg_error *err)
 {
     const exg_zip *zip = &archive->zip;
+    const char *samples =
+        exg_arena_printf(archive->arena, EXG_SAMPLES_FOLDER "%s.pt", program->name);
     uint32_t count = 0;
 
+    if (samples == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     for (uint32_t i = 0; i < zip->count; i++) {
-        count += !is_program_record(exg_archive_name(archive, &zip->entries[i]));
+        count += extra_name(archive, &zip->entries[i], samples) != NULL;
     }
     program->extra_files = EXG_NEW_ARRAY(program->arena, exg_extra_file, count);
     if (program->extra_files == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < zip->count; i++) {
-        const char *name = exg_archive_name(archive, &zip->entries[i]);
+        const char *name = extra_name(archive, &zip->entries[i], samples);
         exg_extra_file *extra = &program->extra_files[program->extra_file_count];
 
-        if (is_program_record(name)) {
+        if (name == NULL) {
             continue;
         }
         extra->name = exg_arena_strdup(program->arena, name);
@@ -111,8 +129,7 @@ static exg_status keep_extra_files(exg_archive *archive, exg_program *program, e
     return EXG_OK;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------------------------------ */
 
 static exg_status read_program(exg_archive *archive, const exg_source *source,
                                const exg_open_options *options, exg_program *program,

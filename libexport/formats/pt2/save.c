@@ -1,0 +1,286 @@
+/* save.c - .pt2 written: the records of section 2.2 in torch's order, generation D.
+ *
+ * A storage that several weights of a table share is one record; a .pt2 cannot share
+ * between state and constants, compress, or keep bytes outside, so frames and external
+ * storages are written plain. Bytes become little endian. A model's sample inputs are the
+ * record they came in, kept among the extra files.
+ */
+#include "libexport/formats/format.h"
+#include "libexport/formats/pt2/encode.h"
+#include "libexport/formats/pt2/zip_writer.h"
+
+#include "libexport/base/arena.h"
+#include "libexport/base/files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES (1u << 20) /* a multiple of every element's size */
+
+typedef struct saver {
+    const exg_program *program;
+    const exg_save_options *options;
+    exg_zip_writer zip;
+    exg_arena *arena;
+    uint8_t *block;
+    uint64_t done, total;
+    exg_error *err;
+} saver;
+
+typedef struct table_row {
+    exg_weight_table table;
+    const char *folder;
+    const char *tensor; /* how its records of tensors are called, before a number */
+    const char *config;
+} table_row;
+
+static const table_row tables[] = {
+    {EXG_TABLE_STATE,     "data/weights/",   "weight_", "_weights_config.json"  },
+    {EXG_TABLE_CONSTANTS, "data/constants/", "tensor_", "_constants_config.json"},
+};
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+/* Streams a storage into the member at hand; `dtype` tells how to turn big endian bytes. */
+static exg_status write_storage(saver *s, uint32_t storage, exg_dtype dtype)
+{
+    const exg_storage *from = &s->program->weights->storages[storage];
+    bool swaps = from->byte_order == EXG_BIG_ENDIAN && dtype != EXG_DTYPE_COUNT;
+
+    for (uint64_t at = 0; at < from->length; at += BLOCK_BYTES) {
+        uint64_t part = from->length - at < BLOCK_BYTES ? from->length - at : BLOCK_BYTES;
+
+        EXG_TRY(exg_storage_read(s->program->weights, storage, at, part, s->block, s->err));
+        if (swaps) {
+            exg_bytes_swap(s->block, part, dtype);
+        }
+        EXG_TRY(exg_zip_write(&s->zip, s->block, part, s->err));
+        s->done += part;
+        if (s->options->progress != NULL) {
+            s->options->progress(s->options->user, s->done, s->total);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status put_storage(saver *s, const char *name, uint32_t storage, exg_dtype dtype)
+{
+    EXG_TRY(exg_zip_begin(&s->zip, name, s->program->weights->storages[storage].length, s->err));
+    EXG_TRY_IN(s->err, write_storage(s, storage, dtype), "%s", name);
+    return exg_zip_end(&s->zip, name, s->err);
+}
+
+static exg_status put_text(saver *s, const char *name, const exg_text *text)
+{
+    const char *data = exg_text_string(text);
+
+    return data == NULL ? EXG_OUT_OF_MEMORY(s->err)
+                        : exg_zip_put(&s->zip, name, data, text->length, s->err);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Objects that were pickled keep the name that says how: a zip is a torchbind object's,
+ * anything else an opaque one. */
+static exg_status name_stem(saver *s, const table_row *row, const exg_weight *weight,
+                            const char **stem)
+{
+    char head[2] = {0, 0};
+    uint64_t length = s->program->weights->storages[weight->storage].length;
+
+    *stem = row->tensor;
+    if (weight->meta == NULL) {
+        EXG_TRY(exg_storage_read(s->program->weights, weight->storage, 0, length < 2 ? length : 2,
+                                 head, s->err));
+        *stem = memcmp(head, "PK", 2) == 0 ? "custom_obj_" : "opaque_obj_";
+    }
+    return EXG_OK;
+}
+
+/* The number of the next record of this name. */
+static uint32_t *counter(uint32_t counters[3], const char *stem)
+{
+    return &counters[stem[0] == 'c' ? 0 : stem[0] == 'o' ? 1 : 2];
+}
+
+static void put_payload_meta(exg_text *config, const exg_weight *weight, const char *path_name)
+{
+    exg_json_put_key(config, weight->fqn);
+    exg_text_puts(config, "{\"path_name\": ");
+    exg_text_json_string(config, path_name);
+    exg_text_printf(config, ", \"is_param\": %s, \"use_pickle\": %s, \"tensor_meta\": ",
+                    weight->is_param ? "true" : "false", weight->use_pickle ? "true" : "false");
+    if (weight->meta == NULL) {
+        exg_text_puts(config, "null");
+    } else {
+        exg_encode_tensor_meta(config, weight->meta);
+    }
+    exg_text_putc(config, '}');
+}
+
+static exg_status put_weight(saver *s, const table_row *row, const exg_weight *weight,
+                             const char **paths, uint32_t counters[3], exg_text *config)
+{
+    const char *path = paths[weight->storage];
+
+    if (path == NULL) {
+        const char *stem = NULL;
+        const char *name;
+
+        EXG_TRY(name_stem(s, row, weight, &stem));
+        path = exg_arena_printf(s->arena, "%s%u", stem, (*counter(counters, stem))++);
+        name = exg_arena_printf(s->arena, "%s%s", row->folder, path == NULL ? "" : path);
+        if (path == NULL || name == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+        EXG_TRY(put_storage(s, name, weight->storage,
+                            weight->meta == NULL || weight->use_pickle ? EXG_DTYPE_COUNT
+                                                                       : weight->meta->dtype));
+        paths[weight->storage] = path;
+    }
+    put_payload_meta(config, weight, path);
+    return EXG_OK;
+}
+
+static exg_status put_table(saver *s, const table_row *row)
+{
+    const exg_weights *weights = s->program->weights;
+    const char **paths = EXG_NEW_ARRAY(s->arena, const char *, weights->storage_count);
+    const char *name = exg_arena_printf(s->arena, "%s%s%s", row->folder, s->program->name,
+                                        row->config);
+    uint32_t counters[3] = {0, 0, 0};
+    exg_text config = EXG_TEXT_EMPTY;
+    exg_status status = paths == NULL || name == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
+
+    exg_text_puts(&config, "{\"config\": {");
+    for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
+        if (weights->items[i].table == row->table) {
+            status = put_weight(s, row, &weights->items[i], paths, counters, &config);
+        }
+    }
+    exg_text_puts(&config, "}}");
+    if (status == EXG_OK) {
+        status = put_text(s, name, &config);
+    }
+    exg_text_free(&config);
+    return status;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static exg_status put_model(saver *s)
+{
+    const char *name = exg_arena_printf(s->arena, "models/%s.json", s->program->name);
+    exg_text json = EXG_TEXT_EMPTY;
+    exg_status status = name == NULL ? EXG_OUT_OF_MEMORY(s->err)
+                                     : exg_encode_program(s->program, &json, s->err);
+
+    if (status == EXG_OK) {
+        status = put_text(s, name, &json);
+    }
+    exg_text_free(&json);
+    return status;
+}
+
+/* The sample inputs, empty when the model has none, then the others. */
+static exg_status put_extra_files(saver *s)
+{
+    const exg_program *program = s->program;
+    const char *samples =
+        exg_arena_printf(s->arena, EXG_SAMPLES_FOLDER "%s.pt", program->name);
+    bool has_samples = false;
+
+    if (samples == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < program->extra_file_count; i++) {
+        has_samples = has_samples || strcmp(program->extra_files[i].name, samples) == 0;
+    }
+    if (!has_samples) {
+        EXG_TRY(exg_zip_put(&s->zip, samples, "", 0, s->err));
+    }
+    for (uint32_t i = 0; i < program->extra_file_count; i++) {
+        EXG_TRY(put_storage(s, program->extra_files[i].name, program->extra_files[i].storage,
+                            EXG_DTYPE_COUNT));
+    }
+    return EXG_OK;
+}
+
+static exg_status put_records(saver *s)
+{
+    static const char *const marks[][2] = {
+        {"archive_format",  "pt2"   },
+        {"archive_version", "0"     },
+        {".data/version",   "6\n"   },
+        {"byteorder",       "little"},
+    };
+
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        EXG_TRY(put_table(s, &tables[i]));
+    }
+    EXG_TRY(put_model(s));
+    EXG_TRY(put_extra_files(s));
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        EXG_TRY(exg_zip_put(&s->zip, marks[i][0], marks[i][1], strlen(marks[i][1]), s->err));
+    }
+    return exg_zip_finish(&s->zip, s->err);
+}
+
+/* The root folder is the file's name up to its last point, as torch has it. */
+static const char *root_of(exg_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    const char *dot = strrchr(base, '.');
+    int stem = (int)(dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base));
+
+    return exg_arena_printf(arena, "%.*s/", stem, base);
+}
+
+static uint64_t count_bytes(const exg_program *program)
+{
+    uint64_t total = 0;
+
+    for (uint32_t i = 0; i < program->weights->storage_count; i++) {
+        total += program->weights->storages[i].length;
+    }
+    return total;
+}
+
+static exg_status check_options(const exg_save_options *options, exg_error *err)
+{
+    if (options->compression == EXG_COMPRESSION_ZSTD || options->weights == EXG_WEIGHTS_EXTERNAL) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "PT2-003",
+                                      ".pt2 files hold their weights inside, as they are"),
+                             "write .exg to compress weights or keep them outside");
+    }
+    return EXG_OK;
+}
+
+exg_status exg_pt2_save(const exg_program *program, const char *path,
+                        const exg_save_options *options, exg_error *err)
+{
+    saver s = {.program = program, .options = options, .err = err};
+    exg_status status;
+
+    EXG_TRY(check_options(options, err));
+    s.total = count_bytes(program);
+    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.block = malloc(BLOCK_BYTES);
+    s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
+    status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err)
+                                                   : exg_writer_open(path, &s.zip.file, err);
+    if (status == EXG_OK) {
+        status = put_records(&s);
+        if (status == EXG_OK) {
+            status = exg_writer_commit(s.zip.file, err);
+        } else {
+            exg_writer_abort(s.zip.file);
+        }
+    }
+    exg_zip_writer_free(&s.zip);
+    free(s.block);
+    exg_arena_destroy(s.arena);
+    return status;
+}

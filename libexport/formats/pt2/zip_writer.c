@@ -1,0 +1,174 @@
+/* zip_writer.c - see zip_writer.h. */
+#include "libexport/formats/pt2/zip_writer.h"
+
+#include "libexport/base/arena.h"
+
+#include <assert.h>
+#include <libdeflate.h>
+#include <string.h>
+
+#define SIGNATURE(a, b) (0x4b50u | (uint32_t)(a) << 16 | (uint32_t)(b) << 24)
+#define NAME_UTF8       0x0800
+#define VERSION_ZIP64   45
+#define ALIGNMENT       64
+#define LOCAL_BYTES     30
+#define CRC_OFFSET      14 /* in a local header */
+#define LARGE           UINT32_MAX
+
+static void put(exg_text *out, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
+    }
+}
+
+static uint64_t at_most_32(uint64_t value)
+{
+    return value < LARGE ? value : LARGE;
+}
+
+/* Version, flags, method, time, date, crc: the same in both headers. */
+static void put_common(exg_text *out, uint64_t length, uint32_t crc)
+{
+    put(out, length >= LARGE ? VERSION_ZIP64 : 0, 2);
+    put(out, NAME_UTF8, 2);
+    put(out, 0, 2 + 2 + 2);
+    put(out, crc, 4);
+    put(out, at_most_32(length), 4);
+    put(out, at_most_32(length), 4);
+}
+
+/* Padding as torch's: an extra field 'FB' of 'Z's before bytes at a multiple of 64. */
+exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length, exg_error *err)
+{
+    size_t name_bytes = strlen(zip->root) + strlen(name);
+    uint64_t at = exg_writer_position(zip->file);
+    uint32_t size_bytes = length >= LARGE ? 20 : 0;
+    exg_text header = EXG_TEXT_EMPTY;
+    uint64_t padding;
+    exg_status status;
+
+    if (name_bytes > 511) { /* torch reads no longer ones */
+        return EXG_FAIL(err, LIMIT, "PT2-002", "the record name %.40s... is too long", name);
+    }
+    padding = ALIGNMENT - (at + LOCAL_BYTES + name_bytes + size_bytes + 4) % ALIGNMENT;
+    padding %= ALIGNMENT;
+    put(&header, SIGNATURE(3, 4), 4);
+    put_common(&header, length, 0);
+    put(&header, name_bytes, 2);
+    put(&header, size_bytes + 4 + padding, 2);
+    exg_text_puts(&header, zip->root);
+    exg_text_puts(&header, name);
+    if (size_bytes != 0) {
+        put(&header, 1, 2);
+        put(&header, 16, 2);
+        put(&header, length, 8);
+        put(&header, length, 8);
+    }
+    put(&header, 'F' | 'B' << 8, 2);
+    put(&header, padding, 2);
+    for (uint64_t i = 0; i < padding; i++) {
+        exg_text_putc(&header, 'Z');
+    }
+    status = header.failed ? EXG_OUT_OF_MEMORY(err)
+                           : exg_writer_write(zip->file, header.data, header.length, err);
+    exg_text_free(&header);
+    zip->header = at;
+    zip->data = exg_writer_position(zip->file);
+    zip->length = length;
+    zip->crc = 0;
+    return status;
+}
+
+exg_status exg_zip_write(exg_zip_writer *zip, const void *data, uint64_t length, exg_error *err)
+{
+    zip->crc = libdeflate_crc32(zip->crc, data, (size_t)length);
+    return exg_writer_write(zip->file, data, length, err);
+}
+
+static void put_directory_entry(exg_zip_writer *zip, const char *name)
+{
+    exg_text *out = &zip->directory;
+    bool large = zip->length >= LARGE;
+    bool far = zip->header >= LARGE;
+    uint32_t extra = (large ? 16u : 0u) + (far ? 8u : 0u);
+
+    put(out, SIGNATURE(1, 2), 4);
+    put(out, 0, 2);
+    put_common(out, zip->length, zip->crc);
+    put(out, strlen(zip->root) + strlen(name), 2);
+    put(out, extra == 0 ? 0 : extra + 4, 2);
+    put(out, 0, 2 + 2);
+    put(out, 0, 2 + 4);
+    put(out, at_most_32(zip->header), 4);
+    exg_text_puts(out, zip->root);
+    exg_text_puts(out, name);
+    if (extra != 0) {
+        put(out, 1, 2);
+        put(out, extra, 2);
+        if (large) {
+            put(out, zip->length, 8);
+            put(out, zip->length, 8);
+        }
+        if (far) {
+            put(out, zip->header, 8);
+        }
+    }
+}
+
+exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err)
+{
+    unsigned char crc[4];
+
+    assert(exg_writer_position(zip->file) - zip->data == zip->length);
+    for (int i = 0; i < 4; i++) {
+        crc[i] = (unsigned char)(zip->crc >> (8 * i));
+    }
+    put_directory_entry(zip, name);
+    zip->count++;
+    return exg_writer_patch(zip->file, zip->header + CRC_OFFSET, crc, sizeof(crc), err);
+}
+
+exg_status exg_zip_put(exg_zip_writer *zip, const char *name, const void *data, uint64_t length,
+                       exg_error *err)
+{
+    EXG_TRY(exg_zip_begin(zip, name, length, err));
+    EXG_TRY(exg_zip_write(zip, data, length, err));
+    return exg_zip_end(zip, name, err);
+}
+
+exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
+{
+    exg_text *out = &zip->directory;
+    uint64_t start = exg_writer_position(zip->file);
+    uint64_t bytes = out->length;
+    uint64_t count = zip->count < UINT16_MAX ? zip->count : UINT16_MAX;
+
+    put(out, SIGNATURE(6, 6), 4); /* zip64 end record */
+    put(out, 44, 8);
+    put(out, VERSION_ZIP64, 2);
+    put(out, VERSION_ZIP64, 2);
+    put(out, 0, 4 + 4);
+    put(out, zip->count, 8);
+    put(out, zip->count, 8);
+    put(out, bytes, 8);
+    put(out, start, 8);
+    put(out, SIGNATURE(6, 7), 4); /* and where it is */
+    put(out, 0, 4);
+    put(out, start + bytes, 8);
+    put(out, 1, 4);
+    put(out, SIGNATURE(5, 6), 4);
+    put(out, 0, 2 + 2);
+    put(out, count, 2);
+    put(out, count, 2);
+    put(out, at_most_32(bytes), 4);
+    put(out, at_most_32(start), 4);
+    put(out, 0, 2);
+    return out->failed ? EXG_OUT_OF_MEMORY(err)
+                       : exg_writer_write(zip->file, out->data, out->length, err);
+}
+
+void exg_zip_writer_free(exg_zip_writer *zip)
+{
+    exg_text_free(&zip->directory);
+}

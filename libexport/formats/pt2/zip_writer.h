@@ -1,0 +1,39 @@
+/* zip_writer.h - a zip archive written member by member, as torch lays it out.
+ *
+ * Members are stored, their bytes begin at multiples of 64, checksums are right, and the
+ * archive ends with zip64 records. Times and modes are zero: equal members, equal bytes.
+ * Memory: one buffer for the directory. Threads: one at a time.
+ * Form: APPNOTE 6.3; reference: pt2 format 2.1.
+ */
+#ifndef EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H
+#define EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H
+
+#include "libexport/base/files.h"
+#include "libexport/base/text.h"
+
+#include <exg/status.h>
+
+typedef struct exg_zip_writer {
+    exg_writer *file; /* borrowed */
+    const char *root; /* "m/": stands before every name; borrowed */
+    exg_text directory;
+    uint64_t count;
+    uint64_t header;       /* of the member at hand */
+    uint64_t data, length; /* where its bytes begin, how many there will be */
+    uint32_t crc;
+} exg_zip_writer;
+
+/* A member of exactly `length` bytes begins; they come by exg_zip_write(). */
+exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length, exg_error *err);
+exg_status exg_zip_write(exg_zip_writer *zip, const void *data, uint64_t length, exg_error *err);
+exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err);
+
+/* The three in one. */
+exg_status exg_zip_put(exg_zip_writer *zip, const char *name, const void *data, uint64_t length,
+                       exg_error *err);
+
+/* The directory and the end records. */
+exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err);
+void exg_zip_writer_free(exg_zip_writer *zip); /* not the file */
+
+#endif
