@@ -8,7 +8,7 @@
 #include "libexec/sharding/cost.h"
 #include "libexec/sharding/rules.h"
 #include "libexport/base/text.h"
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/transform/rewrite.h"
 
 #include <exg/place.h>

@@ -79,6 +79,11 @@ const exg_graph *exg_builder_graph(const exg_builder *b)
     return b->graph;
 }
 
+exg_program *exg_builder_program(const exg_builder *b)
+{
+    return b->program;
+}
+
 exg_status exg_builder_status(const exg_builder *b)
 {
     return b->error.status;

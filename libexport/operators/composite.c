@@ -1,5 +1,5 @@
 /* composite.c - lowerings of composite.def. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 

@@ -1,5 +1,5 @@
 /* creation.c - shapes and lowerings of creation.def. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 

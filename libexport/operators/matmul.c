@@ -1,5 +1,5 @@
 /* matmul.c - shapes and lowerings of matmul.def. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 

@@ -1,5 +1,5 @@
 /* reduction.c - shapes and lowerings of reduction.def. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 

@@ -1,6 +1,6 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 

@@ -1,6 +1,6 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>

@@ -6,7 +6,7 @@
  * base. A view read after such a write is taken again from the current value.
  * What was written of the inputs comes out as mutation outputs.
  */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>

@@ -2,7 +2,7 @@
  * nodes, made here, as .exg (a million only with an argument); and the fixtures'
  * .pt2. The least of the runs; nothing of the weights is read.
  */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 
 #include <exg/exec.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  *   fused and unfused, beside 1,000 additions through function pointers, the least
  *   that a call per node can cost. Medians of interleaved runs.
  */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 
 #include <exg/exec.h>
 #include <stdio.h>

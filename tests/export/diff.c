@@ -1,5 +1,5 @@
 /* diff.c - programs built twice with one thing changed: what exg_diff_programs says. */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 
 #include <exg/export.h>
 #include <math.h>

@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -134,6 +135,26 @@ def check_file(report, exg, path):
     report.check(f"{path.stem}: .exg and back", lambda: check_rewritten(exg, path, ".exg"))
 
 
+# ---- examples --------------------------------------------------------------------------------
+
+
+def check_example(exg, mlp):
+    """A program built in C: PyTorch loads and calls it and gets what exg gets, within a float's last bits."""
+    path = exg.path(".pt2")
+    subprocess.run([mlp, path], check=True)
+    program = torch.export.load(path)
+    x = torch.randn(3, 8)
+    up, bias, down = (program.state_dict[name] for name in ("up.weight", "up.bias", "down.weight"))
+    equal("parameters", program.graph_signature.parameters, ("up.weight", "up.bias", "down.weight"))
+    expected = torch.relu(x @ up.t() + bias) @ down.t()
+    torch.testing.assert_close(program.module()(x), expected)
+    torch.testing.assert_close(exg.run(path, {"x": x})[0]["0"], expected)
+    again = exg.path(".pt2")
+    torch.export.save(program, again)
+    torch.testing.assert_close(exg.run(again, {"x": x})[0]["0"], expected)
+    check_signature(exg, path, program.graph_signature)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
@@ -147,6 +168,8 @@ def main():
         for path in sorted(FIXTURES.glob("*.pt2")) + sorted(DATA.glob("*.pt2")):
             if not options.only or any(path.name.startswith(prefix) for prefix in options.only):
                 check_file(report, exg, path)
+        mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
+        report.check("examples/mlp.c", lambda: check_example(exg, mlp))
         for name, (make_program, save_options) in generated.programs().items():
             if not options.only or any(name.startswith(prefix) for prefix in options.only):
                 path = pathlib.Path(folder) / f"{name}.pt2"

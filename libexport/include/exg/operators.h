@@ -206,6 +206,7 @@ void exg_builder_destroy(exg_builder *builder);                     /* NULL is a
 const exg_operators *exg_builder_operators(const exg_builder *b);
 exg_arena *exg_builder_arena(const exg_builder *b);
 const exg_graph *exg_builder_graph(const exg_builder *b);
+exg_program *exg_builder_program(const exg_builder *b);
 exg_status exg_builder_status(const exg_builder *b);
 
 /* Records an error of the caller's own, which sticks. */
@@ -216,6 +217,18 @@ exg_ref exg_builder_value(exg_builder *b, const char *name, const exg_tensor_met
 /* A graph input with its spec (kind, target, persistent; arg is filled in). */
 exg_ref exg_builder_input(exg_builder *b, const char *name, const exg_tensor_meta *meta,
                           exg_input_kind kind, const char *target, exg_tristate persistent);
+/* A parameter or buffer (PARAMETER; BUFFER, persistent) called `fqn`: a graph input named
+ * as PyTorch would, its spec, and a weight whose packed row-major bytes in host byte order
+ * are copied from `data`. Sticks USAGE BLD-003 when the program has that weight. */
+exg_ref exg_builder_weight(exg_builder *b, const char *fqn, const exg_tensor_meta *meta,
+                           exg_input_kind kind, const void *data);
+/* Row-major on the cpu; gradients of parameters are up to the caller. Lives as long as
+ * the builder's arena; a memory fault sticks and gives rank 0. */
+exg_tensor_meta exg_builder_meta(exg_builder *b, exg_dtype dtype, const int64_t *sizes,
+                                 uint32_t rank);
+/* Says how the program is called: user inputs by position, a lone user output as it is,
+ * several as a tuple. PyTorch loads a program without this, but cannot call it. */
+void exg_builder_call(exg_builder *b);
 /* A graph input that is a constant (NONE, INT, FLOAT, BOOL, STRING). */
 void exg_builder_constant_input(exg_builder *b, const char *name, const exg_argument *value);
 void exg_builder_output(exg_builder *b, const exg_argument *arg, exg_output_kind kind,

@@ -5,7 +5,7 @@
  * same on plain memory, as eager PyTorch does. Every number is a small integer, so
  * results are compared exactly.
  */
-#include "libexport/operators/emit.h"
+#include <exg/emit.h>
 
 #include <exg/exec.h>
 #include <exg/export.h>

@@ -2,9 +2,10 @@
  *
  * Arguments in schema order: values (exg_ref), numbers, exg_argument for the
  * rest (DTYPE(d), INTS(b, 1, 2), exg_arg_none(), ...). Trailing defaults may be left out.
+ * Macros for C, with short names: include it where graphs are built, not in headers.
  */
-#ifndef EXG_LIBEXPORT_OPERATORS_EMIT_H
-#define EXG_LIBEXPORT_OPERATORS_EMIT_H
+#ifndef EXG_EMIT_H
+#define EXG_EMIT_H
 
 #include <exg/operators.h>
 

@@ -1,0 +1,177 @@
+/* build_program.c - what a program has beside its graph: weights, and how it is called. */
+#include "libexport/base/arena.h"
+#include "libexport/base/text.h"
+#include "libexport/weights/storage.h"
+
+#include <exg/operators.h>
+#include <exg/weights.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAF "{\"type\": null, \"context\": null, \"children_spec\": []}"
+
+static void fail(exg_builder *b, exg_status status, const exg_error *err)
+{
+    if (status != EXG_OK) {
+        exg_builder_fail(b, err);
+    }
+}
+
+static void out_of_memory(exg_builder *b)
+{
+    exg_error err;
+
+    fail(b, EXG_OUT_OF_MEMORY(&err), &err);
+}
+
+/* ---- metas ------------------------------------------------------------------------------ */
+
+exg_tensor_meta exg_builder_meta(exg_builder *b, exg_dtype dtype, const int64_t *sizes,
+                                 uint32_t rank)
+{
+    exg_arena *arena = exg_builder_arena(b);
+    exg_tensor_meta meta = {.dtype = dtype,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = rank,
+                            .sizes = EXG_NEW_ARRAY(arena, exg_sym_int, rank),
+                            .strides = EXG_NEW_ARRAY(arena, exg_sym_int, rank),
+                            .device = {"cpu", -1}};
+    int64_t stride = 1;
+
+    if (meta.sizes == NULL || meta.strides == NULL) {
+        out_of_memory(b);
+        meta.rank = 0;
+    }
+    for (uint32_t d = meta.rank; d-- > 0;) {
+        meta.sizes[d] = exg_sym_int_of(sizes[d]);
+        meta.strides[d] = exg_sym_int_of(stride);
+        if (__builtin_mul_overflow(stride, sizes[d] > 1 ? sizes[d] : 1, &stride)) {
+            exg_error err;
+
+            fail(b, EXG_FAIL(&err, LIMIT, "BLD-003", "the sizes pass 64 bits"), &err);
+            stride = 1;
+        }
+    }
+    return meta;
+}
+
+/* ---- weights ---------------------------------------------------------------------------- */
+
+/* The weight with a storage of its own: a copy of `data` that goes with the weights. */
+static exg_status add_weight(exg_weights *weights, const char *fqn, const exg_tensor_meta *meta,
+                             bool is_param, const void *data, exg_error *err)
+{
+    exg_weight weight = {.fqn = fqn, .table = EXG_TABLE_STATE, .is_param = is_param};
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY};
+    void *copy;
+
+    if (exg_weights_find(weights, EXG_TABLE_STATE, fqn) != NULL) {
+        return EXG_FAIL(err, USAGE, "BLD-003", "the program has a weight called '%s'", fqn);
+    }
+    EXG_TRY(exg_tensor_meta_bytes(meta, &storage.length, err));
+    copy = malloc(storage.length == 0 ? 1 : storage.length);
+    if (copy == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (storage.length > 0) {
+        memcpy(copy, data, storage.length);
+    }
+    storage.data = copy;
+    storage.byte_order = exg_host_byte_order();
+    weight.meta = (exg_tensor_meta *)meta;
+    EXG_TRY(exg_weights_own(weights, free, copy, err));
+    EXG_TRY(exg_weights_add_storage(weights, &storage, &weight.storage, err));
+    return exg_weights_add(weights, &weight, err);
+}
+
+exg_ref exg_builder_weight(exg_builder *b, const char *fqn, const exg_tensor_meta *meta,
+                           exg_input_kind kind, const void *data)
+{
+    bool is_param = kind == EXG_INPUT_PARAMETER;
+    exg_arena *arena = exg_builder_arena(b);
+    exg_tensor_meta input = *meta;
+    char *name = exg_arena_printf(arena, "%c_%s", is_param ? 'p' : 'b', fqn);
+    const char *target = exg_arena_strdup(arena, fqn);
+    exg_error err;
+
+    if (exg_builder_status(b) != EXG_OK) {
+        return EXG_NO_REF;
+    }
+    if (name == NULL || target == NULL) {
+        out_of_memory(b);
+        return EXG_NO_REF;
+    }
+    for (char *c = name; *c != '\0'; c++) {
+        *c = *c == '.' ? '_' : *c;
+    }
+    fail(b,
+         add_weight(exg_builder_program(b)->weights, target, meta, is_param, data, &err), &err);
+    return exg_builder_input(b, name, &input, kind, target, is_param ? EXG_UNSET : EXG_TRUE);
+}
+
+/* ---- the call --------------------------------------------------------------------------- */
+
+static const char *treespec(exg_arena *arena, uint32_t leaves, bool is_call)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    const char *kept = NULL;
+
+    exg_text_puts(&text, is_call ? "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", "
+                                   "\"children_spec\": ["
+                                 : "[1, ");
+    if (is_call || leaves != 1) {
+        exg_text_puts(&text, "{\"type\": \"builtins.tuple\", \"context\": \"null\", "
+                             "\"children_spec\": [");
+    }
+    for (uint32_t i = 0; i < leaves; i++) {
+        exg_text_puts(&text, i > 0 ? ", " LEAF : LEAF);
+    }
+    if (is_call || leaves != 1) {
+        exg_text_puts(&text, "]}");
+    }
+    exg_text_puts(&text, is_call ? ", {\"type\": \"builtins.dict\", \"context\": \"[]\", "
+                                   "\"children_spec\": []}]}]"
+                                 : "]");
+    if (exg_text_string(&text) != NULL) {
+        kept = exg_arena_strdup(arena, exg_text_string(&text));
+    }
+    exg_text_free(&text);
+    return kept;
+}
+
+void exg_builder_call(exg_builder *b)
+{
+    exg_program *program = exg_builder_program(b);
+    const exg_signature *signature = &program->signature;
+    exg_arena *arena = exg_builder_arena(b);
+    exg_module_call *call = EXG_NEW(arena, exg_module_call);
+    const char **names = EXG_NEW_ARRAY(arena, const char *, signature->input_count);
+    uint32_t inputs = 0;
+    uint32_t outputs = 0;
+
+    if (exg_builder_status(b) != EXG_OK) {
+        return;
+    }
+    for (uint32_t i = 0; names != NULL && i < signature->input_count; i++) {
+        if (signature->inputs[i].kind == EXG_INPUT_USER) {
+            names[inputs++] = signature->inputs[i].arg.name;
+        }
+    }
+    for (uint32_t i = 0; i < signature->output_count; i++) {
+        outputs += signature->outputs[i].kind == EXG_OUTPUT_USER;
+    }
+    if (call != NULL) {
+        call->fqn = "";
+        call->has_signature = true;
+        call->in_spec = treespec(arena, inputs, true);
+        call->out_spec = treespec(arena, outputs, false);
+        call->forward_arg_names = names;
+        call->forward_arg_name_count = inputs;
+    }
+    if (call == NULL || names == NULL || call->in_spec == NULL || call->out_spec == NULL) {
+        out_of_memory(b);
+        return;
+    }
+    program->module_calls = call;
+    program->module_call_count = 1;
+}
