@@ -6,7 +6,14 @@
 static exg_status save_options(const cli_call *call, exg_save_options *options, exg_error *err)
 {
     *options = (exg_save_options){.size = sizeof(*options), .deduplicate = call->deduplicate,
-                                  .progress = cli_progress};
+                                  .progress = cli_progress,
+                                  .threads = (uint32_t)call->threads};
+    if (call->split != NULL) {
+        EXG_TRY(cli_size("--split", call->split, &options->split, err));
+    }
+    if (call->align != NULL) {
+        EXG_TRY(cli_size("--align", call->align, &options->align, err));
+    }
     if (call->compress != NULL) {
         if (strcmp(call->compress, "none") != 0 && strcmp(call->compress, "zstd") != 0) {
             return EXG_FAIL(err, USAGE, "CLI-001", "--compress '%s': none or zstd", call->compress);
@@ -27,7 +34,9 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
 
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
 {
-    exg_weights_save_options options = {.size = sizeof(options), .progress = cli_progress};
+    exg_weights_save_options options = {.size = sizeof(options),
+                                        .progress = cli_progress,
+                                        .threads = (uint32_t)call->threads};
 
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));
@@ -75,8 +84,9 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
                              EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
                              "name the output .exg or .safetensors");
     }
-    if (call->split != NULL && !tensors) {
-        return EXG_FAIL(err, USAGE, "CLI-001", "--split is for .safetensors");
+    if (!tensors && call->split != NULL && options.weights != EXG_WEIGHTS_EXTERNAL) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "an .exg is one file"),
+                             "add --weights external to put weights beside it");
     }
     if (tensors && cli_is_weights_file(call->paths[0])) {
         return rewrite_weights(call, err);

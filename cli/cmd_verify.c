@@ -38,14 +38,15 @@ static void put_text(exg_text *text, const char *path, const exg_diagnostics *fo
                     found->count - found->error_count);
 }
 
-static exg_status check_data(const exg_program *program, exg_error *err)
+static exg_status check_data(const cli_call *call, const exg_program *program, exg_error *err)
 {
-    for (uint32_t i = 0; i < program->weights->storage_count; i++) {
-        EXG_TRY(exg_storage_check(program->weights, i, err));
-        cli_progress(NULL, i + 1, program->weights->storage_count);
-    }
+    exg_check_options options = {.size = sizeof(options),
+                                 .threads = (uint32_t)call->threads,
+                                 .progress = cli_progress};
+    exg_status status = exg_weights_check(program->weights, &options, err);
+
     cli_progress_end();
-    return EXG_OK;
+    return status;
 }
 
 exg_status cmd_verify(const cli_call *call, exg_error *err)
@@ -66,7 +67,7 @@ exg_status cmd_verify(const cli_call *call, exg_error *err)
         fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), call->out);
     }
     if (status == EXG_OK && call->data) {
-        status = check_data(p.program, err);
+        status = check_data(call, p.program, err);
     }
     exg_text_free(&text);
     exg_diagnostics_free(&found);

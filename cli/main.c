@@ -3,8 +3,10 @@
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command_row {
     const char *name;
@@ -22,8 +24,8 @@ static void print_error(const exg_error *err, bool json)
     exg_text text = EXG_TEXT_EMPTY;
 
     if (json) {
-        exg_text_printf(&text, "{\"error\": {\"status\": \"%s\", \"code\": ",
-                        exg_status_name(err->status));
+        exg_text_printf(
+            &text, "{\"error\": {\"status\": \"%s\", \"code\": ", exg_status_name(err->status));
         exg_text_json_string(&text, err->code);
         exg_text_puts(&text, ", \"message\": ");
         exg_text_json_string(&text, err->message);
@@ -75,6 +77,20 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
+/* A mapped file that another process cuts short cannot be read on: said, and ended. What
+ * was being written has no name yet, so nothing is left behind. */
+static void report_cut_file(int signal_number)
+{
+    static const char text[] =
+        "exg: IO-CHANGED: a file that is being read became shorter, or its device failed\n";
+
+    (void)signal_number;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+        _exit(exg_status_exit_code(EXG_IO)); /* nobody listens */
+    }
+    _exit(exg_status_exit_code(EXG_IO));
+}
+
 int main(int argc, char **argv)
 {
     cli_call call = {.out = stdout};
@@ -83,6 +99,8 @@ int main(int argc, char **argv)
     exg_status status;
 
     exg_error_clear(&err);
+    signal(SIGBUS, report_cut_file);
+    signal(SIGXFSZ, SIG_IGN); /* then it is an error of write() */
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         return cli_version(stdout, has_word(argc, argv, "--json")) ? 0 : 3;
     }

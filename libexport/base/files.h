@@ -1,9 +1,10 @@
 /* files.h - files in and out: mapping, confined opening, writing that cannot
  * leave half a file.
  *
- * A mapping is read only and private. A writer writes beside its target and
- * renames at the end: the old file or the new one is there at any moment, and an
- * aborted writer leaves nothing.
+ * A mapping is read only and private; touching what another process has cut off its
+ * file since raises SIGBUS. A writer writes beside its target and renames at the end: the
+ * old file or the new one is there at any moment, and an aborted writer leaves nothing.
+ * Where the file system knows files without a name, neither does a process that is killed.
  * Threads: one at a time each.
  */
 #ifndef EXG_LIBEXPORT_BASE_FILES_H
@@ -67,6 +68,13 @@ exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *e
 /* Overwrites bytes that were written before; does not move the end. */
 exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
                             exg_error *err);
+
+/* Moves the end on by `length` bytes, for exg_writer_put(). */
+exg_status exg_writer_reserve(exg_writer *writer, uint64_t length, exg_error *err);
+
+/* Writes into bytes that were reserved; from any thread. */
+exg_status exg_writer_put(exg_writer *writer, uint64_t offset, const void *data, uint64_t length,
+                          exg_error *err);
 
 /* Calls the file `path` after all, in the same folder. */
 exg_status exg_writer_name(exg_writer *writer, const char *path, exg_error *err);

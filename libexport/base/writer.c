@@ -15,12 +15,14 @@
 
 #define BUFFER_BYTES (64u << 10)
 #define ATTEMPTS_MAX 100
+#define NAME_ROOM    32 /* what a temporary name is longer */
 
 struct exg_writer {
     int descriptor;
     char *path;      /* the target */
-    char *temporary; /* what is written */
+    char *temporary; /* what is written; "" while it has no name */
     char *directory; /* "" is the working directory */
+    size_t temporary_capacity;
     uint64_t position;
     size_t buffered;
     unsigned char buffer[BUFFER_BYTES];
@@ -42,36 +44,67 @@ static void discard(exg_writer *writer)
     free(writer);
 }
 
-/* ".name.<16 hex digits>.part" in the target's folder; the mode obeys the umask. */
+/* ".name.<16 hex digits>.part" in the target's folder. */
+static void name_temporary(exg_writer *writer, uint64_t attempt)
+{
+    const char *name = strrchr(writer->path, '/');
+    uint64_t nonce = (uint64_t)getpid() << 32 | attempt;
+
+    if (getrandom(&nonce, sizeof(nonce), GRND_NONBLOCK) < 0) {
+        nonce ^= (uint64_t)(uintptr_t)writer;
+    }
+    snprintf(writer->temporary, writer->temporary_capacity, "%s.%s.%016llx.part", writer->directory,
+             name == NULL ? writer->path : name + 1, (unsigned long long)nonce);
+}
+
+/* Without a name where that is possible: then it goes with the process. The mode obeys
+ * the umask. */
 static exg_status create_temporary(exg_writer *writer, exg_error *err)
 {
-    const char *name = writer->path + strlen(writer->directory);
-    size_t capacity = strlen(writer->path) + 32;
-
-    writer->temporary = malloc(capacity);
-    if (writer->temporary == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        uint64_t nonce = (uint64_t)getpid() << 32 | (uint64_t)attempt;
-
-        if (getrandom(&nonce, sizeof(nonce), GRND_NONBLOCK) < 0) {
-            nonce ^= (uint64_t)(uintptr_t)writer;
-        }
-        snprintf(writer->temporary, capacity, "%s.%s.%016llx.part", writer->directory, name,
-                 (unsigned long long)nonce);
+    writer->descriptor = open(writer->directory[0] == '\0' ? "." : writer->directory,
+                              O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    for (uint64_t i = 0; writer->descriptor < 0 && i < ATTEMPTS_MAX; i++) {
+        name_temporary(writer, i);
         writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (writer->descriptor >= 0 || errno != EEXIST) {
+        if (writer->descriptor < 0 && errno != EEXIST) {
+            writer->temporary[0] = '\0';
             break;
         }
     }
     return writer->descriptor >= 0 ? EXG_OK : refused(writer, "create a file beside", err);
 }
 
+/* A name for a file that has none, so that it can be renamed over the target. */
+static bool link_temporary(exg_writer *writer)
+{
+    char self[64];
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", writer->descriptor);
+    for (uint64_t i = 0; i < ATTEMPTS_MAX && writer->temporary[0] == '\0'; i++) {
+        name_temporary(writer, i);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, writer->temporary, AT_SYMLINK_FOLLOW) != 0) {
+            writer->temporary[0] = '\0';
+            if (errno != EEXIST) {
+                break;
+            }
+        }
+    }
+    return writer->temporary[0] != '\0';
+}
+
+static exg_status check_target(const char *path, exg_error *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return EXG_FAIL(err, USAGE, "IO-KIND", "%s exists and is not a regular file", path);
+    }
+    return EXG_OK;
+}
+
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err)
 {
     exg_writer *w = calloc(1, sizeof(*w));
-    struct stat st;
     exg_status status;
 
     *writer = NULL;
@@ -81,15 +114,14 @@ exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err
     w->descriptor = -1;
     w->path = strdup(path);
     w->directory = exg_path_directory(path);
-    if (w->path == NULL || w->directory == NULL) {
+    w->temporary_capacity = strlen(path) + NAME_ROOM;
+    w->temporary = calloc(1, w->temporary_capacity);
+    if (w->path == NULL || w->directory == NULL || w->temporary == NULL) {
         discard(w);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        discard(w);
-        return EXG_FAIL(err, USAGE, "IO-KIND", "%s exists and is not a regular file", path);
-    }
-    status = create_temporary(w, err);
+    status = check_target(path, err);
+    status = status == EXG_OK ? create_temporary(w, err) : status;
     if (status != EXG_OK) {
         discard(w);
         return status;
@@ -98,21 +130,29 @@ exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err
     return EXG_OK;
 }
 
-static exg_status write_all(exg_writer *writer, const void *data, uint64_t length, exg_error *err)
+/* pwrite in full. */
+static exg_status write_at(exg_writer *writer, uint64_t offset, const void *data, uint64_t length,
+                           exg_error *err)
 {
     const unsigned char *bytes = data;
 
     while (length > 0) {
         size_t chunk = length > (1u << 30) ? (1u << 30) : (size_t)length;
-        ssize_t written = write(writer->descriptor, bytes, chunk);
+        ssize_t written = pwrite(writer->descriptor, bytes, chunk, (off_t)offset);
 
         if (written < 0 && errno == EINTR) {
             continue;
+        }
+        if (written < 0 && errno == EFAULT) {
+            return EXG_FAIL(err, IO, "IO-CHANGED",
+                            "the file that is read became shorter while %s was written",
+                            writer->path);
         }
         if (written <= 0) {
             return refused(writer, "write", err);
         }
         bytes += written;
+        offset += (uint64_t)written;
         length -= (uint64_t)written;
     }
     return EXG_OK;
@@ -123,7 +163,7 @@ static exg_status flush(exg_writer *writer, exg_error *err)
     size_t buffered = writer->buffered;
 
     writer->buffered = 0;
-    return write_all(writer, writer->buffer, buffered, err);
+    return write_at(writer, writer->position - buffered, writer->buffer, buffered, err);
 }
 
 exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err)
@@ -136,7 +176,7 @@ exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t lengt
     }
     writer->position += length;
     if (length >= BUFFER_BYTES) {
-        return write_all(writer, data, length, err);
+        return write_at(writer, writer->position - length, data, length, err);
     }
     memcpy(writer->buffer + writer->buffered, data, (size_t)length);
     writer->buffered += (size_t)length;
@@ -163,32 +203,48 @@ exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *e
 exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
                             exg_error *err)
 {
-    const unsigned char *bytes = data;
-
     assert(exg_range_inside(offset, length, writer->position));
     EXG_TRY(flush(writer, err));
-    while (length > 0) {
-        ssize_t written = pwrite(writer->descriptor, bytes, length, (off_t)offset);
+    return write_at(writer, offset, data, length, err);
+}
 
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return refused(writer, "write", err);
-        }
-        bytes += written;
-        offset += (uint64_t)written;
-        length -= (size_t)written;
+exg_status exg_writer_reserve(exg_writer *writer, uint64_t length, exg_error *err)
+{
+    EXG_TRY(flush(writer, err));
+    if (!exg_add_u64(writer->position, length, &writer->position)) {
+        return EXG_FAIL(err, LIMIT, "IO-SIZE", "the file would pass 64 bits");
     }
     return EXG_OK;
 }
 
+exg_status exg_writer_put(exg_writer *writer, uint64_t offset, const void *data, uint64_t length,
+                          exg_error *err)
+{
+    assert(exg_range_inside(offset, length, writer->position));
+    return write_at(writer, offset, data, length, err);
+}
+
 exg_status exg_writer_name(exg_writer *writer, const char *path, exg_error *err)
 {
-    char *copy = strdup(path);
+    size_t capacity = strlen(path) + NAME_ROOM;
+    char *copy;
+    char *temporary;
 
-    if (copy == NULL) {
+    EXG_TRY(check_target(path, err));
+    copy = strdup(path);
+    temporary =
+        realloc(writer->temporary,
+                capacity > writer->temporary_capacity ? capacity : writer->temporary_capacity);
+
+    if (temporary != NULL) {
+        writer->temporary = temporary;
+    }
+    if (copy == NULL || temporary == NULL) {
+        free(copy);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    if (capacity > writer->temporary_capacity) {
+        writer->temporary_capacity = capacity;
     }
     free(writer->path);
     writer->path = copy;
@@ -212,15 +268,24 @@ static void sync_folder(const char *directory)
     }
 }
 
+/* The bytes are safe and bear a name. */
+static exg_status settle(exg_writer *writer, exg_error *err)
+{
+    EXG_TRY(flush(writer, err));
+    if (fsync(writer->descriptor) != 0 && errno != EINVAL) {
+        return refused(writer, "sync", err);
+    }
+    if (writer->temporary[0] == '\0' && !link_temporary(writer)) {
+        return refused(writer, "name a file beside", err);
+    }
+    return EXG_OK;
+}
+
 exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
 {
-    exg_status status = flush(writer, err);
-    int closed;
+    exg_status status = settle(writer, err);
+    int closed = close(writer->descriptor);
 
-    if (status == EXG_OK && fsync(writer->descriptor) != 0 && errno != EINVAL) {
-        status = refused(writer, "sync", err);
-    }
-    closed = close(writer->descriptor);
     writer->descriptor = -1;
     if (status == EXG_OK && closed != 0) {
         status = refused(writer, "close", err);
@@ -230,7 +295,7 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
     }
     if (status == EXG_OK) {
         sync_folder(writer->directory);
-    } else {
+    } else if (writer->temporary[0] != '\0') {
         unlink(writer->temporary);
     }
     discard(writer);
@@ -240,7 +305,9 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
 void exg_writer_abort(exg_writer *writer)
 {
     if (writer != NULL) {
-        unlink(writer->temporary);
+        if (writer->temporary[0] != '\0') {
+            unlink(writer->temporary);
+        }
         discard(writer);
     }
 }

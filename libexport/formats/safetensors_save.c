@@ -11,19 +11,20 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/base/pipeline.h"
 #include "libexport/base/text.h"
-#include "libexport/formats/json.h"
+#include "libexport/base/xxh3.h"
 #include "libexport/formats/weights_file.h"
+#include "libexport/weights/storage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define HEADER_BYTES_MAX 100000000u
 #define ALIGNMENT        64
-#define BLOCK_BYTES      (4u << 20)
+#define BLOCK_BYTES      (UINT64_C(1) << 20)
 #define FILES_MAX        99999u
 
 /* A tensor to be written: `item.data`, or a weight to be read. */
@@ -41,7 +42,8 @@ typedef struct saver {
     const exg_string_map *metadata;
     const exg_string_map *encodings; /* "encoding:NAME" of raw bytes */
     XXH3_state_t *hash;              /* of the file being written; NULL: nobody asks */
-    uint8_t *block;
+    exg_pool *pool;
+    uint8_t **slots; /* BLOCK_BYTES each */
     uint64_t done, total;
     exg_error *err;
 } saver;
@@ -165,23 +167,70 @@ static void report(saver *s, uint64_t bytes)
     }
 }
 
+/* A weight on its way into the file: gathered by all cores into slots, then written. */
+typedef struct passage {
+    saver *s;
+    exg_writer *writer;
+    const part *p;
+    uint32_t width;
+} passage;
+
+/* Elements of block `index`; *first is the first. */
+static uint64_t block_elements(const passage *q, uint64_t index, uint64_t *first)
+{
+    uint64_t step = BLOCK_BYTES / q->width;
+    uint64_t count = q->p->item.bytes / q->width;
+
+    *first = index * step;
+    return count - *first < step ? count - *first : step;
+}
+
+static exg_status gather_block(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    passage *q = context;
+    uint64_t first;
+    uint64_t count = block_elements(q, block->index, &first);
+
+    return exg_weight_read_range(q->s->weights, q->p->weight, first, count,
+                                 q->s->slots[block->slot], err);
+}
+
+static exg_status put_block(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    passage *q = context;
+    uint64_t first;
+    uint64_t bytes = block_elements(q, block->index, &first) * q->width;
+    exg_status status;
+
+    q->s->err = err;
+    status = put(q->s, q->writer, q->s->slots[block->slot], bytes);
+    report(q->s, bytes);
+    if (exg_tensor_meta_is_packed(q->p->weight->meta)) { /* others come back to where they were */
+        uint64_t end = ((uint64_t)q->p->weight->meta->storage_offset.value + first) * q->width;
+
+        exg_storage_forget(q->s->weights, q->p->weight->storage,
+                           end < 2 * BLOCK_BYTES ? 0 : (end - 2 * BLOCK_BYTES) & ~(BLOCK_BYTES - 1),
+                           end);
+    }
+    return status;
+}
+
 static exg_status put_part(saver *s, exg_writer *writer, const part *p)
 {
-    uint32_t width = exg_dtype_bytes(p->item.dtype);
-    uint64_t count = p->item.bytes / width;
-    uint64_t step = BLOCK_BYTES / width;
+    passage q = {s, writer, p, exg_dtype_bytes(p->item.dtype)};
+    exg_error *err = s->err;
+    exg_status status;
 
     if (p->weight == NULL) {
         return put(s, writer, p->item.data, p->item.bytes);
     }
-    for (uint64_t at = 0; at < count; at += step) {
-        uint64_t part_count = count - at < step ? count - at : step;
-
-        EXG_TRY(exg_weight_read_range(s->weights, p->weight, at, part_count, s->block, s->err));
-        EXG_TRY(put(s, writer, s->block, part_count * width));
-        report(s, part_count * width);
-    }
-    return EXG_OK;
+    status = exg_pipeline_run(p->item.bytes > BLOCK_BYTES ? s->pool : NULL,
+                              (p->item.bytes + BLOCK_BYTES - 1) / BLOCK_BYTES, gather_block,
+                              put_block, &q, err);
+    s->err = err;
+    exg_storage_forget(s->weights, p->weight->storage, 0,
+                       s->weights->storages[p->weight->storage].length);
+    return status;
 }
 
 /* One file of the parts [first, end). */
@@ -453,9 +502,15 @@ static exg_status collect(saver *s, exg_string_map *encodings)
 
     s->parts = EXG_NEW_ARRAY(s->arena, part, weights->count);
     encodings->items = EXG_NEW_ARRAY(s->arena, exg_string_pair, weights->count);
-    s->block = malloc(BLOCK_BYTES);
-    if (s->parts == NULL || encodings->items == NULL || s->block == NULL) {
+    s->slots = EXG_NEW_ARRAY(s->arena, uint8_t *, exg_pipeline_slots(s->pool));
+    if (s->parts == NULL || encodings->items == NULL || s->slots == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < exg_pipeline_slots(s->pool); i++) {
+        s->slots[i] = malloc(BLOCK_BYTES);
+        if (s->slots[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
     }
     for (uint32_t i = 0; i < weights->count; i++) {
         if (weights->items[i].meta != NULL && !weights->items[i].use_pickle) {
@@ -465,6 +520,14 @@ static exg_status collect(saver *s, exg_string_map *encodings)
     }
     qsort(s->parts, s->count, sizeof(part), by_width);
     return EXG_OK;
+}
+
+/* safetensors has no checksums: those of the source are compared while it has them. */
+static exg_status check_sources(saver *s)
+{
+    exg_check_options options = {.size = sizeof(options), .threads = s->options->threads};
+
+    return exg_weights_check(s->weights, &options, s->err);
 }
 
 exg_status exg_weights_save(exg_weights *weights, const char *path,
@@ -483,12 +546,22 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
         memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
     }
     s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
-    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : collect(&s, &encodings);
+    status =
+        s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_pool_create(options.threads, &s.pool, err);
+    if (status == EXG_OK) {
+        status = collect(&s, &encodings);
+    }
+    if (status == EXG_OK) {
+        status = check_sources(&s);
+    }
     if (status == EXG_OK) {
         status = save(&s, path);
     }
+    for (uint32_t i = 0; s.slots != NULL && i < exg_pipeline_slots(s.pool); i++) {
+        free(s.slots[i]);
+    }
     XXH3_freeState(s.hash);
-    free(s.block);
+    exg_pool_destroy(s.pool);
     exg_arena_destroy(s.arena);
     return status;
 }

@@ -1,11 +1,12 @@
 /* checksum.c - XXH3 and crc32 from their libraries, SHA-256 (FIPS 180-4) here. */
 #include "libexport/weights/checksum.h"
 
+#include "libexport/base/xxh3.h"
+
 #include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 typedef struct sha256 {
     uint32_t state[8];

@@ -3,11 +3,11 @@
 #include "libexport/weights/frames.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/base/xxh3.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 #include <zstd.h>
 
 /* Exponents are independent draws: Huffman alone, with no look for matches (the lower the
@@ -17,6 +17,7 @@
 #define LEVEL_MATCHES 3
 #define ENTROPY_MAX   7.8         /* bits a byte: above it no plane is tried */
 #define SAMPLE_BYTES  (16u << 10) /* of a plane, packed both ways */
+#define SAMPLE_BOUND  ZSTD_COMPRESSBOUND(SAMPLE_BYTES)
 
 uint64_t exg_frame_count(uint64_t plain_length)
 {
@@ -36,7 +37,7 @@ static uint32_t frame_length(const exg_frames *frames, uint64_t index)
     return left < EXG_FRAME_BYTES ? (uint32_t)left : EXG_FRAME_BYTES;
 }
 
-static uint32_t stored_bytes_of(const exg_frame *frame)
+uint32_t exg_frame_stored_bytes(const exg_frame *frame)
 {
     uint32_t sum = 0;
 
@@ -74,7 +75,7 @@ exg_status exg_frames_check_index(const exg_frames *frames, exg_error *err)
             return EXG_FAIL(err, MALFORMED, "EXG-021", "frame %u is at offset %llu, not %llu", i,
                             (unsigned long long)frame->offset, (unsigned long long)at);
         }
-        at += stored_bytes_of(frame);
+        at += exg_frame_stored_bytes(frame);
     }
     if (at != frames->stored_length) {
         return EXG_FAIL(err, MALFORMED, "EXG-021", "the frames take %llu bytes, %llu are stored",
@@ -129,24 +130,52 @@ static void join_planes(uint8_t *restrict plain, uint32_t width, uint32_t length
     }
 }
 
-typedef struct reader {
-    const exg_frames *frames;
-    const uint8_t *stored;
+struct exg_frame_reader {
     ZSTD_DCtx *zstd;
     uint8_t *planes; /* EXG_FRAME_BYTES: what zstd gives */
     uint8_t *plain;  /* EXG_FRAME_BYTES, for frames read in part */
-} reader;
+};
 
-static exg_status inflate_frame(reader *r, uint32_t index, uint8_t *plain, exg_error *err)
+exg_status exg_frame_reader_create(exg_frame_reader **reader, exg_error *err)
 {
-    const exg_frame *frame = &r->frames->items[index];
-    const uint8_t *from = r->stored + frame->offset;
-    uint32_t length = frame_length(r->frames, index);
-    uint32_t width = r->frames->element_bytes;
+    exg_frame_reader *r = calloc(1, sizeof(*r));
+
+    *reader = r;
+    if (r != NULL) {
+        r->zstd = ZSTD_createDCtx();
+        r->planes = malloc(EXG_FRAME_BYTES);
+        r->plain = malloc(EXG_FRAME_BYTES);
+    }
+    if (r == NULL || r->zstd == NULL || r->planes == NULL || r->plain == NULL) {
+        exg_frame_reader_destroy(r);
+        *reader = NULL;
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    return EXG_OK;
+}
+
+void exg_frame_reader_destroy(exg_frame_reader *reader)
+{
+    if (reader != NULL) {
+        ZSTD_freeDCtx(reader->zstd);
+        free(reader->planes);
+        free(reader->plain);
+        free(reader);
+    }
+}
+
+static exg_status inflate_frame(exg_frame_reader *r, const exg_frames *frames,
+                                const uint8_t *stored, uint32_t index, uint8_t *plain,
+                                exg_error *err)
+{
+    const exg_frame *frame = &frames->items[index];
+    const uint8_t *from = stored + frame->offset;
+    uint32_t length = frame_length(frames, index);
+    uint32_t width = frames->element_bytes;
     const uint8_t *planes[EXG_FRAME_PLANES_MAX];
     uint8_t *to = r->planes;
 
-    if (XXH3_64bits(from, stored_bytes_of(frame)) != frame->checksum) {
+    if (XXH3_64bits(from, exg_frame_stored_bytes(frame)) != frame->checksum) {
         return EXG_FAIL(err, MALFORMED, "EXG-022",
                         "the checksum of frame %u does not match: damaged bytes", index);
     }
@@ -170,19 +199,19 @@ static exg_status inflate_frame(reader *r, uint32_t index, uint8_t *plain, exg_e
     return EXG_OK;
 }
 
-static exg_status read_range(reader *r, uint64_t offset, uint64_t length, uint8_t *out,
-                             exg_error *err)
+static exg_status read_range(exg_frame_reader *r, const exg_frames *frames, const uint8_t *stored,
+                             uint64_t offset, uint64_t length, uint8_t *out, exg_error *err)
 {
     while (length > 0) {
         uint32_t index = (uint32_t)(offset / EXG_FRAME_BYTES);
         uint32_t start = (uint32_t)(offset % EXG_FRAME_BYTES);
-        uint32_t whole = frame_length(r->frames, index);
+        uint32_t whole = frame_length(frames, index);
         uint32_t part = whole - start < length ? whole - start : (uint32_t)length;
 
         if (part == whole) {
-            EXG_TRY(inflate_frame(r, index, out, err));
+            EXG_TRY(inflate_frame(r, frames, stored, index, out, err));
         } else {
-            EXG_TRY(inflate_frame(r, index, r->plain, err));
+            EXG_TRY(inflate_frame(r, frames, stored, index, r->plain, err));
             memcpy(out, r->plain + start, part);
         }
         out += part;
@@ -193,27 +222,21 @@ static exg_status read_range(reader *r, uint64_t offset, uint64_t length, uint8_
 }
 
 exg_status exg_frames_read(const exg_frames *frames, const uint8_t *stored, uint64_t offset,
-                           uint64_t length, void *out, exg_error *err)
+                           uint64_t length, void *out, exg_frame_reader *reader, exg_error *err)
 {
-    reader r = {.frames = frames, .stored = stored};
-    exg_status status = EXG_OK;
+    exg_frame_reader *own = NULL;
+    exg_status status;
 
     if (!exg_range_inside(offset, length, frames->plain_length)) {
         return EXG_FAIL(err, USAGE, "WGT-RANGE", "bytes %llu and %llu more of %llu",
                         (unsigned long long)offset, (unsigned long long)length,
                         (unsigned long long)frames->plain_length);
     }
-    r.zstd = ZSTD_createDCtx();
-    r.planes = malloc(EXG_FRAME_BYTES);
-    r.plain = malloc(EXG_FRAME_BYTES);
-    if (r.zstd == NULL || r.planes == NULL || r.plain == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        status = read_range(&r, offset, length, out, err);
+    if (reader == NULL) {
+        EXG_TRY(exg_frame_reader_create(&own, err));
     }
-    ZSTD_freeDCtx(r.zstd);
-    free(r.planes);
-    free(r.plain);
+    status = read_range(own == NULL ? reader : own, frames, stored, offset, length, out, err);
+    exg_frame_reader_destroy(own);
     return status;
 }
 
@@ -222,10 +245,8 @@ exg_status exg_frames_read(const exg_frames *frames, const uint8_t *stored, uint
 struct exg_packer {
     ZSTD_CCtx *huffman;
     ZSTD_CCtx *matches;
-    size_t bound;
     uint8_t *planes; /* EXG_FRAME_BYTES, one plane after the other */
-    uint8_t *sample; /* `bound`: a sample packed, only for its length */
-    uint8_t *stored; /* EXG_FRAME_BYTES and `bound` for the plane being tried */
+    uint8_t *sample; /* SAMPLE_BOUND: a sample packed, only for its length */
 };
 
 exg_status exg_packer_create(exg_packer **packer, exg_error *err)
@@ -234,15 +255,13 @@ exg_status exg_packer_create(exg_packer **packer, exg_error *err)
 
     *packer = p;
     if (p != NULL) {
-        p->bound = ZSTD_compressBound(EXG_FRAME_BYTES);
         p->huffman = ZSTD_createCCtx();
         p->matches = ZSTD_createCCtx();
         p->planes = malloc(EXG_FRAME_BYTES);
-        p->sample = malloc(p->bound);
-        p->stored = malloc(EXG_FRAME_BYTES + p->bound);
+        p->sample = malloc(SAMPLE_BOUND);
     }
     if (p == NULL || p->huffman == NULL || p->matches == NULL || p->planes == NULL ||
-        p->sample == NULL || p->stored == NULL) {
+        p->sample == NULL) {
         exg_packer_destroy(p);
         *packer = NULL;
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
@@ -260,7 +279,6 @@ void exg_packer_destroy(exg_packer *packer)
         ZSTD_freeCCtx(packer->matches);
         free(packer->planes);
         free(packer->sample);
-        free(packer->stored);
         free(packer);
     }
 }
@@ -319,18 +337,19 @@ static bool may_pay(const uint8_t *plane, uint32_t bytes)
 static bool matches_pay(exg_packer *packer, const uint8_t *plane, uint32_t bytes)
 {
     uint32_t length = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
-    size_t alone = ZSTD_compress2(packer->huffman, packer->sample, packer->bound, plane, length);
-    size_t found = ZSTD_compress2(packer->matches, packer->sample, packer->bound, plane, length);
+    size_t alone = ZSTD_compress2(packer->huffman, packer->sample, SAMPLE_BOUND, plane, length);
+    size_t found = ZSTD_compress2(packer->matches, packer->sample, SAMPLE_BOUND, plane, length);
 
     return !ZSTD_isError(found) && !ZSTD_isError(alone) && found < alone - alone / 10;
 }
 
-/* The plane packed at `to`, or as it is when that is not longer; the length stored. */
+/* The plane packed at `to`, or as it is when that is not longer; the length stored. zstd
+ * gives up where it would pass that. */
 static uint32_t pack_plane(exg_packer *packer, const uint8_t *plane, uint32_t bytes, uint8_t *to)
 {
     if (bytes > 0 && may_pay(plane, bytes)) {
         ZSTD_CCtx *zstd = matches_pay(packer, plane, bytes) ? packer->matches : packer->huffman;
-        size_t made = ZSTD_compress2(zstd, to, packer->bound, plane, bytes);
+        size_t made = ZSTD_compress2(zstd, to, bytes, plane, bytes);
 
         if (!ZSTD_isError(made) && made < bytes) {
             return (uint32_t)made;
@@ -340,9 +359,8 @@ static uint32_t pack_plane(exg_packer *packer, const uint8_t *plane, uint32_t by
     return bytes;
 }
 
-void exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *plain,
-                     uint32_t length, exg_frame *frame, const uint8_t **stored,
-                     uint32_t *stored_bytes)
+uint32_t exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *plain,
+                         uint32_t length, exg_frame *frame, uint8_t *stored)
 {
     const uint8_t *plane = packer->planes;
     uint32_t at = 0;
@@ -352,11 +370,10 @@ void exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *
     for (uint32_t p = 0; p < element_bytes; p++) {
         uint32_t bytes = plane_bytes(length, element_bytes, p);
 
-        frame->planes[p] = pack_plane(packer, plane, bytes, packer->stored + at);
+        frame->planes[p] = pack_plane(packer, plane, bytes, stored + at);
         at += frame->planes[p];
         plane += bytes;
     }
-    frame->checksum = XXH3_64bits(packer->stored, at);
-    *stored = packer->stored;
-    *stored_bytes = at;
+    frame->checksum = XXH3_64bits(stored, at);
+    return at;
 }

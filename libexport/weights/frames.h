@@ -32,6 +32,8 @@ struct exg_frames {
     uint32_t element_bytes; /* 1, 2, 4 or 8 */
 };
 
+uint32_t exg_frame_stored_bytes(const exg_frame *frame); /* of all planes */
+
 /* Frames that `plain_length` bytes take. */
 uint64_t exg_frame_count(uint64_t plain_length);
 
@@ -39,10 +41,17 @@ uint64_t exg_frame_count(uint64_t plain_length);
  * fill the stored length? MALFORMED (EXG-020, EXG-021). */
 exg_status exg_frames_check_index(const exg_frames *frames, exg_error *err);
 
+/* What inflating needs, kept between calls; for one thread at a time. */
+typedef struct exg_frame_reader exg_frame_reader;
+
+exg_status exg_frame_reader_create(exg_frame_reader **reader, exg_error *err);
+void exg_frame_reader_destroy(exg_frame_reader *reader); /* NULL is allowed */
+
 /* The plain bytes [offset, offset + length), which must lie inside, into `out`. `stored`
- * holds stored_length bytes. MALFORMED: EXG-022 (checksum), EXG-023 (zstd). */
+ * holds stored_length bytes; `reader` NULL: one for this call. MALFORMED: EXG-022
+ * (checksum), EXG-023 (zstd). */
 exg_status exg_frames_read(const exg_frames *frames, const uint8_t *stored, uint64_t offset,
-                           uint64_t length, void *out, exg_error *err);
+                           uint64_t length, void *out, exg_frame_reader *reader, exg_error *err);
 
 /* ---- writing --------------------------------------------------------------------------- */
 
@@ -51,10 +60,9 @@ typedef struct exg_packer exg_packer;
 exg_status exg_packer_create(exg_packer **packer, exg_error *err);
 void exg_packer_destroy(exg_packer *packer); /* NULL is allowed */
 
-/* Packs up to EXG_FRAME_BYTES plain bytes. `frame` gets checksum and planes (offset 0);
- * *stored has *stored_bytes bytes and stays until the next call. */
-void exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *plain,
-                     uint32_t length, exg_frame *frame, const uint8_t **stored,
-                     uint32_t *stored_bytes);
+/* Packs up to EXG_FRAME_BYTES plain bytes into `stored`, which has room for as many, and
+ * gives the bytes stored. `frame` gets checksum and planes (offset 0). */
+uint32_t exg_packer_pack(exg_packer *packer, uint32_t element_bytes, const uint8_t *plain,
+                         uint32_t length, exg_frame *frame, uint8_t *stored);
 
 #endif

@@ -3,6 +3,8 @@
 #define EXG_LIBEXPORT_WEIGHTS_STORAGE_H
 
 #include "libexport/base/files.h"
+#include "libexport/base/pool.h"
+#include "libexport/weights/frames.h"
 
 #include <exg/weights.h>
 
@@ -15,6 +17,22 @@ static inline exg_byte_order exg_host_byte_order(void)
  * they do not lie in memory as they are (frames). */
 exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
                                    exg_error *err);
+
+/* exg_storage_read() with what inflating needs kept between calls (NULL: for this one). */
+exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_t offset,
+                                 uint64_t length, void *out, exg_frame_reader *reader,
+                                 exg_error *err);
+
+/* Calls take() with the plain bytes of a storage, 1 MiB at a time and in order, while the
+ * pool inflates those that follow. What was taken of a mapped file is given back to the
+ * system, so that memory does not grow with the file. `pool` may be NULL. */
+typedef exg_status exg_take_fn(void *user, const uint8_t *bytes, uint64_t length, exg_error *err);
+exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                              exg_take_fn *take, void *user, exg_error *err);
+
+/* Gives the pages that hold the plain bytes [first, end) of a mapped file back to the
+ * system; they come again when they are read. `first` is a multiple of 1 MiB. */
+void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
 
 /* The mapping goes to the weights, whose storages point into it; *mapping is empty
  * afterwards, on failure it stays with the caller. */

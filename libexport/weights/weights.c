@@ -4,7 +4,6 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -12,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef struct owned {
@@ -21,12 +20,18 @@ typedef struct owned {
     void *user;
 } owned;
 
+typedef struct mapped {
+    struct mapped *next;
+    exg_mapping mapping;
+} mapped;
+
 struct exg_weights_private {
     atomic_uint references;
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
     owned *owned;         /* newest first */
     const char *directory;
     uint32_t metadata_capacity;
+    mapped *mapped; /* files among `owned` */
 };
 
 /* ---- life --------------------------------------------------------------------- */
@@ -224,21 +229,41 @@ const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table 
 
 static void release_mapping(void *user)
 {
-    exg_mapping *mapping = user;
+    mapped *file = user;
 
-    exg_mapping_release(mapping);
+    exg_mapping_release(&file->mapping);
 }
 
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
 {
-    exg_mapping *kept = exg_arena_memdup(weights->arena, mapping, 1, sizeof(*mapping));
+    mapped *file = EXG_NEW(weights->arena, mapped);
 
-    if (kept == NULL) {
+    if (file == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(exg_weights_own(weights, release_mapping, kept, err));
+    EXG_TRY(exg_weights_own(weights, release_mapping, file, err));
+    *file = (mapped){weights->private_->mapped, *mapping};
+    weights->private_->mapped = file;
     *mapping = (exg_mapping){0};
     return EXG_OK;
+}
+
+/* Pages of [data, data + length) in a mapped file; they come again when they are read. */
+static void forget_pages(exg_weights *weights, const uint8_t *data, uint64_t length)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)length) & ~(page - 1);
+
+    pthread_mutex_lock(&weights->private_->lock);
+    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+        uintptr_t base = (uintptr_t)m->mapping.base;
+
+        if (first < end && first >= base && end <= base + m->mapping.base_length) {
+            (void)madvise((void *)first, end - first, MADV_DONTNEED); /* private, read only */
+        }
+    }
+    pthread_mutex_unlock(&weights->private_->lock);
 }
 
 static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_error *err)
@@ -297,22 +322,34 @@ exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const u
     case EXG_STORAGE_EXTERNAL:
         return lazy_bytes(weights, storage, data, err);
     case EXG_STORAGE_FRAMES:
+    case EXG_STORAGE_MADE:
         break;
     }
     return EXG_OK;
 }
 
-static exg_status read_frames(exg_weights *weights, exg_storage *storage, uint64_t offset,
-                              uint64_t length, void *out, exg_error *err)
+/* What lies nowhere as it is. */
+static exg_status read_made(exg_weights *weights, exg_storage *storage, uint64_t offset,
+                            uint64_t length, void *out, exg_frame_reader *reader, exg_error *err)
 {
     const uint8_t *stored;
 
+    if (storage->kind == EXG_STORAGE_MADE) {
+        return storage->maker.read(storage->maker.user, offset, length, out, err);
+    }
     EXG_TRY(lazy_bytes(weights, storage, &stored, err));
-    return exg_frames_read(storage->frames, stored, offset, length, out, err);
+    return exg_frames_read(storage->frames, stored, offset, length, out, reader, err);
 }
 
 exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
                             uint64_t length, void *out, exg_error *err)
+{
+    return exg_storage_read_with(weights, storage, offset, length, out, NULL, err);
+}
+
+exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_t offset,
+                                 uint64_t length, void *out, exg_frame_reader *reader,
+                                 exg_error *err)
 {
     const uint8_t *data;
 
@@ -327,8 +364,9 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
         return EXG_OK;
     }
     if (data == NULL) {
-        EXG_TRY_IN(err, read_frames(weights, &weights->storages[storage], offset, length, out, err),
-                   "storages[%u]", storage);
+        EXG_TRY_IN(
+            err, read_made(weights, &weights->storages[storage], offset, length, out, reader, err),
+            "storages[%u]", storage);
         return EXG_OK;
     }
     memcpy(out, data + offset, (size_t)length);
@@ -347,58 +385,18 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
     return EXG_OK;
 }
 
-/* All plain bytes of frames through the hasher (NULL: only through their own checksums). */
-static exg_status hash_frames(exg_weights *weights, uint32_t storage, exg_hasher *hasher,
-                              exg_error *err)
+void exg_storage_forget(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end)
 {
-    uint64_t length = weights->storages[storage].length;
-    uint8_t *block = malloc(EXG_FRAME_BYTES);
-    exg_status status = block == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    const exg_storage *storage = &weights->storages[index];
+    const exg_frames *frames = storage->frames;
 
-    for (uint64_t at = 0; status == EXG_OK && at < length; at += EXG_FRAME_BYTES) {
-        uint64_t part = length - at < EXG_FRAME_BYTES ? length - at : EXG_FRAME_BYTES;
+    if (storage->kind == EXG_STORAGE_FRAMES) {
+        uint64_t last = exg_frame_count(end);
 
-        status = exg_storage_read(weights, storage, at, part, block, err);
-        if (status == EXG_OK && hasher != NULL) {
-            exg_hasher_add(hasher, block, (size_t)part);
-        }
+        first = frames->count == 0 ? 0 : frames->items[first / EXG_FRAME_BYTES].offset;
+        end = last < frames->count ? frames->items[last].offset : frames->stored_length;
     }
-    free(block);
-    return status;
-}
-
-exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
-{
-    const uint8_t *data;
-    const exg_storage *s;
-    exg_hasher *hasher = NULL;
-    char found[EXG_CHECKSUM_TEXT_MAX] = "";
-    exg_status status = EXG_OK;
-    bool known;
-
-    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &data, err), "storages[%u]", storage);
-    s = &weights->storages[storage];
-    known = s->checksum.kind != EXG_CHECKSUM_NONE && s->checksum.kind != EXG_CHECKSUM_UNKNOWN;
-    if (known) {
-        hasher = exg_hasher_create(s->checksum.kind);
-        if (hasher == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
+    if (storage->kind != EXG_STORAGE_MADE && storage->data != NULL && first < end) {
+        forget_pages(weights, storage->data + first, end - first);
     }
-    if (s->kind == EXG_STORAGE_FRAMES) {
-        status = hash_frames(weights, storage, hasher, err);
-    } else if (known && data != NULL) {
-        exg_hasher_add(hasher, data, (size_t)s->length);
-    }
-    if (known) {
-        exg_hasher_finish(hasher, found);
-    }
-    if (status == EXG_OK && known && (data != NULL || s->kind == EXG_STORAGE_FRAMES) &&
-        strcasecmp(found, s->checksum.text) != 0) {
-        status =
-            EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
-                     found, s->checksum.text);
-        return exg_error_within(err, status, "storages[%u]", storage);
-    }
-    return status;
 }

@@ -142,7 +142,7 @@ static void it_may_be_saved_onto_itself(void **state)
     exg_program_destroy(q);
     q = open_program(in_folder("s.exg"));
     expect_equal(p, q, "beside");
-    save_program(q, "s.exg", NULL); /* external stays external, onto its own data file */
+    save_program(q, "s.exg", NULL); /* external stays external */
     expect_equal(p, q, "the mapped old files");
     exg_program_destroy(q);
     q = open_program(in_folder("s.exg"));
@@ -208,7 +208,7 @@ static void it_tells_progress_and_leaves_nothing_on_failure(void **state)
     bad.external_name = "e.exg";
     assert_int_equal(exg_save(p, in_folder("e.exg"), EXG_FORMAT_EXG, &bad, &err), EXG_USAGE);
     assert_int_equal(exg_save(p, in_folder("no/e.exg"), EXG_FORMAT_EXG, NULL, &err), EXG_IO);
-    bad.external_name = NULL;
+    bad.external_name = "f.weights";
     mkdir(in_folder("f.weights"), 0777);
     assert_int_equal(exg_save(p, in_folder("f.exg"), EXG_FORMAT_EXG, &bad, &err), EXG_USAGE);
     rmdir(in_folder("f.weights"));
@@ -361,7 +361,9 @@ static exg_status read_external(exg_error *err)
 
 static void it_refuses_external_files_missing_changed_or_elsewhere(void **state)
 {
-    exg_save_options options = {.size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL};
+    exg_save_options options = {.size = sizeof(options),
+                                .weights = EXG_WEIGHTS_EXTERNAL,
+                                .external_name = "x.weights"};
     exg_program *p = open_program("fixtures/mlp.pt2");
     size_t length;
     uint8_t *data;

@@ -24,6 +24,8 @@ exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 exg_test(export_exg export/exg.c export/exg_folder.c LIBS exg::export)
 exg_test(export_exg_model export/exg_model.c export/exg_folder.c LIBS exg::export)
 exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
+exg_test(export_exg_save export/exg_save.c export/exg_folder.c THREADS LIBS exg::export)
+exg_test(export_pipeline export/pipeline.c THREADS LIBS exg::export)
 
 # Two programs beside each other.
 exg_test(export_diff export/diff.c LIBS exg::export)

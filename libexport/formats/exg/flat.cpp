@@ -117,6 +117,10 @@ extern "C" void exg_flat_finish(exg_flat *made, const exg_stored *stored, uint64
         put(place, 1, stored[i].stored_length);
         put(place, 2, stored[i].hash_low);
         put(place, 3, stored[i].hash_high);
+        if (storage->location() != nullptr) { /* the same length: a hash took its room */
+            std::memcpy(bytes_of(storage->location()->c_str()), stored[i].location,
+                        storage->location()->size());
+        }
         for (uint32_t k = 0; storage->frames() != nullptr && k < storage->frames()->size(); k++) {
             const exg_frame *from = &stored[i].frames->items[k];
             uint8_t *frame = bytes_of(storage->frames()->Get(k));

@@ -65,15 +65,21 @@ typedef struct exg_save_options {
     size_t size; /* sizeof(exg_save_options) */
     exg_compression compression;
     exg_placement_of_weights weights;
-    const char *external_name; /* file name beside the program; NULL: "<stem>.weights" */
+    const char *external_name; /* file name beside the program; NULL: "<stem>-<hash>.weights" */
     bool deduplicate;          /* equal storages are stored once */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
+    uint32_t threads; /* 0: every core */
+    uint64_t align;   /* of every storage, a power of two; 0: 64, and 4096 from 1 MiB up */
+    uint64_t split;   /* bytes of storages in one file beside at most; 0: all in one */
 } exg_save_options;
 
-/* Writes `program` to `path` atomically: the old file or the new one, at any
- * moment. Equal programs and options give equal bytes. UNSUPPORTED when the
- * format cannot say something the program holds. */
+/* Writes `program` to `path` atomically: the old file or the new one, at any moment; data
+ * files beside it carry the hash of their content in their names (unless named by the
+ * caller), so the old program keeps its own, which stay. Checksums of the source are
+ * compared before they are replaced. Equal programs and options give equal bytes,
+ * whatever the threads. UNSUPPORTED when the format cannot say something the program
+ * holds; MALFORMED for damaged sources; IO. */
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *options, exg_error *err);
 
@@ -108,6 +114,7 @@ typedef struct exg_weights_save_options {
     uint64_t split; /* bytes of tensors in one file at most; 0: all in one */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
+    uint32_t threads; /* 0: every core */
 } exg_weights_save_options;
 
 /* Writes every plain tensor and the metadata as safetensors, atomically: the old model or

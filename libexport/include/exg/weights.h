@@ -16,6 +16,7 @@
 #include <exg/program.h>
 #include <exg/status.h>
 #include <exg/types.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,10 +41,17 @@ typedef struct exg_checksum {
 typedef enum exg_storage_kind {
     EXG_STORAGE_MEMORY,  /* `data` holds the plain bytes (mapped or allocated) */
     EXG_STORAGE_FRAMES,  /* `frames` inflate to the bytes (frames.h) */
-    EXG_STORAGE_EXTERNAL /* bytes [offset, offset+length) of the file `location` */
+    EXG_STORAGE_EXTERNAL, /* bytes [offset, offset+length) of the file `location` */
+    EXG_STORAGE_MADE      /* `maker` makes them when they are read */
 } exg_storage_kind;
 
 typedef struct exg_frames exg_frames; /* weights/frames.h */
+
+/* Gives the plain bytes [offset, offset + length), which lie inside; from any thread. */
+typedef struct exg_storage_maker {
+    exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
+    void *user;
+} exg_storage_maker;
 
 typedef struct exg_storage {
     exg_storage_kind kind;
@@ -55,6 +63,7 @@ typedef struct exg_storage {
     uint64_t offset;      /* where `location` holds the stored bytes */
     exg_checksum checksum; /* of the plain bytes */
     exg_frames *frames;
+    exg_storage_maker maker;
 } exg_storage;
 
 typedef enum exg_weight_table { EXG_TABLE_STATE, EXG_TABLE_CONSTANTS } exg_weight_table;
@@ -145,6 +154,20 @@ void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
 
 /* Compares the checksum, frame by frame. MALFORMED names storage and range. */
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
+
+typedef struct exg_check_options {
+    size_t size;      /* sizeof(exg_check_options) */
+    uint32_t threads; /* 0: every core */
+    void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL; called
+                                                                     from one thread at a time */
+    void *user;
+} exg_check_options;
+
+/* The same of every storage; the first fault in their order. An external file none of
+ * whose two or more checksums holds is another file, not a damaged one: WGT-CHANGED.
+ * `options` may be NULL. */
+exg_status exg_weights_check(exg_weights *weights, const exg_check_options *options,
+                             exg_error *err);
 
 #ifdef __cplusplus
 }

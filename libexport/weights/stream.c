@@ -1,0 +1,306 @@
+/* stream.c - storages read in order by several threads, their checksums compared. */
+#include "libexport/base/arena.h"
+#include "libexport/base/pipeline.h"
+#include "libexport/weights/checksum.h"
+#include "libexport/weights/storage.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BLOCK_BYTES  EXG_FRAME_BYTES
+#define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
+
+/* ---- streaming ----------------------------------------------------------------------------- */
+
+typedef struct stream {
+    exg_weights *weights;
+    uint32_t storage;
+    uint64_t length;
+    const uint8_t *data; /* where the bytes lie, or NULL */
+    exg_take_fn *take;
+    void *user;
+    uint8_t **slots; /* BLOCK_BYTES each, where there is no data */
+    exg_frame_reader **readers;
+} stream;
+
+static uint64_t part_at(const stream *s, uint64_t block)
+{
+    uint64_t left = s->length - block * BLOCK_BYTES;
+
+    return left < BLOCK_BYTES ? left : BLOCK_BYTES;
+}
+
+static exg_status make_block(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    stream *s = context;
+
+    if (s->data != NULL) {
+        return EXG_OK;
+    }
+    return exg_storage_read_with(s->weights, s->storage, block->index * BLOCK_BYTES,
+                                 part_at(s, block->index), s->slots[block->slot],
+                                 s->readers[block->worker], err);
+}
+
+static exg_status use_block(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    stream *s = context;
+    uint64_t at = block->index * BLOCK_BYTES;
+    uint64_t part = part_at(s, block->index);
+    uint64_t end = at + part;
+
+    EXG_TRY(s->take(s->user, s->data == NULL ? s->slots[block->slot] : s->data + at, part, err));
+    if (end % FORGET_BYTES == 0 || end == s->length) {
+        exg_storage_forget(s->weights, s->storage, (end - 1) / FORGET_BYTES * FORGET_BYTES, end);
+    }
+    return EXG_OK;
+}
+
+static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_error *err)
+{
+    s->slots = calloc(slots, sizeof(*s->slots));
+    s->readers = calloc(workers, sizeof(*s->readers));
+    if (s->slots == NULL || s->readers == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < slots && s->data == NULL; i++) {
+        s->slots[i] = malloc(BLOCK_BYTES);
+        if (s->slots[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    for (uint32_t i = 0; i < workers && s->weights->storages[s->storage].kind == EXG_STORAGE_FRAMES;
+         i++) {
+        EXG_TRY(exg_frame_reader_create(&s->readers[i], err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                              exg_take_fn *take, void *user, exg_error *err)
+{
+    stream s = {.weights = weights, .storage = storage, .take = take, .user = user};
+    uint32_t slots;
+    uint32_t workers;
+    exg_status status;
+
+    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &s.data, err), "storages[%u]",
+               storage);
+    s.length = weights->storages[storage].length;
+    if (s.length <= BLOCK_BYTES || s.data != NULL) {
+        pool = NULL; /* nothing to make */
+    }
+    slots = exg_pipeline_slots(pool);
+    workers = exg_pipeline_workers(pool);
+    status = make_room(&s, slots, workers, err);
+    if (status == EXG_OK) {
+        status = exg_pipeline_run(pool, exg_frame_count(s.length), make_block, use_block, &s, err);
+    }
+    for (uint32_t i = 0; s.slots != NULL && i < slots; i++) {
+        free(s.slots[i]);
+    }
+    for (uint32_t i = 0; s.readers != NULL && i < workers; i++) {
+        exg_frame_reader_destroy(s.readers[i]);
+    }
+    free(s.slots);
+    free(s.readers);
+    return status;
+}
+
+/* ---- checking one -------------------------------------------------------------------------- */
+
+typedef struct checker {
+    exg_weights *weights;
+    const exg_check_options *options;
+    pthread_mutex_t lock; /* over `done` */
+    uint64_t done, total;
+    exg_status *results; /* a storage each */
+    exg_error *errors;
+    uint32_t *plain; /* storages without frames */
+} checker;
+
+typedef struct check {
+    exg_hasher *hasher; /* NULL: frames alone are checked */
+    checker *all;       /* NULL: one storage */
+} check;
+
+static exg_status take_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    check *c = user;
+
+    (void)err;
+    if (c->hasher != NULL) {
+        exg_hasher_add(c->hasher, bytes, (size_t)length);
+    }
+    if (c->all != NULL && c->all->options->progress != NULL) {
+        pthread_mutex_lock(&c->all->lock);
+        c->all->done += length;
+        c->all->options->progress(c->all->options->user, c->all->done, c->all->total);
+        pthread_mutex_unlock(&c->all->lock);
+    }
+    return EXG_OK;
+}
+
+static bool is_known(exg_checksum_kind kind)
+{
+    return kind != EXG_CHECKSUM_NONE && kind != EXG_CHECKSUM_UNKNOWN;
+}
+
+/* "storages[3], of layer.weight" */
+static exg_status within_storage(const exg_weights *weights, uint32_t storage, exg_status status,
+                                 exg_error *err)
+{
+    const exg_storage *s = &weights->storages[storage];
+    const char *beside = s->location == NULL ? "" : " in ";
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].storage == storage) {
+            return exg_error_within(err, status, "storages[%u], of %.60s%s%.60s", storage,
+                                    weights->items[i].fqn, beside,
+                                    s->location == NULL ? "" : s->location);
+        }
+    }
+    return exg_error_within(err, status, "storages[%u]", storage);
+}
+
+static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                                checker *all, exg_error *err)
+{
+    const exg_storage *s = &weights->storages[storage];
+    char found[EXG_CHECKSUM_TEXT_MAX] = "";
+    check c = {NULL, all};
+    exg_status status;
+
+    if (!is_known(s->checksum.kind) && s->kind != EXG_STORAGE_FRAMES) {
+        return EXG_OK;
+    }
+    if (is_known(s->checksum.kind)) {
+        c.hasher = exg_hasher_create(s->checksum.kind);
+        if (c.hasher == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    status = exg_storage_stream(weights, storage, pool, take_bytes, &c, err);
+    if (c.hasher == NULL) {
+        return status;
+    }
+    exg_hasher_finish(c.hasher, found);
+    if (status == EXG_OK && strcasecmp(found, s->checksum.text) != 0) {
+        status =
+            EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
+                     found, s->checksum.text);
+        return within_storage(weights, storage, status, err);
+    }
+    return status;
+}
+
+exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
+{
+    if (storage >= weights->storage_count) {
+        return EXG_FAIL(err, USAGE, "WGT-STORAGE", "there is no storage %u", storage);
+    }
+    return check_storage(weights, storage, NULL, NULL, err);
+}
+
+/* ---- checking all -------------------------------------------------------------------------- */
+
+static void check_plain(void *context, uint32_t block)
+{
+    checker *c = context;
+    uint32_t i = c->plain[block];
+
+    c->results[i] = check_storage(c->weights, i, NULL, c, &c->errors[i]);
+}
+
+/* Has every storage of the external file of `i`, of two or more, other bytes? */
+static bool is_other_file(const checker *c, uint32_t i)
+{
+    const exg_storage *storages = c->weights->storages;
+    uint32_t wrong = 0;
+
+    if (storages[i].location == NULL) {
+        return false;
+    }
+    for (uint32_t k = 0; k < c->weights->storage_count; k++) {
+        if (storages[k].location != NULL && storages[k].length > 0 &&
+            strcmp(storages[k].location, storages[i].location) == 0) {
+            if (c->results[k] != EXG_MALFORMED) {
+                return false;
+            }
+            wrong++;
+        }
+    }
+    return wrong > 1;
+}
+
+static exg_status first_fault(const checker *c, exg_error *err)
+{
+    for (uint32_t i = 0; i < c->weights->storage_count; i++) {
+        if (c->results[i] == EXG_OK) {
+            continue;
+        }
+        if (c->results[i] == EXG_MALFORMED && is_other_file(c, i)) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, MALFORMED, "WGT-CHANGED",
+                                          "%s is not the file that was written: no checksum in it "
+                                          "holds",
+                                          c->weights->storages[i].location),
+                                 "put the file back that was written with the program");
+        }
+        if (err != NULL) {
+            *err = c->errors[i];
+        }
+        return c->results[i];
+    }
+    return EXG_OK;
+}
+
+static exg_status check_all(checker *c, exg_pool *pool, exg_error *err)
+{
+    uint32_t count = c->weights->storage_count;
+    uint32_t plain = 0;
+
+    c->results = calloc(count + 1u, sizeof(*c->results));
+    c->errors = calloc(count + 1u, sizeof(*c->errors));
+    c->plain = calloc(count + 1u, sizeof(*c->plain));
+    if (c->results == NULL || c->errors == NULL || c->plain == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        c->total += c->weights->storages[i].length;
+        if (c->weights->storages[i].kind != EXG_STORAGE_FRAMES) {
+            c->plain[plain++] = i;
+        }
+    }
+    exg_pool_run(pool, check_plain, c, plain);
+    for (uint32_t i = 0; i < count; i++) {
+        if (c->weights->storages[i].kind == EXG_STORAGE_FRAMES) {
+            c->results[i] = check_storage(c->weights, i, pool, c, &c->errors[i]);
+        }
+    }
+    return first_fault(c, err);
+}
+
+exg_status exg_weights_check(exg_weights *weights, const exg_check_options *given, exg_error *err)
+{
+    exg_check_options options = {0};
+    checker c = {.weights = weights, .options = &options, .lock = PTHREAD_MUTEX_INITIALIZER};
+    exg_pool *pool = NULL;
+    exg_status status;
+
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
+    }
+    status = exg_pool_create(options.threads, &pool, err);
+    if (status == EXG_OK) {
+        status = check_all(&c, pool, err);
+    }
+    exg_pool_destroy(pool);
+    pthread_mutex_destroy(&c.lock);
+    free(c.results);
+    free(c.errors);
+    free(c.plain);
+    return status;
+}
