@@ -80,6 +80,10 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
                                cli_placement *placement, exg_error *err);
 void cli_placement_free(cli_placement *placement);
 
+/* What a fault code means, and all of them (codes.c). */
+exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
+exg_status cli_list_codes(const cli_call *call, exg_error *err);
+
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
 void cli_progress_end(void);

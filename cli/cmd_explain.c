@@ -6,16 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rule_row {
-    const char *code, *claim, *fix;
-} rule_row;
-
-static const rule_row rules[] = {
-#define EXG_RULE(code, severity, claim, fix) {code, claim, fix},
-#include "libexport/verify/rule.def"
-#undef EXG_RULE
-};
-
 static void print_pair(const cli_call *call, const char *before, const char *text)
 {
     exg_text json = EXG_TEXT_EMPTY;
@@ -26,39 +16,16 @@ static void print_pair(const cli_call *call, const char *before, const char *tex
     exg_text_free(&json);
 }
 
-static void print_rule(const cli_call *call, const rule_row *rule)
-{
-    if (call->json) {
-        print_pair(call, "{\"code\": ", rule->code);
-        print_pair(call, ", \"claim\": ", rule->claim);
-        print_pair(call, ", \"fix\": ", rule->fix);
-        fputs("}\n", call->out);
-        return;
-    }
-    fprintf(call->out, "%s: %s\n", rule->code, rule->claim);
-    if (rule->fix[0] != '\0') {
-        fprintf(call->out, "  fix: %s\n", rule->fix);
-    }
-}
-
-static bool explain_code(const cli_call *call)
-{
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (strcmp(rules[i].code, call->paths[0]) == 0) {
-            print_rule(call, &rules[i]);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* ABC-123: capitals, a dash, digits. */
+/* ABC-123 or ABC-WORD: capitals, a dash, digits or capitals. */
 static bool looks_like_code(const char *word)
 {
-    size_t letters = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-    size_t digits = word[letters] == '-' ? strspn(word + letters + 1, "0123456789") : 0;
+    static const char capitals[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t letters = strspn(word, capitals);
+    const char *tail = word + letters + (word[letters] == '-');
+    size_t digits = strspn(tail, "0123456789");
+    size_t length = digits > 0 ? digits : strspn(tail, capitals);
 
-    return letters >= 2 && digits > 0 && word[letters + 1 + digits] == '\0';
+    return letters >= 2 && word[letters] == '-' && length > 0 && tail[length] == '\0';
 }
 
 static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
@@ -160,9 +127,11 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
     bool known = false;
     exg_status status;
 
+    if (call->list) {
+        return cli_list_codes(call, err);
+    }
     if (looks_like_code(call->paths[0])) {
-        return explain_code(call) ? EXG_OK
-                                  : EXG_FAIL(err, USAGE, "CLI-007", "no rule '%s'", call->paths[0]);
+        return cli_explain_code(call, call->paths[0], err);
     }
     if (strcmp(stage, "plan") == 0) {
         return cmd_plan(call, err);

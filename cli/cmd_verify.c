@@ -1,76 +1,335 @@
-/* cmd_verify.c - exg verify FILE: every rule, all faults in one run. */
+/* cmd_verify.c - exg verify FILE: every rule, all faults in one run; as text, JSON or
+ * SARIF 2.1.0.
+ *
+ * --deny makes findings errors, --allow leaves them out of the report. Neither moves
+ * the gate: what exg_verify() refuses, exg run refuses.
+ */
 #include "cli/cli.h"
 #include "libexport/base/text.h"
 
-static void put_json(exg_text *text, const exg_diagnostics *found)
-{
-    exg_text_printf(text, "{\"errors\": %u, \"diagnostics\": [", found->error_count);
-    for (uint32_t i = 0; i < found->count; i++) {
-        const exg_diagnostic *d = &found->items[i];
+#include <string.h>
 
-        exg_text_printf(text, "%s{\"severity\": \"%s\", \"code\": ", i > 0 ? ", " : "",
-                        d->severity == EXG_SEVERITY_ERROR ? "error" : "warning");
-        exg_text_json_string(text, d->code);
-        exg_text_puts(text, ", \"message\": ");
-        exg_text_json_string(text, d->message);
-        exg_text_puts(text, ", \"where\": ");
-        exg_text_json_string(text, d->where);
-        exg_text_puts(text, ", \"fix\": ");
-        exg_text_json_string(text, d->fix);
+typedef struct report {
+    const char *path;
+    exg_diagnostics found;
+    uint32_t allowed;        /* findings left out */
+    uint32_t allowed_errors; /* of which close the gate */
+} report;
+
+/* ---- printing --------------------------------------------------------------------------- */
+
+static void put_pair(exg_text *text, const char *before, const char *value)
+{
+    exg_text_puts(text, before);
+    exg_text_json_string(text, value);
+}
+
+static void put_json(exg_text *text, const report *r)
+{
+    exg_text_printf(text, "{\"errors\": %u, \"warnings\": %u, \"notes\": %u, \"diagnostics\": [",
+                    r->found.error_count, r->found.warning_count, r->found.note_count);
+    for (uint32_t i = 0; i < r->found.count; i++) {
+        const exg_diagnostic *d = &r->found.items[i];
+
+        put_pair(text,
+                 i > 0 ? ", {\"severity\": " : "{\"severity\": ", exg_severity_name(d->severity));
+        put_pair(text, ", \"code\": ", d->code);
+        put_pair(text, ", \"message\": ", d->message);
+        put_pair(text, ", \"where\": ", d->where);
+        put_pair(text, ", \"fix\": ", d->fix);
+        if (d->source_file[0] != '\0') {
+            put_pair(text, ", \"source\": {\"file\": ", d->source_file);
+            exg_text_printf(text, ", \"line\": %u", d->source_line);
+            put_pair(text, ", \"text\": ", d->source_text);
+            exg_text_puts(text, "}");
+        }
         exg_text_puts(text, "}");
     }
     exg_text_puts(text, "]}\n");
 }
 
-static void put_text(exg_text *text, const char *path, const exg_diagnostics *found)
+/* The rules that were broken, each once; gives the place of `code` among them. */
+static uint32_t rule_index(const exg_diagnostics *found, const char *code)
 {
-    for (uint32_t i = 0; i < found->count; i++) {
-        const exg_diagnostic *d = &found->items[i];
+    uint32_t index = 0;
 
-        exg_text_printf(text, "%s: %s: %s\n  where: %s\n",
-                        d->severity == EXG_SEVERITY_ERROR ? "error" : "warning", d->code, d->message,
-                        d->where);
+    for (uint32_t r = 0; r < exg_rule_count() && strcmp(exg_rule_at(r)->code, code) != 0; r++) {
+        for (uint32_t i = 0; i < found->count; i++) {
+            if (strcmp(found->items[i].code, exg_rule_at(r)->code) == 0) {
+                index++;
+                break;
+            }
+        }
+    }
+    return index;
+}
+
+static void put_sarif_rules(exg_text *text, const exg_diagnostics *found)
+{
+    uint32_t put = 0;
+
+    for (uint32_t r = 0; r < exg_rule_count(); r++) {
+        const exg_rule *rule = exg_rule_at(r);
+        bool broken = false;
+
+        for (uint32_t i = 0; i < found->count && !broken; i++) {
+            broken = strcmp(found->items[i].code, rule->code) == 0;
+        }
+        if (!broken) {
+            continue;
+        }
+        put_pair(text, put++ > 0 ? ", {\"id\": " : "{\"id\": ", rule->code);
+        put_pair(text, ", \"shortDescription\": {\"text\": ", rule->claim);
+        put_pair(text, "}, \"help\": {\"text\": ", rule->fix[0] == '\0' ? rule->claim : rule->fix);
+        put_pair(text,
+                 "}, \"defaultConfiguration\": {\"level\": ", exg_severity_name(rule->severity));
+        exg_text_puts(text, "}}");
+    }
+}
+
+/* A URI of a path: what is not plain is written as %XX (RFC 3986). */
+static void put_uri(exg_text *text, const char *path)
+{
+    exg_text_puts(text, path[0] == '/' ? "\"file://" : "\"");
+    for (const char *c = path; *c != '\0'; c++) {
+        if ((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+            strchr("-._~/", *c) != NULL) {
+            exg_text_putc(text, *c);
+        } else {
+            exg_text_printf(text, "%%%02X", (unsigned)(unsigned char)*c);
+        }
+    }
+    exg_text_putc(text, '"');
+}
+
+static void put_sarif_result(exg_text *text, const report *r, const exg_diagnostic *d)
+{
+    put_pair(text, "{\"ruleId\": ", d->code);
+    exg_text_printf(text, ", \"ruleIndex\": %u", rule_index(&r->found, d->code));
+    put_pair(text, ", \"level\": ", exg_severity_name(d->severity));
+    put_pair(text, ", \"message\": {\"text\": ", d->message);
+    exg_text_puts(text, "}, \"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
+                        "{\"uri\": ");
+    put_uri(text, r->path);
+    exg_text_puts(text, "}}");
+    put_pair(text, ", \"logicalLocations\": [{\"fullyQualifiedName\": ", d->where);
+    exg_text_puts(text, "}]}]");
+    if (d->source_file[0] != '\0') {
+        exg_text_puts(text, ", \"relatedLocations\": [{\"physicalLocation\": "
+                            "{\"artifactLocation\": {\"uri\": ");
+        put_uri(text, d->source_file);
+        exg_text_printf(text, "}, \"region\": {\"startLine\": %u}}",
+                        d->source_line == 0 ? 1 : d->source_line);
+        put_pair(text, ", \"message\": {\"text\": ", d->source_text);
+        exg_text_puts(text, "}}]");
+    }
+    exg_text_puts(text, "}");
+}
+
+static void put_sarif(exg_text *text, const report *r)
+{
+    exg_text_puts(text, "{\"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\", "
+                        "\"version\": \"2.1.0\", \"runs\": [{\"tool\": {\"driver\": "
+                        "{\"name\": \"exg\", \"version\": \"" EXG_VERSION "\", \"rules\": [");
+    put_sarif_rules(text, &r->found);
+    exg_text_puts(text, "]}}, \"results\": [");
+    for (uint32_t i = 0; i < r->found.count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : "");
+        put_sarif_result(text, r, &r->found.items[i]);
+    }
+    exg_text_puts(text, "]}]}\n");
+}
+
+static void put_text(exg_text *text, const report *r)
+{
+    for (uint32_t i = 0; i < r->found.count; i++) {
+        const exg_diagnostic *d = &r->found.items[i];
+
+        exg_text_printf(text, "%s: %s: ", exg_severity_name(d->severity), d->code);
+        exg_text_plain(text, d->message, false);
+        exg_text_puts(text, "\n  where: ");
+        exg_text_plain(text, d->where, false);
+        if (d->source_file[0] != '\0') {
+            exg_text_puts(text, "\n  source: ");
+            exg_text_plain(text, d->source_file, false);
+            exg_text_printf(text, ":%u: ", d->source_line);
+            exg_text_plain(text, d->source_text, false);
+        }
+        exg_text_puts(text, "\n");
         if (d->fix[0] != '\0') {
             exg_text_printf(text, "  fix: %s\n", d->fix);
         }
     }
-    exg_text_printf(text, "%s: %u errors, %u warnings\n", path, found->error_count,
-                    found->count - found->error_count);
+    exg_text_printf(text, "%s: %u errors, %u warnings", r->path, r->found.error_count,
+                    r->found.warning_count);
+    if (r->found.note_count > 0) {
+        exg_text_printf(text, ", %u notes", r->found.note_count);
+    }
+    if (r->allowed > 0) {
+        exg_text_printf(text, "; %u allowed%s", r->allowed,
+                        r->allowed_errors > 0 ? ", the program still does not run" : "");
+    }
+    exg_text_puts(text, "\n");
 }
 
-static exg_status check_data(const cli_call *call, const exg_program *program, exg_error *err)
+static void print_report(const cli_call *call, const report *r)
 {
-    exg_check_options options = {.size = sizeof(options),
-                                 .threads = (uint32_t)call->threads,
-                                 .progress = cli_progress};
-    exg_status status = exg_weights_check(program->weights, &options, err);
+    exg_text text = EXG_TEXT_EMPTY;
 
-    cli_progress_end();
-    return status;
+    if (call->sarif) {
+        put_sarif(&text, r);
+    } else if (call->json) {
+        put_json(&text, r);
+    } else {
+        put_text(&text, r);
+    }
+    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), call->out);
+    exg_text_free(&text);
+}
+
+/* ---- --deny and --allow ------------------------------------------------------------------- */
+
+/* Is `code` (or the name of its severity, in the plural) in the list "CODE,CODE,..."? */
+static bool is_listed(const char *list, const exg_diagnostic *d)
+{
+    char plural[16];
+
+    snprintf(plural, sizeof(plural), "%ss", exg_severity_name(d->severity));
+    while (list != NULL && *list != '\0') {
+        size_t length = strcspn(list, ",");
+
+        if ((strlen(d->code) == length && memcmp(list, d->code, length) == 0) ||
+            (strlen(plural) == length && memcmp(list, plural, length) == 0)) {
+            return true;
+        }
+        list += length + (list[length] == ',');
+    }
+    return false;
+}
+
+static exg_status check_list(const char *option, const char *list, exg_error *err)
+{
+    while (list != NULL && *list != '\0') {
+        size_t length = strcspn(list, ",");
+        char word[32];
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, list);
+        if (strcmp(word, "warnings") != 0 && strcmp(word, "notes") != 0 &&
+            exg_rule_find(word) == NULL) {
+            return exg_error_fix(
+                err, EXG_FAIL(err, USAGE, "CLI-007", "%s %s: no such rule", option, word),
+                "name codes, warnings or notes; exg explain --list has the codes");
+        }
+        list += length + (list[length] == ',');
+    }
+    return EXG_OK;
+}
+
+/* Takes allowed findings out, makes denied ones errors, counts again. */
+static void judge(const cli_call *call, report *r)
+{
+    exg_diagnostics *found = &r->found;
+    uint32_t kept = 0;
+
+    if (call->deny == NULL && call->allow == NULL) {
+        return;
+    }
+    found->error_count = found->warning_count = found->note_count = 0;
+    for (uint32_t i = 0; i < found->count; i++) {
+        exg_diagnostic d = found->items[i];
+
+        if (is_listed(call->allow, &d)) {
+            r->allowed++;
+            r->allowed_errors += d.severity == EXG_SEVERITY_ERROR;
+            continue;
+        }
+        d.severity = is_listed(call->deny, &d) ? EXG_SEVERITY_ERROR : d.severity;
+        found->error_count += d.severity == EXG_SEVERITY_ERROR;
+        found->warning_count += d.severity == EXG_SEVERITY_WARNING;
+        found->note_count += d.severity == EXG_SEVERITY_NOTE;
+        found->items[kept++] = d;
+    }
+    found->count = kept;
+}
+
+/* How the command ends: with the first error left. */
+static exg_status verdict(const report *r, exg_error *err)
+{
+    for (uint32_t i = 0; i < r->found.count; i++) {
+        const exg_diagnostic *d = &r->found.items[i];
+
+        if (d->severity == EXG_SEVERITY_ERROR) {
+            exg_status status =
+                EXG_FAIL(err, MALFORMED, d->code, "%s%s", d->message,
+                         r->found.error_count > 1 ? " (the first of several faults)" : "");
+
+            (void)exg_error_fix(err, status, "%s", d->fix);
+            return exg_error_within(err, status, "%s", d->where);
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+/* A file that does not open breaks a rule too: programs that read reports get one. */
+static void report_unopened(const cli_call *call, const exg_error *err)
+{
+    const exg_rule *rule = exg_rule_find(err->code);
+    exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
+                           .code = err->code,
+                           .message = err->message,
+                           .where = err->where,
+                           .fix = err->fix,
+                           .source_file = "",
+                           .source_text = ""};
+    report r = {
+        .path = call->paths[0], .found = {.items = &only, .count = 1, .error_count = 1}
+    };
+
+    if (rule != NULL && (call->json || call->sarif)) {
+        print_report(call, &r);
+    }
+}
+
+static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_error *err)
+{
+    exg_status status = exg_verify(p->program, p->operators, &p->verified, &r->found, err);
+
+    if (status == EXG_OK && call->data) {
+        exg_check_options options = {
+            .size = sizeof(options), .threads = (uint32_t)call->threads, .progress = cli_progress};
+
+        status = exg_verify_data(p->program, &r->found, &options, err);
+        cli_progress_end();
+    }
+    if (status != EXG_OK && status != EXG_MALFORMED) {
+        return status;
+    }
+    if (status == EXG_MALFORMED && r->found.error_count == 0) {
+        print_report(call, r);
+        return status; /* a fault of another file than this one */
+    }
+    judge(call, r);
+    print_report(call, r);
+    return verdict(r, err);
 }
 
 exg_status cmd_verify(const cli_call *call, exg_error *err)
 {
+    report r = {.path = call->paths[0]};
     cli_program p;
-    exg_diagnostics found = {0};
-    exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    EXG_TRY(cli_open(call, &p, err));
-    status = exg_verify(p.program, p.operators, &p.verified, &found, err);
-    if (status == EXG_OK || status == EXG_MALFORMED) {
-        if (call->json) {
-            put_json(&text, &found);
-        } else {
-            put_text(&text, call->paths[0], &found);
-        }
-        fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), call->out);
+    EXG_TRY(check_list("--deny", call->deny, err));
+    EXG_TRY(check_list("--allow", call->allow, err));
+    status = cli_open(call, &p, err);
+    if (status != EXG_OK) {
+        report_unopened(call, err);
+        return status;
     }
-    if (status == EXG_OK && call->data) {
-        status = check_data(call, p.program, err);
-    }
-    exg_text_free(&text);
-    exg_diagnostics_free(&found);
+    status = verify(call, &p, &r, err);
+    exg_diagnostics_free(&r.found);
     cli_close(&p);
     return status;
 }

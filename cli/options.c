@@ -125,7 +125,8 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
             EXG_TRY(take_option(option, option->kind == OPTION_FLAG ? NULL : argv[++i], call, err));
         }
     }
-    if (call->path_count != paths_wanted(call->command)) {
+    if (call->path_count != paths_wanted(call->command) &&
+        !(call->list && call->path_count == 0)) {
         return usage(err, call->command, "a file name is missing for", call->command);
     }
     return EXG_OK;

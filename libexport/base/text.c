@@ -253,3 +253,29 @@ void exg_text_plain(exg_text *text, const char *string, bool lines)
         }
     }
 }
+
+bool exg_text_is_utf8(const char *bytes, size_t length)
+{
+    const unsigned char *s = (const unsigned char *)bytes;
+
+    for (size_t i = 0; i < length;) {
+        size_t tail = s[i] < 0x80 ? 0 : s[i] >= 0xf0 ? 3 : s[i] >= 0xe0 ? 2 : 1;
+        uint32_t point = tail == 0 ? s[i] : s[i] & (0x3fu >> tail);
+
+        if ((s[i] >= 0x80 && s[i] < 0xc2) || s[i] > 0xf4 || i + tail >= length) {
+            return false;
+        }
+        for (size_t t = 1; t <= tail; t++) {
+            if ((s[i + t] & 0xc0) != 0x80) {
+                return false;
+            }
+            point = point << 6 | (s[i + t] & 0x3fu);
+        }
+        if ((tail == 2 && (point < 0x800 || (point >= 0xd800 && point < 0xe000))) ||
+            (tail == 3 && (point < 0x10000 || point > 0x10ffff))) {
+            return false;
+        }
+        i += tail + 1;
+    }
+    return true;
+}

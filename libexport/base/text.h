@@ -43,6 +43,9 @@ void exg_text_json_string(exg_text *text, const char *string);
  * and hide nothing. With `lines` newlines and tabs stay. */
 void exg_text_plain(exg_text *text, const char *string, bool lines);
 
+/* Are `length` bytes UTF-8, without overlong forms and surrogates? */
+bool exg_text_is_utf8(const char *bytes, size_t length);
+
 /* The data, or "" when empty, or NULL when memory ran out. Still owned. */
 const char *exg_text_string(const exg_text *text);
 

@@ -566,6 +566,11 @@ static exg_status programs(const exg_program *a, const exg_program *b, bool comp
     return weights(a->weights, b->weights, compare_bytes, err);
 }
 
+bool exg_graph_equal(const exg_graph *a, const exg_graph *b)
+{
+    return graphs(a, b, NULL) == EXG_OK;
+}
+
 bool exg_program_equal(const exg_program *a, const exg_program *b, bool compare_bytes,
                        char *difference)
 {

@@ -8,9 +8,13 @@
 typedef struct scope {
     exg_verifier *v;
     const exg_graph *graph;
+    const exg_graph *outer; /* NULL at the top */
     const exg_place *place;
-    bool *defined; /* so far, by value */
-    bool *ever;    /* anywhere in the graph */
+    bool *defined;     /* so far, by value */
+    bool *ever;        /* anywhere in the graph */
+    exg_map subgraphs; /* by name: index into those seen */
+    const exg_graph **seen;
+    uint32_t seen_count, seen_capacity;
 } scope;
 
 static const char *name_of(const scope *s, exg_value_id id)
@@ -74,6 +78,21 @@ static void define_argument(scope *s, const exg_argument *arg, const exg_place *
 
 /* ---- uses ------------------------------------------------------------------------- */
 
+static void tell_undefined(scope *s, exg_value_id id, exg_argument_kind kind,
+                           const exg_place *place)
+{
+    const char *name = name_of(s, id);
+
+    if (s->ever[id]) {
+        exg_found(s->v, "VAL-005", place, "'%s' is used before it is defined", name);
+    } else if (s->outer != NULL && exg_graph_find_value(s->outer, name) != EXG_NO_VALUE) {
+        exg_found(s->v, "GRF-007", place, "'%s' is a value of the graph around this one", name);
+    } else {
+        exg_found(s->v, kind == EXG_ARGUMENT_TENSORS ? "VAL-011" : "VAL-004", place,
+                  "'%s' is not defined", name);
+    }
+}
+
 static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_place *place)
 {
     const exg_value *value;
@@ -83,25 +102,44 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_pla
     }
     value = &s->graph->values[id];
     if (!s->defined[id]) {
-        exg_found(s->v,
-                  s->ever[id]                    ? "VAL-005"
-                  : kind == EXG_ARGUMENT_TENSORS ? "VAL-011"
-                                                 : "VAL-004",
-                  place, s->ever[id] ? "'%s' is used before it is defined" : "'%s' is not defined",
-                  name_of(s, id));
+        tell_undefined(s, id, kind, place);
         return;
     }
     if (value->tensor == NULL && value->sym_int == NULL && value->sym_float == NULL &&
         value->sym_bool == NULL) {
         return; /* VAL-002 at its definition */
     }
-    if (((kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_TENSORS) && value->tensor == NULL) ||
+    /* a list of tensors may name sizes: operands of higher-order operators */
+    if ((kind == EXG_ARGUMENT_TENSOR && value->tensor == NULL) ||
         (kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) ||
         (kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) ||
         (kind == EXG_ARGUMENT_SYM_BOOL && value->sym_bool == NULL)) {
         exg_found(s->v, "VAL-010", place, "'%s' is not of the kind that %s says", name_of(s, id),
                   exg_argument_tag(kind));
     }
+}
+
+static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_place *place)
+{
+    const char *name = arg->name == NULL ? "" : arg->name;
+    uint32_t earlier = exg_map_find(&s->subgraphs, name);
+
+    if (name[0] == '\0' || strchr(name, '.') != NULL) {
+        exg_found(s->v, "GRF-012", place, "a subgraph named '%s'", name);
+    }
+    if (earlier != EXG_MAP_NONE) {
+        if (!exg_graph_equal(s->seen[earlier], arg->graph)) {
+            exg_found(s->v, "GRF-008", place, "another subgraph is called '%s'", name);
+        }
+    } else if (!exg_arena_reserve(s->v->arena, &s->seen, s->seen_count, &s->seen_capacity,
+                                  sizeof(*s->seen)) ||
+               !exg_map_put(&s->subgraphs, name, s->seen_count)) {
+        s->v->failed = true;
+        return;
+    } else {
+        s->seen[s->seen_count++] = arg->graph;
+    }
+    exg_verify_graph(s->v, arg->graph, s->graph, EXG_AT(place, "as_graph.graph"));
 }
 
 static void use_argument(scope *s, const exg_argument *arg, const exg_place *place)
@@ -141,12 +179,7 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_place *pla
         }
         break;
     case EXG_ARGUMENT_GRAPH:
-        if (arg->as_graph->name == NULL || arg->as_graph->name[0] == '\0' ||
-            strchr(arg->as_graph->name, '.') != NULL) {
-            exg_found(s->v, "GRF-012", place, "a subgraph named '%s'",
-                      arg->as_graph->name == NULL ? "" : arg->as_graph->name);
-        }
-        exg_verify_graph(s->v, arg->as_graph->graph, EXG_AT(place, "as_graph.graph"));
+        use_subgraph(s, arg->as_graph, place);
         break;
     default:
         break;
@@ -209,12 +242,13 @@ static void check_tables(scope *s)
     }
 }
 
-static void note_defined(void *user, exg_value_id *id)
+/* Marks a value in an array of flags. */
+static void mark(void *user, exg_value_id *id)
 {
-    bool *ever = user;
+    bool *marks = user;
 
     if (*id != EXG_NO_VALUE) {
-        ever[*id] = true;
+        marks[*id] = true;
     }
 }
 
@@ -237,11 +271,16 @@ static void check_input(scope *s, uint32_t i)
         break;
     case EXG_ARGUMENT_TENSOR:
     case EXG_ARGUMENT_CUSTOM_OBJ:
+        break;
     case EXG_ARGUMENT_INT:
     case EXG_ARGUMENT_FLOAT:
     case EXG_ARGUMENT_BOOL:
     case EXG_ARGUMENT_NONE:
     case EXG_ARGUMENT_STRING:
+        if (s->outer != NULL) {
+            exg_found(s->v, "GRF-009", place, "%s as an input of a subgraph",
+                      exg_argument_tag(input->kind));
+        }
         break;
     default:
         exg_found(s->v, "GRF-001", place, "%s as a graph input", exg_argument_tag(input->kind));
@@ -286,23 +325,24 @@ static void check_nodes(scope *s)
     }
 }
 
-void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *outer,
+                      const exg_place *place)
 {
-    scope s = {.v = v, .graph = graph, .place = place};
-    bool top = graph == v->program->graph;
+    scope s = {.v = v, .graph = graph, .outer = outer, .place = place};
 
     s.defined = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
     s.ever = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
+    exg_map_init(&s.subgraphs, v->arena);
     if (s.defined == NULL || s.ever == NULL) {
         v->failed = true;
         return;
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        exg_argument_visit_values(&graph->inputs[i], note_defined, s.ever);
+        exg_argument_visit_values(&graph->inputs[i], mark, s.ever);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
-            exg_argument_visit_values(&graph->nodes[n].outputs[o], note_defined, s.ever);
+            exg_argument_visit_values(&graph->nodes[n].outputs[o], mark, s.ever);
         }
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
@@ -313,10 +353,78 @@ void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_place *
         check_output(&s, i);
     }
     check_tables(&s);
-    if (graph->is_single_tensor_return && top) {
+    if (outer == NULL) {
+        v->defined = s.ever;
+    }
+    if (graph->is_single_tensor_return && outer == NULL) {
         exg_found(v, "GRF-005", place, "the top graph returns a bare tensor");
     } else if (graph->is_single_tensor_return && graph->output_count != 1) {
         exg_found(v, "GRF-004", place, "a bare tensor is returned by %u outputs",
                   graph->output_count);
+    }
+}
+
+/* ---- uses that never come ---------------------------------------------------------------- */
+
+typedef struct use_search {
+    const bool *used;
+    bool found;
+} use_search;
+
+static void find_used(void *user, exg_value_id *id)
+{
+    use_search *search = user;
+
+    search->found = search->found || (*id != EXG_NO_VALUE && search->used[*id]);
+}
+
+/* A node whose results nobody takes, and that does nothing else. */
+static void check_node_used(exg_verifier *v, exg_node *node, const bool *used,
+                            const exg_place *place)
+{
+    use_search search = {used, false};
+    const exg_target *target;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument_visit_values(&node->outputs[o], find_used, &search);
+    }
+    if (search.found || node->output_count == 0) {
+        return;
+    }
+    target = exg_verifier_target(v, node->target);
+    if (target != NULL && target->op != NULL && !target->op->schema->is_mutable) {
+        exg_found(v, "VAL-012", place, "nothing uses what '%s' computes",
+                  node->name == NULL ? node->target : node->name);
+    }
+}
+
+void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+{
+    bool *used = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
+
+    if (used == NULL) {
+        v->failed = true;
+        return;
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_argument_visit_values(&graph->outputs[o], mark, used);
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+            exg_argument_visit_values(arg, mark, used);
+            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                exg_verify_uses(v, arg->as_graph->graph,
+                                EXG_AT(EXG_AT_INDEX(EXG_AT_INDEX(place, "nodes", n), "inputs", i),
+                                       "arg.as_graph.graph"));
+            }
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_place here = {
+            .within = place, .part = "nodes", .index = n, .node = &graph->nodes[n]};
+
+        check_node_used(v, &graph->nodes[n], used, &here);
     }
 }

@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+/* Between these, and in the graph of the third, operators choose their own dtypes. */
+#define ENTER_AUTOCAST     "torch.amp.autocast_mode._enter_autocast"
+#define EXIT_AUTOCAST      "torch.amp.autocast_mode._exit_autocast"
+#define WRAP_WITH_AUTOCAST "torch.ops.higher_order.wrap_with_autocast"
+
 static bool starts(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
@@ -10,13 +15,69 @@ static bool starts(const char *text, const char *prefix)
 
 /* ---- targets ------------------------------------------------------------------------- */
 
-/* Targets that are calls of functions: operators, higher-order ones, Python's on
- * sizes, registered extensions. Overload packets name no overload. */
-static bool is_call(const char *target)
+/* Python's functions on sizes, and the wrappers that PyTorch lets stand in a graph. */
+static const char *const functions[] = {
+    "_operator.eq",
+    "_operator.ne",
+    "_operator.le",
+    "_operator.ge",
+    "_operator.lt",
+    "_operator.gt",
+    "_operator.neg",
+    "_operator.pos",
+    "_operator.mul",
+    "_operator.add",
+    "_operator.sub",
+    "_operator.floordiv",
+    "_operator.mod",
+    "_operator.pow",
+    "_operator.truediv",
+    "_operator.and_",
+    "_operator.or_",
+    "_operator.lshift",
+    "_operator.rshift",
+    "math.ceil",
+    "math.floor",
+    "math.trunc",
+    "builtins.round",
+    "torch.sym_int",
+    "torch.sym_float",
+    "torch.sym_ite",
+    "torch.sym_max",
+    "torch.sym_min",
+    "torch.sym_not",
+    "torch.sym_sqrt",
+    "torch._sym_sqrt",
+    "torch.sym_sum",
+    "torch._C._set_grad_enabled",
+    "torch.autograd.grad_mode.set_grad_enabled",
+    ENTER_AUTOCAST,
+    EXIT_AUTOCAST,
+};
+
+/* "torch.ops.NAMESPACE.NAME.OVERLOAD"; a packet names no overload. */
+static bool is_overload(const char *target)
 {
-    return starts(target, "torch.ops.") || starts(target, "_operator.") ||
-           starts(target, "math.") || starts(target, "torch.") || target[0] == '#' ||
-           strchr(target, '.') != NULL;
+    uint32_t dots = 0;
+
+    for (const char *c = target; *c != '\0'; c++) {
+        dots += *c == '.';
+    }
+    return starts(target, "torch.ops.") && dots >= 4;
+}
+
+static bool is_allowed(const char *target)
+{
+    if (is_overload(target) || starts(target, "torch.ops.higher_order.") ||
+        starts(target, "torch._functorch.predispatch.") || target[0] == '#') {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        if (strcmp(functions[i], target) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool is_size_operator(const char *target)
@@ -25,8 +86,7 @@ static bool is_size_operator(const char *target)
            starts(target, "torch.sym_") || starts(target, "torch._sym_");
 }
 
-/* Looks a target up once; NULL: out of memory. */
-static const exg_target *find_target(exg_verifier *v, const char *text)
+const exg_target *exg_verifier_target(exg_verifier *v, const char *text)
 {
     uintptr_t place = (uintptr_t)text;
     uint32_t slot = (uint32_t)(place >> 3 ^ place >> 11) % EXG_TARGETS_CACHED;
@@ -45,11 +105,14 @@ static const exg_target *find_target(exg_verifier *v, const char *text)
             v->failed = true;
             return NULL;
         }
-        v->targets[index] = (exg_target){.text = text,
-                                         .op = exg_operators_find(v->operators, text),
-                                         .is_call = is_call(text),
-                                         .is_higher_order = starts(text, "torch.ops.higher_order."),
-                                         .is_size_operator = is_size_operator(text)};
+        v->targets[index] = (exg_target){
+            .text = text,
+            .op = exg_operators_find(v->operators, text),
+            .is_call = text[0] == '#' || strchr(text, '.') != NULL,
+            .is_higher_order = starts(text, "torch.ops.higher_order."),
+            .is_size_operator = is_size_operator(text),
+        };
+        v->targets[index].is_allowed = v->targets[index].op != NULL || is_allowed(text);
         v->target_count++;
     }
     v->targets_cached[slot].text = text;
@@ -134,10 +197,55 @@ static bool check_size_operator(exg_verifier *v, const exg_node *node, const exg
     return one_size;
 }
 
+static void check_sym_bools(exg_verifier *v, const exg_node *node, const exg_place *place)
+{
+    for (uint32_t o = 0; node->output_count > 1 && o < node->output_count; o++) {
+        if (node->outputs[o].kind == EXG_ARGUMENT_SYM_BOOL) {
+            exg_found(v, "NOD-009", EXG_AT_INDEX(place, "outputs", o),
+                      "as_sym_bool is one of %u outputs", node->output_count);
+        }
+    }
+}
+
+/* Inputs of a higher-order operator: those without a name first, by position. */
+static void check_order(exg_verifier *v, const exg_node *node, const exg_place *place)
+{
+    bool named = false;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_named_argument *input = &node->inputs[i];
+
+        if (input->name[0] == '\0' && (named || input->kind == EXG_KIND_KEYWORD)) {
+            exg_found(v, "NOD-011", EXG_AT_INDEX(place, "inputs", i), "an input without a name %s",
+                      named ? "comes after one with a name" : "is said to be a keyword");
+        }
+        named = named || input->name[0] != '\0';
+    }
+}
+
+/* How arguments were passed: told, since no reader here minds. */
+static void check_kinds(exg_verifier *v, const exg_operator *op, const exg_node *node,
+                        const exg_place *place)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_named_argument *input = &node->inputs[i];
+
+        for (uint32_t a = 0; input->kind == EXG_KIND_POSITIONAL && input->name[0] != '\0' &&
+                             a < op->schema->argument_count;
+             a++) {
+            if (op->schema->arguments[a].keyword_only &&
+                strcmp(op->schema->arguments[a].name, input->name) == 0) {
+                exg_found(v, "NOD-005", EXG_AT_INDEX(place, "inputs", i),
+                          "'%s' of %s is passed by position", input->name, op->target);
+            }
+        }
+    }
+}
+
 static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node,
                        const exg_place *place)
 {
-    const exg_target *target = find_target(v, node->target);
+    const exg_target *target = exg_verifier_target(v, node->target);
     exg_argument args[EXG_NODE_ARGUMENTS_MAX];
     const exg_operator *op;
     bool fine;
@@ -150,14 +258,28 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node
         exg_found(v, "NOD-014", place, "'%s' is no function", node->target);
         return;
     }
+    if (!target->is_allowed) {
+        exg_found(v, "NOD-002", place, "'%s' is nothing that a program may call", node->target);
+        return;
+    }
     if (node->is_hop_single_tensor_return != EXG_UNSET && !target->is_higher_order) {
         exg_found(v, "NOD-012", place, "%s is no higher-order operator", node->target);
+    } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
+        exg_found(v, "NOD-012", place, "one bare value in %u outputs", node->output_count);
     }
+    check_sym_bools(v, node, place);
     fine = !target->is_size_operator || check_size_operator(v, node, place);
+    if (op == NULL &&
+        (strcmp(node->target, ENTER_AUTOCAST) == 0 || strcmp(node->target, EXIT_AUTOCAST) == 0)) {
+        v->autocasts += strcmp(node->target, ENTER_AUTOCAST) == 0 ? 1 : v->autocasts > 0 ? -1 : 0;
+    }
+    if (target->is_higher_order) {
+        check_order(v, node, place);
+        exg_verify_subgraphs(v, shapes->graph, node, place);
+    } else if (op == NULL) {
+        exg_found(v, "NOD-001", place, "operator '%s' is not known", node->target);
+    }
     if (op == NULL) {
-        if (!target->is_higher_order) {
-            exg_found(v, "NOD-001", place, "operator '%s' is not known", node->target);
-        }
         return;
     }
     if (op->schema->argument_count > EXG_NODE_ARGUMENTS_MAX) {
@@ -170,7 +292,10 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node
     if (op->schema->is_mutable && v->functional_dialect) {
         exg_found(v, "NOD-013", place, "%s writes to an argument", node->target);
     }
-    if (fine) {
+    if (v->tells_all && op->symbolic == NULL) {
+        check_kinds(v, op, node, place);
+    }
+    if (fine && v->autocasts == 0) {
         exg_shapes_check(shapes, node, op, args, place);
     }
 }
@@ -226,9 +351,30 @@ static void check_names(exg_verifier *v, const exg_graph *graph, const exg_place
     }
 }
 
+/* Custom objects by name; the map of the graph's is made when the first is met. */
+static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objects,
+                         const char *name, const exg_place *place)
+{
+    if (objects->arena == NULL) {
+        exg_map_init(objects, v->arena);
+        for (uint32_t id = 0; id < graph->value_count; id++) {
+            if (graph->values[id].custom_class != NULL && graph->values[id].name != NULL &&
+                !exg_map_put(objects, graph->values[id].name, id)) {
+                v->failed = true;
+            }
+        }
+    }
+    if (exg_map_find(objects, name) == EXG_MAP_NONE &&
+        exg_verifier_weight(v, EXG_TABLE_CONSTANTS, name) == NULL) {
+        exg_found(v, "NOD-016", place, "'%s' is no object of the graph or of the constants",
+                  name == NULL ? "" : name);
+    }
+}
+
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
     exg_shapes shapes;
+    exg_map objects = {0};
 
     if (!exg_shapes_begin(&shapes, v, graph)) {
         v->failed = true;
@@ -242,9 +388,16 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
         for (uint32_t i = 0; i < node->input_count; i++) {
             const exg_argument *arg = &node->inputs[i].arg;
 
-            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+            if (arg->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
+                check_object(v, graph, &objects, arg->as_custom_obj->name,
+                             EXG_AT_INDEX(&here, "inputs", i));
+            } else if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                bool casts = strcmp(node->target, WRAP_WITH_AUTOCAST) == 0;
+
+                v->autocasts += casts;
                 exg_verify_nodes(v, arg->as_graph->graph,
                                  EXG_AT(EXG_AT_INDEX(&here, "inputs", i), "arg.as_graph.graph"));
+                v->autocasts -= casts;
             }
         }
     }

@@ -250,22 +250,45 @@ typedef struct call {
     const exg_node *node;
     const exg_operator *op;
     const exg_place *place;
+    uint32_t binding;
     bool differs; /* something was found */
 } call;
+
+/* " where s77 is 9, ...": the sizes at hand, when they are not those of the export. */
+static void describe_binding(const call *c, char *text, size_t length)
+{
+    const exg_symbols *symbols = &c->shapes->v->bindings[c->binding].symbols;
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; c->binding > 0 && i < symbols->count && i < 3 && used < length; i++) {
+        used += (size_t)snprintf(text + used, length - used, "%s%.20s is %" PRId64,
+                                 i == 0 ? " where " : ", ", symbols->items[i].name,
+                                 symbols->items[i].value);
+    }
+}
+
+/* Sizes at export are NOD-017; those that hold there and not elsewhere are SYM-006. */
+static const char *rule_of(const call *c)
+{
+    return c->binding == 0 ? "NOD-017" : "SYM-006";
+}
 
 static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
 {
     const exg_tensor_meta *said = c->at->values[recorded].tensor;
     char said_text[120];
     char made_text[120];
+    char sizes[120];
 
     if (said == NULL || made == NULL || same_sizes(said, made)) {
         return;
     }
     describe(said, said_text, sizeof(said_text));
     describe(made, made_text, sizeof(made_text));
-    exg_found(c->shapes->v, "NOD-017", c->place, "'%s' is recorded as %s; %s gives %s",
-              c->at->values[recorded].name, said_text, c->node->target, made_text);
+    describe_binding(c, sizes, sizeof(sizes));
+    exg_found(c->shapes->v, rule_of(c), c->place, "'%s' is recorded as %s; %s gives %s%s",
+              c->at->values[recorded].name, said_text, c->node->target, made_text, sizes);
     c->differs = true;
 }
 
@@ -404,6 +427,7 @@ static void check_tensors(call *c, exg_argument *args)
 {
     exg_tensor_meta **made = NULL;
     uint32_t count = 0;
+    char sizes[120];
     exg_error err;
     exg_status status;
 
@@ -420,7 +444,9 @@ static void check_tensors(call *c, exg_argument *args)
     if (status == EXG_OK) {
         compare_results(c, made, count);
     } else if (status == EXG_MALFORMED) {
-        exg_found(c->shapes->v, "NOD-017", c->place, "%s: %s", c->node->target, err.message);
+        describe_binding(c, sizes, sizeof(sizes));
+        exg_found(c->shapes->v, rule_of(c), c->place, "%s: %s%s", c->node->target, err.message,
+                  sizes);
         c->differs = true;
     }
 }
@@ -467,6 +493,7 @@ void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operat
 
         exg_arena_reset(shapes->v->scratch);
         c.at = &shapes->at[b];
+        c.binding = b;
         memcpy(own, args, count * sizeof(*args));
         for (uint32_t i = 0; known && i < count; i++) {
             known = resolve(shapes->v->scratch, c.at, &own[i]);

@@ -1,4 +1,4 @@
-/* signature_rules.c - the signature against graph and weights (SIG, MCG). */
+/* signature_rules.c - the signature against graph and weights (SIG). */
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
@@ -85,6 +85,8 @@ static void check_input(exg_verifier *v, uint32_t i)
     if (is_constant(spec->arg.kind)) {
         if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
             exg_found(v, "SIG-004", place, "the graph input is another constant");
+        } else if (spec->arg.name == NULL || spec->arg.name[0] == '\0') {
+            exg_found(v, "SIG-004", place, "the constant has no name");
         }
         return;
     }
@@ -92,7 +94,8 @@ static void check_input(exg_verifier *v, uint32_t i)
         const char *name = value_name(v->program->graph, input);
 
         if (input->kind != spec->arg.kind || !same(name, spec->arg.name)) {
-            exg_found(v, "SIG-003", place, "it names '%s', the graph input is '%s'",
+            exg_found(v, spec->kind == EXG_INPUT_TOKEN ? "SIG-010" : "SIG-003", place,
+                      "it names '%s', the graph input is '%s'",
                       spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
             return;
         }
@@ -210,6 +213,12 @@ static void check_target(exg_verifier *v, const names *inputs, const exg_output_
     }
 }
 
+/* The rule that an output spec breaks by naming another value. */
+static const char *naming_rule(exg_output_kind kind)
+{
+    return kind == EXG_OUTPUT_TOKEN ? "SIG-010" : kind == EXG_OUTPUT_USER ? "SIG-018" : "SIG-023";
+}
+
 static void check_output(exg_verifier *v, const names *inputs, uint32_t o)
 {
     const exg_signature *s = &v->program->signature;
@@ -218,17 +227,17 @@ static void check_output(exg_verifier *v, const names *inputs, uint32_t o)
     const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
     bool named = output->kind == EXG_ARGUMENT_TENSOR || output->kind == EXG_ARGUMENT_SYM_INT ||
                  output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
+    const char *name = named ? value_name(v->program->graph, output) : NULL;
 
-    if (named && !same(value_name(v->program->graph, output), spec->arg.name) &&
-        !is_constant(spec->arg.kind)) {
-        exg_found(v, "SIG-023", place, "it names '%s', the graph output is '%s'",
-                  spec->arg.name == NULL ? "" : spec->arg.name,
-                  value_name(v->program->graph, output));
+    if (named && !same(name, spec->arg.name) && !is_constant(spec->arg.kind)) {
+        exg_found(v, naming_rule(spec->kind), place, "it names '%s', the graph output is '%s'",
+                  spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
         return;
     }
     if (named != !is_constant(spec->arg.kind) ||
         (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
-        exg_found(v, "SIG-023", place, "the graph output is %s", exg_argument_tag(output->kind));
+        exg_found(v, naming_rule(spec->kind), place, "the graph output is %s",
+                  exg_argument_tag(output->kind));
         return;
     }
     check_target(v, inputs, spec, output, place);
@@ -243,7 +252,11 @@ static void check_outputs_together(exg_verifier *v)
     const exg_signature *s = &v->program->signature;
     exg_map taken[EXG_OUTPUT_TOKEN + 1];
     uint32_t losses = 0;
+    int64_t tokens = 0; /* in less out */
 
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        tokens += s->inputs[i].kind == EXG_INPUT_TOKEN;
+    }
     for (int kind = 0; kind <= EXG_OUTPUT_TOKEN; kind++) {
         exg_map_init(&taken[kind], v->arena);
     }
@@ -252,6 +265,7 @@ static void check_outputs_together(exg_verifier *v)
         uint32_t earlier = exg_map_find(&taken[spec->kind], spec->target);
 
         losses += spec->kind == EXG_OUTPUT_LOSS;
+        tokens -= spec->kind == EXG_OUTPUT_TOKEN;
         if (rank_of(spec->kind) != 1 || spec->target == NULL) {
             continue;
         }
@@ -262,6 +276,10 @@ static void check_outputs_together(exg_verifier *v)
             v->failed = true;
             return;
         }
+    }
+    if (tokens != 0) {
+        exg_found(v, "SIG-022", EXG_AT(NULL, "signature"), "%lld tokens more go in than come out",
+                  (long long)tokens);
     }
     if (losses > 1) {
         exg_found(v, "SIG-019", EXG_AT(NULL, "signature.output_specs"), "%u losses", losses);
@@ -292,9 +310,4 @@ void exg_verify_signature(exg_verifier *v)
         check_output(v, &inputs, o);
     }
     check_outputs_together(v);
-    if (p->module_call_count == 0 || p->module_calls[0].fqn == NULL ||
-        p->module_calls[0].fqn[0] != '\0' || !p->module_calls[0].has_signature) {
-        exg_found(v, "MCG-001", EXG_AT_INDEX(NULL, "module_call_graph", 0),
-                  "no root entry with a signature");
-    }
 }

@@ -46,7 +46,7 @@ static void add_expression(symbols *s, const char *text, const char *value, cons
     v->expression_count++;
     s->noting = &s->seen;
     if (exg_symint_visit(text, note, s, &err) != EXG_OK) {
-        exg_found(v, "SYM-001", place, "%s", err.message);
+        exg_found(v, err.code, place, "%s", err.message);
         v->expressions[index].sound = false;
     }
 }
@@ -128,8 +128,7 @@ static void use_graph(symbols *s, const exg_graph *graph, const exg_place *place
 
 /* ---- numbers at export ------------------------------------------------------------------ */
 
-/* Numbers for all expressions, as far as their symbols have some. */
-static bool evaluate_all(exg_verifier *v, exg_binding *binding)
+bool exg_binding_evaluate(exg_verifier *v, exg_binding *binding, bool tells)
 {
     binding->numbers = EXG_NEW_ARRAY(v->arena, int64_t, v->expression_count);
     binding->known = EXG_NEW_ARRAY(v->arena, bool, v->expression_count);
@@ -138,9 +137,17 @@ static bool evaluate_all(exg_verifier *v, exg_binding *binding)
         return false;
     }
     for (uint32_t e = 0; e < v->expression_count; e++) {
-        binding->known[e] = v->expressions[e].sound &&
-                            exg_symint_evaluate(v->expressions[e].text, &binding->symbols,
-                                                &binding->numbers[e], NULL) == EXG_OK;
+        const exg_expression *expression = &v->expressions[e];
+        exg_error err;
+
+        exg_error_clear(&err);
+        binding->known[e] =
+            expression->sound && exg_symint_evaluate(expression->text, &binding->symbols,
+                                                     &binding->numbers[e], &err) == EXG_OK;
+        if (tells && (strcmp(err.code, "SYM-010") == 0 || strcmp(err.code, "SYM-011") == 0)) {
+            exg_found(v, err.code, EXG_AT_KEY(EXG_AT(NULL, "graph"), "values", expression->value),
+                      "%s", err.message);
+        }
     }
     return true;
 }
@@ -165,7 +172,7 @@ static void check_hints(symbols *s)
             return;
         }
     }
-    if (!evaluate_all(v, binding)) {
+    if (!exg_binding_evaluate(v, binding, true)) {
         return;
     }
     for (uint32_t e = 0; e < v->expression_count; e++) {
@@ -199,7 +206,7 @@ static void check_range(symbols *s, uint32_t i)
     exg_error err;
 
     if (exg_symint_visit(range->symbol, ignore, NULL, &err) != EXG_OK) {
-        exg_found(v, "SYM-001", place, "%s", err.message);
+        exg_found(v, err.code, place, "%s", err.message);
         return;
     }
     if (range->has_min && range->has_max && range->min_val > range->max_val) {

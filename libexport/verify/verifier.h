@@ -50,13 +50,14 @@ typedef struct exg_binding {
     bool *known; /* false: a symbol of it has no number */
 } exg_binding;
 
-#define EXG_BINDINGS_MAX 4
+#define EXG_BINDINGS_MAX 3
 
 /* What is asked of every node with one target, answered once. */
 typedef struct exg_target {
     const char *text;
     const exg_operator *op; /* NULL: not known */
     bool is_call;           /* of a function */
+    bool is_allowed;        /* of one that programs may call */
     bool is_higher_order;
     bool is_size_operator;
 } exg_target;
@@ -71,11 +72,16 @@ typedef struct exg_verifier {
     exg_arena *arena;  /* of the rules' own tables */
     bool failed;       /* memory ran out */
     bool functional_dialect;
+    bool tells_all;      /* the caller takes a list: warnings that cost time are looked for */
+    const bool *defined; /* by value of the top graph */
+    int32_t autocasts;   /* open at the node in hand: dtypes there are the run's */
     exg_expression *expressions;
     exg_map expressions_by_text;
     uint32_t expression_count, expression_capacity;
     exg_binding bindings[EXG_BINDINGS_MAX]; /* the first is that of the hints */
     uint32_t binding_count;
+    const char **conditions; /* expressions that a run's sizes make true */
+    uint32_t condition_count, condition_capacity;
     exg_map weights[2]; /* by name, one map a table */
     exg_map targets_by_text;
     exg_target *targets;
@@ -94,17 +100,34 @@ void exg_found(exg_verifier *v, const char *code, const exg_place *place, const 
 /* The index of an expression, EXG_MAP_NONE of one that is not in the table. */
 uint32_t exg_expression_find(const exg_verifier *v, const char *text);
 
+/* What is known of a target; NULL: out of memory. */
+const exg_target *exg_verifier_target(exg_verifier *v, const char *text);
+
 /* As exg_weights_find(), without searching. */
 const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table table,
                                       const char *fqn);
 
+/* Numbers for all expressions, as far as their symbols have some; what cannot be
+ * computed is told when `tells`. false: out of memory. */
+bool exg_binding_evaluate(exg_verifier *v, exg_binding *binding, bool tells);
+
 /* One room of rules each. Later rooms run only when the earlier found no error,
  * since they follow what those promise. */
-void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *outer,
+                      const exg_place *place); /* outer: NULL at the top */
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place);
 void exg_verify_signature(exg_verifier *v);
 void exg_verify_weights(exg_verifier *v);
 void exg_verify_symbols(exg_verifier *v);
+void exg_verify_bindings(exg_verifier *v);
+void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+void exg_verify_calls(exg_verifier *v);
+void exg_verify_archive(exg_verifier *v);
+void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+
+/* The subgraphs of a call of a higher-order operator against its operands and results. */
+void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_node *node,
+                          const exg_place *place);
 
 /* Arguments of one operator; none of PyTorch's has as many. */
 #define EXG_NODE_ARGUMENTS_MAX 32

@@ -1,34 +1,14 @@
 /* verify.c - runs the rules and keeps what they find. */
 #include "libexport/verify/verifier.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define FINDINGS_MAX 1000 /* of one file; the rest is counted, not listed */
+#define FINDINGS_MAX 1000 /* errors, and as many others: the rest is counted, not listed */
 #define WHERE_MAX    300
-
-typedef struct rule_row {
-    const char *code;
-    exg_severity severity;
-    const char *fix;
-} rule_row;
-
-static const rule_row rules[] = {
-#define EXG_RULE(code, severity, claim, fix) {code, EXG_SEVERITY_##severity, fix},
-#include "libexport/verify/rule.def"
-#undef EXG_RULE
-};
-
-static const rule_row *find_rule(const char *code)
-{
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (strcmp(rules[i].code, code) == 0) {
-            return &rules[i];
-        }
-    }
-    return &rules[0];
-}
 
 static size_t put_place(const exg_place *place, char *text, size_t length)
 {
@@ -55,17 +35,81 @@ void exg_place_text(const exg_place *place, char *text, size_t length)
     text[length - 1] = '\0';
 }
 
+/* A copy on one line: a name read from a file may hold anything. */
+static const char *printable(exg_arena *arena, const char *text)
+{
+    char *copy = exg_arena_strdup(arena, text);
+
+    for (char *c = copy; c != NULL && *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
+    }
+    return copy;
+}
+
+/* The last frame of a traceback: `  File "model.py", line 12, in forward` and, where it
+ * is there, the line of code. */
+static void keep_source(exg_verifier *v, const exg_node *node, exg_diagnostic *item)
+{
+    static const char file_part[] = "File \"";
+    static const char line_part[] = "\", line ";
+    const char *frame = NULL;
+    const char *end;
+
+    for (uint32_t i = 0; i < node->metadata.count; i++) {
+        if (strcmp(node->metadata.items[i].key, "stack_trace") == 0) {
+            frame = node->metadata.items[i].value;
+        }
+    }
+    for (const char *next = frame; next != NULL; next = strstr(next + 1, file_part)) {
+        frame = strncmp(next, file_part, strlen(file_part)) == 0 ? next : frame;
+    }
+    if (frame == NULL || strncmp(frame, file_part, strlen(file_part)) != 0) {
+        return;
+    }
+    frame += strlen(file_part);
+    end = strstr(frame, line_part);
+    if (end == NULL) {
+        return;
+    }
+    item->source_file = exg_arena_strndup(v->found->arena, frame, (size_t)(end - frame));
+    item->source_line = (uint32_t)strtoul(end + strlen(line_part), NULL, 10);
+    frame = strchr(end, '\n');
+    if (frame != NULL) {
+        frame += strspn(frame, " \n");
+        item->source_text = exg_arena_strndup(v->found->arena, frame, strcspn(frame, "\n"));
+    }
+    v->failed = v->failed || item->source_file == NULL || item->source_text == NULL;
+}
+
+static void count(exg_diagnostics *found, exg_severity severity)
+{
+    switch (severity) {
+    case EXG_SEVERITY_ERROR:
+        found->error_count++;
+        break;
+    case EXG_SEVERITY_WARNING:
+        found->warning_count++;
+        break;
+    case EXG_SEVERITY_NOTE:
+        found->note_count++;
+        break;
+    }
+}
+
 void exg_found(exg_verifier *v, const char *code, const exg_place *place, const char *format, ...)
 {
-    const rule_row *rule = find_rule(code);
+    const exg_rule *rule = exg_rule_find(code);
     exg_diagnostics *found = v->found;
     char where[WHERE_MAX];
     char message[400];
     va_list args;
     exg_diagnostic *item;
 
-    found->error_count += rule->severity == EXG_SEVERITY_ERROR;
-    if (found->count >= FINDINGS_MAX) {
+    assert(rule != NULL);
+    count(found, rule->severity);
+    if ((rule->severity == EXG_SEVERITY_ERROR
+             ? found->error_count
+             : found->warning_count + found->note_count) > FINDINGS_MAX) {
         return;
     }
     if (!exg_arena_reserve(found->arena, &found->items, found->count, &v->capacity,
@@ -76,21 +120,26 @@ void exg_found(exg_verifier *v, const char *code, const exg_place *place, const 
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    for (char *c = message; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 ? ' ' : *c;
-    }
     exg_place_text(place, where, sizeof(where));
     item = &found->items[found->count];
     *item = (exg_diagnostic){.severity = rule->severity,
                              .code = rule->code,
-                             .message = exg_arena_strdup(found->arena, message),
-                             .where = exg_arena_strdup(found->arena, where),
-                             .fix = rule->fix};
+                             .message = printable(found->arena, message),
+                             .where = printable(found->arena, where),
+                             .fix = rule->fix,
+                             .source_file = "",
+                             .source_text = ""};
     if (item->message == NULL || item->where == NULL) {
         v->failed = true;
         return;
     }
     found->count++;
+    for (; place != NULL; place = place->within) {
+        if (place->node != NULL) {
+            keep_source(v, place->node, item);
+            return;
+        }
+    }
 }
 
 void exg_diagnostics_free(exg_diagnostics *diagnostics)
@@ -104,13 +153,22 @@ static void run_rules(exg_verifier *v)
     const exg_place *graph = EXG_AT(NULL, "graph");
 
     exg_verify_symbols(v);
-    exg_verify_graph(v, v->program->graph, graph);
+    exg_verify_graph(v, v->program->graph, NULL, graph);
     exg_verify_weights(v);
     if (v->found->error_count > 0) {
         return;
     }
     exg_verify_signature(v);
+    if (v->found->error_count == 0) {
+        exg_verify_calls(v);
+    }
+    exg_verify_bindings(v);
     exg_verify_nodes(v, v->program->graph, graph);
+    if (v->tells_all && v->found->error_count == 0) {
+        exg_verify_archive(v);
+        exg_verify_metadata(v, v->program->graph, graph);
+        exg_verify_uses(v, v->program->graph, graph);
+    }
 }
 
 static exg_status first_error(const exg_diagnostics *found, exg_error *err)
@@ -148,7 +206,8 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
     exg_verifier v = {.program = program,
                       .operators = operators,
                       .found = found,
-                      .functional_dialect = !names_training(program)};
+                      .functional_dialect = !names_training(program),
+                      .tells_all = diagnostics != NULL};
     exg_status status = EXG_OK;
 
     memset(found, 0, sizeof(*found));

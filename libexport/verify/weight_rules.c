@@ -104,6 +104,14 @@ static void check_shared_dtypes(exg_verifier *v)
             continue;
         }
         holder = &first[weight->storage];
+        if (v->tells_all && weight->meta->storage_offset.value != 0) {
+            exg_found(v, "WGT-008", EXG_AT_KEY(NULL, "weights", weight->fqn),
+                      "'%s' begins at element %" PRId64 " of its storage", weight->fqn,
+                      weight->meta->storage_offset.value);
+        } else if (v->tells_all && *holder != NULL) {
+            exg_found(v, "WGT-008", EXG_AT_KEY(NULL, "weights", weight->fqn),
+                      "'%s' shares the storage of '%s'", weight->fqn, (*holder)->fqn);
+        }
         if (*holder == NULL) {
             *holder = weight;
         } else if ((*holder)->meta->dtype != weight->meta->dtype) {
@@ -184,4 +192,102 @@ void exg_verify_weights(exg_verifier *v)
          i < v->program->signature.input_count && i < v->program->graph->input_count; i++) {
         check_lifted(v, i);
     }
+}
+
+/* ---- bytes ------------------------------------------------------------------------------ */
+
+#define BLOCK_BYTES 65536
+
+static exg_status check_bools(exg_verifier *v, uint32_t storage, const char *fqn, exg_error *err)
+{
+    exg_weights *weights = v->program->weights;
+    uint64_t length = weights->storages[storage].length;
+    uint8_t block[BLOCK_BYTES];
+
+    for (uint64_t at = 0; at < length; at += BLOCK_BYTES) {
+        uint64_t count = length - at < BLOCK_BYTES ? length - at : BLOCK_BYTES;
+
+        EXG_TRY(exg_storage_read(weights, storage, at, count, block, err));
+        for (uint64_t i = 0; i < count; i++) {
+            if (block[i] > 1) {
+                exg_found(v, "WGT-014", EXG_AT_KEY(NULL, "weights", fqn),
+                          "byte %" PRIu64 " of '%s' is %u", at + i, fqn, block[i]);
+                return EXG_OK;
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+/* A name for a storage: that of the first weight on it. */
+static const char *name_of(const exg_weights *weights, uint32_t storage)
+{
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].storage == storage) {
+            return weights->items[i].fqn;
+        }
+    }
+    return NULL;
+}
+
+/* Some storage is damaged: all that are, one finding each. None are when an external
+ * file is another one (WGT-CHANGED), which is no rule of this file. */
+static exg_status list_damage(exg_verifier *v, const exg_error *first, exg_error *err)
+{
+    exg_weights *weights = v->program->weights;
+
+    for (uint32_t s = 0; s < weights->storage_count; s++) {
+        const char *name = name_of(weights, s);
+        exg_error fault;
+        exg_status status = exg_storage_check(weights, s, &fault);
+
+        if (status == EXG_MALFORMED) {
+            exg_found(v, exg_rule_find(fault.code) != NULL ? fault.code : "ARC-012",
+                      name == NULL ? EXG_AT_INDEX(NULL, "storages", s)
+                                   : EXG_AT_KEY(NULL, "weights", name),
+                      "%s", fault.message);
+        } else if (status != EXG_OK) {
+            if (err != NULL) {
+                *err = fault;
+            }
+            return status;
+        }
+    }
+    if (err != NULL) {
+        *err = *first;
+    }
+    return EXG_MALFORMED;
+}
+
+exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
+                           const exg_check_options *options, exg_error *err)
+{
+    exg_verifier v = {.program = program,
+                      .found = diagnostics,
+                      .capacity = diagnostics->count,
+                      .tells_all = true};
+    exg_weights *weights = program->weights;
+    bool *bools = EXG_NEW_ARRAY(diagnostics->arena, bool, weights->storage_count);
+    exg_error first;
+    exg_status status;
+
+    if (bools == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_weights_check(weights, options, &first);
+    if (status == EXG_MALFORMED) {
+        status = list_damage(&v, &first, err);
+    } else if (status != EXG_OK && err != NULL) {
+        *err = first;
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < weights->count; i++) {
+        const exg_weight *weight = &weights->items[i];
+
+        if (weight->meta != NULL && !weight->use_pickle && weight->meta->dtype == EXG_DTYPE_B8 &&
+            weight->storage < weights->storage_count && !bools[weight->storage]) {
+            bools[weight->storage] = true;
+            status = check_bools(&v, weight->storage, weight->fqn, err);
+        }
+    }
+    return v.failed ? EXG_OUT_OF_MEMORY(err) : status;
 }

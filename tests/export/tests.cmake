@@ -14,6 +14,8 @@ exg_test(export_weights_file export/weights_file.c export/exg_folder.c LIBS exg:
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
+add_test(NAME export_verify_codes
+         COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
 
 # Expressions over sizes, schemas, writes through views.
 exg_test(export_symint export/transform/symint.c LIBS exg::export)

@@ -54,6 +54,7 @@ exg_status exg_archive_json(exg_archive *archive, const exg_zip_entry *entry, ex
 
     *doc = NULL;
     status = read_entry(archive, entry, &data, &owned, err);
+    status = status == EXG_OK ? exg_zip_check_crc(&archive->zip, entry, data, err) : status;
     if (status == EXG_OK) {
         status = exg_json_parse(data, (size_t)entry->bytes, offset, EXG_JSON_KEYS_LATER, doc, err);
     }

@@ -2,6 +2,7 @@
 #include "libexport/formats/pt2/zip.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,30 +144,6 @@ static exg_status read_end(const exg_zip *zip, directory *dir, exg_error *err)
 
 /* ---- names ------------------------------------------------------------------------ */
 
-static bool is_utf8(const unsigned char *s, size_t length)
-{
-    for (size_t i = 0; i < length;) {
-        size_t tail = s[i] < 0x80 ? 0 : s[i] >= 0xf0 ? 3 : s[i] >= 0xe0 ? 2 : 1;
-        uint32_t point = tail == 0 ? s[i] : s[i] & (0x3fu >> tail);
-
-        if ((s[i] >= 0x80 && s[i] < 0xc2) || s[i] > 0xf4 || i + tail >= length) {
-            return false;
-        }
-        for (size_t t = 1; t <= tail; t++) {
-            if ((s[i + t] & 0xc0) != 0x80) {
-                return false;
-            }
-            point = point << 6 | (s[i + t] & 0x3fu);
-        }
-        if ((tail == 2 && (point < 0x800 || (point >= 0xd800 && point < 0xe000))) ||
-            (tail == 3 && (point < 0x10000 || point > 0x10ffff))) {
-            return false;
-        }
-        i += tail + 1;
-    }
-    return true;
-}
-
 /* What is wrong with a member's name, or NULL. */
 static const char *name_fault(const char *name, size_t length)
 {
@@ -176,7 +153,7 @@ static const char *name_fault(const char *name, size_t length)
     if (memchr(name, '\0', length) != NULL || memchr(name, '\\', length) != NULL) {
         return "holds a NUL or a backslash";
     }
-    if (!is_utf8((const unsigned char *)name, length)) {
+    if (!exg_text_is_utf8(name, length)) {
         return "is not UTF-8";
     }
     for (size_t i = 0; i <= length;) {

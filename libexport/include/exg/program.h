@@ -351,6 +351,9 @@ exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_
 bool exg_program_equal(const exg_program *a, const exg_program *b, bool compare_bytes,
                        char *difference);
 
+/* The same nodes, values and names, metadata too. */
+bool exg_graph_equal(const exg_graph *a, const exg_graph *b);
+
 /* The program as PyTorch's print(exported_program) writes it: the forward
  * function with a line a node and comments of dtype and shape, the graph
  * signature, the range constraints. The text is malloc'ed; the caller frees it.

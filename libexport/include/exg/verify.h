@@ -3,7 +3,8 @@
  * Decoding promises that a program can be walked; verification that it means
  * what the format says: names, order, argument types, tensor metadata, signature
  * against graph, weights against metadata, storage bounds. Every rule is a row of
- * libexport/verify/rule.def. All faults are reported in one run.
+ * libexport/verify/rule.def, which exg_rule_at() lists. All faults are reported in
+ * one run.
  *
  * Only exg_verify() makes an exg_verified, and libexec takes nothing else.
  */
@@ -12,12 +13,45 @@
 
 #include <exg/operators.h>
 #include <exg/program.h>
+#include <exg/weights.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum exg_severity { EXG_SEVERITY_ERROR, EXG_SEVERITY_WARNING } exg_severity;
+/* ---- rules --------------------------------------------------------------------- */
+
+typedef enum exg_severity {
+    EXG_SEVERITY_ERROR,   /* closes the gate */
+    EXG_SEVERITY_WARNING, /* told: PyTorch refuses it, or it is likely a mistake */
+    EXG_SEVERITY_NOTE     /* told for the sake of other readers */
+} exg_severity;
+
+const char *exg_severity_name(exg_severity severity); /* "error", "warning", "note" */
+
+/* Who keeps a rule. */
+typedef enum exg_keeper {
+    EXG_KEEPER_OPENING,   /* exg_open() refuses the file with the rule's code */
+    EXG_KEEPER_VERIFYING, /* exg_verify() finds it */
+    EXG_KEEPER_DATA,      /* exg_verify_data() reads the weights for it */
+    EXG_KEEPER_NOTHING    /* no file can break it here; `fix` says why */
+} exg_keeper;
+
+const char *exg_keeper_name(exg_keeper keeper); /* "opening", "verifying", "data", "nothing" */
+
+typedef struct exg_rule {
+    const char *code; /* "VAL-004"; never changes its meaning */
+    exg_severity severity;
+    exg_keeper keeper;
+    const char *claim; /* what holds in a sound file */
+    const char *fix;   /* the way out, or "" */
+} exg_rule;
+
+uint32_t exg_rule_count(void);
+const exg_rule *exg_rule_at(uint32_t index);     /* NULL past the last */
+const exg_rule *exg_rule_find(const char *code); /* NULL: no rule has this code */
+
+/* ---- findings ------------------------------------------------------------------- */
 
 typedef struct exg_diagnostic {
     exg_severity severity;
@@ -25,16 +59,25 @@ typedef struct exg_diagnostic {
     const char *message; /* what */
     const char *where;   /* "graph.nodes[3].inputs[1]" */
     const char *fix;     /* or "" */
+    /* The user's Python that made the node found fault with, where the file tells
+     * (stack_trace): "" and 0 where it does not. */
+    const char *source_file; /* "/home/me/model.py" */
+    const char *source_text; /* "y = self.up(x)" */
+    uint32_t source_line;
 } exg_diagnostic;
 
 typedef struct exg_diagnostics {
     exg_diagnostic *items;
-    uint32_t count;
-    uint32_t error_count;
-    exg_arena *arena; /* owns the texts */
+    uint32_t count;         /* of the items: past 1000 findings are counted, not listed */
+    uint32_t error_count;   /* found */
+    uint32_t warning_count; /* found */
+    uint32_t note_count;    /* found */
+    exg_arena *arena;       /* owns the texts */
 } exg_diagnostics;
 
 void exg_diagnostics_free(exg_diagnostics *diagnostics);
+
+/* ---- the gate ------------------------------------------------------------------- */
 
 /* A program that passed, with the operators it was checked against. Borrows both:
  * they must stay, unchanged, as long as it is used. */
@@ -45,9 +88,16 @@ typedef struct exg_verified {
 
 /* Checks every rule. On OK *verified may be used; MALFORMED when any rule of
  * severity error is broken: err holds the first, `diagnostics` (may be NULL) all,
- * warnings too; the caller frees it in either case. NO_MEMORY. */
+ * warnings and notes too; the caller frees it in either case. Without a list,
+ * rules that only warn and take time are left out. NO_MEMORY. */
 exg_status exg_verify(const exg_program *program, const exg_operators *operators,
                       exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err);
+
+/* Reads every storage: compares checksums (exg_weights_check(), with its `options`; may
+ * be NULL), looks at the bytes of bools. Adds to `diagnostics`, which exg_verify() made.
+ * MALFORMED when a checksum differs: err holds the first. IO, NO_MEMORY. */
+exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
+                           const exg_check_options *options, exg_error *err);
 
 #ifdef __cplusplus
 }

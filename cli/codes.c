@@ -1,0 +1,171 @@
+/* codes.c - what every fault code means: the rules of program files and the faults of
+ * everything else, one by one (exg explain CODE) or all (exg explain --list). */
+#include "cli/cli.h"
+#include "libexport/base/text.h"
+
+#include <string.h>
+
+typedef struct code_row {
+    const char *code, *severity, *keeper, *claim, *fix;
+    bool is_rule;
+} code_row;
+
+static const struct {
+    const char *code, *meaning, *fix;
+} faults[] = {
+#define EXG_FAULT(code, meaning, fix) {code, meaning, fix},
+#include "cli/fault.def"
+#undef EXG_FAULT
+};
+
+#define FAULT_COUNT ((uint32_t)(sizeof(faults) / sizeof(faults[0])))
+
+/* Rules first, as they stand in their tables; false past the last. */
+static bool code_at(uint32_t index, code_row *row)
+{
+    const exg_rule *rule = exg_rule_at(index);
+    uint32_t f = index - exg_rule_count();
+
+    if (rule != NULL) {
+        *row = (code_row){rule->code,
+                          exg_severity_name(rule->severity),
+                          exg_keeper_name(rule->keeper),
+                          rule->claim,
+                          rule->fix,
+                          true};
+        return true;
+    }
+    if (f >= FAULT_COUNT) {
+        return false;
+    }
+    *row = (code_row){faults[f].code, "error", "running", faults[f].meaning, faults[f].fix, false};
+    return true;
+}
+
+static void put_json(exg_text *text, const code_row *row)
+{
+    exg_text_puts(text, "{\"code\": ");
+    exg_text_json_string(text, row->code);
+    exg_text_printf(text, ", \"severity\": \"%s\", \"kept_by\": \"%s\", \"%s\": ", row->severity,
+                    row->keeper, row->is_rule ? "claim" : "meaning");
+    exg_text_json_string(text, row->claim);
+    exg_text_puts(text, ", \"fix\": ");
+    exg_text_json_string(text, row->fix);
+    exg_text_puts(text, "}");
+}
+
+static void put_cell(exg_text *text, const char *words)
+{
+    exg_text_puts(text, " ");
+    for (const char *c = words; *c != '\0'; c++) {
+        exg_text_puts(text, *c == '|' ? "\\" : "");
+        exg_text_putc(text, *c);
+    }
+    exg_text_puts(text, " |");
+}
+
+/* The page schema/rules.md. */
+static void put_markdown(exg_text *text)
+{
+    code_row row;
+    bool in_rules = false;
+    bool in_faults = false;
+
+    exg_text_puts(text, "# Fault codes\n\nWritten by `exg explain --list --markdown`. A code never "
+                        "changes its meaning.\n");
+    for (uint32_t i = 0; code_at(i, &row); i++) {
+        if (row.is_rule && !in_rules) {
+            exg_text_puts(
+                text, "\n## Rules of a program file\n\nAn error closes the gate: nothing runs that "
+                      "breaks one. A warning is told; so is a note, for\nthe sake of other "
+                      "readers. Kept by opening: the file does not open. Kept by verifying: "
+                      "`exg verify`\nfinds all in one run. Kept by data: `exg verify --data`, "
+                      "which reads the weights. Kept by nothing: no\nfile can break it here, and "
+                      "the last column says why.\n\n| code | severity | kept by | in a sound file "
+                      "| fix |\n|---|---|---|---|---|\n");
+            in_rules = true;
+        }
+        if (!row.is_rule && !in_faults) {
+            exg_text_puts(text,
+                          "\n## Other faults\n\n| code | what it says | fix |\n|---|---|---|\n");
+            in_faults = true;
+        }
+        exg_text_puts(text, "|");
+        put_cell(text, row.code);
+        if (row.is_rule) {
+            put_cell(text, row.severity);
+            put_cell(text, row.keeper);
+        }
+        put_cell(text, row.claim);
+        put_cell(text, row.fix);
+        exg_text_puts(text, "\n");
+    }
+}
+
+static void put_list(exg_text *text, bool json)
+{
+    code_row row;
+
+    for (uint32_t i = 0; code_at(i, &row); i++) {
+        if (json) {
+            exg_text_puts(text, i == 0 ? "[" : ",\n ");
+            put_json(text, &row);
+        } else {
+            exg_text_printf(text, "%-12s %-8s %s\n", row.code, row.severity, row.claim);
+        }
+    }
+    exg_text_puts(text, json ? "]\n" : "");
+}
+
+static exg_status print(const cli_call *call, exg_text *text, exg_error *err)
+{
+    const char *string = exg_text_string(text);
+    exg_status status = EXG_OK;
+
+    if (string == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        fputs(string, call->out);
+    }
+    exg_text_free(text);
+    return status;
+}
+
+exg_status cli_list_codes(const cli_call *call, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    if (call->markdown) {
+        put_markdown(&text);
+    } else {
+        put_list(&text, call->json);
+    }
+    return print(call, &text, err);
+}
+
+exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    code_row row;
+    uint32_t i = 0;
+    bool known = code_at(0, &row);
+
+    while (known && strcmp(row.code, code) != 0) {
+        known = code_at(++i, &row);
+    }
+    if (!known) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-007", "no code '%s'", code),
+                             "exg explain --list has them all");
+    }
+    if (call->json) {
+        put_json(&text, &row);
+        exg_text_puts(&text, "\n");
+    } else {
+        exg_text_printf(&text, "%s (%s%s%s): %s\n", row.code, row.severity,
+                        row.is_rule ? ", kept by " : "", row.is_rule ? row.keeper : "", row.claim);
+        if (row.fix[0] != '\0') {
+            exg_text_printf(&text, "  fix: %s\n", row.fix);
+        }
+    }
+    return print(call, &text, err);
+}

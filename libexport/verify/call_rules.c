@@ -1,0 +1,244 @@
+/* call_rules.c - module calls and the trees of their arguments (MCG). A tree is JSON in
+ * a text: [1, NODE], NODE = {"type", "context", "children_spec"}; a leaf has no type.
+ */
+#include "libexport/formats/json.h"
+#include "libexport/verify/verifier.h"
+
+#include <string.h>
+
+typedef struct tree {
+    exg_verifier *v;
+    const exg_place *place;
+    uint32_t leaves;
+} tree;
+
+static bool string_is(exg_json value, const char *text)
+{
+    const char *have;
+
+    return exg_json_type_of(value) == EXG_JSON_STRING &&
+           exg_json_string(value, &have, NULL, NULL) == EXG_OK && strcmp(have, text) == 0;
+}
+
+/* Keys of a dict: a JSON list in a string. UINT32_MAX: none can be read. */
+static uint32_t count_keys(exg_json context)
+{
+    const char *text;
+    size_t length;
+    exg_json_doc *doc;
+    uint32_t count = UINT32_MAX;
+
+    if (exg_json_type_of(context) != EXG_JSON_STRING ||
+        exg_json_string(context, &text, &length, NULL) != EXG_OK ||
+        exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL) != EXG_OK) {
+        return UINT32_MAX;
+    }
+    if (exg_json_type_of(exg_json_root(doc)) == EXG_JSON_ARRAY) {
+        count = exg_json_count(exg_json_root(doc));
+    }
+    exg_json_free(doc);
+    return count;
+}
+
+static void check_dict(tree *t, const char *type, exg_json context, uint32_t children)
+{
+    uint32_t keys;
+
+    if (strcmp(type, "builtins.dict") != 0 && strcmp(type, "collections.OrderedDict") != 0) {
+        return;
+    }
+    keys = count_keys(context);
+    if (keys != children) {
+        exg_found(t->v, "MCG-006", t->place, "a dict of %u children has %u keys", children,
+                  keys == UINT32_MAX ? 0 : keys);
+    }
+}
+
+static void check_named_tuple(tree *t, const char *type, exg_json context)
+{
+    const exg_program *p = t->v->program;
+    const char *name;
+
+    if (strcmp(type, "collections.namedtuple") != 0 ||
+        exg_json_type_of(context) != EXG_JSON_STRING ||
+        exg_json_string(context, &name, NULL, NULL) != EXG_OK) {
+        return;
+    }
+    for (uint32_t i = 0; i < p->named_tuple_count; i++) {
+        if (strcmp(p->named_tuples[i].type, name) == 0) {
+            return;
+        }
+    }
+    exg_found(t->v, "MCG-005", t->place, "the fields of '%s' are not recorded", name);
+}
+
+/* JSON does not nest deeper than EXG_JSON_DEPTH_MAX, so this does not either. */
+static bool walk(tree *t, exg_json node)
+{
+    exg_json type;
+    exg_json context;
+    exg_json children;
+    exg_json child;
+    exg_json_walk each;
+    const char *name;
+
+    if (!exg_json_find(node, "type", &type) || !exg_json_find(node, "context", &context) ||
+        !exg_json_find(node, "children_spec", &children) ||
+        exg_json_array(children, &each, NULL) != EXG_OK) {
+        return false;
+    }
+    if (exg_json_is_null(type)) {
+        t->leaves++;
+        return true;
+    }
+    if (exg_json_type_of(type) != EXG_JSON_STRING ||
+        exg_json_string(type, &name, NULL, NULL) != EXG_OK) {
+        return false;
+    }
+    check_dict(t, name, context, exg_json_count(children));
+    check_named_tuple(t, name, context);
+    while (exg_json_next(&each, &child)) {
+        if (!walk(t, child)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_call(exg_json node)
+{
+    exg_json type;
+    exg_json children;
+    exg_json_walk each;
+    exg_json args = {0};
+    exg_json kwargs = {0};
+
+    return exg_json_find(node, "type", &type) && string_is(type, "builtins.tuple") &&
+           exg_json_find(node, "children_spec", &children) &&
+           exg_json_array(children, &each, NULL) == EXG_OK && exg_json_count(children) == 2 &&
+           exg_json_next(&each, &args) && exg_json_next(&each, &kwargs) &&
+           exg_json_find(args, "type", &type) && string_is(type, "builtins.tuple") &&
+           exg_json_find(kwargs, "type", &type) && string_is(type, "builtins.dict");
+}
+
+/* Reads the tree of `text`; `leaves` is what it must have (UINT32_MAX: any number). */
+static void check_tree(exg_verifier *v, const char *text, const char *code, bool of_call,
+                       uint32_t leaves, const exg_place *place)
+{
+    tree t = {.v = v, .place = place};
+    exg_json_doc *doc;
+    exg_json protocol = {0};
+    exg_json node = {0};
+    exg_json_walk pair;
+    int64_t number = 0;
+    exg_error err;
+
+    if (exg_json_parse(text, strlen(text), EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, &err) !=
+        EXG_OK) {
+        exg_found(v, code, place, "%s", err.message);
+        return;
+    }
+    if (exg_json_array(exg_json_root(doc), &pair, NULL) != EXG_OK ||
+        !exg_json_next(&pair, &protocol) || !exg_json_next(&pair, &node) ||
+        exg_json_int(protocol, &number, NULL) != EXG_OK || number != 1) {
+        exg_found(v, code, place, "a tree is [1, NODE]");
+    } else if (of_call && !is_call(node)) {
+        exg_found(v, code, place, "the tree is no pair of a tuple and a dict");
+    } else if (!walk(&t, node)) {
+        exg_found(v, "MCG-006", place, "a node lacks its type, context or children");
+    } else if (leaves != UINT32_MAX && t.leaves != leaves) {
+        exg_found(v, code, place, "%u leaves for %u values of the signature", t.leaves, leaves);
+    }
+    exg_json_free(doc);
+}
+
+static void check_value(exg_verifier *v, const exg_argument *arg, const exg_place *place)
+{
+    exg_value_id id = EXG_NO_VALUE;
+
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        id = arg->as_tensor;
+        break;
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        id = arg->as_sym.value;
+        break;
+    case EXG_ARGUMENT_CUSTOM_OBJ:
+    case EXG_ARGUMENT_NONE:
+    case EXG_ARGUMENT_INT:
+    case EXG_ARGUMENT_FLOAT:
+    case EXG_ARGUMENT_BOOL:
+    case EXG_ARGUMENT_STRING:
+        return;
+    default:
+        exg_found(v, "MCG-004", place, "%s as a value of a call", exg_argument_tag(arg->kind));
+        return;
+    }
+    if (id != EXG_NO_VALUE && !v->defined[id]) {
+        exg_found(v, "MCG-004", place, "'%s' is no value of the graph",
+                  v->program->graph->values[id].name);
+    }
+}
+
+static void check_entry(exg_verifier *v, uint32_t i)
+{
+    const exg_module_call *entry = &v->program->module_calls[i];
+    const exg_place *place = EXG_AT_INDEX(NULL, "module_call_graph", i);
+    const exg_place *signature = EXG_AT(place, "signature");
+
+    for (uint32_t k = 0; k < entry->input_count; k++) {
+        check_value(v, &entry->inputs[k], EXG_AT_INDEX(signature, "inputs", k));
+    }
+    for (uint32_t k = 0; k < entry->output_count; k++) {
+        check_value(v, &entry->outputs[k], EXG_AT_INDEX(signature, "outputs", k));
+    }
+    if (i > 0 && v->tells_all && entry->in_spec != NULL && entry->out_spec != NULL) {
+        check_tree(v, entry->in_spec, "MCG-006", false, UINT32_MAX, EXG_AT(signature, "in_spec"));
+        check_tree(v, entry->out_spec, "MCG-006", false, UINT32_MAX, EXG_AT(signature, "out_spec"));
+    }
+}
+
+static uint32_t count_user_inputs(const exg_signature *s)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        count += s->inputs[i].kind == EXG_INPUT_USER;
+    }
+    return count;
+}
+
+static uint32_t count_user_outputs(const exg_signature *s)
+{
+    uint32_t count = 0;
+
+    for (uint32_t o = 0; o < s->output_count; o++) {
+        count += s->outputs[o].kind == EXG_OUTPUT_USER || s->outputs[o].kind == EXG_OUTPUT_LOSS;
+    }
+    return count;
+}
+
+void exg_verify_calls(exg_verifier *v)
+{
+    const exg_program *p = v->program;
+    const exg_module_call *root = p->module_call_count > 0 ? &p->module_calls[0] : NULL;
+    const exg_place *place = EXG_AT_INDEX(NULL, "module_call_graph", 0);
+
+    for (uint32_t i = 0; i < p->module_call_count; i++) {
+        check_entry(v, i);
+    }
+    if (root == NULL || root->fqn == NULL || root->fqn[0] != '\0' || !root->has_signature) {
+        exg_found(v, "MCG-001", place, "no root entry with a signature");
+        return;
+    }
+    if (root->in_spec != NULL) {
+        check_tree(v, root->in_spec, "MCG-002", true, count_user_inputs(&p->signature),
+                   EXG_AT(place, "signature.in_spec"));
+    }
+    if (root->out_spec != NULL) {
+        check_tree(v, root->out_spec, "MCG-003", false, count_user_outputs(&p->signature),
+                   EXG_AT(place, "signature.out_spec"));
+    }
+}

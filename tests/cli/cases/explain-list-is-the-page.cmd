@@ -1,0 +1,1 @@
+exg explain --list --markdown | diff - schema/rules.md && echo up to date

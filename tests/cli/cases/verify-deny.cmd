@@ -1,0 +1,1 @@
+exg verify fixtures/bad/VAL-007.pt2 --deny VAL-007

@@ -1,0 +1,1 @@
+exg verify fixtures/bad/NOD-017.pt2 --sarif 2> /dev/null | python3 tests/cli/check_sarif.py; exg verify fixtures/tied.pt2 --sarif | python3 tests/cli/check_sarif.py; exg verify fixtures/mlp.pt2 --sarif | python3 tests/cli/check_sarif.py

@@ -1,0 +1,1 @@
+exg verify fixtures/bad/ZIP-METHOD.pt2 --json 2> /dev/null

@@ -1,0 +1,26 @@
+#!/bin/sh
+# codes.sh - every fault code in the source has a row in rule.def or fault.def, every row of
+# fault.def is in the source, and no code has two rows.
+#
+#   codes.sh ROOT
+set -u
+LC_ALL=C
+export LC_ALL
+cd "$1" || exit 1
+work=$(mktemp -d "${TMPDIR:-/tmp}/exg-codes.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+code='[A-Z]{2,5}-([0-9]{3}|[A-Z][A-Z0-9]+)'
+
+grep -rhE "\"$code\"" libexport libexec cli --include='*.c' --include='*.h' --include='*.cpp' \
+    --include='*.hpp' | sed 's,/\*.*,,' | grep -oE "\"$code\"" | sort -u > "$work/used"
+sed -n 's/^EXG_RULE(\("[^"]*"\).*/\1/p' libexport/verify/rule.def | sort > "$work/rules"
+sed -n 's/^EXG_FAULT(\("[^"]*"\).*/\1/p' cli/fault.def | sort > "$work/faults"
+sort "$work/rules" "$work/faults" > "$work/rows"
+{
+    uniq -d "$work/rows" | sed 's/^/two rows: /'
+    sort -u "$work/rows" | comm -23 "$work/used" - | sed 's/^/no row in rule.def or fault.def: /'
+    comm -13 "$work/used" "$work/faults" | sed 's/^/a row of fault.def that nothing uses: /'
+} > "$work/found"
+cat "$work/found"
+[ "$(grep -c . "$work/used")" -ge 150 ] || { echo "too few codes found"; exit 1; }
+[ ! -s "$work/found" ]
