@@ -14,6 +14,9 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     if (call->align != NULL) {
         EXG_TRY(cli_size("--align", call->align, &options->align, err));
     }
+    if (call->strip) {
+        options->compression = EXG_COMPRESSION_ZSTD; /* of zeros hardly anything is left */
+    }
     if (call->compress != NULL) {
         if (strcmp(call->compress, "none") != 0 && strcmp(call->compress, "zstd") != 0) {
             return EXG_FAIL(err, USAGE, "CLI-001", "--compress '%s': none or zstd", call->compress);
@@ -44,6 +47,76 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     return exg_weights_save(weights, call->paths[1], &options, err);
 }
 
+/* ---- other weights in the program --------------------------------------------------------- */
+
+static void print_misfits(const exg_misfits *misfits)
+{
+    for (uint32_t i = 0; i < misfits->count; i++) {
+        const exg_misfit *m = &misfits->items[i];
+
+        fprintf(stderr, "%s: %s %s%s%s\n", exg_misfit_is_fault(m->kind) ? "misfit" : "note",
+                m->name, exg_misfit_text(m->kind), m->detail[0] == '\0' ? "" : ": ", m->detail);
+    }
+}
+
+static exg_status fill_weights(const cli_call *call, exg_weights *of, exg_weights **made,
+                               exg_error *err)
+{
+    exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
+    exg_weights *from;
+    exg_misfits misfits = {0};
+    exg_status status;
+
+    EXG_TRY_IN(err, exg_weights_open(call->weights_from, &from, NULL, err), "%s:",
+               call->weights_from);
+    status = exg_weights_check(from, &options, err); /* these checksums end here */
+    if (status == EXG_OK) {
+        status = exg_weights_fill(of, from, made, &misfits, err);
+        print_misfits(&misfits);
+    }
+    exg_misfits_free(&misfits);
+    exg_weights_release(from);
+    return status == EXG_OK ? status
+                            : exg_error_within(err, status, "%s:", call->weights_from);
+}
+
+/* Takes over `status` and `made`. */
+static exg_status take_weights(exg_program *program, exg_weights *made, exg_status status)
+{
+    if (status == EXG_OK) {
+        exg_weights_release(program->weights);
+        program->weights = made;
+    }
+    return status;
+}
+
+static exg_status change_weights(const cli_call *call, exg_program *program, exg_error *err)
+{
+    exg_weights *made = NULL;
+    exg_status status = EXG_OK;
+
+    if (call->weights_from != NULL) {
+        status = fill_weights(call, program->weights, &made, err);
+        EXG_TRY(take_weights(program, made, status));
+    }
+    if (call->strip) {
+        status = exg_weights_strip(program->weights, &made, err);
+        EXG_TRY(take_weights(program, made, status));
+    }
+    if (call->byte_order != NULL) {
+        bool big = strcmp(call->byte_order, "big") == 0;
+
+        if (!big && strcmp(call->byte_order, "little") != 0) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "--byte-order '%s': little or big",
+                            call->byte_order);
+        }
+        status = exg_weights_in_order(program->weights, big ? EXG_BIG_ENDIAN : EXG_LITTLE_ENDIAN,
+                                      &made, err);
+        EXG_TRY(take_weights(program, made, status));
+    }
+    return EXG_OK;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
@@ -63,6 +136,10 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_weights *weights;
     exg_status status;
 
+    if (call->weights_from != NULL || call->strip || call->byte_order != NULL) {
+        return EXG_FAIL(err, USAGE, "CLI-001",
+                        "--weights-from, --strip and --byte-order are for programs");
+    }
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, NULL, err), "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
@@ -92,8 +169,11 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
         return rewrite_weights(call, err);
     }
     EXG_TRY(cli_open_verified(call, &p, err));
-    status = tensors ? save_weights(call, p.program->weights, err)
-                     : exg_save(p.program, call->paths[1], format, &options, err);
+    status = change_weights(call, p.program, err);
+    if (status == EXG_OK) {
+        status = tensors ? save_weights(call, p.program->weights, err)
+                         : exg_save(p.program, call->paths[1], format, &options, err);
+    }
     report(call, status, tensors ? "safetensors" : exg_format_name(format));
     cli_close(&p);
     return status;

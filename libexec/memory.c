@@ -2,6 +2,7 @@
  * which the program writes. */
 #include "libexec/rank.h"
 #include "libexport/base/arena.h"
+#include "libexport/weights/storage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -124,6 +125,9 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ui
         if (status != EXG_OK) {
             free(copy);
             return exg_error_within(err, status, "weights[\"%s\"]", input->target);
+        }
+        if (storage->byte_order != exg_host_byte_order()) {
+            exg_bytes_swap(copy, storage->length / item * item, input->tensor.dtype);
         }
         memory->storages[weight->storage] = copy;
     }

@@ -34,6 +34,18 @@ exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *
  * system; they come again when they are read. `first` is a multiple of 1 MiB. */
 void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
 
+const char *exg_weights_directory(const exg_weights *weights);
+
+/* The same tables and storages; keeps `of` alive. */
+exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err);
+
+/* `held` stays as long as `holder`. */
+exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *held, exg_error *err);
+
+/* The storage reads from the maker from now on: length and byte order stay, checksum and
+ * place go. */
+void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker);
+
 /* The mapping goes to the weights, whose storages point into it; *mapping is empty
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);

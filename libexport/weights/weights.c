@@ -99,6 +99,11 @@ exg_status exg_weights_set_directory(exg_weights *weights, const char *directory
     return EXG_OK;
 }
 
+const char *exg_weights_directory(const exg_weights *weights)
+{
+    return weights->private_->directory;
+}
+
 /* ---- tables ------------------------------------------------------------------- */
 
 /* Room for one more item; the old array stays in the arena. */

@@ -149,6 +149,48 @@ bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
 exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
                                       exg_error *err);
 
+/* ---- weights like others, with other bytes ------------------------------------------
+ * Names, descriptions and numbers of storages stay, so a program may take them instead of
+ * its own. They keep `of` alive. Bytes are made when they are read. */
+
+/* Every storage of the state dict reads as zeros: the program runs, the bytes are gone.
+ * Constants, pickled objects and sample inputs stay. */
+exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err);
+
+/* Every tensor's storage in this byte order, complex numbers by halves (S002-64).
+ * UNSUPPORTED when views of different width share a storage. */
+exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
+                                exg_error *err);
+
+typedef enum exg_misfit_kind {
+#define EXG_MISFIT(id, fault, text) EXG_MISFIT_##id,
+#include <exg/misfit.def>
+#undef EXG_MISFIT
+} exg_misfit_kind;
+
+const char *exg_misfit_text(exg_misfit_kind kind);
+bool exg_misfit_is_fault(exg_misfit_kind kind);
+
+typedef struct exg_misfit {
+    exg_misfit_kind kind;
+    char *name;
+    char detail[120]; /* "[2, 3], given [3, 2]", or "" */
+} exg_misfit;
+
+typedef struct exg_misfits {
+    exg_misfit *items; /* freed by exg_misfits_free */
+    uint32_t count;
+    uint32_t fault_count;
+} exg_misfits;
+
+void exg_misfits_free(exg_misfits *misfits);
+
+/* The tensors of `from` under the same names, which must have the same shapes and dtypes.
+ * Of the state dict all must be there; constants may. `misfits` is filled in any case.
+ * MISMATCH (WGT-FILL) when one of them is a fault. */
+exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
+                            exg_misfits *misfits, exg_error *err);
+
 /* Turns the byte order of every element (of both halves of a complex one) around. */
 void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
 

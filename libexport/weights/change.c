@@ -1,0 +1,198 @@
+/* change.c - weights like others, with their bytes gone or turned around. */
+#include "libexport/base/arena.h"
+#include "libexport/weights/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void release_weights(void *user)
+{
+    exg_weights_release(user);
+}
+
+exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *held, exg_error *err)
+{
+    exg_status status = exg_weights_own(holder, release_weights, held, err);
+
+    if (status == EXG_OK) {
+        exg_weights_retain(held);
+    }
+    return status;
+}
+
+exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
+{
+    exg_status status = exg_weights_create(made, err);
+
+    if (status == EXG_OK) {
+        status = exg_weights_set_directory(*made, exg_weights_directory(of), err);
+    }
+    if (status == EXG_OK) {
+        status = exg_weights_retain_in(*made, of, err);
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < of->storage_count; i++) {
+        uint32_t index;
+
+        status = exg_weights_add_storage(*made, &of->storages[i], &index, err);
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < of->count; i++) {
+        status = exg_weights_add(*made, &of->items[i], err);
+    }
+    if (status != EXG_OK) {
+        exg_weights_release(*made);
+        *made = NULL;
+    }
+    return status;
+}
+
+void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker)
+{
+    *storage = (exg_storage){.kind = EXG_STORAGE_MADE,
+                             .byte_order = storage->byte_order,
+                             .length = storage->length,
+                             .maker = *maker};
+}
+
+/* ---- bytes gone ----------------------------------------------------------------------------- */
+
+static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void *out,
+                             exg_error *err)
+{
+    (void)user;
+    (void)offset;
+    (void)err;
+    memset(out, 0, (size_t)length);
+    return EXG_OK;
+}
+
+exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
+{
+    static const exg_storage_maker zeros = {read_zeros, NULL};
+
+    EXG_TRY(exg_weights_like(of, made, err));
+    for (uint32_t i = 0; i < (*made)->count; i++) {
+        const exg_weight *weight = &(*made)->items[i];
+
+        if (weight->table == EXG_TABLE_STATE && !weight->use_pickle && weight->meta != NULL) {
+            exg_storage_make(&(*made)->storages[weight->storage], &zeros);
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- byte order -------------------------------------------------------------------------------
+ */
+
+typedef struct turned {
+    exg_weights *of;
+    uint32_t storage;
+    exg_dtype dtype;
+} turned;
+
+/* Of whole elements: a part of one cannot be turned. */
+static exg_status read_whole(const turned *t, uint64_t offset, uint64_t length, void *out,
+                             exg_error *err)
+{
+    EXG_TRY(exg_storage_read(t->of, t->storage, offset, length, out, err));
+    exg_bytes_swap(out, length, t->dtype);
+    return EXG_OK;
+}
+
+static exg_status read_turned(void *user, uint64_t offset, uint64_t length, void *out,
+                              exg_error *err)
+{
+    const turned *t = user;
+    uint64_t width = exg_dtype_bytes(t->dtype);
+    uint64_t first = offset / width * width;
+    uint64_t end = (offset + length + width - 1) / width * width;
+    uint8_t *whole;
+    exg_status status;
+
+    if (first == offset && end == offset + length) {
+        return read_whole(t, offset, length, out, err);
+    }
+    whole = malloc((size_t)(end - first));
+    status = whole == NULL ? EXG_OUT_OF_MEMORY(err) : read_whole(t, first, end - first, whole, err);
+    if (status == EXG_OK) {
+        memcpy(out, whole + (offset - first), (size_t)length);
+    }
+    free(whole);
+    return status;
+}
+
+static uint32_t component_bytes(exg_dtype dtype)
+{
+    return exg_dtype_bytes(dtype) / (exg_dtype_is_complex(dtype) ? 2 : 1);
+}
+
+/* Every view of a storage must turn the same bytes around: *width is that of the first,
+ * or 0. */
+static exg_status check_width(const exg_weights *of, const exg_weight *weight, uint8_t *width,
+                              exg_error *err)
+{
+    uint32_t own = component_bytes(weight->meta->dtype);
+
+    if (*width != 0 && *width != own) {
+        return EXG_FAIL(err, UNSUPPORTED, "WGT-ORDER",
+                        "%s shares bytes with elements of another width", weight->fqn);
+    }
+    if (of->storages[weight->storage].length % own != 0) {
+        return EXG_FAIL(err, MALFORMED, "WGT-003", "the storage of %s ends inside an element",
+                        weight->fqn);
+    }
+    *width = (uint8_t)own;
+    return EXG_OK;
+}
+
+static exg_status turn(exg_weights *of, exg_weights *made, const exg_weight *weight, exg_error *err)
+{
+    exg_storage *storage = &made->storages[weight->storage];
+    exg_storage_maker maker = {read_turned, NULL};
+    turned *t = EXG_NEW(made->arena, turned);
+
+    if (t == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *t = (turned){of, weight->storage, weight->meta->dtype};
+    maker.user = t;
+    exg_storage_make(storage, &maker);
+    return EXG_OK;
+}
+
+static exg_status turn_all(exg_weights *of, exg_byte_order order, exg_weights *made, exg_error *err)
+{
+    uint8_t *widths = EXG_NEW_ARRAY(made->arena, uint8_t, of->storage_count);
+
+    if (widths == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < of->count; i++) {
+        const exg_weight *weight = &of->items[i];
+        exg_storage *storage = &made->storages[weight->storage];
+
+        if (weight->use_pickle || weight->meta == NULL ||
+            of->storages[weight->storage].byte_order == order) {
+            continue;
+        }
+        EXG_TRY(check_width(of, weight, &widths[weight->storage], err));
+        if (widths[weight->storage] > 1 && storage->byte_order != order) {
+            EXG_TRY(turn(of, made, weight, err));
+        }
+        storage->byte_order = order;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
+                                exg_error *err)
+{
+    exg_status status;
+
+    EXG_TRY(exg_weights_like(of, made, err));
+    status = turn_all(of, order, *made, err);
+    if (status != EXG_OK) {
+        exg_weights_release(*made);
+        *made = NULL;
+    }
+    return status;
+}

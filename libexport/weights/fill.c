@@ -1,0 +1,414 @@
+/* fill.c - weights like others, with the bytes of a third: by name, shape and dtype.
+ *
+ * A storage that is one tensor, under one name or several, reads from the file it comes
+ * from when it is read itself. What is viewed in several ways is put together in memory.
+ */
+#include "libexport/base/arena.h"
+#include "libexport/base/map.h"
+#include "libexport/base/text.h"
+#include "libexport/weights/storage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES EXG_FRAME_BYTES
+#define NONE        UINT32_MAX
+
+typedef struct filler {
+    exg_weights *of, *from, *made;
+    exg_misfits *misfits;
+    exg_map names;             /* of `from` */
+    const exg_weight **givers; /* of each weight of `of`, or NULL */
+    uint32_t *heads, *nexts;   /* storage -> its first weight with a giver -> the next, or NONE */
+    uint8_t *a, *b;            /* BLOCK_BYTES, to compare */
+    exg_error *err;
+} filler;
+
+const char *exg_misfit_text(exg_misfit_kind kind)
+{
+    static const char *const texts[] = {
+#define EXG_MISFIT(id, fault, text) [EXG_MISFIT_##id] = text,
+#include <exg/misfit.def>
+#undef EXG_MISFIT
+    };
+
+    return texts[kind];
+}
+
+bool exg_misfit_is_fault(exg_misfit_kind kind)
+{
+    static const bool faults[] = {
+#define EXG_MISFIT(id, fault, text) [EXG_MISFIT_##id] = fault,
+#include <exg/misfit.def>
+#undef EXG_MISFIT
+    };
+
+    return faults[kind];
+}
+
+void exg_misfits_free(exg_misfits *misfits)
+{
+    for (uint32_t i = 0; i < misfits->count; i++) {
+        free(misfits->items[i].name);
+    }
+    free(misfits->items);
+    *misfits = (exg_misfits){0};
+}
+
+static exg_status note(filler *f, exg_misfit_kind kind, const char *name, const char *detail)
+{
+    exg_misfits *list = f->misfits;
+    exg_misfit *items = realloc(list->items, (list->count + 1u) * sizeof(*items));
+    char *copy = strdup(name);
+
+    if (items != NULL) {
+        list->items = items;
+    }
+    if (items == NULL || copy == NULL) {
+        free(copy);
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    items[list->count] = (exg_misfit){.kind = kind, .name = copy};
+    snprintf(items[list->count].detail, sizeof(items[0].detail), "%s", detail);
+    list->count++;
+    list->fault_count += exg_misfit_is_fault(kind);
+    return EXG_OK;
+}
+
+/* ---- by name, shape, dtype --------------------------------------------------------------------
+ */
+
+static bool is_plain(const exg_weight *weight)
+{
+    return weight->meta != NULL && !weight->use_pickle;
+}
+
+static void put_shape(exg_text *text, const exg_tensor_meta *meta)
+{
+    exg_text_putc(text, '[');
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        exg_text_printf(text, "%s%" PRId64, d > 0 ? ", " : "", meta->sizes[d].value);
+    }
+    exg_text_putc(text, ']');
+}
+
+static bool same_shape(const exg_tensor_meta *a, const exg_tensor_meta *b)
+{
+    for (uint32_t d = 0; a->rank == b->rank && d < a->rank; d++) {
+        if (a->sizes[d].value != b->sizes[d].value) {
+            return false;
+        }
+    }
+    return a->rank == b->rank;
+}
+
+static exg_status compare(filler *f, const exg_weight *weight, const exg_weight *giver, bool *fits)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    *fits = false;
+    if (giver->encoding != NULL) {
+        return note(f, EXG_MISFIT_ENCODED, weight->fqn, giver->encoding);
+    }
+    if (giver->meta->dtype != weight->meta->dtype) {
+        exg_text_printf(&text, "%s, given %s", exg_dtype_name(weight->meta->dtype),
+                        exg_dtype_name(giver->meta->dtype));
+        status = note(f, EXG_MISFIT_DTYPE, weight->fqn, text.failed ? "" : text.data);
+    } else if (!same_shape(giver->meta, weight->meta)) {
+        put_shape(&text, weight->meta);
+        exg_text_puts(&text, ", given ");
+        put_shape(&text, giver->meta);
+        status = note(f, EXG_MISFIT_SHAPE, weight->fqn, text.failed ? "" : text.data);
+    } else {
+        *fits = true;
+        status = EXG_OK;
+    }
+    exg_text_free(&text);
+    return status;
+}
+
+static exg_status find_givers(filler *f)
+{
+    uint32_t taken = 0;
+
+    for (uint32_t i = 0; i < f->from->count; i++) {
+        if (is_plain(&f->from->items[i]) && !exg_map_put(&f->names, f->from->items[i].fqn, i)) {
+            return EXG_OUT_OF_MEMORY(f->err);
+        }
+    }
+    for (uint32_t i = 0; i < f->of->count; i++) {
+        const exg_weight *weight = &f->of->items[i];
+        uint32_t at = exg_map_find(&f->names, weight->fqn);
+        bool fits = false;
+
+        if (!is_plain(weight)) {
+            continue;
+        }
+        if (at != EXG_MAP_NONE) {
+            EXG_TRY(compare(f, weight, &f->from->items[at], &fits));
+            taken++;
+        } else if (weight->table == EXG_TABLE_STATE) {
+            EXG_TRY(note(f, EXG_MISFIT_MISSING, weight->fqn, ""));
+        }
+        f->givers[i] = fits ? &f->from->items[at] : NULL;
+    }
+    if (taken == f->names.count) {
+        return EXG_OK;
+    }
+    exg_map_init(&f->names, f->made->arena);
+    for (uint32_t i = 0; i < f->of->count; i++) {
+        if (!exg_map_put(&f->names, f->of->items[i].fqn, i)) {
+            return EXG_OUT_OF_MEMORY(f->err);
+        }
+    }
+    for (uint32_t i = 0; i < f->from->count; i++) {
+        if (exg_map_find(&f->names, f->from->items[i].fqn) == EXG_MAP_NONE) {
+            EXG_TRY(note(f, EXG_MISFIT_UNKNOWN, f->from->items[i].fqn, ""));
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- a storage that is one tensor ---------------------------------------------------------------
+ */
+
+typedef struct giver {
+    exg_weights *from;
+    const exg_weight *weight;
+} giver;
+
+static exg_status read_given(void *user, uint64_t offset, uint64_t length, void *out,
+                             exg_error *err)
+{
+    const giver *g = user;
+    uint64_t width = exg_dtype_bytes(g->weight->meta->dtype);
+    uint64_t first = offset / width;
+    uint64_t count = (offset + length + width - 1) / width - first;
+    uint8_t *whole;
+    exg_status status;
+
+    if (offset % width == 0 && length % width == 0) {
+        return exg_weight_read_range(g->from, g->weight, first, count, out, err);
+    }
+    whole = malloc((size_t)(count * width));
+    status = whole == NULL ? EXG_OUT_OF_MEMORY(err)
+                           : exg_weight_read_range(g->from, g->weight, first, count, whole, err);
+    if (status == EXG_OK) {
+        memcpy(out, whole + offset % width, (size_t)length);
+    }
+    free(whole);
+    return status;
+}
+
+/* Do two tensors of one shape and dtype hold the same? */
+static exg_status same_elements(filler *f, const exg_weight *x, exg_weights *of_y,
+                                const exg_weight *y, bool *same)
+{
+    uint64_t width = exg_dtype_bytes(x->meta->dtype);
+    uint64_t step = BLOCK_BYTES / width;
+    uint64_t bytes = 0;
+
+    *same = true;
+    EXG_TRY(exg_tensor_meta_bytes(x->meta, &bytes, f->err));
+    for (uint64_t at = 0; *same && x != y && at < bytes / width; at += step) {
+        uint64_t count = bytes / width - at < step ? bytes / width - at : step;
+
+        EXG_TRY(exg_weight_read_range(f->from, x, at, count, f->a, f->err));
+        EXG_TRY(exg_weight_read_range(of_y, y, at, count, f->b, f->err));
+        *same = memcmp(f->a, f->b, (size_t)(count * width)) == 0;
+    }
+    return EXG_OK;
+}
+
+/* Is weight `i` its whole storage, row by row? */
+static bool is_whole(const filler *f, uint32_t i)
+{
+    const exg_weight *weight = &f->of->items[i];
+    uint64_t bytes = 0;
+
+    return weight->meta->storage_offset.value == 0 && exg_tensor_meta_is_packed(weight->meta) &&
+           exg_tensor_meta_bytes(weight->meta, &bytes, NULL) == EXG_OK &&
+           bytes == f->of->storages[weight->storage].length;
+}
+
+static exg_status fill_whole(filler *f, uint32_t i)
+{
+    const exg_weight *weight = &f->of->items[i];
+    exg_storage *storage = &f->made->storages[weight->storage];
+    exg_storage_maker maker = {read_given, NULL};
+    giver *g = EXG_NEW(f->made->arena, giver);
+
+    if (g == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    *g = (giver){f->from, f->givers[i]};
+    maker.user = g;
+    storage->byte_order = exg_host_byte_order();
+    exg_storage_make(storage, &maker);
+    return EXG_OK;
+}
+
+/* ---- a storage that is viewed in several ways
+ * ---------------------------------------------------- */
+
+/* The elements of `giver` to where the view of weight `i` has them. */
+static exg_status scatter(filler *f, uint32_t i, uint8_t *storage)
+{
+    const exg_tensor_meta *meta = f->of->items[i].meta;
+    uint32_t width = exg_dtype_bytes(meta->dtype);
+    int64_t index[64] = {0}; /* a view has no more dimensions */
+    int64_t at = meta->storage_offset.value;
+    uint64_t bytes = 0;
+    uint8_t *packed;
+    exg_status status;
+
+    EXG_TRY(
+        exg_tensor_meta_check_view(meta, f->of->storages[f->of->items[i].storage].length, f->err));
+    EXG_TRY(exg_tensor_meta_bytes(meta, &bytes, f->err));
+    packed = malloc((size_t)bytes + 1);
+    status = packed == NULL ? EXG_OUT_OF_MEMORY(f->err)
+                            : exg_weight_read(f->from, f->givers[i], packed, bytes, f->err);
+    for (uint64_t done = 0; status == EXG_OK && done < bytes; done += width) {
+        memcpy(storage + (uint64_t)at * width, packed + done, width);
+        for (uint32_t d = meta->rank; d-- > 0;) {
+            at += meta->strides[d].value;
+            if (++index[d] < meta->sizes[d].value) {
+                break;
+            }
+            at -= index[d] * meta->strides[d].value;
+            index[d] = 0;
+        }
+    }
+    free(packed);
+    return status;
+}
+
+static exg_status fill_views(filler *f, uint32_t storage)
+{
+    exg_storage *to = &f->made->storages[storage];
+    uint8_t *data = malloc((size_t)to->length + 1);
+    exg_weights *own = NULL;
+    exg_status status;
+
+    if (data == NULL || exg_weights_own(f->made, free, data, f->err) != EXG_OK) {
+        free(data);
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    EXG_TRY(exg_weights_in_order(f->of, exg_host_byte_order(), &own, f->err));
+    status = exg_storage_read(own, storage, 0, to->length, data, f->err);
+    exg_weights_release(own);
+    for (uint32_t i = f->heads[storage]; status == EXG_OK && i != NONE; i = f->nexts[i]) {
+        status = scatter(f, i, data);
+    }
+    *to = (exg_storage){.kind = EXG_STORAGE_MEMORY,
+                        .byte_order = exg_host_byte_order(),
+                        .length = to->length,
+                        .data = data};
+    return status;
+}
+
+/* ---- all
+ * ------------------------------------------------------------------------------------------ */
+
+static exg_status fill_storage(filler *f, uint32_t storage)
+{
+    uint32_t first = f->heads[storage];
+    bool alike = true;
+
+    for (uint32_t i = first; i != NONE; i = f->nexts[i]) {
+        const exg_tensor_meta *meta = f->of->items[i].meta;
+
+        alike = alike && is_whole(f, i) && same_shape(meta, f->of->items[first].meta) &&
+                meta->dtype == f->of->items[first].meta->dtype;
+    }
+    if (first == NONE) {
+        return EXG_OK;
+    }
+    return alike ? fill_whole(f, first) : fill_views(f, storage);
+}
+
+/* Lists the weights that are given by their storages, in order. */
+static exg_status list_by_storage(filler *f)
+{
+    f->heads = EXG_NEW_ARRAY(f->made->arena, uint32_t, f->of->storage_count);
+    f->nexts = EXG_NEW_ARRAY(f->made->arena, uint32_t, f->of->count);
+    if (f->heads == NULL || f->nexts == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    for (uint32_t i = 0; i < f->of->storage_count; i++) {
+        f->heads[i] = NONE;
+    }
+    for (uint32_t i = f->of->count; i-- > 0;) {
+        if (f->givers[i] != NULL) {
+            f->nexts[i] = f->heads[f->of->items[i].storage];
+            f->heads[f->of->items[i].storage] = i;
+        }
+    }
+    return EXG_OK;
+}
+
+/* Names that share bytes must have been given the same ones. */
+static exg_status check_shared(filler *f)
+{
+    for (uint32_t i = 0; i < f->of->count; i++) {
+        const exg_weight *weight = &f->of->items[i];
+        bool shared =
+            f->givers[i] != NULL && (f->heads[weight->storage] != i || f->nexts[i] != NONE);
+        bool same = true;
+
+        if (shared) {
+            EXG_TRY(same_elements(f, f->givers[i], f->made, &f->made->items[i], &same));
+        }
+        if (!same) {
+            EXG_TRY(note(f, EXG_MISFIT_SHARED, weight->fqn, ""));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status fill(filler *f)
+{
+    exg_map_init(&f->names, f->made->arena);
+    f->givers = EXG_NEW_ARRAY(f->made->arena, const exg_weight *, f->of->count);
+    f->a = malloc(BLOCK_BYTES);
+    f->b = malloc(BLOCK_BYTES);
+    if (f->givers == NULL || f->a == NULL || f->b == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    EXG_TRY(find_givers(f));
+    EXG_TRY(list_by_storage(f));
+    for (uint32_t i = 0; f->misfits->fault_count == 0 && i < f->of->storage_count; i++) {
+        EXG_TRY(fill_storage(f, i));
+    }
+    if (f->misfits->fault_count == 0) {
+        EXG_TRY(check_shared(f));
+    }
+    if (f->misfits->fault_count > 0) {
+        return EXG_FAIL(f->err, MISMATCH, "WGT-FILL", "%u weights do not fit",
+                        f->misfits->fault_count);
+    }
+    return exg_weights_retain_in(f->made, f->from, f->err);
+}
+
+exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
+                            exg_misfits *misfits, exg_error *err)
+{
+    filler f = {.of = of, .from = from, .misfits = misfits, .err = err};
+    exg_status status;
+
+    *misfits = (exg_misfits){0};
+    *made = NULL;
+    EXG_TRY(exg_weights_like(of, &f.made, err));
+    status = fill(&f);
+    free(f.a);
+    free(f.b);
+    if (status != EXG_OK) {
+        exg_weights_release(f.made);
+        return status;
+    }
+    *made = f.made;
+    return EXG_OK;
+}

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/new.exg --weights-from fixtures/weights/nested.pt
