@@ -8,6 +8,9 @@
 
 static exg_status index_dtype(const exg_tensor_meta *index, exg_error *err)
 {
+    if (index->dtype == EXG_DTYPE_B8) { /* its result is as long as it has trues */
+        return EXG_FAIL(err, UNSUPPORTED, "OPR-002", "an index of dtype bool");
+    }
     if (index->dtype != EXG_DTYPE_I64 && index->dtype != EXG_DTYPE_I32) {
         return EXG_SHAPE_FAIL(err, "an index of dtype %s", exg_dtype_name(index->dtype));
     }

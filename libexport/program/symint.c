@@ -1,7 +1,10 @@
 /* symint.c - reads and evaluates the expressions of symbolic sizes in one pass.
  * Recursive descent; each function reads one rule of the grammar:
  *
- *   expr    sum (("==" | "!=" | "<=" | ">=" | "<" | ">") sum)?
+ *   expr    and ("or" and)*
+ *   and     not ("and" not)*
+ *   not     "not" not | truth
+ *   truth   sum (("==" | "!=" | "<=" | ">=" | "<" | ">") sum)?
  *   sum     product (("+" | "-") product)*
  *   product unary (("*" | "//" | "/" | "%") unary)*
  *   unary   "-" unary | power
@@ -116,6 +119,7 @@ static const struct {
     {"Not", FN_NOT, 1, 1},                  {"CeilDiv", FN_CEILDIV, 2, 2},
     {"FloorToInt", FN_FLOOR, 1, 1},         {"CeilToInt", FN_CEIL, 1, 1},
     {"floor", FN_FLOOR, 1, 1},              {"ceiling", FN_CEIL, 1, 1},
+    {"min", FN_MIN, 1, ARGUMENTS_MAX},      {"max", FN_MAX, 1, ARGUMENTS_MAX},
     {"Identity", FN_IDENTITY, 1, 1},        {"ExprCondPair", FN_PAIR, 2, 2},
     {"Piecewise", FN_PIECEWISE, 1, ARGUMENTS_MAX},
 };
@@ -564,6 +568,61 @@ static exg_status read_comparison(evaluator *e, number *out)
     return EXG_OK;
 }
 
+static bool take_word(evaluator *e, const char *word)
+{
+    size_t length = strlen(word);
+
+    skip_spaces(e);
+    if (strncmp(e->at, word, length) != 0 || is_word(e->at[length])) {
+        return false;
+    }
+    e->at += length;
+    return true;
+}
+
+static bool is_true(number n)
+{
+    return n.is_float ? n.f != 0 : n.i != 0;
+}
+
+static exg_status read_not(evaluator *e, number *out)
+{
+    bool negates = false;
+    bool any = false;
+
+    while (take_word(e, "not")) {
+        negates = !negates;
+        any = true;
+    }
+    EXG_TRY(read_comparison(e, out));
+    *out = any ? integer(is_true(*out) != negates) : *out;
+    return EXG_OK;
+}
+
+static exg_status read_and(evaluator *e, number *out)
+{
+    EXG_TRY(read_not(e, out));
+    while (take_word(e, "and")) {
+        number right;
+
+        EXG_TRY(read_not(e, &right));
+        *out = integer(is_true(*out) && is_true(right));
+    }
+    return EXG_OK;
+}
+
+static exg_status read_or(evaluator *e, number *out)
+{
+    EXG_TRY(read_and(e, out));
+    while (take_word(e, "or")) {
+        number right;
+
+        EXG_TRY(read_and(e, &right));
+        *out = integer(is_true(*out) || is_true(right));
+    }
+    return EXG_OK;
+}
+
 static exg_status read_expr(evaluator *e, number *out)
 {
     exg_status status;
@@ -572,7 +631,7 @@ static exg_status read_expr(evaluator *e, number *out)
         return EXG_FAIL(e->err, LIMIT, "SYM-010", "expression nests deeper than %d", DEPTH_MAX);
     }
     e->depth++;
-    status = read_comparison(e, out);
+    status = read_or(e, out);
     e->depth--;
     return status;
 }

@@ -427,7 +427,6 @@ static void check_tensors(call *c, exg_argument *args)
 {
     exg_tensor_meta **made = NULL;
     uint32_t count = 0;
-    char sizes[120];
     exg_error err;
     exg_status status;
 
@@ -443,10 +442,9 @@ static void check_tensors(call *c, exg_argument *args)
     status = infer(c, args, &made, &count, &err);
     if (status == EXG_OK) {
         compare_results(c, made, count);
-    } else if (status == EXG_MALFORMED) {
-        describe_binding(c, sizes, sizeof(sizes));
-        exg_found(c->shapes->v, rule_of(c), c->place, "%s: %s%s", c->node->target, err.message,
-                  sizes);
+    } else if (status == EXG_MALFORMED && c->binding == 0) {
+        /* elsewhere it says what PyTorch has no guard for, and the run will */
+        exg_found(c->shapes->v, "NOD-017", c->place, "%s: %s", c->node->target, err.message);
         c->differs = true;
     }
 }
@@ -459,7 +457,7 @@ static void check_size(call *c, const exg_argument *args, uint32_t count)
     exg_error err;
     exg_status status = exg_operator_evaluate(c->op, args, count, c->at, &made, &err);
 
-    if (status == EXG_MALFORMED) {
+    if (status == EXG_MALFORMED && c->binding == 0) {
         exg_found(c->shapes->v, "SYM-006", c->place, "%s: %s", c->node->target, err.message);
         c->differs = true;
     }

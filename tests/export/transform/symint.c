@@ -49,6 +49,10 @@ static void sympys_spelling_is_read(void **state)
 {
     static const golden rows[] = {
         {"Integer(-3)", -3},
+        {"s77 > 2*s27 and s27 >= 5", 1},
+        {"s77 < s27 or not s27 != 5", 1},
+        {"not s77 > 1 and 1 or 0", 0},
+        {"max(1, s77 // 2)*min(s27, 3)", 24},
         {A, 17},
         {"Add(" A ", " B ", Integer(1))", 23},
         {"Add(Mul(Integer(-1), " B "), " A ")", 12},

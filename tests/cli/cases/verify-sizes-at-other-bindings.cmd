@@ -1,0 +1,1 @@
+exg verify fixtures/bad/SYM-006.pt2 2> /dev/null
