@@ -7,7 +7,8 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
 {
     *options = (exg_save_options){.size = sizeof(*options), .deduplicate = call->deduplicate,
                                   .progress = cli_progress,
-                                  .threads = (uint32_t)call->threads};
+                                  .threads = (uint32_t)call->threads,
+                                  .strict = call->strict};
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options->split, err));
     }

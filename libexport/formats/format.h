@@ -36,6 +36,10 @@ exg_save_fn exg_pt2_save;
  * files: no other form says all that may be pickled there. */
 #define EXG_SAMPLES_FOLDER "data/sample_inputs/"
 
+bool exg_early_sniff(const uint8_t *data, uint64_t length);
+exg_open_fn exg_early_open;
+exg_save_fn exg_early_save;
+
 bool exg_exg_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_exg_open;
 exg_save_fn exg_exg_save;

@@ -11,6 +11,7 @@
 
 static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
     [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, exg_pt2_save},
+    [EXG_FORMAT_EARLY_JSON] = {exg_early_sniff, exg_early_open, exg_early_save},
     [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save},
 };
 
@@ -120,7 +121,7 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
     }
     return exg_error_fix(err,
                          EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
-                                  "this is no program file: neither a zip archive nor .exg"),
+                                  "this is no program file: no zip archive, no .exg, no JSON"),
                          "give a file saved by torch.export.save");
 }
 

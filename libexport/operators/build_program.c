@@ -62,25 +62,23 @@ static exg_status add_weight(exg_weights *weights, const char *fqn, const exg_te
                              bool is_param, const void *data, exg_error *err)
 {
     exg_weight weight = {.fqn = fqn, .table = EXG_TABLE_STATE, .is_param = is_param};
-    exg_storage storage = {.kind = EXG_STORAGE_MEMORY};
+    uint64_t bytes;
     void *copy;
 
     if (exg_weights_find(weights, EXG_TABLE_STATE, fqn) != NULL) {
-        return EXG_FAIL(err, USAGE, "BLD-003", "the program has a weight called '%s'", fqn);
+        return EXG_FAIL(err, USAGE, "BLD-004", "the program has a weight called '%s'", fqn);
     }
-    EXG_TRY(exg_tensor_meta_bytes(meta, &storage.length, err));
-    copy = malloc(storage.length == 0 ? 1 : storage.length);
+    EXG_TRY(exg_tensor_meta_bytes(meta, &bytes, err));
+    copy = malloc(bytes == 0 ? 1 : bytes);
     if (copy == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (storage.length > 0) {
-        memcpy(copy, data, storage.length);
+    if (bytes > 0) {
+        memcpy(copy, data, bytes);
     }
-    storage.data = copy;
-    storage.byte_order = exg_host_byte_order();
     weight.meta = (exg_tensor_meta *)meta;
-    EXG_TRY(exg_weights_own(weights, free, copy, err));
-    EXG_TRY(exg_weights_add_storage(weights, &storage, &weight.storage, err));
+    EXG_TRY(exg_weights_add_bytes(weights, copy, bytes, exg_host_byte_order(), &weight.storage,
+                                  err));
     return exg_weights_add(weights, &weight, err);
 }
 

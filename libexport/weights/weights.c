@@ -88,6 +88,20 @@ exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), vo
     return EXG_OK;
 }
 
+exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t length,
+                                 exg_byte_order byte_order, uint32_t *storage, exg_error *err)
+{
+    exg_storage made = {.kind = EXG_STORAGE_MEMORY, .byte_order = byte_order, .length = length,
+                        .data = bytes};
+    exg_status status = exg_weights_own(weights, free, bytes, err);
+
+    if (status != EXG_OK) {
+        free(bytes);
+        return status;
+    }
+    return exg_weights_add_storage(weights, &made, storage, err);
+}
+
 exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err)
 {
     const char *copy = exg_arena_strdup(weights->arena, directory);

@@ -31,6 +31,7 @@ typedef struct exg_open_options {
     const char *program;    /* of an archive with several; NULL: "model", or the only one */
     uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
+    bool ignore_carry;      /* of early JSON: what the seed's schema says, and nothing else */
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -72,6 +73,7 @@ typedef struct exg_save_options {
     uint32_t threads; /* 0: every core */
     uint64_t align;   /* of every storage, a power of two; 0: 64, and 4096 from 1 MiB up */
     uint64_t split;   /* bytes of storages in one file beside at most; 0: all in one */
+    bool strict;      /* early JSON: refuse what the seed\'s schema cannot say, carry nothing */
 } exg_save_options;
 
 /* Writes `program` to `path` atomically: the old file or the new one, at any moment; data

@@ -219,7 +219,7 @@ exg_ref exg_builder_input(exg_builder *b, const char *name, const exg_tensor_met
                           exg_input_kind kind, const char *target, exg_tristate persistent);
 /* A parameter or buffer (PARAMETER; BUFFER, persistent) called `fqn`: a graph input named
  * as PyTorch would, its spec, and a weight whose packed row-major bytes in host byte order
- * are copied from `data`. Sticks USAGE BLD-003 when the program has that weight. */
+ * are copied from `data`. Sticks USAGE BLD-004 when the program has that weight. */
 exg_ref exg_builder_weight(exg_builder *b, const char *fqn, const exg_tensor_meta *meta,
                            exg_input_kind kind, const void *data);
 /* Row-major on the cpu; gradients of parameters are up to the caller. Lives as long as

@@ -106,6 +106,10 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
 exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
                            exg_error *err);
 
+/* A MEMORY storage of malloc'ed bytes, which the weights free; also when this fails. */
+exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t length,
+                                 exg_byte_order byte_order, uint32_t *storage, exg_error *err);
+
 /* The folder external locations are relative to (copied). */
 exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err);
 

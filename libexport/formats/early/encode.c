@@ -1,0 +1,216 @@
+/* encode.c - a program as a GraphModule: the lifting undone (S002-106), tensors put in. */
+#include "libexport/formats/early/early.h"
+
+#include "libexport/base/base64.h"
+#include "libexport/base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is the input one that an early file binds by name? A constant and a buffer that is not
+ * persistent are buffers there; the carry knows better. */
+static bool is_lifted(const exg_input_spec *spec)
+{
+    return (spec->kind == EXG_INPUT_PARAMETER || spec->kind == EXG_INPUT_BUFFER ||
+            spec->kind == EXG_INPUT_CONSTANT_TENSOR) &&
+           spec->arg.kind == EXG_ARGUMENT_TENSOR && spec->target != NULL;
+}
+
+bool exg_early_holds(const exg_weight *weight)
+{
+    return weight->meta != NULL && !weight->use_pickle && exg_early_says_meta(weight->meta) &&
+           weight->meta->layout == EXG_LAYOUT_STRIDED && exg_tensor_meta_is_static(weight->meta);
+}
+
+/* ---- names, S002-106 ------------------------------------------------------------------------ */
+
+static const char *free_name(exg_early_encoder *e, const exg_map *taken, const char *target)
+{
+    const char *name = target;
+
+    for (uint32_t i = 1; name != NULL && exg_map_find(taken, name) != EXG_MAP_NONE; i++) {
+        name = exg_arena_printf(e->arena, "%s_%u", target, i);
+    }
+    return name;
+}
+
+exg_status exg_early_name_values(exg_early_encoder *e)
+{
+    const exg_graph *graph = e->program->graph;
+    const exg_signature *s = &e->program->signature;
+    bool *moved = EXG_NEW_ARRAY(e->arena, bool, graph->value_count);
+    exg_map taken;
+
+    exg_map_init(&taken, e->arena);
+    e->names = EXG_NEW_ARRAY(e->arena, const char *, graph->value_count);
+    if (e->names == NULL || moved == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
+    for (uint32_t i = 0; i < s->input_count && i < graph->input_count; i++) {
+        if (is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            moved[graph->inputs[i].as_tensor] = true;
+        }
+    }
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        e->names[i] = graph->values[i].name;
+        if (!moved[i] && !exg_map_put(&taken, e->names[i], i)) {
+            return EXG_OUT_OF_MEMORY(e->err);
+        }
+    }
+    for (uint32_t i = 0; i < s->input_count && i < graph->input_count; i++) {
+        if (is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            const char **name = &e->names[graph->inputs[i].as_tensor];
+
+            *name = free_name(e, &taken, s->inputs[i].target);
+            if (*name == NULL || !exg_map_put(&taken, *name, i)) {
+                return EXG_OUT_OF_MEMORY(e->err);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+const exg_input_spec *exg_early_spec_of(const exg_program *program, const exg_weight *weight)
+{
+    const exg_signature *s = &program->signature;
+
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        if (is_lifted(&s->inputs[i]) && strcmp(s->inputs[i].target, weight->fqn) == 0) {
+            return &s->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+const char *exg_early_name_of(const exg_early_encoder *e, const exg_weight *weight,
+                              bool *is_parameter)
+{
+    const exg_input_spec *spec = exg_early_spec_of(e->program, weight);
+    exg_value_id id;
+
+    if (spec == NULL) { /* unused: kept all the same (S002-102) */
+        *is_parameter = weight->is_param;
+        return weight->fqn;
+    }
+    *is_parameter = spec->kind == EXG_INPUT_PARAMETER;
+    id = e->program->graph->inputs[spec - e->program->signature.inputs].as_tensor;
+    return e->names[id];
+}
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, void **bytes)
+{
+    exg_weights *weights = e->program->weights;
+    const exg_storage *storage = &weights->storages[weight->storage];
+    exg_status status;
+
+    *bytes = malloc(storage->length == 0 ? 1 : (size_t)storage->length);
+    if (*bytes == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
+    status = exg_storage_read(weights, weight->storage, 0, storage->length, *bytes, e->err);
+    if (status == EXG_OK && storage->byte_order == EXG_LITTLE_ENDIAN) {
+        exg_bytes_swap(*bytes, storage->length, weight->meta->dtype);
+    }
+    return status;
+}
+
+static exg_status put_internal(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+{
+    void *bytes = NULL;
+    exg_status status = exg_early_big_endian(e, weight, &bytes);
+
+    if (status == EXG_OK) {
+        exg_text_puts(out, "\"Internal\", \"data\": {\"buffer\": \"");
+        exg_base64_encode(out, bytes,
+                          (size_t)e->program->weights->storages[weight->storage].length);
+        exg_text_puts(out, "\"}");
+    }
+    free(bytes);
+    return status;
+}
+
+static exg_status put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+{
+    const exg_early_range *range = e->ranges == NULL ? NULL : &e->ranges[weight->storage];
+
+    exg_text_puts(out, "{\"storage\": {\"data_location\": ");
+    if (e->bytes == EXG_EARLY_WITHOUT_BYTES) {
+        exg_text_puts(out, "\"Internal\", \"data\": {\"buffer\": \"\"}");
+    } else if (range != NULL && range->location != NULL) {
+        exg_text_puts(out, "\"External\", \"data\": {\"location\": ");
+        exg_text_json_string(out, range->location);
+        exg_text_printf(out,
+                        ", \"offset\": \"%" PRIu64 "\", \"length\": \"%" PRIu64
+                        "\", \"checksum\": \"%s\"}",
+                        range->offset, range->length, range->checksum);
+    } else {
+        EXG_TRY(put_internal(e, out, weight));
+    }
+    exg_text_puts(out, "}, \"meta\": ");
+    exg_early_put_meta(out, weight->meta);
+    exg_text_putc(out, '}');
+    return EXG_OK;
+}
+
+static exg_status put_table(exg_early_encoder *e, exg_text *out, bool parameters)
+{
+    const exg_weights *weights = e->program->weights;
+
+    exg_text_putc(out, '{');
+    for (uint32_t i = 0; i < weights->count; i++) {
+        bool is_parameter = false;
+        const char *name = exg_early_holds(&weights->items[i])
+                               ? exg_early_name_of(e, &weights->items[i], &is_parameter)
+                               : NULL;
+
+        if (name != NULL && is_parameter == parameters) {
+            exg_json_put_key(out, name);
+            EXG_TRY_IN(e->err, put_tensor(e, out, &weights->items[i]), "%s['%s']",
+                       parameters ? "parameters" : "buffers", name);
+        }
+    }
+    exg_text_putc(out, '}');
+    return EXG_OK;
+}
+
+/* ---- graph module --------------------------------------------------------------------------- */
+
+exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out)
+{
+    const exg_program *program = e->program;
+    uint32_t count = program->graph->input_count;
+    bool *lifted = EXG_NEW_ARRAY(e->arena, bool, count);
+
+    if (lifted == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
+    EXG_TRY(exg_early_name_values(e));
+    for (uint32_t i = 0; i < count && i < program->signature.input_count; i++) {
+        const exg_input_spec *spec = &program->signature.inputs[i];
+
+        lifted[i] = is_lifted(spec) && (program->origin != EXG_ORIGIN_EARLY || spec->implicit);
+    }
+    exg_text_puts(out, "{\"name\": ");
+    exg_text_json_string(out, program->name);
+    exg_text_puts(out, ", \"graph\": ");
+    exg_early_put_graph(out, program->graph, e->names, lifted);
+    exg_text_puts(out, ", \"metadata\": {");
+    for (uint32_t i = 0; i < program->metadata.count; i++) {
+        if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
+            exg_json_put_key(out, program->metadata.items[i].key);
+            exg_text_json_string(out, program->metadata.items[i].value);
+        }
+    }
+    if (carry != NULL) {
+        exg_json_put_key(out, EXG_EARLY_CARRY);
+        exg_text_json_string(out, carry);
+    }
+    exg_text_puts(out, "}, \"parameters\": ");
+    EXG_TRY(put_table(e, out, true));
+    exg_text_puts(out, ", \"buffers\": ");
+    EXG_TRY(put_table(e, out, false));
+    exg_text_putc(out, '}');
+    return EXG_OK;
+}

@@ -1,0 +1,372 @@
+/* encode_argument.c - graphs, arguments and metas in the words of the early schema.
+ *
+ * What it has no words for is left out of a list, or is None in a place; the carry has it
+ * all (S002-109).
+ */
+#include "libexport/formats/early/early.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- enums and tensors ---------------------------------------------------------------------- */
+
+static const char *dtype_name(exg_dtype dtype)
+{
+    static const char *const names[] = {
+#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
+    [EXG_DTYPE_##id] = early,
+#include <exg/dtype.def>
+#undef EXG_DTYPE
+    };
+
+    return names[dtype];
+}
+
+bool exg_early_says_meta(const exg_tensor_meta *meta)
+{
+    return dtype_name(meta->dtype)[0] != '\0' && meta->layout != EXG_LAYOUT_UNKNOWN;
+}
+
+static void put_sym_int(exg_text *out, const exg_sym_int *sym)
+{
+    if (sym->expr == NULL) {
+        exg_text_printf(out, "{\"as_int\": %" PRId64 "}", sym->value);
+    } else {
+        exg_text_puts(out, "{\"as_sym\": ");
+        exg_text_json_string(out, sym->expr);
+        exg_text_putc(out, '}');
+    }
+}
+
+static void put_sym_ints(exg_text *out, const exg_sym_int *syms, uint32_t count)
+{
+    exg_text_putc(out, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        exg_json_put_item(out);
+        put_sym_int(out, &syms[i]);
+    }
+    exg_text_putc(out, ']');
+}
+
+static void put_device(exg_text *out, const exg_device *device)
+{
+    exg_text_puts(out, "{\"type\": ");
+    exg_text_json_string(out, device->type);
+    exg_text_printf(out, ", \"index\": %" PRId64 "}", device->index);
+}
+
+void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta)
+{
+    exg_text_printf(out, "{\"dtype\": \"%s\", \"sizes\": ", dtype_name(meta->dtype));
+    put_sym_ints(out, meta->sizes, meta->rank);
+    exg_text_puts(out, ", \"requires_grad\": ");
+    exg_json_put_bool(out, meta->requires_grad);
+    exg_text_puts(out, ", \"device\": ");
+    put_device(out, &meta->device);
+    exg_text_puts(out, ", \"strides\": ");
+    put_sym_ints(out, meta->strides, meta->rank);
+    exg_text_puts(out, ", \"storage_offset\": ");
+    put_sym_int(out, &meta->storage_offset);
+    exg_text_printf(out, ", \"layout\": \"%s\"}", exg_layout_name(meta->layout));
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+/* The names of all items, or the numbers: an early list has one of the two (S002-39). */
+static bool all_named(const exg_argument *arg, bool named)
+{
+    for (uint32_t i = 0; i < arg->count; i++) {
+        if ((arg->as_syms[i].value != EXG_NO_VALUE) != named) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *early_tag(exg_argument_kind kind)
+{
+    static const char *const tags[] = {
+#define EXG_ARGUMENT(id, tag, early, number) [EXG_ARGUMENT_##id] = early,
+#include <exg/argument.def>
+#undef EXG_ARGUMENT
+    };
+
+    return kind == EXG_ARGUMENT_GRAPH ? "as_gm" : tags[kind];
+}
+
+bool exg_early_says_argument(const exg_argument *arg)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_SYM_INT:
+        return arg->as_sym.value != EXG_NO_VALUE;
+    case EXG_ARGUMENT_SYM_INTS:
+        return all_named(arg, true);
+    case EXG_ARGUMENT_SCALAR_TYPE:
+        return dtype_name(arg->as_scalar_type)[0] != '\0';
+    case EXG_ARGUMENT_MEMORY_FORMAT:
+        return arg->as_memory_format != EXG_MEMORY_FORMAT_UNKNOWN;
+    case EXG_ARGUMENT_LAYOUT:
+        return arg->as_layout != EXG_LAYOUT_UNKNOWN;
+    default: /* those whose kind decides */
+        return early_tag(arg->kind)[0] != '\0';
+    }
+}
+
+static void put_name(exg_text *out, const char *name)
+{
+    exg_text_puts(out, "{\"name\": ");
+    exg_text_json_string(out, name);
+    exg_text_putc(out, '}');
+}
+
+static void put_list_item(exg_text *out, const char *const *names, const exg_argument *arg,
+                          uint32_t i)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSORS:
+        put_name(out, names[arg->as_tensors[i]]);
+        break;
+    case EXG_ARGUMENT_SYM_INTS:
+        put_name(out, names[arg->as_syms[i].value]);
+        break;
+    case EXG_ARGUMENT_BOOLS:
+        exg_json_put_bool(out, arg->as_bools[i]);
+        break;
+    case EXG_ARGUMENT_INTS:
+        exg_json_put_int(out, arg->as_ints[i]);
+        break;
+    default: /* FLOATS */
+        exg_text_json_double(out, arg->as_floats[i]);
+        break;
+    }
+}
+
+/* A branch: a GraphModule without tensors of its own. */
+static void put_branch(exg_text *out, const exg_graph_argument *branch)
+{
+    const exg_graph *graph = branch->graph;
+    const char **names = calloc(graph->value_count + 1u, sizeof(*names));
+
+    if (names == NULL) {
+        out->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        names[i] = graph->values[i].name;
+    }
+    exg_text_puts(out, "{\"name\": ");
+    exg_text_json_string(out, branch->name);
+    exg_text_puts(out, ", \"graph\": ");
+    exg_early_put_graph(out, graph, names, NULL);
+    exg_text_puts(out, ", \"metadata\": {}, \"parameters\": {}, \"buffers\": {}}");
+    free(names);
+}
+
+static void put_payload(exg_text *out, const char *const *names, const exg_argument *arg)
+{
+    switch (arg->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        put_name(out, names[arg->as_tensor]);
+        break;
+    case EXG_ARGUMENT_SYM_INT:
+        put_name(out, names[arg->as_sym.value]);
+        break;
+    case EXG_ARGUMENT_BOOL:
+        exg_json_put_bool(out, arg->as_bool);
+        break;
+    case EXG_ARGUMENT_INT:
+        exg_json_put_int(out, arg->as_int);
+        break;
+    case EXG_ARGUMENT_FLOAT:
+        exg_text_json_double(out, arg->as_float);
+        break;
+    case EXG_ARGUMENT_STRING:
+        exg_text_json_string(out, arg->as_string);
+        break;
+    case EXG_ARGUMENT_GRAPH:
+        put_branch(out, arg->as_graph);
+        break;
+    case EXG_ARGUMENT_SCALAR_TYPE:
+        exg_text_printf(out, "\"%s\"", dtype_name(arg->as_scalar_type));
+        break;
+    case EXG_ARGUMENT_MEMORY_FORMAT:
+        exg_text_printf(out, "\"%s\"", exg_memory_format_name(arg->as_memory_format));
+        break;
+    case EXG_ARGUMENT_LAYOUT:
+        exg_text_printf(out, "\"%s\"", exg_layout_name(arg->as_layout));
+        break;
+    case EXG_ARGUMENT_DEVICE:
+        put_device(out, &arg->as_device);
+        break;
+    case EXG_ARGUMENT_TENSORS:
+    case EXG_ARGUMENT_SYM_INTS:
+    case EXG_ARGUMENT_BOOLS:
+    case EXG_ARGUMENT_INTS:
+    case EXG_ARGUMENT_FLOATS:
+        exg_text_putc(out, '[');
+        for (uint32_t i = 0; i < arg->count; i++) {
+            exg_json_put_item(out);
+            put_list_item(out, names, arg, i);
+        }
+        exg_text_putc(out, ']');
+        break;
+    default: /* None */
+        exg_text_puts(out, "true");
+        break;
+    }
+}
+
+void exg_early_put_argument(exg_text *out, const exg_graph *graph, const char *const *names,
+                            const exg_argument *arg)
+{
+    exg_argument plain = *arg;
+    int64_t *ints = NULL;
+
+    /* Constants among symbols are plain numbers here. */
+    if (arg->kind == EXG_ARGUMENT_SYM_INT && arg->as_sym.value == EXG_NO_VALUE) {
+        plain.kind = EXG_ARGUMENT_INT;
+        plain.as_int = arg->as_sym.as_int;
+    } else if (arg->kind == EXG_ARGUMENT_SYM_INTS && arg->count > 0 && all_named(arg, false)) {
+        ints = calloc(arg->count, sizeof(*ints));
+        out->failed = out->failed || ints == NULL;
+        for (uint32_t i = 0; ints != NULL && i < arg->count; i++) {
+            ints[i] = arg->as_syms[i].as_int;
+        }
+        plain.kind = EXG_ARGUMENT_INTS;
+        plain.as_ints = ints;
+        plain.count = ints == NULL ? 0 : arg->count;
+    } else if (!exg_early_says_argument(arg)) {
+        plain.kind = EXG_ARGUMENT_NONE;
+    }
+    (void)graph;
+    exg_text_printf(out, "{\"%s\": ", early_tag(plain.kind));
+    put_payload(out, names, &plain);
+    exg_text_putc(out, '}');
+    free(ints);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static bool is_own_key(const char *key)
+{
+    return strcmp(key, "stack_trace") == 0 || strcmp(key, "nn_module_stack") == 0;
+}
+
+static const char *find(const exg_string_map *map, const char *key)
+{
+    for (uint32_t i = 0; i < map->count; i++) {
+        if (strcmp(map->items[i].key, key) == 0) {
+            return map->items[i].value;
+        }
+    }
+    return "";
+}
+
+static void put_metadata(exg_text *out, const exg_string_map *map)
+{
+    size_t prefix = strlen(EXG_EARLY_EXTRA);
+
+    exg_text_puts(out, "{\"stack_trace\": ");
+    exg_text_json_string(out, find(map, "stack_trace"));
+    exg_text_puts(out, ", \"nn_module_stack\": ");
+    exg_text_json_string(out, find(map, "nn_module_stack"));
+    exg_text_puts(out, ", \"extra\": {");
+    for (uint32_t i = 0; i < map->count; i++) {
+        const char *key = map->items[i].key;
+
+        if (!is_own_key(key)) {
+            bool apart = strncmp(key, EXG_EARLY_EXTRA, prefix) == 0 && is_own_key(key + prefix);
+
+            exg_json_put_key(out, apart ? key + prefix : key);
+            exg_text_json_string(out, map->items[i].value);
+        }
+    }
+    exg_text_puts(out, "}}");
+}
+
+static void put_node(exg_text *out, const exg_graph *graph, const char *const *names,
+                     const exg_node *node)
+{
+    const char *target = node->target;
+
+    exg_text_puts(out, "{\"target\": ");
+    exg_text_json_string(out, strncmp(target, "torch.ops.", 10) == 0 ? target + 10 : target);
+    exg_text_puts(out, ", \"args\": [");
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].kind != EXG_KIND_KEYWORD) {
+            exg_json_put_item(out);
+            exg_early_put_argument(out, graph, names, &node->inputs[i].arg);
+        }
+    }
+    exg_text_puts(out, "], \"kwargs\": {");
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
+            exg_json_put_key(out, node->inputs[i].name);
+            exg_early_put_argument(out, graph, names, &node->inputs[i].arg);
+        }
+    }
+    exg_text_puts(out, "}, \"outputs\": [");
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const exg_argument *result = &node->outputs[i];
+
+        if (result->kind == EXG_ARGUMENT_TENSOR || result->kind == EXG_ARGUMENT_TENSORS ||
+            (result->kind == EXG_ARGUMENT_SYM_INT && exg_early_says_argument(result))) {
+            exg_json_put_item(out);
+            exg_early_put_argument(out, graph, names, result);
+        }
+    }
+    exg_text_puts(out, "], \"metadata\": ");
+    put_metadata(out, &node->metadata);
+    exg_text_putc(out, '}');
+}
+
+/* ---- graphs --------------------------------------------------------------------------------- */
+
+void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *const *names,
+                         const bool *lifted)
+{
+    exg_text_puts(out, "{\"inputs\": [");
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR && (lifted == NULL || !lifted[i])) {
+            exg_json_put_item(out);
+            put_name(out, names[graph->inputs[i].as_tensor]);
+        }
+    }
+    exg_text_puts(out, "], \"outputs\": [");
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        if (graph->outputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            exg_json_put_item(out);
+            put_name(out, names[graph->outputs[i].as_tensor]);
+        }
+    }
+    exg_text_puts(out, "], \"nodes\": [");
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        exg_json_put_item(out);
+        put_node(out, graph, names, &graph->nodes[i]);
+    }
+    exg_text_puts(out, "], \"tensor_values\": [");
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const exg_tensor_meta *meta = graph->values[i].tensor;
+
+        if (meta != NULL && exg_early_says_meta(meta)) {
+            exg_json_put_item(out);
+            exg_text_puts(out, "{\"name\": ");
+            exg_text_json_string(out, names[i]);
+            exg_text_puts(out, ", \"meta\": ");
+            exg_early_put_meta(out, meta);
+            exg_text_putc(out, '}');
+        }
+    }
+    exg_text_puts(out, "], \"symint_values\": [");
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].sym_int != NULL) {
+            exg_json_put_item(out);
+            exg_text_puts(out, "{\"name\": ");
+            exg_text_json_string(out, names[i]);
+            exg_text_puts(out, ", \"value\": ");
+            put_sym_int(out, graph->values[i].sym_int);
+            exg_text_putc(out, '}');
+        }
+    }
+    exg_text_puts(out, "]}");
+}

@@ -1,0 +1,266 @@
+/* save.c - early JSON written: with a carry when the program says more than the seed can.
+ *
+ * Whether it does is found out by reading back what would be written: no list of losses
+ * can be incomplete. External bytes go to one file beside, named by its content, which is
+ * there before the program that names it.
+ */
+#include "libexport/formats/early/early.h"
+#include "libexport/formats/format.h"
+
+#include "libexport/base/files.h"
+#include "libexport/weights/checksum.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 64
+
+/* ---- is a carry needed? --------------------------------------------------------------------- */
+
+/* The early part alone, read again as a program. */
+static exg_status read_back(exg_early_encoder *e, exg_program **program)
+{
+    exg_operators *operators = NULL;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_json_doc *doc = NULL;
+    exg_status status = exg_early_encode(e, NULL, &text);
+
+    if (status == EXG_OK) {
+        status = text.failed ? EXG_OUT_OF_MEMORY(e->err)
+                             : exg_json_parse(text.data, text.length, EXG_NO_OFFSET,
+                                              EXG_JSON_KEYS_NOW, &doc, e->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_operators_create(&operators, e->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_program_create(EXG_ARENA_UNBOUNDED, program, e->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITHOUT_BYTES, operators, *program,
+                                  EXG_ARENA_UNBOUNDED, e->err);
+    }
+    exg_operators_destroy(operators);
+    exg_json_free(doc);
+    exg_text_free(&text);
+    return status;
+}
+
+static exg_status needs_carry(exg_early_encoder *e, bool *needs)
+{
+    exg_program *again = NULL;
+    exg_status status;
+    char difference[256];
+
+    e->bytes = EXG_EARLY_WITHOUT_BYTES;
+    status = read_back(e, &again);
+    e->bytes = EXG_EARLY_WITH_BYTES;
+    /* What cannot even be read back (two values of one name, say) is carried too. */
+    *needs = status != EXG_OK || !exg_program_equal(e->program, again, false, difference);
+    exg_program_destroy(again);
+    return status == EXG_NO_MEMORY ? status : EXG_OK;
+}
+
+static exg_status refuse_strictly(exg_early_encoder *e)
+{
+    exg_text losses = EXG_TEXT_EMPTY;
+    exg_status status = exg_early_list_losses(e, &losses);
+
+    if (status == EXG_OK) {
+        status = exg_error_fix(e->err,
+                               EXG_FAIL(e->err, UNSUPPORTED, "EAR-005",
+                                        "the early schema cannot say: %s",
+                                        losses.length == 0 ? "names that meet"
+                                                           : exg_text_string(&losses)),
+                               "without --strict they are carried under metadata['%s']",
+                               EXG_EARLY_CARRY);
+    }
+    exg_text_free(&losses);
+    return status;
+}
+
+/* ---- bytes beside --------------------------------------------------------------------------- */
+
+typedef struct beside {
+    exg_early_encoder *e;
+    exg_early_range *ranges; /* one a storage */
+    const char *name, *path;
+    exg_writer *file;
+} beside;
+
+static exg_status checksum(const void *bytes, uint64_t length, exg_early_range *range,
+                           exg_error *err)
+{
+    exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
+    char digits[EXG_CHECKSUM_TEXT_MAX];
+
+    if (hasher == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_hasher_add(hasher, bytes, (size_t)length);
+    exg_hasher_finish(hasher, digits);
+    snprintf(range->checksum, sizeof(range->checksum), "xxh3-128:%.32s", digits);
+    range->length = length;
+    return EXG_OK;
+}
+
+/* Every storage of the early part once, in the order of the weights; with a file it is
+ * written, without one its checksum is taken. */
+static exg_status each_storage(beside *b, exg_hasher *name)
+{
+    const exg_weights *weights = b->e->program->weights;
+    bool *seen = EXG_NEW_ARRAY(b->e->arena, bool, weights->storage_count);
+
+    if (seen == NULL) {
+        return EXG_OUT_OF_MEMORY(b->e->err);
+    }
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const exg_weight *weight = &weights->items[i];
+        exg_early_range *range = &b->ranges[weight->storage];
+        void *bytes = NULL;
+        exg_status status;
+
+        if (seen[weight->storage] || !exg_early_holds(weight)) {
+            continue;
+        }
+        seen[weight->storage] = true;
+        status = exg_early_big_endian(b->e, weight, &bytes);
+        if (status == EXG_OK && b->file == NULL) {
+            status = checksum(bytes, weights->storages[weight->storage].length, range, b->e->err);
+            exg_hasher_add(name, range->checksum, strlen(range->checksum));
+        } else if (status == EXG_OK) {
+            status = exg_writer_align(b->file, ALIGNMENT, b->e->err);
+            range->offset = exg_writer_position(b->file);
+            range->location = b->name;
+            if (status == EXG_OK) {
+                status = exg_writer_write(b->file, bytes, range->length, b->e->err);
+            }
+        }
+        free(bytes);
+        EXG_TRY_IN(b->e->err, status, "weights['%s']", weight->fqn);
+    }
+    return EXG_OK;
+}
+
+static exg_status name_beside(beside *b, const char *path, const char *wanted, const char *digits)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    const char *dot = strrchr(base, '.');
+    int stem = (int)(dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base));
+
+    b->name = wanted != NULL
+                  ? wanted
+                  : exg_arena_printf(b->e->arena, "%.*s-%s.weights", stem, base, digits);
+    if (b->name != NULL && (!exg_location_is_plain(b->name) || strchr(b->name, '/') != NULL ||
+                            strcmp(b->name, base) == 0)) {
+        return EXG_FAIL(b->e->err, USAGE, "EXG-053", "'%s' cannot hold the weights of %s", b->name,
+                        base);
+    }
+    b->path = exg_arena_printf(b->e->arena, "%.*s%s", (int)(base - path), path,
+                               b->name == NULL ? "" : b->name);
+    return b->name == NULL || b->path == NULL ? EXG_OUT_OF_MEMORY(b->e->err) : EXG_OK;
+}
+
+static exg_status write_beside(exg_early_encoder *e, const char *path, const char *wanted)
+{
+    beside b = {.e = e};
+    exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_64);
+    char digits[EXG_CHECKSUM_TEXT_MAX] = "";
+    exg_status status = hasher == NULL ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
+
+    b.ranges = EXG_NEW_ARRAY(e->arena, exg_early_range, e->program->weights->storage_count);
+    if (b.ranges == NULL) {
+        status = EXG_OUT_OF_MEMORY(e->err);
+    }
+    if (status == EXG_OK) {
+        status = each_storage(&b, hasher);
+    }
+    if (hasher != NULL) {
+        exg_hasher_finish(hasher, digits);
+    }
+    if (status == EXG_OK) {
+        status = name_beside(&b, path, wanted, digits);
+    }
+    if (status == EXG_OK) {
+        status = exg_writer_open(b.path, &b.file, e->err);
+    }
+    if (status == EXG_OK) {
+        status = each_storage(&b, NULL);
+        if (status == EXG_OK) {
+            status = exg_writer_commit(b.file, e->err);
+        } else {
+            exg_writer_abort(b.file);
+        }
+    }
+    e->ranges = status == EXG_OK ? b.ranges : NULL;
+    return status;
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+static exg_status write_json(exg_early_encoder *e, const char *path, bool with_carry)
+{
+    exg_text carry = EXG_TEXT_EMPTY;
+    exg_text json = EXG_TEXT_EMPTY;
+    exg_writer *writer = NULL;
+    exg_status status = with_carry ? exg_early_put_carry(e, &carry) : EXG_OK;
+
+    if (status == EXG_OK) {
+        status = exg_early_encode(e, with_carry ? exg_text_string(&carry) : NULL, &json);
+    }
+    exg_text_putc(&json, '\n');
+    if (status == EXG_OK && json.failed) {
+        status = EXG_OUT_OF_MEMORY(e->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_writer_open(path, &writer, e->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_writer_write(writer, json.data, json.length, e->err);
+        if (status == EXG_OK) {
+            status = exg_writer_commit(writer, e->err);
+        } else {
+            exg_writer_abort(writer);
+        }
+    }
+    exg_text_free(&carry);
+    exg_text_free(&json);
+    return status;
+}
+
+static exg_status save(exg_early_encoder *e, const char *path, const exg_save_options *options)
+{
+    bool with_carry = false;
+
+    if (options->compression == EXG_COMPRESSION_ZSTD) {
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, UNSUPPORTED, "EAR-007",
+                                      "early files hold their weights as they are"),
+                             "write .exg to compress weights");
+    }
+    EXG_TRY(needs_carry(e, &with_carry));
+    if (with_carry && options->strict) {
+        return refuse_strictly(e);
+    }
+    if (options->weights == EXG_WEIGHTS_EXTERNAL) {
+        EXG_TRY(write_beside(e, path, options->external_name));
+    }
+    return write_json(e, path, with_carry);
+}
+
+exg_status exg_early_save(const exg_program *program, const char *path,
+                          const exg_save_options *options, exg_error *err)
+{
+    exg_early_encoder e = {.program = program, .err = err};
+    exg_status status;
+
+    e.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    if (e.arena == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = save(&e, path, options);
+    exg_arena_destroy(e.arena);
+    return status;
+}

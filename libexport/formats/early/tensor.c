@@ -1,0 +1,208 @@
+/* tensor.c - Storage, Buffer and ExternalBuffer of the early schema: big endian bytes. */
+#include "libexport/base/base64.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/formats/early/early.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ^(0|[1-9][0-9]*)$ below 2^64 (S002-67). */
+static exg_status decimal(exg_decoder *d, exg_json value, const char *what, uint64_t *number)
+{
+    const char *text = NULL;
+
+    EXG_TRY(exg_json_string(value, &text, NULL, d->err));
+    *number = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9' || (c > text && *text == '0') ||
+            !exg_mul_u64(*number, 10, number) ||
+            !exg_add_u64(*number, (uint64_t)(*c - '0'), number)) {
+            text = "";
+            break;
+        }
+    }
+    return *text != '\0' ? EXG_OK
+                         : exg_json_fault(value, d->err, EXG_MALFORMED, "EAR-001",
+                                          "the %s is no decimal number of bytes", what);
+}
+
+static bool all_hex(const char *text, size_t length)
+{
+    return strspn(text, "0123456789abcdefABCDEF") == length && text[length] == '\0';
+}
+
+/* "xxh3-128:<hex>" and its kin; bare hex of SHA-256's length; anything else is kept (S002-69). */
+static exg_checksum checksum_of(const char *text)
+{
+    static const struct {
+        const char *prefix;
+        exg_checksum_kind kind;
+        size_t digits;
+    } kinds[] = {
+        {"xxh3-128:", EXG_CHECKSUM_XXH3_128, 32},
+        {"xxh3-64:",  EXG_CHECKSUM_XXH3_64,  16},
+        {"crc32:",    EXG_CHECKSUM_CRC32,    8 },
+        {"sha256:",   EXG_CHECKSUM_SHA256,   64},
+        {"",          EXG_CHECKSUM_SHA256,   64},
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        size_t length = strlen(kinds[i].prefix);
+
+        if (strncmp(text, kinds[i].prefix, length) == 0 &&
+            all_hex(text + length, kinds[i].digits)) {
+            return (exg_checksum){kinds[i].kind, text + length};
+        }
+    }
+    return text[0] == '\0' ? (exg_checksum){EXG_CHECKSUM_NONE, NULL}
+                           : (exg_checksum){EXG_CHECKSUM_UNKNOWN, text};
+}
+
+/* What a storage object says, before it is believed. */
+typedef struct half_storage {
+    const char *location; /* of the data: "Internal", "External" */
+    exg_json data;
+} half_storage;
+
+static exg_status field_location(exg_decoder *d, exg_json value, void *base,
+                                 const exg_field *field)
+{
+    half_storage *half = base;
+    int64_t number = 0;
+
+    (void)field;
+    if (exg_json_type_of(value) == EXG_JSON_INT) {
+        EXG_TRY(exg_json_int(value, &number, d->err));
+        half->location = number == 1 ? "Internal" : number == 2 ? "External" : "";
+    } else {
+        EXG_TRY(exg_json_string(value, &half->location, NULL, d->err));
+    }
+    return strcmp(half->location, "Internal") == 0 || strcmp(half->location, "External") == 0
+               ? EXG_OK
+               : exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-004", "no such DataLocation");
+}
+
+static exg_status field_json(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+{
+    (void)d;
+    memcpy((char *)base + field->offset, &value, sizeof(value));
+    return EXG_OK;
+}
+
+exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order order,
+                                exg_weights *weights, uint32_t *storage, exg_error *err)
+{
+    unsigned char *data = malloc(exg_base64_bytes_max(length) + 1);
+    size_t bytes = 0;
+
+    if (data == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (!exg_base64_decode(text, length, data, &bytes)) {
+        free(data);
+        return EXG_FAIL(err, MALFORMED, "EAR-006", "the bytes are no base64");
+    }
+    return exg_weights_add_bytes(weights, data, bytes, order, storage, err);
+}
+
+static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights,
+                           uint32_t *storage)
+{
+    static const exg_field fields[] = {
+        EXG_FIELD(half_storage, data, "buffer", EXG_FIELD_REQUIRED, field_json),
+    };
+    half_storage half = {0};
+    const char *text = NULL;
+    size_t length = 0;
+
+    EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
+    EXG_TRY_IN(d->err, exg_json_string(half.data, &text, &length, d->err), "buffer");
+    EXG_TRY_IN(d->err,
+               exg_early_add_base64(text, length, EXG_BIG_ENDIAN, weights, storage, d->err),
+               "buffer");
+    return EXG_OK;
+}
+
+/* The storage that an equal range is already, or UINT32_MAX. */
+static uint32_t find_range(const exg_weights *weights, const exg_storage *like)
+{
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        const exg_storage *s = &weights->storages[i];
+
+        if (s->kind == EXG_STORAGE_EXTERNAL && s->offset == like->offset &&
+            s->length == like->length && strcmp(s->location, like->location) == 0) {
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+typedef struct half_external {
+    exg_json location, offset, length, checksum;
+} half_external;
+
+static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
+                           uint32_t *storage)
+{
+    static const exg_field fields[] = {
+        EXG_FIELD(half_external, location, "location", EXG_FIELD_REQUIRED, field_json),
+        EXG_FIELD(half_external, offset, "offset", EXG_FIELD_REQUIRED, field_json),
+        EXG_FIELD(half_external, length, "length", EXG_FIELD_REQUIRED, field_json),
+        EXG_FIELD(half_external, checksum, "checksum", EXG_FIELD_REQUIRED, field_json),
+    };
+    exg_storage made = {.kind = EXG_STORAGE_EXTERNAL, .byte_order = EXG_BIG_ENDIAN};
+    half_external half = {0};
+    const char *checksum = NULL;
+    uint64_t end;
+
+    EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
+    EXG_TRY_IN(d->err, exg_json_string(half.location, &made.location, NULL, d->err), "location");
+    EXG_TRY_IN(d->err, decimal(d, half.offset, "offset", &made.offset), "offset");
+    EXG_TRY_IN(d->err, decimal(d, half.length, "length", &made.length), "length");
+    EXG_TRY_IN(d->err, exg_json_string(half.checksum, &checksum, NULL, d->err), "checksum");
+    made.checksum = checksum_of(checksum);
+    if (!exg_location_is_plain(made.location)) {
+        return exg_json_fault(half.location, d->err, EXG_MALFORMED, "EAR-001",
+                              "'%s' leaves the folder of its file", made.location);
+    }
+    if (!exg_add_u64(made.offset, made.length, &end)) {
+        return exg_json_fault(half.offset, d->err, EXG_MALFORMED, "EAR-001",
+                              "offset and length pass 64 bits");
+    }
+    *storage = find_range(weights, &made);
+    return *storage != UINT32_MAX ? EXG_OK
+                                  : exg_weights_add_storage(weights, &made, storage, d->err);
+}
+
+exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
+                             uint32_t *storage)
+{
+    static const exg_field fields[] = {
+        EXG_FIELD(half_storage, location, "data_location", EXG_FIELD_REQUIRED, field_location),
+        EXG_FIELD(half_storage, data, "data", EXG_FIELD_REQUIRED, field_json),
+    };
+    half_storage half = {0};
+    exg_json value;
+    exg_json unused;
+    bool has_buffer;
+
+    if (!exg_json_find(tensor, "storage", &value)) {
+        return exg_json_fault(tensor, d->err, EXG_MALFORMED, "JSN-002", "key 'storage' is missing");
+    }
+    EXG_TRY_IN(d->err, exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)),
+               "storage");
+    has_buffer = exg_json_find(half.data, "buffer", &unused);
+    if (has_buffer != (strcmp(half.location, "Internal") == 0)) {
+        return exg_error_within(d->err,
+                                exg_json_fault(half.data, d->err, EXG_MALFORMED, "EAR-002",
+                                               "the storage is %s, its data are %s", half.location,
+                                               has_buffer ? "a Buffer" : "no Buffer"),
+                                "storage");
+    }
+    EXG_TRY_IN(d->err,
+               has_buffer ? internal(d, half.data, weights, storage)
+                          : external(d, half.data, weights, storage),
+               "storage.data");
+    return EXG_OK;
+}
