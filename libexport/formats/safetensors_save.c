@@ -25,6 +25,7 @@
 #define HEADER_BYTES_MAX 100000000u
 #define ALIGNMENT        64
 #define BLOCK_BYTES      (UINT64_C(1) << 20)
+#define LARGE_BYTES      (UINT64_C(8) << 20) /* written at once from where it lies */
 #define FILES_MAX        99999u
 
 /* A tensor to be written: `item.data`, or a weight to be read. */
@@ -215,14 +216,37 @@ static exg_status put_block(void *context, const exg_pipeline_block *block, exg_
     return status;
 }
 
+/* A weight whose bytes lie in memory as they are wanted, written from there. */
+static exg_status put_mapped(saver *s, exg_writer *writer, const part *p, const uint8_t *data)
+{
+    for (uint64_t at = 0; at < p->item.bytes; at += LARGE_BYTES) {
+        uint64_t left = p->item.bytes - at;
+        uint64_t bytes = left < LARGE_BYTES ? left : LARGE_BYTES;
+        uint64_t first = (uint64_t)(data - s->weights->storages[p->weight->storage].data) + at;
+
+        EXG_TRY(put(s, writer, data + at, bytes));
+        report(s, bytes);
+        exg_storage_forget(s->weights, p->weight->storage, first, first + bytes);
+    }
+    return EXG_OK;
+}
+
 static exg_status put_part(saver *s, exg_writer *writer, const part *p)
 {
     passage q = {s, writer, p, exg_dtype_bytes(p->item.dtype)};
     exg_error *err = s->err;
+    const uint8_t *data = NULL;
     exg_status status;
 
     if (p->weight == NULL) {
         return put(s, writer, p->item.data, p->item.bytes);
+    }
+    EXG_TRY(exg_storage_map(s->weights, p->weight->storage, &data, err));
+    if (data != NULL && p->item.bytes > 0 && exg_tensor_meta_is_packed(p->weight->meta)) {
+        EXG_TRY(exg_tensor_meta_check_view(p->weight->meta,
+                                           s->weights->storages[p->weight->storage].length, err));
+        return put_mapped(s, writer, p,
+                          data + (uint64_t)p->weight->meta->storage_offset.value * q.width);
     }
     status = exg_pipeline_run(p->item.bytes > BLOCK_BYTES ? s->pool : NULL,
                               (p->item.bytes + BLOCK_BYTES - 1) / BLOCK_BYTES, gather_block,
