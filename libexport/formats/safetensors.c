@@ -7,6 +7,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
+#include "libexport/formats/lost.h"
 #include "libexport/formats/weights_file.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct tensor_range {
 } tensor_range;
 
 typedef struct reader {
+    const uint8_t *file;
     const uint8_t *data; /* after the header */
     uint64_t length;
     exg_arena *arena; /* scratch */
@@ -220,6 +222,36 @@ static exg_status read_header(reader *r, exg_json root)
     return check_tiling(r, count);
 }
 
+/* The offsets of a cut file are as they were: who lies past the end? */
+static exg_status tell_cut(const reader *r, exg_json root, exg_status status)
+{
+    uint64_t start = (uint64_t)(r->data - r->file);
+    exg_lost lost = {.have = start + r->length};
+    exg_json_walk walk = {0};
+    exg_json tensor;
+    const char *key;
+    uint32_t length;
+
+    (void)exg_json_object(root, &walk, NULL);
+    while (exg_json_next_member(&walk, &key, &length, &tensor)) {
+        exg_json offsets;
+        exg_json_walk pair = {0};
+        exg_json begin;
+        exg_json end;
+        int64_t bytes = 0;
+
+        if (!exg_json_find(tensor, "data_offsets", &offsets) ||
+            exg_json_array(offsets, &pair, NULL) != EXG_OK || !exg_json_next(&pair, &begin) ||
+            !exg_json_next(&pair, &end) || exg_json_int(end, &bytes, NULL) != EXG_OK ||
+            bytes < 0 || (uint64_t)bytes > UINT64_MAX / 2) {
+            continue;
+        }
+        exg_lost_tensor(&lost, key, start + (uint64_t)bytes);
+        lost.want = start + (uint64_t)bytes > lost.want ? start + (uint64_t)bytes : lost.want;
+    }
+    return lost.want > lost.have ? exg_lost_tell(&lost, "STF-OFFSETS", r->err) : status;
+}
+
 static uint64_t little_u64(const uint8_t *p)
 {
     uint64_t value = 0;
@@ -246,10 +278,12 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
     if (header < 2 || header > source->length - 8) {
         return exg_error_fix(
             err,
-            EXG_FAIL(err, MALFORMED, "STF-HEADER", "the header takes %llu bytes, %llu follow",
+            EXG_FAIL(err, MALFORMED, "STF-HEADER",
+                     "the header takes %llu bytes, %llu follow: its names are not all there",
                      (unsigned long long)header, (unsigned long long)(source->length - 8)),
-            "the file may be cut short");
+            "the file may be cut short: copy it again and compare its size");
     }
+    r.file = source->data;
     r.data = source->data + 8 + header;
     r.length = source->length - 8 - header;
     r.arena = exg_arena_create(source->budget);
@@ -259,6 +293,9 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
     status = exg_json_parse(source->data + 8, (size_t)header, 8, EXG_JSON_KEYS_NOW, &doc, err);
     if (status == EXG_OK) {
         status = read_header(&r, exg_json_root(doc));
+        if (r.err != NULL && strcmp(r.err->code, "STF-OFFSETS") == 0 && status != EXG_OK) {
+            status = tell_cut(&r, exg_json_root(doc), status);
+        }
     }
     exg_json_free(doc);
     exg_arena_destroy(r.arena);

@@ -7,6 +7,7 @@ extern "C" {
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/formats/lost.h"
 #include "libexport/weights/frames.h"
 }
 
@@ -148,6 +149,47 @@ extern "C" void exg_flat_free(exg_flat *made)
     *made = {nullptr, 0, nullptr, 0};
 }
 
+/* A file shorter than it was written: with the metadata there, names what is lost. */
+static exg_status tell_cut(const uint8_t *data, uint64_t length, uint64_t total,
+                           uint64_t metadata, exg_error *err)
+{
+    exg_lost lost = {length, total, 0, 0, ""};
+    auto *copy = metadata > length ? nullptr : static_cast<uint8_t *>(std::malloc(metadata));
+    flatbuffers::Verifier::Options options;
+
+    if (copy == nullptr) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, MALFORMED, "EXG-002",
+                     "the file is cut short inside its metadata: %llu of its %llu bytes are there",
+                     static_cast<unsigned long long>(length),
+                     static_cast<unsigned long long>(total)),
+            "copy the file again and compare its size");
+    }
+    std::memcpy(copy, data, metadata);
+    options.max_depth = depth_max;
+    options.max_tables = static_cast<flatbuffers::uoffset_t>(metadata / 4);
+    flatbuffers::Verifier verifier(copy, metadata, options);
+    const flat::Program *root =
+        flat::VerifyProgramBuffer(verifier) ? flat::GetProgram(copy) : nullptr;
+    if (root != nullptr && root->weights() != nullptr && root->storages() != nullptr) {
+        for (const flat::Weight *w : *root->weights()) {
+            const flat::Storage *s = w->storage() < root->storages()->size()
+                                         ? root->storages()->Get(w->storage())
+                                         : nullptr;
+            uint64_t end = 0;
+
+            if (s != nullptr && s->location() == nullptr &&
+                !exg_add_u64(s->place()->offset(), s->place()->length(), &end)) {
+                end = UINT64_MAX;
+            }
+            exg_lost_tensor(&lost, w->fqn()->c_str(), end);
+        }
+    }
+    std::free(copy);
+    return exg_lost_tell(&lost, "EXG-002", err);
+}
+
 /* The root's Facts are looked up by hand, since what the verifier may look at is told by
  * them. */
 extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
@@ -174,6 +216,9 @@ extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
     }
     uint64_t total = read<uint64_t>(data + facts);
     uint64_t metadata = read<uint64_t>(data + facts + 8);
+    if (total > length) {
+        return tell_cut(data, length, total, metadata, err);
+    }
     if (total != length) {
         return EXG_FAIL(err, MALFORMED, "EXG-002", "the file has %llu bytes, it was written with %llu",
                         static_cast<unsigned long long>(length),

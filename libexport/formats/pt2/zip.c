@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define LOCAL_BYTES     30u
+#define CUT_SEARCH_MAX  (64u << 20) /* of a cut file, for the last member's header */
 #define CENTRAL_BYTES   46u
 #define END_BYTES       22u
 #define END64_BYTES     56u
@@ -108,16 +109,67 @@ static exg_status read_end64(const exg_zip *zip, uint64_t end, directory *dir, e
     return EXG_OK;
 }
 
+/* The last local header in the last bytes of a file: the names of all members begin as
+ * that of the first one does, with the root folder, so that tensor bytes and archives
+ * inside are not taken for one. UINT64_MAX: none. */
+static uint64_t last_member(const exg_zip *zip, const char **name, uint32_t *length)
+{
+    const char *first = (const char *)zip->data + LOCAL_BYTES;
+    uint64_t least = zip->length > CUT_SEARCH_MAX ? zip->length - CUT_SEARCH_MAX : 0;
+    const char *slash;
+    uint64_t root;
+
+    if (zip->length < LOCAL_BYTES || u32(zip->data) != SIGNATURE(3, 4) ||
+        !exg_range_inside(LOCAL_BYTES, u16(zip->data + 26), zip->length)) {
+        return UINT64_MAX;
+    }
+    slash = memchr(first, '/', u16(zip->data + 26));
+    root = slash == NULL ? 0 : (uint64_t)(slash - first) + 1;
+    for (uint64_t at = zip->length - LOCAL_BYTES + 1; at-- > least;) {
+        const uint8_t *p = zip->data + at;
+
+        if (p[0] == 'P' && u32(p) == SIGNATURE(3, 4) && u16(p + 26) >= root &&
+            exg_range_inside(at + LOCAL_BYTES, u16(p + 26), zip->length) &&
+            memcmp(p + LOCAL_BYTES, first, root) == 0) {
+            *name = (const char *)p + LOCAL_BYTES;
+            *length = u16(p + 26);
+            return at;
+        }
+    }
+    return UINT64_MAX;
+}
+
+/* No end record: the directory is gone with the end of the file. What a local header
+ * still tells is how far the members are there. */
+static exg_status tell_cut(const exg_zip *zip, exg_error *err)
+{
+    const char *name = "";
+    uint32_t length = 0;
+    uint64_t at = last_member(zip, &name, &length);
+    uint64_t header = at == UINT64_MAX ? 0 : LOCAL_BYTES + length + u16(zip->data + at + 28);
+    uint64_t left = zip->length - (at == UINT64_MAX ? 0 : at);
+    exg_status status;
+
+    if (at == UINT64_MAX) {
+        status = ZIP_FAIL(zip, zip->length, err, "ZIP-END",
+                          "no end record: the archive is cut short or is no zip");
+    } else {
+        status = ZIP_FAIL(zip, zip->length, err, "ZIP-END",
+                          "the archive is cut short: its directory, at the end, is gone; the last "
+                          "member that begins here is %.*s, with %llu bytes of what follows it",
+                          (int)(length < 200 ? length : 200), name,
+                          (unsigned long long)(left < header ? 0 : left - header));
+    }
+    return exg_error_fix(err, status, "copy the file again and compare its size");
+}
+
 static exg_status read_end(const exg_zip *zip, directory *dir, exg_error *err)
 {
     uint64_t end;
     const uint8_t *record;
 
     if (!find_end(zip->data, zip->length, &end)) {
-        return exg_error_fix(err,
-                             ZIP_FAIL(zip, zip->length, err, "ZIP-END",
-                                      "no end record: the archive is cut short or is no zip"),
-                             "copy the file again and compare its size");
+        return tell_cut(zip, err);
     }
     record = zip->data + end;
     if (u16(record + 4) != 0 || u16(record + 6) != 0 || u16(record + 8) != u16(record + 10)) {

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/a.safetensors > $T/out; head -c $(($(wc -c < $T/a.safetensors) - 100)) $T/a.safetensors > $T/b.safetensors; exg inspect $T/b.safetensors 2>&1 | sed 's, [0-9][0-9]*, N,g'; rm $T/a.safetensors $T/b.safetensors $T/out

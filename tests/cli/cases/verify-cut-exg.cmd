@@ -1,0 +1,1 @@
+exg convert fixtures/lm.core.static.pt2 $T/a.exg > $T/out; head -c 1000000 $T/a.exg > $T/b.exg; exg verify $T/b.exg 2>&1 | sed 's, [0-9][0-9]*, N,g'; head -c 900 $T/a.exg > $T/b.exg; exg verify $T/b.exg 2>&1 | sed 's, [0-9][0-9]*, N,g'; rm $T/a.exg $T/b.exg $T/out
