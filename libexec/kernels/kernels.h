@@ -49,6 +49,9 @@
     X(roll)                                                                                   \
     X(scalar_tensor)                                                                          \
     X(scatter_add)                                                                            \
+    X(scatter_amax)                                                                           \
+    X(scatter_amin)                                                                           \
+    X(scatter_prod)                                                                           \
     X(scatter_src)                                                                            \
     X(scatter_value)                                                                          \
     X(select_scatter)                                                                         \

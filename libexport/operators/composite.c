@@ -1,19 +1,9 @@
 /* composite.c - lowerings of composite.def. */
-#include <exg/emit.h>
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 
 #include <string.h>
 
 #define SELF exg_get_ref(&args[0])
-
-static void unsupported(exg_builder *b, const char *what)
-{
-    exg_error err;
-
-    (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "%s", what);
-    exg_builder_fail(b, &err);
-}
 
 void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
@@ -25,7 +15,7 @@ void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *resu
 void exg_lower_dropout(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
-        unsupported(b, "dropout in training mode draws random numbers, which come later");
+        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
         return;
     }
     results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
@@ -62,68 +52,6 @@ void exg_lower_div_mode(exg_builder *b, const exg_argument *args, exg_argument *
     results[0] = exg_arg_ref(strcmp(mode, "floor") == 0   ? EMIT(b, div_floor, args[0], args[1])
                              : strcmp(mode, "trunc") == 0 ? EMIT(b, div_trunc, args[0], args[1])
                                                           : EMIT(b, div_Tensor, args[0], args[1]));
-}
-
-void exg_lower_bitwise_and(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_and_Tensor, args[0], args[1]));
-}
-
-void exg_lower_bitwise_or(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_or_Tensor, args[0], args[1]));
-}
-
-void exg_lower_bitwise_xor(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_xor_Tensor, args[0], args[1]));
-}
-
-void exg_lower_bitwise_and_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_and_Scalar, args[0], args[1]));
-}
-
-void exg_lower_bitwise_or_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_or_Scalar, args[0], args[1]));
-}
-
-void exg_lower_bitwise_xor_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_xor_Scalar, args[0], args[1]));
-}
-
-void exg_lower_left_shift_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_left_shift_Tensor_Scalar, args[0], args[1]));
-}
-
-void exg_lower_right_shift_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, bitwise_right_shift_Tensor_Scalar, args[0], args[1]));
-}
-
-void exg_lower_maximum(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, maximum_default, args[0], args[1]));
-}
-
-void exg_lower_minimum(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, minimum_default, args[0], args[1]));
-}
-
-/* reduction: 0 none, 1 mean, 2 sum */
-void exg_lower_mse_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_ref d = EMIT(b, sub_Tensor, args[0], args[1]);
-    exg_ref squared = EMIT(b, mul_Tensor, d, d);
-    int64_t reduction = exg_get_int(&args[2]);
-
-    results[0] = exg_arg_ref(reduction == 1   ? EMIT(b, mean_default, squared)
-                             : reduction == 2 ? EMIT(b, sum_default, squared)
-                                              : squared);
 }
 
 /* Checked here, since every size is a number by now; nothing is left of it. */

@@ -345,16 +345,3 @@ void exg_lower_copy(exg_builder *b, const exg_argument *args, exg_argument *resu
     src = EMIT(b, expand_default, src, INTS_OF(b, self.sizes, self.rank));
     results[0] = exg_arg_ref(EMIT(b, clone_default, src));
 }
-
-void exg_lower_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    if (strcmp(args[2].as_string, "constant") != 0) {
-        exg_error err;
-
-        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "pad with mode '%s'", args[2].as_string);
-        exg_builder_fail(b, &err);
-        return;
-    }
-    results[0] = exg_arg_ref(EMIT(b, constant_pad_nd_default, SELF, args[1],
-                                  exg_is_none(&args[3]) ? exg_arg_int(0) : args[3]));
-}

@@ -1,7 +1,5 @@
 /* matmul.c - shapes and lowerings of matmul.def. */
-#include <exg/emit.h>
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 
 #include <inttypes.h>
 
@@ -308,21 +306,10 @@ exg_status exg_shape_adaptive_pool2d(exg_shape_call *call, exg_error *err)
 
 /* ---- lowerings ------------------------------------------------------------------ */
 
-static exg_dims dims_of(const exg_builder *b, exg_ref x)
-{
-    exg_dims dims = {.rank = 0};
-    const exg_tensor_meta *meta = exg_ref_meta(b, x);
-
-    if (meta != NULL) {
-        (void)exg_dims_of(meta, &dims, NULL);
-    }
-    return dims;
-}
-
 /* x with its leading dims brought to `batch` and made one. */
 static exg_ref as_batch(exg_builder *b, exg_ref x, const exg_dims *batch, int64_t count)
 {
-    exg_dims in = dims_of(b, x);
+    exg_dims in = exg_lower_dims(b, x);
     exg_dims full = *batch;
 
     if (in.rank < 2) {
@@ -336,8 +323,8 @@ static exg_ref as_batch(exg_builder *b, exg_ref x, const exg_dims *batch, int64_
 
 static exg_ref batched_matmul(exg_builder *b, exg_ref x, exg_ref y)
 {
-    exg_dims left = dims_of(b, x);
-    exg_dims right = dims_of(b, y);
+    exg_dims left = exg_lower_dims(b, x);
+    exg_dims right = exg_lower_dims(b, y);
     exg_dims batch;
     int64_t rows = left.n[left.rank - 2];
     int64_t columns = right.n[right.rank - 1];
@@ -367,8 +354,8 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
 {
     exg_ref x = exg_get_ref(&args[0]);
     exg_ref y = exg_get_ref(&args[1]);
-    uint32_t rank_x = dims_of(b, x).rank;
-    uint32_t rank_y = dims_of(b, y).rank;
+    uint32_t rank_x = exg_lower_dims(b, x).rank;
+    uint32_t rank_y = exg_lower_dims(b, y).rank;
     exg_ref z;
 
     if (rank_x == 0 || rank_y == 0) {
@@ -383,7 +370,7 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
     if (rank_x <= 2 && rank_y <= 2) {
         z = EMIT(b, mm_default, x, y);
     } else if (rank_y <= 2) {
-        exg_dims in = dims_of(b, x);
+        exg_dims in = exg_lower_dims(b, x);
         exg_ref flat = EMIT(b, reshape_default, x, INTS(b, -1, in.n[in.rank - 1]));
 
         if (in.n[in.rank - 1] == 0) {
@@ -395,13 +382,13 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
             flat = EMIT(b, reshape_default, x, INTS(b, rows, 0));
         }
         z = EMIT(b, mm_default, flat, y);
-        in.n[in.rank - 1] = dims_of(b, y).n[1];
+        in.n[in.rank - 1] = exg_lower_dims(b, y).n[1];
         z = EMIT(b, view_default, z, INTS_OF(b, in.n, in.rank));
     } else {
         z = batched_matmul(b, x, y);
     }
     if (rank_x == 1 || rank_y == 1) {
-        exg_dims out = dims_of(b, z);
+        exg_dims out = exg_lower_dims(b, z);
         int64_t dropped[2];
         uint32_t count = 0;
 
@@ -418,7 +405,7 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
 
 void exg_lower_conv(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dims weight = dims_of(b, exg_get_ref(&args[1]));
+    exg_dims weight = exg_lower_dims(b, exg_get_ref(&args[1]));
     uint32_t count = weight.rank > 2 ? weight.rank - 2 : 1;
     int64_t numbers[3][EXG_SHAPE_RANK_MAX];
     int64_t zeros[EXG_SHAPE_RANK_MAX] = {0};

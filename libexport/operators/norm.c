@@ -1,7 +1,5 @@
 /* norm.c - shapes and lowerings of norm.def. */
-#include <exg/emit.h>
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 
 #include <inttypes.h>
 
@@ -68,17 +66,6 @@ exg_status exg_shape_native_group_norm(exg_shape_call *call, exg_error *err)
 
 #define SELF exg_get_ref(&args[0])
 
-static exg_dims dims_of(const exg_builder *b, exg_ref x)
-{
-    exg_dims dims = {.rank = 0};
-    const exg_tensor_meta *meta = exg_ref_meta(b, x);
-
-    if (meta != NULL) {
-        (void)exg_dims_of(meta, &dims, NULL);
-    }
-    return dims;
-}
-
 void exg_lower_layer_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(
@@ -102,7 +89,7 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
 
 void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dims in = dims_of(b, SELF);
+    exg_dims in = exg_lower_dims(b, SELF);
     int64_t inner = 1;
 
     for (uint32_t i = 2; i < in.rank; i++) {
@@ -117,7 +104,7 @@ void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument
 static exg_ref per_channel(exg_builder *b, exg_ref vector, uint32_t rank)
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
-    exg_dims in = dims_of(b, vector);
+    exg_dims in = exg_lower_dims(b, vector);
 
     for (uint32_t i = 0; i < rank; i++) {
         sizes[i] = i == 1 ? in.n[0] : 1;
@@ -130,7 +117,7 @@ static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd,
                           exg_ref bias)
 {
     const exg_tensor_meta *meta = exg_ref_meta(b, x);
-    uint32_t rank = dims_of(b, x).rank;
+    uint32_t rank = exg_lower_dims(b, x).rank;
     exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
     exg_ref y = EMIT(b, sub_Tensor, x, per_channel(b, mean, rank));
 
@@ -144,14 +131,6 @@ static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd,
     return EMIT(b, to_dtype, y, DTYPE(dtype));
 }
 
-static exg_ref in_float(exg_builder *b, exg_ref x)
-{
-    const exg_tensor_meta *meta = exg_ref_meta(b, x);
-
-    return meta != NULL && exg_dtype_bytes(meta->dtype) < 4 ? EMIT(b, _to_copy_default, x, DTYPE(EXG_DTYPE_F32))
-                                                            : x;
-}
-
 typedef struct batch_stats {
     exg_ref mean, var, rstd; /* (C) */
     int64_t count;           /* elements a channel */
@@ -159,7 +138,7 @@ typedef struct batch_stats {
 
 static batch_stats batch_statistics(exg_builder *b, exg_ref x, double eps)
 {
-    exg_dims in = dims_of(b, x);
+    exg_dims in = exg_lower_dims(b, x);
     int64_t dims[EXG_SHAPE_RANK_MAX];
     uint32_t count = 0;
     batch_stats stats = {.count = 1};
@@ -194,7 +173,7 @@ static exg_ref moved(exg_builder *b, exg_ref running, exg_ref batch, double mome
 void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
                                      exg_argument *results)
 {
-    exg_ref x = in_float(b, SELF);
+    exg_ref x = exg_lower_wide(b, SELF);
     exg_ref running_mean = exg_get_ref(&args[3]);
     exg_ref running_var = exg_get_ref(&args[4]);
     const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
@@ -213,7 +192,7 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
             moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum));
     } else {
         exg_ref rstd = EMIT(b, rsqrt_default,
-                            EMIT(b, add_Scalar, in_float(b, running_var), exg_get_float(&args[7])));
+                            EMIT(b, add_Scalar, exg_lower_wide(b, running_var), exg_get_float(&args[7])));
 
         out = normalized(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
         results[1] = results[2] =
@@ -243,7 +222,7 @@ void exg_lower_batch_norm_no_training(exg_builder *b, const exg_argument *args,
 void exg_lower_batch_norm_no_stats(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
-    exg_ref x = in_float(b, SELF);
+    exg_ref x = exg_lower_wide(b, SELF);
     batch_stats s = batch_statistics(b, x, exg_get_float(&args[5]));
     exg_ref out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
 
@@ -274,4 +253,94 @@ void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument
         (void)EMIT(b, copy__default, args[4], all[4]);
     }
     results[0] = all[0];
+}
+
+/* (input, weight, bias, running_mean, running_var, training, momentum, eps): the
+ * statistics are written as the schema says. */
+void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument all[5];
+
+    (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, args[0], args[1], args[2],
+                   args[3], args[4], args[5], args[6], args[7]);
+    if (exg_get_bool(&args[5])) {
+        (void)EMIT(b, copy__default, args[3], all[3]);
+        (void)EMIT(b, copy__default, args[4], all[4]);
+    }
+    results[0] = all[0];
+    results[1] = all[1];
+    results[2] = all[2];
+}
+
+/* One per channel of every batch: (C) as (N C). */
+static exg_ref repeated(exg_builder *b, const exg_argument *vector, int64_t batch)
+{
+    return exg_lower_given(vector)
+               ? EMIT(b, repeat_default, exg_get_ref(vector), INTS(b, batch))
+               : EXG_NO_REF;
+}
+
+/* The mean over the batch, written to what runs along. */
+static void keep(exg_builder *b, const exg_argument *running, const exg_argument *fresh,
+                 int64_t batch, int64_t channels)
+{
+    exg_ref x = EMIT(b, view_default, exg_get_ref(fresh), INTS(b, batch, channels));
+
+    (void)EMIT(b, copy__default, *running, EMIT(b, mean_dim, x, INTS(b, 0)));
+}
+
+/* (input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps): a
+ * batch norm of one batch, in which every channel of every batch is a channel. */
+void exg_lower_instance_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_dims one = in;
+    exg_argument all[5];
+    exg_argument vectors[4];
+    exg_ref x;
+
+    if (in.rank < 2) {
+        exg_lower_refuse(b, "instance_norm of a tensor without channels");
+        return;
+    }
+    one.n[0] = 1;
+    one.n[1] = in.n[0] * in.n[1];
+    for (uint32_t k = 0; k < 4; k++) {
+        exg_ref vector = repeated(b, &args[1 + k], in.n[0]);
+
+        vectors[k] = vector.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(vector);
+    }
+    x = exg_lower_shaped(b, SELF, &one);
+    if (exg_is_none(&vectors[2])) {
+        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, all, x, vectors[0], vectors[1],
+                       exg_arg_bool(true), args[6], args[7]);
+    } else {
+        (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, x, vectors[0],
+                       vectors[1], vectors[2], vectors[3], args[5], args[6], args[7]);
+        if (exg_get_bool(&args[5])) {
+            keep(b, &args[3], &all[3], in.n[0], in.n[1]);
+            keep(b, &args[4], &all[4], in.n[0], in.n[1]);
+        }
+    }
+    results[0] = exg_arg_ref(exg_lower_shaped(b, exg_get_ref(&all[0]), &in));
+}
+
+/* (v, g, dim): v with the length g along every dim but `dim`; -1: as a whole */
+void exg_lower_weight_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t rank = exg_lower_dims(b, SELF).rank;
+    int64_t dim = exg_get_int(&args[2]);
+    int64_t others[EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+    exg_ref length;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        if (dim == -1 || d != (uint32_t)dim) {
+            others[count++] = d;
+        }
+    }
+    length = EMIT(b, linalg_vector_norm_default, SELF, 2.0, INTS_OF(b, others, count),
+                  exg_arg_bool(true));
+    results[0] = exg_arg_ref(
+        EMIT(b, mul_Tensor, SELF, EMIT(b, div_Tensor, exg_get_ref(&args[1]), length)));
 }

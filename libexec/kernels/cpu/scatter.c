@@ -1,5 +1,6 @@
 /* scatter.c - single elements by index along one dimension: gather, scatter_src,
- * scatter_value, scatter_add.
+ * scatter_value, and those that combine: scatter_add, scatter_prod, scatter_amax,
+ * scatter_amin.
  *
  * The index's elements are walked in rows along its last dimension. Elements that
  * agree in every coordinate but `dim` may meet in one place, so a block of work
@@ -7,7 +8,15 @@
  */
 #include "libexec/kernels/cpu/common.h"
 
-typedef enum scatter_kind { GATHER, SCATTER_SRC, SCATTER_VALUE, SCATTER_ADD } scatter_kind;
+typedef enum scatter_kind {
+    GATHER,
+    SCATTER_SRC,
+    SCATTER_VALUE,
+    SCATTER_ADD, /* this and what follows combine */
+    SCATTER_PROD,
+    SCATTER_AMAX,
+    SCATTER_AMIN
+} scatter_kind;
 
 typedef struct scatter_params {
     scatter_kind kind;
@@ -74,9 +83,9 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
     p->outer *= exg_tensor_numel(index) == 0 ? 0 : 1;
     p->outer_of_block = exg_items_per_block(4 * p->dim_count * p->index_sizes[p->rank - 1],
                                             EXG_GRAIN);
-    if (kind == SCATTER_ADD) {
+    if (kind >= SCATTER_ADD) {
         if (!exg_compute_of(p->dtype, &p->compute)) {
-            return exg_unsupported_dtype("scatter_add", p->dtype, err);
+            return exg_unsupported_dtype("scatter", p->dtype, err);
         }
         p->load = EXG_LOOPS(exg_loops_convert)->load[p->dtype];
         p->store = EXG_LOOPS(exg_loops_convert)->store[p->dtype];
@@ -88,7 +97,14 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
     return EXG_OK;
 }
 
-static void add_one(const scatter_params *p, char *self, const char *src)
+/* The larger, or what is no number. */
+#define COMBINE(kind, a, b)                                                     \
+    ((kind) == SCATTER_ADD    ? (a) + (b)                                       \
+     : (kind) == SCATTER_PROD ? (a) * (b)                                       \
+     : (kind) == SCATTER_AMAX ? ((a) != (a) || (a) > (b) ? (a) : (b))           \
+                              : ((a) != (a) || (a) < (b) ? (a) : (b)))
+
+static void combine_one(const scatter_params *p, char *self, const char *src)
 {
     union {
         float f32;
@@ -101,16 +117,16 @@ static void add_one(const scatter_params *p, char *self, const char *src)
     p->load(1, &b, src, 1);
     switch (p->compute) {
     case EXG_COMPUTE_F32:
-        a.f32 += b.f32;
+        a.f32 = COMBINE(p->kind, a.f32, b.f32);
         break;
     case EXG_COMPUTE_F64:
-        a.f64 += b.f64;
+        a.f64 = COMBINE(p->kind, a.f64, b.f64);
         break;
     case EXG_COMPUTE_I32:
-        a.i32 += b.i32;
+        a.i32 = COMBINE(p->kind, a.i32, b.i32);
         break;
     default:
-        a.i64 += b.i64;
+        a.i64 = COMBINE(p->kind, a.i64, b.i64);
     }
     p->store(1, self, 1, &a);
 }
@@ -163,7 +179,7 @@ static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self
         } else if (p->kind == SCATTER_VALUE) {
             copy_element(self, (const char *)p->element, p->bytes);
         } else {
-            add_one(p, self, src);
+            combine_one(p, self, src);
         }
     }
 }
@@ -231,11 +247,6 @@ static exg_status scatter_value_prepare(exg_kernel_call *call, exg_error *err)
     return scatter_plan(call, SCATTER_VALUE, err);
 }
 
-static exg_status scatter_add_prepare(exg_kernel_call *call, exg_error *err)
-{
-    return scatter_plan(call, SCATTER_ADD, err);
-}
-
 static void scatter_run_all(const exg_kernel_call *call)
 {
     const exg_tensor *out = &call->outputs[0];
@@ -261,9 +272,19 @@ const exg_kernel exg_kernel_scatter_value = {
     .flags = EXG_KERNEL_IN_PLACE,
 };
 
-const exg_kernel exg_kernel_scatter_add = {
-    .name = "scatter_add",
-    .prepare = scatter_add_prepare,
-    .run = scatter_run_all,
-    .flags = EXG_KERNEL_IN_PLACE,
-};
+#define COMBINING(name_, kind)                                                    \
+    static exg_status name_##_prepare(exg_kernel_call *call, exg_error *err)      \
+    {                                                                             \
+        return scatter_plan(call, kind, err);                                     \
+    }                                                                             \
+    const exg_kernel exg_kernel_##name_ = {                                       \
+        .name = #name_,                                                           \
+        .prepare = name_##_prepare,                                               \
+        .run = scatter_run_all,                                                   \
+        .flags = EXG_KERNEL_IN_PLACE,                                             \
+    };
+
+COMBINING(scatter_add, SCATTER_ADD)
+COMBINING(scatter_prod, SCATTER_PROD)
+COMBINING(scatter_amax, SCATTER_AMAX)
+COMBINING(scatter_amin, SCATTER_AMIN)

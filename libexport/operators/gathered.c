@@ -1,0 +1,192 @@
+/* gathered.c - lowerings of gathered.def: many places written or read at once, and
+ * combined there. */
+#include "libexport/operators/lower.h"
+
+#include <string.h>
+
+#define SELF exg_get_ref(&args[0])
+
+static bool is_word(const exg_argument *arg, const char *word)
+{
+    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
+}
+
+/* scatter.reduce(self, dim, index, src, reduce: "add" or "multiply") */
+static exg_ref scattered(exg_builder *b, const exg_argument *args, exg_ref src)
+{
+    return is_word(&args[4], "add") ? EMIT(b, scatter_add_default, SELF, args[1], args[2], src)
+                                    : EMIT(b, scatter_prod, SELF, args[1], args[2], src);
+}
+
+void exg_lower_scatter_reduce_src(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(scattered(b, args, exg_get_ref(&args[3])));
+}
+
+static exg_ref full_of(exg_builder *b, exg_ref like, exg_argument value, exg_dtype dtype)
+{
+    exg_dims dims = exg_lower_dims(b, like);
+
+    return EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), value, DTYPE(dtype));
+}
+
+void exg_lower_scatter_reduce_value(exg_builder *b, const exg_argument *args,
+                                    exg_argument *results)
+{
+    exg_ref src = full_of(b, exg_get_ref(&args[2]), args[3], exg_lower_dtype(b, SELF));
+
+    results[0] = exg_arg_ref(scattered(b, args, src));
+}
+
+/* (self, dim, index, src, reduce, include_self): what self holds where something is
+ * written counts, or is replaced by what changes nothing. */
+void exg_lower_scatter_reduce_two(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    bool is_float = exg_dtype_is_float(dtype);
+    bool mean = is_word(&args[4], "mean");
+    bool sum = mean || is_word(&args[4], "sum");
+    bool prod = is_word(&args[4], "prod");
+    bool most = is_word(&args[4], "amax");
+    exg_ref index = exg_get_ref(&args[2]);
+    exg_ref x = SELF;
+
+    if (!exg_get_bool(&args[5]) && (sum || prod)) {
+        x = EMIT(b, scatter_value, x, args[1], index, prod ? 1 : 0);
+    } else if (!exg_get_bool(&args[5])) {
+        /* the first one written stands in for self: any of them does */
+        x = EMIT(b, scatter_src, x, args[1], index, args[3]);
+    }
+    x = sum    ? EMIT(b, scatter_add_default, x, args[1], index, args[3])
+        : prod ? EMIT(b, scatter_prod, x, args[1], index, args[3])
+        : most ? EMIT(b, scatter_amax, x, args[1], index, args[3])
+               : EMIT(b, scatter_amin, x, args[1], index, args[3]);
+    if (mean) {
+        exg_ref ones = full_of(b, index, exg_arg_int(1), dtype);
+        exg_ref count = full_of(b, SELF, exg_arg_int(exg_get_bool(&args[5])), dtype);
+
+        count = EMIT(b, scatter_add_default, count, args[1], index, ones);
+        count = EMIT(b, clamp_min_default, count, 1);
+        x = is_float ? EMIT(b, div_Tensor, x, count) : EMIT(b, div_floor, x, count);
+    }
+    results[0] = exg_arg_ref(x);
+}
+
+static exg_ref flat(exg_builder *b, exg_ref x)
+{
+    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
+}
+
+/* (self, index, source, accumulate): places of the flat tensor */
+void exg_lower_put(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_ref index = flat(b, exg_get_ref(&args[1]));
+    exg_ref source = flat(b, exg_get_ref(&args[2]));
+
+    index = EMIT(b, where_self, EMIT(b, lt_Scalar, index, 0),
+                 EMIT(b, add_Scalar, index, exg_arg_int(exg_lower_numel(b, SELF))), index);
+    index = exg_get_bool(&args[3])
+                ? EMIT(b, scatter_add_default, flat(b, SELF), 0, index, source)
+                : EMIT(b, scatter_src, flat(b, SELF), 0, index, source);
+    results[0] = exg_arg_ref(exg_lower_shaped(b, index, &in));
+}
+
+/* (self, mask, source): source in order where the mask says so */
+void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims dims[2] = {exg_lower_dims(b, SELF), exg_lower_dims(b, exg_get_ref(&args[1]))};
+    exg_ref source = flat(b, exg_get_ref(&args[2]));
+    int64_t most = exg_lower_numel(b, source) - 1;
+    exg_dims out;
+    exg_ref mask;
+    exg_ref place;
+    exg_ref x;
+
+    if (exg_broadcast(&dims[0], &dims[1], &out, NULL) != EXG_OK) {
+        exg_lower_refuse(b, "a mask that does not broadcast");
+        return;
+    }
+    x = EMIT(b, expand_default, SELF, INTS_OF(b, out.n, out.rank));
+    mask = EMIT(b, expand_default, exg_get_ref(&args[1]), INTS_OF(b, out.n, out.rank));
+    if (most < 0) {
+        results[0] = exg_arg_ref(EMIT(b, clone_default, x));
+        return;
+    }
+    place = EMIT(b, cumsum_default, exg_lower_cast(b, flat(b, mask), EXG_DTYPE_I64), 0);
+    place = EMIT(b, clamp_both, EMIT(b, sub_Scalar, place, 1), 0, exg_arg_int(most));
+    place = exg_lower_shaped(b, EMIT(b, index_select_default, source, 0, place), &out);
+    results[0] = exg_arg_ref(EMIT(b, where_self, mask, place, x));
+}
+
+/* ---- embeddings ------------------------------------------------------------------------- */
+
+/* (weight, indices, max_norm, norm_type): rows named are no longer than max_norm */
+void exg_lower_embedding_renorm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    double most = exg_get_float(&args[2]);
+    exg_ref index = flat(b, exg_get_ref(&args[1]));
+    exg_ref rows = EMIT(b, index_select_default, SELF, 0, index);
+    exg_ref norm = EMIT(b, linalg_vector_norm_default, rows, args[3], INTS(b, 1),
+                        exg_arg_bool(true));
+    exg_ref factor = EMIT(b, reciprocal_default, EMIT(b, add_Scalar, norm, 1e-7));
+    exg_ref shorter = EMIT(b, mul_Tensor, rows, EMIT(b, mul_Scalar, factor, most));
+
+    rows = EMIT(b, where_self, EMIT(b, gt_Scalar, norm, most), shorter, rows);
+    results[0] = exg_arg_ref(EMIT(b, index_copy_default, SELF, 0, index, rows));
+}
+
+/* (weight, indices, offsets, scale_grad_by_freq, mode: 0 sum, 1 mean, 2 max, sparse,
+ * per_sample_weights?, include_last_offset, padding_idx) -> output, offset2bag,
+ * bag_size, max_indices (the last three as PyTorch's shapes for mode sum are). */
+void exg_lower_embedding_bag(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref index = exg_get_ref(&args[1]);
+    exg_ref offsets = exg_get_ref(&args[2]);
+    int64_t count = exg_lower_numel(b, index);
+    int64_t bags = exg_lower_numel(b, offsets) - (exg_get_bool(&args[7]) ? 1 : 0);
+    int64_t width = exg_lower_dims(b, SELF).n[1];
+    int64_t mode = exg_get_int(&args[4]);
+    int64_t ignored = exg_is_none(&args[8]) ? -1 : exg_get_int(&args[8]);
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref rows = EMIT(b, index_select_default, SELF, 0, index);
+    exg_ref bag;
+    exg_ref counts = full_of(b, index, exg_arg_int(1), EXG_DTYPE_I64);
+    exg_ref sizes;
+    exg_ref out;
+
+    if (mode == 2 || exg_lower_dims(b, index).rank != 1) {
+        exg_lower_unsupported(b, "embedding_bag with mode max");
+        return;
+    }
+    ignored += ignored < 0 && !exg_is_none(&args[8]) && exg_get_int(&args[8]) < -1
+                   ? exg_lower_dims(b, SELF).n[0]
+                   : 0;
+    bag = EMIT(b, slice_Tensor, offsets, 0, 0, exg_arg_int(bags));
+    bag = EMIT(b, le_Tensor, EMIT(b, unsqueeze_default, bag, 0),
+               exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 2));
+    bag = EMIT(b, sub_Scalar, EMIT(b, sum_dim_IntList, bag, INTS(b, 1)), 1);
+    if (exg_lower_given(&args[6])) {
+        rows = EMIT(b, mul_Tensor, rows, EMIT(b, unsqueeze_default, exg_get_ref(&args[6]), 1));
+    }
+    if (ignored >= 0) {
+        exg_ref kept = EMIT(b, ne_Scalar, index, exg_arg_int(ignored));
+
+        rows = EMIT(b, where_self, EMIT(b, unsqueeze_default, kept, 1), rows,
+                    EMIT(b, zeros_like_default, rows));
+        counts = exg_lower_cast(b, kept, EXG_DTYPE_I64);
+    }
+    out = EMIT(b, full_default, INTS(b, bags, width), 0, DTYPE(dtype));
+    out = EMIT(b, index_add_default, out, 0, bag, rows);
+    sizes = EMIT(b, full_default, INTS(b, bags), 0, DTYPE(EXG_DTYPE_I64));
+    sizes = EMIT(b, index_add_default, sizes, 0, bag, counts);
+    if (mode == 1) {
+        exg_ref divisor = exg_lower_cast(b, EMIT(b, clamp_min_default, sizes, 1), dtype);
+
+        out = EMIT(b, div_Tensor, out, EMIT(b, unsqueeze_default, divisor, 1));
+    }
+    results[0] = exg_arg_ref(out);
+    results[1] = exg_arg_ref(bag);
+    results[2] = exg_arg_ref(sizes);
+    results[3] = exg_arg_ref(sizes);
+}

@@ -1,0 +1,109 @@
+/* lower.c - see lower.h. */
+#include "libexport/operators/lower.h"
+
+exg_dims exg_lower_dims(const exg_builder *b, exg_ref x)
+{
+    exg_dims dims = {.rank = 0};
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+
+    if (meta != NULL) {
+        (void)exg_dims_of(meta, &dims, NULL);
+    }
+    return dims;
+}
+
+exg_dtype exg_lower_dtype(const exg_builder *b, exg_ref x)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+
+    return meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
+}
+
+int64_t exg_lower_numel(const exg_builder *b, exg_ref x)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+    int64_t numel = 0;
+
+    return meta != NULL && exg_tensor_meta_numel(meta, &numel) ? numel : 0;
+}
+
+uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank)
+{
+    uint32_t wrapped = 0;
+    exg_error err;
+
+    if (exg_wrap_dim(dim, rank, &wrapped, &err) != EXG_OK) {
+        exg_builder_fail(b, &err);
+        return 0;
+    }
+    return wrapped;
+}
+
+void exg_lower_unsupported(exg_builder *b, const char *what)
+{
+    exg_error err;
+
+    (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "%s", what);
+    exg_builder_fail(b, &err);
+}
+
+void exg_lower_refuse(exg_builder *b, const char *what)
+{
+    exg_error err;
+
+    (void)EXG_SHAPE_FAIL(&err, "%s", what);
+    exg_builder_fail(b, &err);
+}
+
+exg_ref exg_lower_cast(exg_builder *b, exg_ref x, exg_dtype dtype)
+{
+    return exg_lower_dtype(b, x) == dtype ? x : EMIT(b, _to_copy_default, x, DTYPE(dtype));
+}
+
+exg_ref exg_lower_wide(exg_builder *b, exg_ref x)
+{
+    exg_dtype dtype = exg_lower_dtype(b, x);
+
+    return exg_dtype_is_float(dtype) && exg_dtype_bytes(dtype) < 4
+               ? exg_lower_cast(b, x, EXG_DTYPE_F32)
+               : x;
+}
+
+exg_ref exg_lower_slice(exg_builder *b, exg_ref x, uint32_t dim, int64_t start, int64_t count)
+{
+    return EMIT(b, slice_Tensor, x, (int)dim, exg_arg_int(start), exg_arg_int(start + count));
+}
+
+exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims)
+{
+    return EMIT(b, reshape_default, x, INTS_OF(b, dims->n, dims->rank));
+}
+
+exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim1)
+{
+    return EMIT(b, transpose_int, x, (int)dim0, (int)dim1);
+}
+
+exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
+                        uint32_t rank)
+{
+    exg_dims dims = {.rank = rank};
+    exg_ref steps = EMIT(b, arange_start_step, 0, exg_arg_int(count), 1, DTYPE(dtype));
+
+    for (uint32_t d = 0; d < rank; d++) {
+        dims.n[d] = d == dim ? count : 1;
+    }
+    return rank <= 1 ? steps : exg_lower_shaped(b, steps, &dims);
+}
+
+exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype)
+{
+    return EMIT(b, scalar_tensor_default, value, DTYPE(dtype));
+}
+
+exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)
+{
+    return reduction == 1   ? EMIT(b, mean_default, x)
+           : reduction == 2 ? EMIT(b, sum_default, x)
+                            : x;
+}

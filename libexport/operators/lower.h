@@ -1,0 +1,53 @@
+/* lower.h - what lowerings ask of the values they are given. */
+#ifndef EXG_LIBEXPORT_OPERATORS_LOWER_H
+#define EXG_LIBEXPORT_OPERATORS_LOWER_H
+
+#include "libexport/operators/rows.h"
+#include "libexport/operators/shape.h"
+
+#include <exg/emit.h>
+
+/* Sizes, dtype, number of elements of a value under construction; rank 0, float32, 0
+ * after an error. */
+exg_dims exg_lower_dims(const exg_builder *b, exg_ref x);
+exg_dtype exg_lower_dtype(const exg_builder *b, exg_ref x);
+int64_t exg_lower_numel(const exg_builder *b, exg_ref x);
+
+/* A dim argument counted from the end when negative; a fault sticks. */
+uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
+
+/* UNSUPPORTED (OPR-002), MALFORMED (NOD-017): both stick. */
+void exg_lower_unsupported(exg_builder *b, const char *what);
+void exg_lower_refuse(exg_builder *b, const char *what);
+
+/* The k-th tensor of a Tensor[] argument. */
+static inline exg_ref exg_lower_item(const exg_argument *list, uint32_t k)
+{
+    return (exg_ref){list->as_tensors[k]};
+}
+
+static inline bool exg_lower_given(const exg_argument *arg)
+{
+    return !exg_is_none(arg) && exg_get_ref(arg).id != EXG_NO_VALUE;
+}
+
+/* x in float32 when its dtype is narrower; x stored as `dtype`. */
+exg_ref exg_lower_wide(exg_builder *b, exg_ref x);
+exg_ref exg_lower_cast(exg_builder *b, exg_ref x, exg_dtype dtype);
+
+/* [start, start + count) of one dim; x with sizes `n`; dims exchanged. */
+exg_ref exg_lower_slice(exg_builder *b, exg_ref x, uint32_t dim, int64_t start, int64_t count);
+exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims);
+exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim1);
+
+/* 0, 1, ... count - 1 along `dim` of a tensor of `rank`, ones elsewhere. */
+exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
+                        uint32_t rank);
+
+/* A scalar of a dtype. */
+exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
+
+/* reduction of a loss: 0 none, 1 mean, 2 sum */
+exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
+
+#endif

@@ -1,0 +1,267 @@
+/* order.c - lowerings of order.def: what follows from sorting and comparing; scans that
+ * keep the largest. */
+#include "libexport/operators/lower.h"
+
+#include <string.h>
+
+#define SELF exg_get_ref(&args[0])
+
+/* ---- sorted ---------------------------------------------------------------------------------- */
+
+typedef struct sorted {
+    exg_ref values, indices;
+} sorted;
+
+static sorted sort(exg_builder *b, exg_ref x, uint32_t dim, bool descending)
+{
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    (void)EMIT_ALL(b, sort_stable, both, x, exg_arg_bool(true), (int)dim, descending);
+    return (sorted){exg_get_ref(&both[0]), exg_get_ref(&both[1])};
+}
+
+/* (self, dim, descending) */
+void exg_lower_argsort(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+
+    results[0] = exg_arg_ref(sort(b, SELF, dim, exg_get_bool(&args[2])).indices);
+}
+
+/* (self, stable, dim, descending) */
+void exg_lower_argsort_stable(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
+
+    results[0] = exg_arg_ref(sort(b, SELF, dim, exg_get_bool(&args[3])).indices);
+}
+
+void exg_lower_msort(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(sort(b, SELF, 0, false).values);
+}
+
+/* One place of every sorted row: (values, indices), with the dim or without. */
+static void place_of(exg_builder *b, sorted s, uint32_t dim, exg_ref place, bool keepdim,
+                     exg_argument *results)
+{
+    exg_ref picked[2] = {EMIT(b, gather_default, s.values, (int)dim, place),
+                         EMIT(b, gather_default, s.indices, (int)dim, place)};
+
+    for (int i = 0; i < 2; i++) {
+        results[i] = exg_arg_ref(
+            keepdim ? picked[i] : EMIT(b, squeeze_dims, picked[i], INTS(b, (int64_t)dim)));
+    }
+}
+
+static exg_ref same_place(exg_builder *b, exg_ref x, uint32_t dim, int64_t place)
+{
+    exg_dims one = exg_lower_dims(b, x);
+
+    one.n[dim] = 1;
+    return EMIT(b, full_default, INTS_OF(b, one.n, one.rank), exg_arg_int(place),
+                DTYPE(EXG_DTYPE_I64));
+}
+
+/* (self, k, dim, keepdim) */
+void exg_lower_kthvalue(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    bool scalar = in.rank == 0;
+    exg_ref x = scalar ? EMIT(b, view_default, SELF, INTS(b, 1)) : SELF;
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
+    int64_t k = exg_get_int(&args[1]);
+
+    if (k < 1 || k > (scalar ? 1 : in.n[dim])) {
+        exg_lower_refuse(b, "kthvalue: no such place");
+        return;
+    }
+    place_of(b, sort(b, x, dim, false), dim, same_place(b, x, dim, k - 1),
+             exg_get_bool(&args[3]) && !scalar, results);
+}
+
+/* The lower one of two in the middle. NaN is sorted last: where there is one, it is the
+ * median, or (`skips`) those are not counted. */
+static void median(exg_builder *b, exg_ref x, uint32_t dim, bool keepdim, bool skips,
+                   exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    int64_t middle = (in.n[dim] - 1) / 2;
+    exg_ref place = same_place(b, x, dim, middle);
+
+    if (in.n[dim] == 0) {
+        exg_lower_refuse(b, "the median of nothing");
+        return;
+    }
+    if (exg_dtype_is_float(exg_lower_dtype(b, x))) {
+        exg_ref missing = EMIT(b, sum_dim_IntList, EMIT(b, isnan_default, x),
+                               INTS(b, (int64_t)dim), exg_arg_bool(true));
+        exg_ref there = EMIT(b, rsub_Scalar, missing, exg_arg_int(in.n[dim]));
+
+        place = skips ? EMIT(b, clamp_min_default,
+                             EMIT(b, div_floor_Scalar, EMIT(b, sub_Scalar, there, 1), 2), 0)
+                      : EMIT(b, where_self, EMIT(b, gt_Scalar, missing, 0), there, place);
+        place = exg_lower_cast(b, place, EXG_DTYPE_I64);
+    }
+    place_of(b, sort(b, x, dim, false), dim, place, keepdim, results);
+}
+
+static void median_dim(exg_builder *b, const exg_argument *args, bool skips, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    bool scalar = in.rank == 0;
+    exg_ref x = scalar ? EMIT(b, view_default, SELF, INTS(b, 1)) : SELF;
+
+    median(b, x, exg_lower_dim(b, exg_get_int(&args[1]), in.rank),
+           exg_get_bool(&args[2]) && !scalar, skips, results);
+}
+
+void exg_lower_median_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    median_dim(b, args, false, results);
+}
+
+void exg_lower_nanmedian_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    median_dim(b, args, true, results);
+}
+
+static void median_all(exg_builder *b, const exg_argument *args, bool skips, exg_argument *results)
+{
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    median(b, EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))), 0, false, skips,
+           both);
+    results[0] = both[0];
+}
+
+void exg_lower_median(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    median_all(b, args, false, results);
+}
+
+void exg_lower_nanmedian(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    median_all(b, args, true, results);
+}
+
+/* ---- compared -------------------------------------------------------------------------------- */
+
+/* How many of `edges` (.., M) lie before each of `x` (.., N). */
+static exg_ref counted(exg_builder *b, exg_ref edges, exg_ref x, bool right, bool narrow)
+{
+    exg_ref wide = EMIT(b, unsqueeze_default, x, -1);
+    exg_ref lines = exg_lower_dims(b, edges).rank > 1 ? EMIT(b, unsqueeze_default, edges, -2)
+                                                      : edges;
+    exg_ref before = right ? EMIT(b, le_Tensor, lines, wide) : EMIT(b, lt_Tensor, lines, wide);
+
+    before = EMIT(b, sum_dim_IntList, before, INTS(b, -1));
+    return exg_lower_cast(b, before, narrow ? EXG_DTYPE_I32 : EXG_DTYPE_I64);
+}
+
+/* (sorted_sequence, self, out_int32, right, side?, sorter?) */
+void exg_lower_searchsorted(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    bool right = exg_get_bool(&args[3]) ||
+                 (args[4].kind == EXG_ARGUMENT_STRING && strcmp(args[4].as_string, "right") == 0);
+    exg_ref edges = SELF;
+
+    if (exg_lower_given(&args[5])) {
+        edges = EMIT(b, gather_default, edges, -1, args[5]);
+    }
+    results[0] = exg_arg_ref(
+        counted(b, edges, exg_get_ref(&args[1]), right, exg_get_bool(&args[2])));
+}
+
+/* (self, boundaries, out_int32, right) */
+void exg_lower_bucketize(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(counted(b, exg_get_ref(&args[1]), SELF, exg_get_bool(&args[3]),
+                                     exg_get_bool(&args[2])));
+}
+
+/* (elements, test_elements, assume_unique, invert) */
+void exg_lower_isin(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref tests = exg_get_ref(&args[1]);
+    exg_ref found;
+
+    tests = EMIT(b, reshape_default, tests, INTS(b, exg_lower_numel(b, tests)));
+    found = EMIT(b, any_dims, EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, SELF, -1), tests),
+                 INTS(b, -1));
+    results[0] =
+        exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
+}
+
+/* ---- scans ------------------------------------------------------------------------------ */
+
+typedef exg_ref combine(exg_builder *b, exg_ref earlier, exg_ref later);
+
+/* Every element with all before it, in log2(n) steps of twice the reach. */
+static exg_ref scanned(exg_builder *b, exg_ref x, uint32_t dim, combine *with)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    int64_t size = in.rank == 0 ? 1 : in.n[dim];
+
+    for (int64_t reach = 1; reach < size; reach *= 2) {
+        exg_ref parts[2] = {exg_lower_slice(b, x, dim, 0, reach),
+                            with(b, exg_lower_slice(b, x, dim, 0, size - reach),
+                                 exg_lower_slice(b, x, dim, reach, size - reach))};
+
+        x = EMIT(b, cat_default, exg_arg_refs(b, parts, 2), (int)dim);
+    }
+    return x;
+}
+
+static exg_ref later_of(exg_builder *b, exg_ref earlier, exg_ref later)
+{
+    return EMIT(b, maximum_default, earlier, later);
+}
+
+static exg_ref lesser_of(exg_builder *b, exg_ref earlier, exg_ref later)
+{
+    return EMIT(b, minimum_default, earlier, later);
+}
+
+static exg_ref log_sum(exg_builder *b, exg_ref earlier, exg_ref later)
+{
+    return EMIT(b, logaddexp_default, earlier, later);
+}
+
+void exg_lower_logcumsumexp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+    exg_ref x = scanned(b, exg_lower_wide(b, SELF), dim, log_sum);
+
+    x = exg_lower_cast(b, x, exg_lower_dtype(b, SELF));
+    results[0] = exg_arg_ref(x.id == SELF.id ? EMIT(b, clone_default, x) : x);
+}
+
+/* values; indices of the latest element that is as large */
+static void running(exg_builder *b, const exg_argument *args, combine *with, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
+    exg_ref values = scanned(b, SELF, dim, with);
+    exg_ref place = exg_lower_steps(b, in.rank == 0 ? 1 : in.n[dim], EXG_DTYPE_I64, dim, in.rank);
+    exg_ref own = EMIT(b, eq_Tensor, SELF, values);
+
+    if (exg_dtype_is_float(exg_lower_dtype(b, SELF))) {
+        own = EMIT(b, logical_or_default, own, EMIT(b, isnan_default, SELF));
+    }
+    place = in.rank == 0 ? EMIT(b, view_default, place, exg_arg_ints(b, NULL, 0)) : place;
+    place = EMIT(b, where_self, own, place, EMIT(b, zeros_like_default, place));
+    results[0] =
+        exg_arg_ref(values.id == SELF.id ? EMIT(b, clone_default, values) : values);
+    results[1] = exg_arg_ref(scanned(b, place, dim, later_of));
+}
+
+void exg_lower_cummax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    running(b, args, later_of, results);
+}
+
+void exg_lower_cummin(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    running(b, args, lesser_of, results);
+}

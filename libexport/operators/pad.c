@@ -1,0 +1,92 @@
+/* pad.c - lowerings of pad.def: edges filled with numbers, or with what the tensor has. */
+#include "libexport/operators/lower.h"
+
+#include <string.h>
+
+#define SELF exg_get_ref(&args[0])
+
+typedef enum pad_mode { PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR } pad_mode;
+
+/* x along `dim` from -before to its size + after, every place brought inside. */
+static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
+                      pad_mode mode)
+{
+    int64_t size = exg_lower_dims(b, x).n[dim];
+    int64_t most = mode == PAD_REFLECT ? size - 1 : mode == PAD_CIRCULAR ? size : INT64_MAX;
+    exg_ref place;
+
+    if (mode == PAD_CIRCULAR && (before < 0 || after < 0)) { /* what is cut off does not return */
+        int64_t start = before < 0 ? -before : 0;
+        int64_t left = size - start + (after < 0 ? after : 0);
+
+        if (left > 0) {
+            return padded(b, exg_lower_slice(b, x, dim, start, left), dim, before < 0 ? 0 : before,
+                          after < 0 ? 0 : after, mode);
+        }
+    }
+    if (before == 0 && after == 0) {
+        return x;
+    }
+    if (size + before + after < 0 || size < 1 || before > most || after > most) {
+        exg_lower_refuse(b, "padding as large as the tensor, or larger");
+        return x;
+    }
+    place = EMIT(b, arange_start_step, exg_arg_int(-before), exg_arg_int(size + after), 1,
+                 DTYPE(EXG_DTYPE_I64));
+    if (mode == PAD_REFLECT) { /* size - 1 - |size - 1 - |i|| */
+        place = EMIT(b, rsub_Scalar, EMIT(b, abs_default, place), exg_arg_int(size - 1));
+        place = EMIT(b, rsub_Scalar, EMIT(b, abs_default, place), exg_arg_int(size - 1));
+    } else if (mode == PAD_REPLICATE) {
+        place = EMIT(b, clamp_both, place, 0, exg_arg_int(size - 1));
+    } else {
+        place = EMIT(b, remainder_Scalar, place, exg_arg_int(size));
+    }
+    return EMIT(b, index_select_default, x, (int)dim, place);
+}
+
+/* `pads` speaks of the last dim first. */
+static exg_ref all_padded(exg_builder *b, exg_ref x, const exg_argument *pads, pad_mode mode)
+{
+    int64_t n[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(pads, n, 2 * EXG_SHAPE_RANK_MAX);
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    exg_ref start = x;
+
+    if (count % 2 != 0 || count / 2 > rank) {
+        exg_lower_refuse(b, "padding wants two numbers a dim");
+        return x;
+    }
+    for (uint32_t i = 0; i < count / 2; i++) {
+        x = padded(b, x, rank - 1 - i, n[2 * i], n[2 * i + 1], mode);
+    }
+    return x.id == start.id ? EMIT(b, clone_default, x) : x;
+}
+
+void exg_lower_reflection_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(all_padded(b, SELF, &args[1], PAD_REFLECT));
+}
+
+void exg_lower_replication_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(all_padded(b, SELF, &args[1], PAD_REPLICATE));
+}
+
+/* (self, pad, mode, value?) */
+void exg_lower_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const char *mode = args[2].as_string;
+
+    if (strcmp(mode, "constant") == 0) {
+        results[0] = exg_arg_ref(EMIT(b, constant_pad_nd_default, SELF, args[1],
+                                      exg_is_none(&args[3]) ? exg_arg_int(0) : args[3]));
+    } else if (strcmp(mode, "reflect") == 0) {
+        exg_lower_reflection_pad(b, args, results);
+    } else if (strcmp(mode, "replicate") == 0) {
+        exg_lower_replication_pad(b, args, results);
+    } else if (strcmp(mode, "circular") == 0) {
+        results[0] = exg_arg_ref(all_padded(b, SELF, &args[1], PAD_CIRCULAR));
+    } else {
+        exg_lower_refuse(b, "pad has the modes constant, reflect, replicate, circular");
+    }
+}

@@ -1,0 +1,207 @@
+/* quantized.c - lowerings of quantized.def: numbers on a grid of whole steps.
+ * Meaning: torch/ao/quantization/fx/_decomposed.py. */
+#include "libexport/operators/lower.h"
+
+#define SELF exg_get_ref(&args[0])
+
+/* A vector of one value a channel, along `axis` of x. */
+static exg_ref along_axis(exg_builder *b, exg_ref vector, exg_ref x, int64_t axis)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    uint32_t dim = exg_lower_dim(b, axis, in.rank);
+    exg_dims out = {.rank = in.rank};
+
+    for (uint32_t d = 0; d < in.rank; d++) {
+        out.n[d] = d == dim ? exg_lower_numel(b, vector) : 1;
+    }
+    return exg_lower_shaped(b, vector, &out);
+}
+
+/* clamp(round(x / scale) + zero_point), scale and zero_point tensors */
+static exg_ref quantized(exg_builder *b, exg_ref x, exg_ref scale, exg_ref zero,
+                         const exg_argument *low, const exg_argument *high, exg_dtype dtype)
+{
+    exg_ref steps = EMIT(b, round_default, EMIT(b, mul_Tensor, exg_lower_wide(b, x),
+                                                EMIT(b, reciprocal_default, scale)));
+
+    steps = EMIT(b, clamp_both, EMIT(b, add_Tensor, steps, zero), *low, *high);
+    return exg_lower_cast(b, steps, dtype);
+}
+
+static exg_ref dequantized(exg_builder *b, exg_ref q, exg_ref scale, exg_ref zero, exg_dtype dtype)
+{
+    q = exg_lower_cast(b, q, dtype);
+    q = zero.id == EXG_NO_VALUE ? q : EMIT(b, sub_Tensor, q, zero);
+    return exg_lower_cast(b, EMIT(b, mul_Tensor, q, scale), dtype);
+}
+
+/* (input, scale, zero_point, quant_min, quant_max, dtype) */
+void exg_lower_quantize(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref steps = EMIT(b, mul_Scalar, exg_lower_wide(b, SELF), 1.0 / exg_get_float(&args[1]));
+
+    steps = EMIT(b, add_Scalar, EMIT(b, round_default, steps), args[2]);
+    steps = EMIT(b, clamp_both, steps, args[3], args[4]);
+    results[0] = exg_arg_ref(exg_lower_cast(b, steps, exg_dtype_argument(&args[5], EXG_DTYPE_I8)));
+}
+
+void exg_lower_quantize_tensor(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(quantized(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]),
+                                       &args[3], &args[4],
+                                       exg_dtype_argument(&args[5], EXG_DTYPE_I8)));
+}
+
+/* (input, scales, zero_points, axis, quant_min, quant_max, dtype) */
+void exg_lower_quantize_channel(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t axis = exg_get_int(&args[3]);
+
+    results[0] = exg_arg_ref(
+        quantized(b, SELF, along_axis(b, exg_get_ref(&args[1]), SELF, axis),
+                  along_axis(b, exg_get_ref(&args[2]), SELF, axis), &args[4], &args[5],
+                  exg_dtype_argument(&args[6], EXG_DTYPE_I8)));
+}
+
+/* As above, but rounded after the zero point was added. */
+void exg_lower_quantize_token(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref steps = EMIT(b, mul_Tensor, SELF, EMIT(b, reciprocal_default, exg_get_ref(&args[1])));
+
+    steps = EMIT(b, round_default, EMIT(b, add_Tensor, steps, args[2]));
+    steps = EMIT(b, clamp_both, steps, args[3], args[4]);
+    results[0] = exg_arg_ref(exg_lower_cast(b, steps, exg_dtype_argument(&args[5], EXG_DTYPE_I8)));
+}
+
+/* (input, scale, zero_point, quant_min, quant_max, dtype, out_dtype?) */
+void exg_lower_dequantize(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[6], EXG_DTYPE_F32);
+    exg_ref q = EMIT(b, sub_Scalar, exg_lower_cast(b, SELF, dtype), args[2]);
+
+    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, q, args[1]));
+}
+
+void exg_lower_dequantize_tensor(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(dequantized(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]),
+                                         exg_dtype_argument(&args[6], EXG_DTYPE_F32)));
+}
+
+/* (input, scales, zero_points?, axis, quant_min, quant_max, dtype, out_dtype?) */
+void exg_lower_dequantize_channel(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t axis = exg_get_int(&args[3]);
+    exg_ref zero = exg_get_ref(&args[2]);
+
+    zero = zero.id == EXG_NO_VALUE ? zero : along_axis(b, zero, SELF, axis);
+    results[0] = exg_arg_ref(
+        dequantized(b, SELF, along_axis(b, exg_get_ref(&args[1]), SELF, axis), zero,
+                    exg_dtype_argument(&args[7], EXG_DTYPE_F32)));
+}
+
+/* (input, scales, zero_points, quant_min, quant_max, dtype, output_dtype) */
+void exg_lower_dequantize_token(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, mul_Tensor, EMIT(b, sub_Tensor, args[0], args[2]), args[1]);
+
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_dtype_argument(&args[6], EXG_DTYPE_F32)));
+}
+
+/* (input, scales, zero_points?, quant_min, quant_max, dtype, group_size, output_dtype) */
+void exg_lower_dequantize_group(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_dims scales = exg_lower_dims(b, exg_get_ref(&args[1]));
+    int64_t group = exg_get_int(&args[6]);
+    exg_ref x;
+
+    if (in.rank != 2 || group < 2) {
+        exg_lower_refuse(b, "groups of a matrix hold more than one column");
+        return;
+    }
+    if (group > in.n[1] && scales.rank > 0 && scales.n[scales.rank - 1] == 1) {
+        group = in.n[1];
+    }
+    x = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF) / group, group));
+    if (exg_lower_given(&args[2])) {
+        exg_ref zero = exg_get_ref(&args[2]);
+
+        x = EMIT(b, sub_Tensor, x,
+                 EMIT(b, reshape_default, zero, INTS(b, exg_lower_numel(b, zero), 1)));
+    }
+    x = EMIT(b, mul_Tensor, x,
+             EMIT(b, reshape_default, exg_get_ref(&args[1]),
+                  INTS(b, exg_lower_numel(b, exg_get_ref(&args[1])), 1)));
+    x = exg_lower_shaped(b, x, &in);
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_dtype_argument(&args[7], EXG_DTYPE_F32)));
+}
+
+/* ---- choosing the grid ------------------------------------------------------------------ */
+
+typedef struct range {
+    exg_ref low, high; /* of the data and 0 */
+} range;
+
+static range range_of(exg_builder *b, exg_ref x, exg_argument dims, bool keepdim)
+{
+    range r = {EMIT(b, amin_default, x, dims, exg_arg_bool(keepdim)),
+               EMIT(b, amax_default, x, dims, exg_arg_bool(keepdim))};
+
+    r.low = EMIT(b, clamp_max_default, r.low, 0.0);
+    r.high = EMIT(b, clamp_min_default, r.high, 0.0);
+    return r;
+}
+
+/* (input, quant_min, quant_max, eps, dtype) -> scale [1] f64, zero_point [1] i64 */
+void exg_lower_choose_qparams(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    double low = exg_get_float(&args[1]);
+    double high = exg_get_float(&args[2]);
+    range r = range_of(b, SELF, exg_arg_ints(b, NULL, 0), false);
+    exg_ref scale = EMIT(b, div_Scalar, EMIT(b, sub_Tensor, r.high, r.low), high - low);
+    exg_ref zero;
+
+    scale = EMIT(b, clamp_min_default, scale, args[3]);
+    zero = EMIT(b, rsub_Scalar, EMIT(b, round_default, EMIT(b, div_Tensor, r.low, scale)), low);
+    zero = EMIT(b, clamp_both, zero, low, high);
+    results[0] = exg_arg_ref(
+        EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
+    results[1] = exg_arg_ref(
+        EMIT(b, view_default, exg_lower_cast(b, zero, EXG_DTYPE_I64), INTS(b, 1)));
+}
+
+/* (input, dtype) -> scales [.., 1] f64, zero_points [.., 1] i64, of -128 ... 127 */
+void exg_lower_choose_qparams_token_asymmetric(exg_builder *b, const exg_argument *args,
+                                               exg_argument *results)
+{
+    range r = range_of(b, SELF, INTS(b, -1), true);
+    exg_ref scale = EMIT(b, div_Scalar, EMIT(b, sub_Tensor, r.high, r.low), 255.0);
+    exg_ref low;
+    exg_ref high;
+    exg_ref zero;
+
+    scale = EMIT(b, clamp_min_default, scale, 0x1p-23);
+    low = EMIT(b, div_Tensor, r.low, scale);
+    high = EMIT(b, div_Tensor, r.high, scale);
+    zero = EMIT(b, add_Tensor, EMIT(b, add_Scalar, low, -128.0), EMIT(b, add_Scalar, high, 127.0));
+    zero = EMIT(b, where_self, EMIT(b, gt_Scalar, zero, 0.0), EMIT(b, rsub_Scalar, low, -128.0),
+                EMIT(b, rsub_Scalar, high, 127.0));
+    zero = EMIT(b, round_default, EMIT(b, clamp_both, zero, -128.0, 127.0));
+    results[0] = exg_arg_ref(exg_lower_cast(b, scale, EXG_DTYPE_F64));
+    results[1] = exg_arg_ref(exg_lower_cast(b, zero, EXG_DTYPE_I64));
+}
+
+/* (input, dtype) -> scales [.., 1], zero_points of 0 */
+void exg_lower_choose_qparams_token(exg_builder *b, const exg_argument *args,
+                                    exg_argument *results)
+{
+    exg_ref scale = EMIT(b, amax_default, EMIT(b, abs_default, SELF), INTS(b, -1),
+                         exg_arg_bool(true));
+
+    scale = exg_lower_dtype(b, scale) == EXG_DTYPE_F16 ? exg_lower_cast(b, scale, EXG_DTYPE_F32)
+                                                       : scale;
+    scale = EMIT(b, div_Scalar, EMIT(b, clamp_min_default, scale, 1e-5), 127.0);
+    results[0] = exg_arg_ref(scale);
+    results[1] = exg_arg_ref(EMIT(b, zeros_like_default, scale));
+}

@@ -1,0 +1,248 @@
+/* recurrent.c - lowerings of recurrent.def: a step after the other, written out. The
+ * input's products of all steps are one; only the state's are made step by step. */
+#include "libexport/operators/lower.h"
+
+#define GATES_LSTM 4
+#define GATES_GRU  3
+
+typedef enum cell { CELL_TANH, CELL_RELU, CELL_LSTM, CELL_GRU } cell;
+
+typedef struct weights {
+    exg_ref input, state;           /* (gates hidden, in), (gates hidden, hidden) */
+    exg_ref input_bias, state_bias; /* or EXG_NO_REF */
+    exg_ref projection;             /* of an LSTM with proj_size, or EXG_NO_REF */
+} weights;
+
+static exg_argument optional(exg_ref x)
+{
+    return x.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(x);
+}
+
+static exg_ref gate(exg_builder *b, exg_ref gates, uint32_t index, int64_t hidden)
+{
+    return exg_lower_slice(b, gates, 1, (int64_t)index * hidden, hidden);
+}
+
+/* in, forget, cell, out; `c` is replaced. */
+static exg_ref lstm_step(exg_builder *b, exg_ref gates, int64_t hidden, exg_ref *c)
+{
+    exg_ref in = EMIT(b, sigmoid_default, gate(b, gates, 0, hidden));
+    exg_ref forget = EMIT(b, sigmoid_default, gate(b, gates, 1, hidden));
+    exg_ref fresh = EMIT(b, tanh_default, gate(b, gates, 2, hidden));
+    exg_ref out = EMIT(b, sigmoid_default, gate(b, gates, 3, hidden));
+
+    *c = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, forget, *c), EMIT(b, mul_Tensor, in, fresh));
+    return EMIT(b, mul_Tensor, out, EMIT(b, tanh_default, *c));
+}
+
+/* reset, update, new; the state's part of "new" is reset, its bias too. */
+static exg_ref gru_step(exg_builder *b, exg_ref from_input, exg_ref from_state, int64_t hidden,
+                        exg_ref h)
+{
+    exg_ref reset = EMIT(b, sigmoid_default,
+                         EMIT(b, add_Tensor, gate(b, from_input, 0, hidden),
+                              gate(b, from_state, 0, hidden)));
+    exg_ref update = EMIT(b, sigmoid_default,
+                          EMIT(b, add_Tensor, gate(b, from_input, 1, hidden),
+                               gate(b, from_state, 1, hidden)));
+    exg_ref fresh = EMIT(b, tanh_default,
+                         EMIT(b, add_Tensor, gate(b, from_input, 2, hidden),
+                              EMIT(b, mul_Tensor, reset, gate(b, from_state, 2, hidden))));
+
+    return EMIT(b, add_Tensor, fresh,
+                EMIT(b, mul_Tensor, update, EMIT(b, sub_Tensor, h, fresh)));
+}
+
+static exg_ref step(exg_builder *b, cell kind, const weights *w, exg_ref from_input, int64_t hidden,
+                    exg_ref h, exg_ref *c)
+{
+    exg_ref from_state = EMIT(b, linear_default, h, w->state, optional(w->state_bias));
+
+    if (kind == CELL_GRU) {
+        return gru_step(b, from_input, from_state, hidden, h);
+    }
+    from_state = EMIT(b, add_Tensor, from_input, from_state);
+    if (kind == CELL_LSTM) {
+        h = lstm_step(b, from_state, hidden, c);
+        return w->projection.id == EXG_NO_VALUE
+                   ? h
+                   : EMIT(b, linear_default, h, w->projection, exg_arg_none());
+    }
+    return kind == CELL_TANH ? EMIT(b, tanh_default, from_state)
+                             : EMIT(b, relu_default, from_state);
+}
+
+/* x (T, N, in) -> (T, N, out); h and c become those after the last step. */
+static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x, bool backward,
+                         exg_ref *h, exg_ref *c)
+{
+    int64_t steps = exg_lower_dims(b, x).n[0];
+    int64_t gates = kind == CELL_LSTM ? GATES_LSTM : kind == CELL_GRU ? GATES_GRU : 1;
+    int64_t hidden = exg_lower_dims(b, w->state).n[0] / gates;
+    exg_ref from_input = EMIT(b, linear_default, x, w->input, optional(w->input_bias));
+    exg_ref *out = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)steps);
+
+    for (int64_t i = 0; out != NULL && i < steps; i++) {
+        int64_t t = backward ? steps - 1 - i : i;
+        exg_ref now = EMIT(b, select_int, from_input, 0, exg_arg_int(t));
+
+        *h = step(b, kind, w, now, hidden, *h, c);
+        out[t] = EMIT(b, unsqueeze_default, *h, 0);
+    }
+    return out == NULL ? x
+                       : EMIT(b, cat_default, exg_arg_refs(b, out, (uint32_t)steps), 0);
+}
+
+typedef struct shape {
+    bool has_biases, bidirectional, batch_first;
+    int64_t layers;
+} shape;
+
+/* Parameters of one direction of one layer, in torch's order. */
+static weights weights_at(const exg_argument *params, const shape *s, uint32_t per, uint32_t index)
+{
+    uint32_t at = index * per;
+    weights w = {exg_lower_item(params, at), exg_lower_item(params, at + 1), EXG_NO_REF,
+                 EXG_NO_REF, EXG_NO_REF};
+
+    if (s->has_biases) {
+        w.input_bias = exg_lower_item(params, at + 2);
+        w.state_bias = exg_lower_item(params, at + 3);
+    }
+    if (per == (s->has_biases ? 5u : 3u)) {
+        w.projection = exg_lower_item(params, at + per - 1);
+    }
+    return w;
+}
+
+/* results: output, h of all layers, and with an LSTM c of all layers. */
+static void recurrent(exg_builder *b, cell kind, exg_ref x, exg_ref h0, exg_ref c0,
+                      const exg_argument *params, const shape *s, exg_argument *results)
+{
+    uint32_t directions = s->bidirectional ? 2 : 1;
+    uint32_t parts = (uint32_t)s->layers * directions;
+    uint32_t per = parts == 0 ? 0 : params->count / parts;
+    bool flat = exg_lower_dims(b, x).rank == 2; /* no batch */
+    exg_ref *h = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, parts);
+    exg_ref *c = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, parts);
+
+    if (h == NULL || c == NULL || parts == 0 || per < 2 || per * parts != params->count) {
+        exg_lower_refuse(b, "a recurrent network's parameters do not fit its layers");
+        return;
+    }
+    if (flat) {
+        x = EMIT(b, unsqueeze_default, x, 1);
+        h0 = EMIT(b, unsqueeze_default, h0, 1);
+        c0 = kind == CELL_LSTM ? EMIT(b, unsqueeze_default, c0, 1) : c0;
+    } else if (s->batch_first) {
+        x = exg_lower_swapped(b, x, 0, 1);
+    }
+    for (uint32_t layer = 0; layer < (uint32_t)s->layers; layer++) {
+        exg_ref sides[2] = {EXG_NO_REF, EXG_NO_REF};
+
+        for (uint32_t d = 0; d < directions; d++) {
+            uint32_t k = layer * directions + d;
+            weights w = weights_at(params, s, per, k);
+
+            h[k] = EMIT(b, select_int, h0, 0, (int)k);
+            c[k] = kind == CELL_LSTM ? EMIT(b, select_int, c0, 0, (int)k) : EXG_NO_REF;
+            sides[d] = direction(b, kind, &w, x, d == 1, &h[k], &c[k]);
+        }
+        x = directions == 1 ? sides[0] : EMIT(b, cat_default, exg_arg_refs(b, sides, 2), 2);
+    }
+    x = flat ? EMIT(b, squeeze_dims, x, INTS(b, 1))
+             : s->batch_first ? exg_lower_swapped(b, x, 0, 1) : x;
+    results[0] = exg_arg_ref(x);
+    for (uint32_t r = 1; r < (kind == CELL_LSTM ? 3u : 2u); r++) {
+        exg_ref all = EMIT(b, stack_default, exg_arg_refs(b, r == 1 ? h : c, parts), 0);
+
+        results[r] = exg_arg_ref(flat ? EMIT(b, squeeze_dims, all, INTS(b, 1)) : all);
+    }
+}
+
+/* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
+static shape shape_of(exg_builder *b, const exg_argument *args)
+{
+    if (exg_get_bool(&args[6]) && exg_get_float(&args[5]) > 0) {
+        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
+    }
+    return (shape){.has_biases = exg_get_bool(&args[3]),
+                   .layers = exg_get_int(&args[4]),
+                   .bidirectional = exg_get_bool(&args[7]),
+                   .batch_first = exg_get_bool(&args[8])};
+}
+
+void exg_lower_lstm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    shape s = shape_of(b, args);
+
+    if (args[1].count != 2) {
+        exg_lower_refuse(b, "an lstm has two states");
+        return;
+    }
+    recurrent(b, CELL_LSTM, exg_get_ref(&args[0]), exg_lower_item(&args[1], 0),
+              exg_lower_item(&args[1], 1), &args[2], &s, results);
+}
+
+static void plain(exg_builder *b, cell kind, const exg_argument *args, exg_argument *results)
+{
+    shape s = shape_of(b, args);
+
+    recurrent(b, kind, exg_get_ref(&args[0]), exg_get_ref(&args[1]), EXG_NO_REF, &args[2], &s,
+              results);
+}
+
+void exg_lower_gru(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    plain(b, CELL_GRU, args, results);
+}
+
+void exg_lower_rnn_tanh(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    plain(b, CELL_TANH, args, results);
+}
+
+void exg_lower_rnn_relu(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    plain(b, CELL_RELU, args, results);
+}
+
+/* (input, hx, w_ih, w_hh, b_ih?, b_hh?): one step */
+static void one_cell(exg_builder *b, cell kind, const exg_argument *args, exg_ref h, exg_ref c,
+                     exg_argument *results)
+{
+    weights w = {exg_get_ref(&args[2]), exg_get_ref(&args[3]), exg_get_ref(&args[4]),
+                 exg_get_ref(&args[5]), EXG_NO_REF};
+    int64_t gates = kind == CELL_LSTM ? GATES_LSTM : kind == CELL_GRU ? GATES_GRU : 1;
+    int64_t hidden = exg_lower_dims(b, w.state).n[0] / gates;
+    exg_ref now = EMIT(b, linear_default, exg_get_ref(&args[0]), w.input, optional(w.input_bias));
+
+    results[0] = exg_arg_ref(step(b, kind, &w, now, hidden, h, &c));
+    if (kind == CELL_LSTM) {
+        results[1] = exg_arg_ref(c);
+    }
+}
+
+void exg_lower_lstm_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (args[1].count != 2) {
+        exg_lower_refuse(b, "an lstm has two states");
+        return;
+    }
+    one_cell(b, CELL_LSTM, args, exg_lower_item(&args[1], 0), exg_lower_item(&args[1], 1), results);
+}
+
+void exg_lower_gru_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    one_cell(b, CELL_GRU, args, exg_get_ref(&args[1]), EXG_NO_REF, results);
+}
+
+void exg_lower_rnn_tanh_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    one_cell(b, CELL_TANH, args, exg_get_ref(&args[1]), EXG_NO_REF, results);
+}
+
+void exg_lower_rnn_relu_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    one_cell(b, CELL_RELU, args, exg_get_ref(&args[1]), EXG_NO_REF, results);
+}

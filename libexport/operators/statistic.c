@@ -1,0 +1,488 @@
+/* statistic.c - lowerings of statistic.def: norms, spreads, distances. */
+#include "libexport/operators/lower.h"
+
+#include <math.h>
+
+#define SELF     exg_get_ref(&args[0])
+#define ALL_DIMS exg_arg_ints(b, NULL, 0)
+
+/* ---- variance ------------------------------------------------------------------------------- */
+
+static exg_ref variance(exg_builder *b, exg_ref x, exg_argument dims, bool unbiased,
+                        exg_argument keepdim)
+{
+    return EMIT(b, var_correction, x, dims, (int)unbiased, keepdim);
+}
+
+void exg_lower_var_default(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        variance(b, SELF, ALL_DIMS, exg_get_bool(&args[1]), exg_arg_bool(false)));
+}
+
+void exg_lower_std_default(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, sqrt_default,
+             variance(b, SELF, ALL_DIMS, exg_get_bool(&args[1]), exg_arg_bool(false))));
+}
+
+void exg_lower_std_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, sqrt_default, variance(b, SELF, args[1], exg_get_bool(&args[2]), args[3])));
+}
+
+void exg_lower_var_mean_default(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_var_default(b, args, results);
+    results[1] = exg_arg_ref(EMIT(b, mean_default, SELF));
+}
+
+void exg_lower_std_mean_default(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_std_default(b, args, results);
+    results[1] = exg_arg_ref(EMIT(b, mean_default, SELF));
+}
+
+void exg_lower_var_mean_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(variance(b, SELF, args[1], exg_get_bool(&args[2]), args[3]));
+    results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
+}
+
+void exg_lower_std_mean_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_std_dim(b, args, results);
+    results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
+}
+
+void exg_lower_std_mean_correction(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, sqrt_default, EMIT(b, var_correction, SELF, args[1], args[2], args[3])));
+    results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
+}
+
+/* ---- sums ------------------------------------------------------------------------------- */
+
+static exg_ref without_nan(exg_builder *b, exg_ref x)
+{
+    return exg_dtype_is_float(exg_lower_dtype(b, x))
+               ? EMIT(b, where_self, EMIT(b, isnan_default, x), EMIT(b, zeros_like_default, x), x)
+               : x;
+}
+
+void exg_lower_nansum(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, sum_dim_IntList, without_nan(b, SELF), args[1], args[2], args[3]));
+}
+
+void exg_lower_nanmean(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref there = EMIT(b, logical_not_default, EMIT(b, isnan_default, SELF));
+    exg_ref sum = EMIT(b, sum_dim_IntList, without_nan(b, SELF), args[1], args[2], args[3]);
+
+    results[0] = exg_arg_ref(
+        EMIT(b, div_Tensor, sum, EMIT(b, sum_dim_IntList, there, args[1], args[2])));
+}
+
+/* log(sum(exp(x - max))) + max, where max is finite */
+void exg_lower_logsumexp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = exg_dtype_is_integral(exg_lower_dtype(b, SELF))
+                    ? exg_lower_cast(b, SELF, EXG_DTYPE_F32)
+                    : SELF;
+    exg_ref most;
+    exg_ref sum;
+
+    if (exg_lower_numel(b, x) == 0) {
+        results[0] = exg_arg_ref(EMIT(
+            b, log_default, EMIT(b, sum_dim_IntList, EMIT(b, exp_default, x), args[1], args[2])));
+        return;
+    }
+    most = EMIT(b, amax_default, x, args[1], exg_arg_bool(true));
+    most = EMIT(b, where_self, EMIT(b, isinf_default, most), EMIT(b, zeros_like_default, most),
+                most);
+    sum = EMIT(b, sum_dim_IntList, EMIT(b, exp_default, EMIT(b, sub_Tensor, x, most)), args[1],
+               exg_arg_bool(true));
+    sum = EMIT(b, add_Tensor, EMIT(b, log_default, sum), most);
+    if (!exg_get_bool(&args[2])) {
+        int64_t dims[EXG_SHAPE_RANK_MAX];
+        uint32_t count = exg_get_ints(&args[1], dims, EXG_SHAPE_RANK_MAX);
+
+        for (uint32_t d = 0; count == 0 && d < exg_lower_dims(b, x).rank; d++) {
+            dims[d] = d;
+        }
+        count = count == 0 ? exg_lower_dims(b, x).rank : count;
+        sum = EMIT(b, squeeze_dims, sum, INTS_OF(b, dims, count));
+    }
+    results[0] = exg_arg_ref(sum);
+}
+
+void exg_lower_count_nonzero(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument dims = exg_is_none(&args[1])                   ? ALL_DIMS
+                        : args[1].kind == EXG_ARGUMENT_INT ? INTS(b, args[1].as_int)
+                                                                : args[1];
+
+    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, EMIT(b, ne_Scalar, SELF, 0), dims));
+}
+
+/* (self, dim?, keepdim) -> min, max */
+void exg_lower_aminmax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument dims =
+        exg_is_none(&args[1]) ? ALL_DIMS : INTS(b, exg_get_int(&args[1]));
+
+    results[0] = exg_arg_ref(EMIT(b, amin_default, SELF, dims, args[2]));
+    results[1] = exg_arg_ref(EMIT(b, amax_default, SELF, dims, args[2]));
+}
+
+/* ---- norms ------------------------------------------------------------------------------ */
+
+static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
+                         exg_argument keepdim)
+{
+    exg_ref size = EMIT(b, abs_default, x);
+
+    if (p == (double)INFINITY || p == -(double)INFINITY) {
+        return p > 0 ? EMIT(b, amax_default, size, dims, keepdim)
+                     : EMIT(b, amin_default, size, dims, keepdim);
+    }
+    if (p == 0) {
+        size = EMIT(b, _to_copy_default, EMIT(b, ne_Scalar, x, 0), DTYPE(exg_lower_dtype(b, x)));
+        return EMIT(b, sum_dim_IntList, size, dims, keepdim);
+    }
+    if (p == 2) {
+        return EMIT(b, sqrt_default,
+                    EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), dims, keepdim));
+    }
+    if (p != 1) {
+        size = EMIT(b, pow_Tensor_Scalar, size, p);
+    }
+    size = EMIT(b, sum_dim_IntList, size, dims, keepdim);
+    return p == 1 ? size : EMIT(b, pow_Tensor_Scalar, size, 1 / p);
+}
+
+/* (self, ord, dim, keepdim, dtype); narrow floats by way of float32 */
+void exg_lower_linalg_vector_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[4], exg_lower_dtype(b, SELF));
+    exg_argument dims = exg_is_none(&args[2]) ? ALL_DIMS : args[2];
+    exg_ref x = exg_lower_wide(b, exg_lower_cast(b, SELF, dtype));
+
+    results[0] = exg_arg_ref(
+        exg_lower_cast(b, norm_over(b, x, exg_get_float(&args[1]), dims, args[3]), dtype));
+}
+
+/* (self, ord?, dim?, keepdim, dtype): of vectors, unless ord is given for two dims */
+void exg_lower_linalg_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t dims[2] = {-2, -1};
+    uint32_t rank = exg_lower_dims(b, SELF).rank;
+    uint32_t count = exg_is_none(&args[2]) ? rank : exg_get_ints(&args[2], dims, 2);
+    double p = exg_is_none(&args[1]) ? 2 : exg_get_float(&args[1]);
+    exg_dtype dtype = exg_dtype_argument(&args[4], exg_lower_dtype(b, SELF));
+    exg_ref x = exg_lower_wide(b, exg_lower_cast(b, SELF, dtype));
+
+    if (exg_is_none(&args[1]) || count < 2) {
+        x = norm_over(b, x, p, exg_is_none(&args[2]) ? ALL_DIMS : args[2], args[3]);
+    } else if (fabs(p) == 1 || isinf(p)) {
+        /* 1: columns, inf: rows; what was summed is dropped after the other one */
+        uint32_t sum = exg_lower_dim(b, fabs(p) == 1 ? dims[0] : dims[1], rank);
+        uint32_t most = exg_lower_dim(b, fabs(p) == 1 ? dims[1] : dims[0], rank);
+
+        x = EMIT(b, sum_dim_IntList, EMIT(b, abs_default, x), INTS(b, (int64_t)sum),
+                 exg_arg_bool(true));
+        x = p > 0 ? EMIT(b, amax_default, x, INTS(b, (int64_t)most), exg_arg_bool(true))
+                  : EMIT(b, amin_default, x, INTS(b, (int64_t)most), exg_arg_bool(true));
+        x = exg_get_bool(&args[3])
+                ? x
+                : EMIT(b, squeeze_dims, x, INTS(b, (int64_t)sum, (int64_t)most));
+    } else {
+        exg_lower_unsupported(b, "norms of matrices by their singular values");
+        return;
+    }
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
+}
+
+static void dist(exg_builder *b, exg_ref gap, double p, exg_argument dims, exg_argument keepdim,
+                 exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, gap);
+
+    results[0] = exg_arg_ref(
+        exg_lower_cast(b, norm_over(b, exg_lower_wide(b, gap), p, dims, keepdim), dtype));
+}
+
+void exg_lower_dist(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    dist(b, EMIT(b, sub_Tensor, args[0], args[1]), exg_get_float(&args[2]), ALL_DIMS,
+         exg_arg_bool(false), results);
+}
+
+/* (x1, x2, p, eps, keepdim) */
+void exg_lower_pairwise_distance(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    dist(b, EMIT(b, add_Scalar, EMIT(b, sub_Tensor, args[0], args[1]), args[3]),
+         exg_get_float(&args[2]), INTS(b, -1), args[4], results);
+}
+
+/* (x1 [.., P, M], x2 [.., R, M], p, compute_mode) -> [.., P, R] */
+void exg_lower_cdist(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref gap = EMIT(b, sub_Tensor, EMIT(b, unsqueeze_default, SELF, -2),
+                       EMIT(b, unsqueeze_default, exg_get_ref(&args[1]), -3));
+
+    dist(b, gap, exg_get_float(&args[2]), INTS(b, -1), exg_arg_bool(false), results);
+}
+
+/* (x1, x2, dim, eps): each divided by its length, no less than eps */
+void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument dim = INTS(b, exg_get_int(&args[2]));
+    exg_ref sides[2] = {exg_get_ref(&args[0]), exg_get_ref(&args[1])};
+    exg_dims dims[2];
+    exg_dims common;
+
+    for (int i = 0; i < 2; i++) {
+        dims[i] = exg_lower_dims(b, sides[i]);
+    }
+    if (exg_broadcast(&dims[0], &dims[1], &common, NULL) != EXG_OK) {
+        exg_lower_refuse(b, "shapes that do not broadcast");
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        exg_ref x = EMIT(b, expand_default, sides[i], INTS_OF(b, common.n, common.rank));
+        exg_ref length =
+            EMIT(b, linalg_vector_norm_default, x, 2.0, dim, exg_arg_bool(true));
+
+        sides[i] = EMIT(b, div_Tensor, x, EMIT(b, clamp_min_default, length, args[3]));
+    }
+    results[0] = exg_arg_ref(
+        EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, sides[0], sides[1]), dim));
+}
+
+/* ---- differences ------------------------------------------------------------------------ */
+
+/* (self, n, dim, prepend?, append?) */
+void exg_lower_diff(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref parts[3];
+    uint32_t count = 0;
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
+    bool is_bool = exg_lower_dtype(b, SELF) == EXG_DTYPE_B8;
+    exg_ref x;
+
+    if (exg_get_int(&args[1]) == 0) {
+        results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
+        return;
+    }
+    if (exg_lower_given(&args[3])) {
+        parts[count++] = exg_get_ref(&args[3]);
+    }
+    parts[count++] = SELF;
+    if (exg_lower_given(&args[4])) {
+        parts[count++] = exg_get_ref(&args[4]);
+    }
+    x = count == 1 ? SELF : EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
+    for (int64_t i = 0; i < exg_get_int(&args[1]); i++) {
+        int64_t size = exg_lower_dims(b, x).n[dim];
+        int64_t left = size > 0 ? size - 1 : 0;
+        exg_ref later = exg_lower_slice(b, x, dim, size > 0 ? 1 : 0, left);
+        exg_ref earlier = exg_lower_slice(b, x, dim, 0, left);
+
+        x = is_bool ? EMIT(b, logical_xor_default, later, earlier)
+                    : EMIT(b, sub_Tensor, later, earlier);
+    }
+    results[0] = exg_arg_ref(x);
+}
+
+/* Mean of neighbours along `dim`. */
+static exg_ref middles(exg_builder *b, exg_ref y, uint32_t dim)
+{
+    int64_t size = exg_lower_dims(b, y).n[dim];
+    int64_t left = size > 0 ? size - 1 : 0;
+    exg_ref sum = EMIT(b, add_Tensor, exg_lower_slice(b, y, dim, size > 0 ? 1 : 0, left),
+                       exg_lower_slice(b, y, dim, 0, left));
+
+    return EMIT(b, div_Scalar, sum, 2.0);
+}
+
+void exg_lower_trapezoid_dx(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
+    exg_ref sum = EMIT(b, sum_dim_IntList, middles(b, SELF, dim), INTS(b, (int64_t)dim));
+
+    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, sum, args[1]));
+}
+
+/* (y, x, dim): x is as large as y, or a vector along dim */
+static exg_ref areas(exg_builder *b, const exg_argument *args, uint32_t *dim)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_ref x = exg_get_ref(&args[1]);
+    exg_dims along = {.rank = in.rank};
+
+    *dim = exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
+    if (exg_lower_dims(b, x).rank == 1 && in.rank > 1) {
+        for (uint32_t d = 0; d < in.rank; d++) {
+            along.n[d] = d == *dim ? exg_lower_numel(b, x) : 1;
+        }
+        x = exg_lower_shaped(b, x, &along);
+    }
+    x = EMIT(b, diff_default, x, 1, (int)exg_lower_dims(b, x).rank - (int)(in.rank - *dim));
+    return EMIT(b, mul_Tensor, middles(b, SELF, *dim), x);
+}
+
+void exg_lower_trapezoid_x(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim;
+    exg_ref area = areas(b, args, &dim);
+
+    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, area, INTS(b, (int64_t)dim)));
+}
+
+void exg_lower_cumulative_trapezoid_x(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    uint32_t dim;
+    exg_ref area = areas(b, args, &dim);
+
+    results[0] = exg_arg_ref(EMIT(b, cumsum_default, area, (int)dim));
+}
+
+void exg_lower_cumulative_trapezoid_dx(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
+    exg_ref sum = EMIT(b, cumsum_default, middles(b, SELF, dim), (int)dim);
+
+    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, sum, args[1]));
+}
+
+/* ---- pointwise, with what is not given worked out --------------------------------------- */
+
+static double largest(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F64    ? 1.7976931348623157e308
+           : dtype == EXG_DTYPE_F16  ? 65504.0
+           : dtype == EXG_DTYPE_BF16 ? 3.3895313892515355e38
+                                     : 3.4028234663852886e38;
+}
+
+void exg_lower_nan_to_num(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+
+    if (!exg_dtype_is_float(dtype)) {
+        results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(
+        b, nan_to_num, SELF, exg_is_none(&args[1]) ? 0.0 : exg_get_float(&args[1]),
+        exg_is_none(&args[2]) ? largest(dtype) : exg_get_float(&args[2]),
+        exg_is_none(&args[3]) ? -largest(dtype) : exg_get_float(&args[3])));
+}
+
+void exg_lower_logit(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = exg_dtype_is_float(exg_lower_dtype(b, SELF))
+                    ? SELF
+                    : exg_lower_cast(b, SELF, EXG_DTYPE_F32);
+
+    if (!exg_is_none(&args[1])) {
+        double eps = exg_get_float(&args[1]);
+
+        x = EMIT(b, clamp_both, x, eps, 1 - eps);
+    }
+    x = EMIT(b, div_Tensor, x, EMIT(b, rsub_Scalar, x, 1));
+    results[0] = exg_arg_ref(EMIT(b, log_default, x));
+}
+
+/* round(x 10^d) / 10^d; d < 0: round(x / 10^-d) 10^-d */
+void exg_lower_round_decimals(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t decimals = exg_get_int(&args[1]);
+    double scale = pow(10, (double)(decimals < 0 ? -decimals : decimals));
+    exg_ref x = SELF;
+
+    if (!exg_dtype_is_float(exg_lower_dtype(b, x))) {
+        x = EMIT(b, clone_default, x);
+    } else if (decimals < 0) {
+        x = EMIT(b, round_default, EMIT(b, div_Scalar, x, scale));
+        x = EMIT(b, mul_Scalar, x, scale);
+    } else {
+        x = EMIT(b, round_default, EMIT(b, mul_Scalar, x, scale));
+        x = EMIT(b, div_Scalar, x, scale);
+    }
+    results[0] = exg_arg_ref(x);
+}
+
+/* Both in float64. */
+void exg_lower_float_power(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Tensor,
+                                  exg_lower_cast(b, SELF, EXG_DTYPE_F64),
+                                  exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_F64)));
+}
+
+void exg_lower_float_power_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Scalar, exg_lower_cast(b, SELF, EXG_DTYPE_F64),
+                                  exg_arg_float(exg_get_float(&args[1]))));
+}
+
+/* self * 2^other */
+void exg_lower_ldexp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, EMIT(b, pow_Scalar, 2.0, args[1])));
+}
+
+/* Nothing is drawn at inference: (input, p, train) or (self, lower, upper, training). */
+void exg_lower_identity_unless_training(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
+        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
+}
+
+void exg_lower_rrelu(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    double slope = (exg_get_float(&args[1]) + exg_get_float(&args[2])) / 2;
+
+    if (exg_get_bool(&args[3])) {
+        exg_lower_unsupported(b, "rrelu in training mode draws random numbers, which come later");
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, leaky_relu_default, SELF, slope));
+}
+
+/* (self, dim, dtype?): a row of nothing but -inf gives zeros */
+void exg_lower_safe_softmax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref y = EMIT(b, softmax_int, SELF, args[1], args[2]);
+    exg_ref nothing = EMIT(b, all_dims, EMIT(b, isneginf_default, SELF),
+                           INTS(b, exg_get_int(&args[1])), exg_arg_bool(true));
+
+    results[0] = exg_arg_ref(
+        EMIT(b, where_self, nothing, EMIT(b, zeros_like_default, y), y));
+}
+
+/* (self, ord: "fro", dim, keepdim, dtype?) */
+void exg_lower_linalg_matrix_norm_word(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    if (args[1].kind != EXG_ARGUMENT_STRING || args[1].as_string[0] != 'f') {
+        exg_lower_unsupported(b, "norms of matrices by their singular values");
+        return;
+    }
+    results[0] = exg_arg_ref(
+        EMIT(b, linalg_vector_norm_default, SELF, 2.0, args[2], args[3], args[4]));
+}
