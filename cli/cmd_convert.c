@@ -8,7 +8,8 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     *options = (exg_save_options){.size = sizeof(*options), .deduplicate = call->deduplicate,
                                   .progress = cli_progress,
                                   .threads = (uint32_t)call->threads,
-                                  .strict = call->strict};
+                                  .strict = call->strict,
+                                  .resume = call->resume};
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options->split, err));
     }

@@ -59,6 +59,11 @@ typedef struct exg_writer exg_writer;
 /* Starts a file that will be called `path`. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
 
+/* The same in a file called `part`, of which the first `keep` bytes stay, and which stays
+ * when the writer is aborted. IO. */
+exg_status exg_writer_open_part(const char *path, const char *part, uint64_t keep,
+                                exg_writer **writer, exg_error *err);
+
 /* Appends. */
 exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err);
 

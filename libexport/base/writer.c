@@ -23,6 +23,7 @@ struct exg_writer {
     char *temporary; /* what is written; "" while it has no name */
     char *directory; /* "" is the working directory */
     size_t temporary_capacity;
+    bool kept; /* when it is aborted */
     uint64_t position;
     size_t buffered;
     unsigned char buffer[BUFFER_BYTES];
@@ -102,7 +103,16 @@ static exg_status check_target(const char *path, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err)
+/* The file of an earlier try, or a new one. */
+static exg_status open_part(exg_writer *writer, const char *part, exg_error *err)
+{
+    snprintf(writer->temporary, writer->temporary_capacity, "%s", part);
+    writer->descriptor = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return writer->descriptor >= 0 ? EXG_OK : refused(writer, "open a part of", err);
+}
+
+static exg_status create_writer(const char *path, const char *part, exg_writer **writer,
+                                exg_error *err)
 {
     exg_writer *w = calloc(1, sizeof(*w));
     exg_status status;
@@ -114,19 +124,43 @@ exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err
     w->descriptor = -1;
     w->path = strdup(path);
     w->directory = exg_path_directory(path);
-    w->temporary_capacity = strlen(path) + NAME_ROOM;
+    w->temporary_capacity = strlen(part == NULL ? path : part) + NAME_ROOM;
     w->temporary = calloc(1, w->temporary_capacity);
     if (w->path == NULL || w->directory == NULL || w->temporary == NULL) {
         discard(w);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     status = check_target(path, err);
-    status = status == EXG_OK ? create_temporary(w, err) : status;
+    if (status == EXG_OK) {
+        status = part == NULL ? create_temporary(w, err) : open_part(w, part, err);
+    }
     if (status != EXG_OK) {
         discard(w);
         return status;
     }
     *writer = w;
+    return EXG_OK;
+}
+
+exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err)
+{
+    return create_writer(path, NULL, writer, err);
+}
+
+exg_status exg_writer_open_part(const char *path, const char *part, uint64_t keep,
+                                exg_writer **writer, exg_error *err)
+{
+    exg_status status;
+
+    EXG_TRY(create_writer(path, part, writer, err));
+    (*writer)->kept = true;
+    (*writer)->position = keep;
+    if (ftruncate((*writer)->descriptor, (off_t)keep) != 0) {
+        status = refused(*writer, "cut", err);
+        exg_writer_abort(*writer);
+        *writer = NULL;
+        return status;
+    }
     return EXG_OK;
 }
 
@@ -295,7 +329,7 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
     }
     if (status == EXG_OK) {
         sync_folder(writer->directory);
-    } else if (writer->temporary[0] != '\0') {
+    } else if (writer->temporary[0] != '\0' && !writer->kept) {
         unlink(writer->temporary);
     }
     discard(writer);
@@ -305,7 +339,7 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
 void exg_writer_abort(exg_writer *writer)
 {
     if (writer != NULL) {
-        if (writer->temporary[0] != '\0') {
+        if (writer->temporary[0] != '\0' && !writer->kept) {
             unlink(writer->temporary);
         }
         discard(writer);

@@ -94,6 +94,8 @@ static exg_status read_whole(const turned *t, uint64_t offset, uint64_t length, 
                              exg_error *err)
 {
     EXG_TRY(exg_storage_read(t->of, t->storage, offset, length, out, err));
+    exg_storage_forget(t->of, t->storage, offset / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
+                       offset + length);
     exg_bytes_swap(out, length, t->dtype);
     return EXG_OK;
 }

@@ -180,6 +180,18 @@ typedef struct giver {
     const exg_weight *weight;
 } giver;
 
+/* Pages of a mapped file that are not read again soon. */
+static void forget(const giver *g, uint64_t first, uint64_t count)
+{
+    uint64_t width = exg_dtype_bytes(g->weight->meta->dtype);
+    uint64_t at = ((uint64_t)g->weight->meta->storage_offset.value + first) * width;
+
+    if (exg_tensor_meta_is_packed(g->weight->meta)) {
+        exg_storage_forget(g->from, g->weight->storage, at / BLOCK_BYTES * BLOCK_BYTES,
+                           at + count * width);
+    }
+}
+
 static exg_status read_given(void *user, uint64_t offset, uint64_t length, void *out,
                              exg_error *err)
 {
@@ -191,7 +203,9 @@ static exg_status read_given(void *user, uint64_t offset, uint64_t length, void 
     exg_status status;
 
     if (offset % width == 0 && length % width == 0) {
-        return exg_weight_read_range(g->from, g->weight, first, count, out, err);
+        EXG_TRY(exg_weight_read_range(g->from, g->weight, first, count, out, err));
+        forget(g, first, count);
+        return EXG_OK;
     }
     whole = malloc((size_t)(count * width));
     status = whole == NULL ? EXG_OUT_OF_MEMORY(err)

@@ -38,6 +38,8 @@ static exg_status same_bytes(exg_saver *s, uint32_t a, uint32_t b, bool *same)
         EXG_TRY(exg_storage_read(s->weights, a, at, part, s->plain[0], s->err));
         EXG_TRY(exg_storage_read(s->weights, b, at, part, s->packed[0], s->err));
         *same = memcmp(s->plain[0], s->packed[0], (size_t)part) == 0;
+        exg_storage_forget(s->weights, a, at, at + part);
+        exg_storage_forget(s->weights, b, at, at + part);
     }
     return EXG_OK;
 }

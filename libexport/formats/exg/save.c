@@ -7,6 +7,8 @@
  */
 #include "libexport/formats/exg/save.h"
 
+#include "libexport/formats/exg/resume.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,67 +132,139 @@ static exg_status plan(exg_saver *s, const char *path)
 
 /* ---- writing --------------------------------------------------------------------------- */
 
-static exg_status write_payloads(exg_saver *s, exg_writer *writer, uint32_t first, uint32_t end,
-                                 bool beside)
+/* A file being written: the program's, or number `beside` of those next to it. */
+typedef struct output {
+    exg_writer *writer;
+    const char *part; /* resumed: what it is called meanwhile */
+    uint32_t first, end;
+    bool beside;
+    uint32_t skip; /* storages that are there from an earlier try */
+} output;
+
+static exg_status open_output(exg_saver *s, const char *path, output *out)
 {
-    for (uint32_t i = first; i < end; i++) {
-        if ((s->stored[i].location != NULL) == beside) {
-            EXG_TRY_IN(s->err, exg_payload_write(s, writer, i), "storages[%u]", s->source[i]);
+    uint64_t position;
+
+    if (s->resume == NULL) {
+        return exg_writer_open(path, &out->writer, s->err);
+    }
+    out->part = out->beside ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
+                            : exg_arena_printf(s->arena, "%s.part", path);
+    if (out->part == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    out->skip =
+        exg_resume_count(s->resume, s, out->part, out->first, out->end, out->beside, &position);
+    return exg_writer_open_part(path, out->part, position, &out->writer, s->err);
+}
+
+static exg_status write_payloads(exg_saver *s, const output *out)
+{
+    uint32_t skip = out->skip;
+
+    for (uint32_t i = out->first; i < out->end; i++) {
+        if ((s->stored[i].location != NULL) != out->beside) {
+            continue;
+        }
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        EXG_TRY_IN(s->err, exg_payload_write(s, out->writer, i), "storages[%u]", s->source[i]);
+        if (s->resume != NULL) {
+            EXG_TRY(exg_resume_note(s->resume, s, i));
         }
     }
     return EXG_OK;
+}
+
+static uint32_t count_beside(const exg_saver *s, const exg_beside *beside)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = beside->first; i < beside->end; i++) {
+        count += s->stored[i].location != NULL;
+    }
+    return count;
+}
+
+/* Did an earlier try finish this file? Its name follows from what the journal says of it. */
+static bool was_finished(exg_saver *s, const char *path, uint32_t i)
+{
+    exg_beside *beside = &s->besides[i];
+    const exg_beside before = *beside;
+    uint64_t done = s->done;
+    uint64_t position;
+
+    if (s->resume == NULL || !exg_resume_fill(s->resume, s, beside->first, beside->end) ||
+        exg_beside_name(s, path, i) != EXG_OK) {
+        return false;
+    }
+    if (exg_resume_count(s->resume, s, beside->path, beside->first, beside->end, true, &position) ==
+        count_beside(s, beside)) {
+        return true;
+    }
+    *beside = before;
+    s->done = done;
+    return false;
 }
 
 /* Before the program is there, so that it never names bytes that are not. */
 static exg_status write_beside(exg_saver *s, const char *path, uint32_t i)
 {
     exg_beside *beside = &s->besides[i];
-    exg_writer *writer = NULL;
+    output out = {.first = beside->first, .end = beside->end, .beside = true};
     exg_status status;
 
-    EXG_TRY(exg_writer_open(path, &writer, s->err));
-    status = write_payloads(s, writer, beside->first, beside->end, true);
+    if (was_finished(s, path, i)) {
+        return EXG_OK;
+    }
+    EXG_TRY(open_output(s, path, &out));
+    status = write_payloads(s, &out);
     if (status == EXG_OK) {
         status = exg_beside_name(s, path, i);
     }
     if (status == EXG_OK) {
-        status = exg_writer_name(writer, beside->path, s->err);
+        status = exg_writer_name(out.writer, beside->path, s->err);
     }
     if (status != EXG_OK) {
-        exg_writer_abort(writer);
+        exg_writer_abort(out.writer);
         return status;
     }
     beside->fresh = access(beside->path, F_OK) != 0;
-    status = exg_writer_commit(writer, s->err);
+    status = exg_writer_commit(out.writer, s->err);
     beside->fresh = beside->fresh && status == EXG_OK;
     return status;
 }
 
-static exg_status write_main(exg_saver *s, exg_writer *writer, exg_flat *flat)
+static exg_status write_main(exg_saver *s, const output *out, exg_flat *flat)
 {
-    EXG_TRY(exg_writer_reserve(writer, flat->length, s->err));
-    EXG_TRY(write_payloads(s, writer, 0, s->count, false));
-    exg_flat_finish(flat, s->stored, exg_writer_position(writer));
-    return exg_writer_patch(writer, 0, flat->data, flat->length, s->err);
+    if (exg_writer_position(out->writer) < flat->length) {
+        EXG_TRY(exg_writer_reserve(out->writer, flat->length - exg_writer_position(out->writer),
+                                   s->err));
+    }
+    EXG_TRY(write_payloads(s, out));
+    exg_flat_finish(flat, s->stored, exg_writer_position(out->writer));
+    return exg_writer_patch(out->writer, 0, flat->data, flat->length, s->err);
 }
 
 static exg_status write_files(exg_saver *s, const char *path, exg_flat *flat)
 {
-    exg_writer *writer = NULL;
-    exg_status status = exg_writer_open(path, &writer, s->err); /* a bad path shows at once */
+    output out = {.end = s->count};
+    exg_status status = open_output(s, path, &out); /* a bad path shows at once */
 
     for (uint32_t i = 0; status == EXG_OK && i < s->beside_count; i++) {
         status = write_beside(s, path, i);
     }
     if (status == EXG_OK) {
-        status = write_main(s, writer, flat);
+        status = write_main(s, &out, flat);
     }
     if (status == EXG_OK) {
-        status = exg_writer_commit(writer, s->err);
+        status = exg_writer_commit(out.writer, s->err);
     } else {
-        exg_writer_abort(writer);
+        exg_writer_abort(out.writer);
     }
-    for (uint32_t i = 0; status != EXG_OK && i < s->beside_count; i++) {
+    for (uint32_t i = 0; status != EXG_OK && s->resume == NULL && i < s->beside_count; i++) {
         if (s->besides[i].fresh) {
             unlink(s->besides[i].path);
         }
@@ -209,7 +283,9 @@ static exg_status save(exg_saver *s, const char *path)
     }
     EXG_TRY(plan(s, path));
     EXG_TRY(exg_flat_encode(s->program, s->map, s->stored, s->count, &flat, s->err));
-    status = write_files(s, path, &flat);
+    status = s->options->resume ? exg_resume_open(s, path, &flat, &s->resume) : EXG_OK;
+    status = status == EXG_OK ? write_files(s, path, &flat) : status;
+    exg_resume_close(s->resume, status == EXG_OK);
     exg_flat_free(&flat);
     return status;
 }

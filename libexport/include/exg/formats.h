@@ -74,6 +74,8 @@ typedef struct exg_save_options {
     uint64_t align;   /* of every storage, a power of two; 0: 64, and 4096 from 1 MiB up */
     uint64_t split;   /* bytes of storages in one file beside at most; 0: all in one */
     bool strict;      /* early JSON: refuse what the seed\'s schema cannot say, carry nothing */
+    bool resume;      /* what is written stays when the save is stopped, and the same save goes
+                         on from there; unfinished files are PATH.part and PATH.resume */
 } exg_save_options;
 
 /* Writes `program` to `path` atomically: the old file or the new one, at any moment; data
