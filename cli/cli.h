@@ -66,6 +66,7 @@ void cli_inputs_free(cli_inputs *inputs);
 /* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const char *path);
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err);
+exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a program too */
 
 /* "4096", "500M", "2G" (powers of 1024) as bytes. USAGE. */
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err);

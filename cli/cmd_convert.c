@@ -1,5 +1,6 @@
 /* cmd_convert.c - exg convert FILE OUT, exg repack FILE OUT. */
 #include "cli/cli.h"
+#include "libexport/base/text.h"
 
 #include <string.h>
 
@@ -53,12 +54,18 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
 
 static void print_misfits(const exg_misfits *misfits)
 {
+    exg_text text = EXG_TEXT_EMPTY;
+
     for (uint32_t i = 0; i < misfits->count; i++) {
         const exg_misfit *m = &misfits->items[i];
 
-        fprintf(stderr, "%s: %s %s%s%s\n", exg_misfit_is_fault(m->kind) ? "misfit" : "note",
-                m->name, exg_misfit_text(m->kind), m->detail[0] == '\0' ? "" : ": ", m->detail);
+        exg_text_puts(&text, exg_misfit_is_fault(m->kind) ? "misfit: " : "note: ");
+        exg_text_plain(&text, m->name, false);
+        exg_text_printf(&text, " %s%s%s\n", exg_misfit_text(m->kind),
+                        m->detail[0] == '\0' ? "" : ": ", m->detail);
     }
+    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), stderr);
+    exg_text_free(&text);
 }
 
 static exg_status fill_weights(const cli_call *call, exg_weights *of, exg_weights **made,

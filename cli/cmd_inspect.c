@@ -212,6 +212,9 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
 exg_status cmd_inspect(const cli_call *call, exg_error *err)
 {
     EXG_TRY(check_options(call, err));
+    if (call->digest != NULL) {
+        return cli_digest_weights(call, err);
+    }
     return cli_is_weights_file(call->paths[0]) ? cli_inspect_weights(call, err)
                                                : inspect_program(call, err);
 }

@@ -3,6 +3,7 @@
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define VALUE_COLUMNS 72 /* of a metadata value in the text form */
 
@@ -19,7 +20,9 @@ static void put_tensor(exg_text *text, const exg_weights *weights, const exg_wei
 {
     const exg_tensor_meta *meta = weight->meta;
 
-    exg_text_printf(text, "  %s: ", weight->fqn);
+    exg_text_puts(text, "  ");
+    exg_text_plain(text, weight->fqn, false);
+    exg_text_puts(text, ": ");
     if (weight->encoding != NULL) {
         exg_text_printf(text, "%s in ", weight->encoding);
     }
@@ -57,8 +60,10 @@ static void print_text(exg_text *text, const char *path, const char *format,
         exg_text value = EXG_TEXT_EMPTY;
 
         exg_text_json_string(&value, pair->value);
-        exg_text_printf(text, "%s  %s = %.*s%s\n", i == 0 ? "metadata\n" : "", pair->key,
-                        VALUE_COLUMNS, exg_text_string(&value) == NULL ? "" : value.data,
+        exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
+        exg_text_plain(text, pair->key, false);
+        exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS,
+                        exg_text_string(&value) == NULL ? "" : value.data,
                         value.length > VALUE_COLUMNS ? "..." : "");
         exg_text_free(&value);
     }
@@ -135,4 +140,25 @@ bool cli_is_weights_file(const char *path)
     exg_weights_format format;
 
     return exg_weights_sniff(path, &format, NULL) == EXG_OK && format != EXG_WEIGHTS_FORMAT_COUNT;
+}
+
+exg_status cli_digest_weights(const cli_call *call, exg_error *err)
+{
+    bool sha256 = strcmp(call->digest, "sha256") == 0;
+    const char *name = sha256 ? "sha256" : "xxh3-128";
+    char digest[EXG_DIGEST_TEXT_MAX];
+    exg_weights *weights;
+    exg_status status;
+
+    if (!sha256 && strcmp(call->digest, "xxh3") != 0) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--digest '%s': xxh3 or sha256", call->digest);
+    }
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, NULL, err), "%s:", call->paths[0]);
+    status = exg_weights_digest(weights, sha256 ? EXG_CHECKSUM_SHA256 : EXG_CHECKSUM_XXH3_128, 0,
+                                digest, err);
+    if (status == EXG_OK) {
+        fprintf(call->out, call->json ? "{\"digest\": \"%s:%s\"}\n" : "%s:%s\n", name, digest);
+    }
+    exg_weights_release(weights);
+    return status;
 }

@@ -1,8 +1,10 @@
 /* exg_frames.c - byte planes: any range comes back, every plane is plain or stock zstd. */
 #include "libexport/weights/frames.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include <setjmp.h>
@@ -149,9 +151,42 @@ static void it_sees_damage_only_where_it_reads(void **state)
     free(plain);
 }
 
+/* The program zstd unpacks the plane of exponents as it lies in the file. */
+static void it_is_unpacked_by_the_command_zstd(void **state)
+{
+    char path[] = "/tmp/exg-plane-XXXXXX";
+    uint8_t *plain = weights_like(EXG_FRAME_BYTES, 2);
+    packed p = pack(plain, EXG_FRAME_BYTES, 2);
+    const exg_frame *frame = &p.frames.items[0];
+    uint8_t *got = malloc(EXG_FRAME_BYTES);
+    char command[200];
+    FILE *f;
+
+    (void)state;
+    if (system("zstd --version > /dev/null 2>&1") != 0) {
+        skip();
+    }
+    close(mkstemp(path));
+    f = fopen(path, "wb");
+    assert_int_equal(fwrite(p.stored + frame->planes[0], 1, frame->planes[1], f), frame->planes[1]);
+    fclose(f);
+    snprintf(command, sizeof(command), "zstd -dcq %s", path);
+    f = popen(command, "r");
+    assert_int_equal(fread(got, 1, EXG_FRAME_BYTES, f), EXG_FRAME_BYTES / 2);
+    assert_int_equal(pclose(f), 0);
+    for (uint32_t i = 0; i < EXG_FRAME_BYTES / 2; i++) {
+        assert_int_equal(got[i], plain[2 * i + 1]);
+    }
+    unlink(path);
+    free(got);
+    free(plain);
+    unpack(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_unpacked_by_the_command_zstd),
         cmocka_unit_test(it_gives_any_range),
         cmocka_unit_test(it_stores_mantissas_raw_and_exponents_as_stock_zstd),
         cmocka_unit_test(it_sees_damage_only_where_it_reads),

@@ -2,6 +2,8 @@
  * not meet the wrong program, and never from a damaged source. */
 #include <exg/formats.h>
 
+#include "libexport/weights/frames.h"
+
 #include "tests/export/exg_folder.h"
 
 #include <dirent.h>
@@ -218,6 +220,100 @@ static void it_refuses_to_take_damaged_bytes_along(void **state)
     exg_program_destroy(p);
 }
 
+/* Rows of a compressed tensor come from their frames alone: all others are damaged here. */
+static void it_inflates_only_the_frames_of_the_rows_wanted(void **state)
+{
+    exg_save_options options = {.size = sizeof(options), .compression = EXG_COMPRESSION_ZSTD};
+    exg_program *p = large_program();
+    exg_sym_int sizes[2] = {exg_sym_int_of(5 << 10), exg_sym_int_of(256)};
+    exg_sym_int strides[2] = {exg_sym_int_of(256), exg_sym_int_of(1)};
+    exg_tensor_meta rows = {
+        .dtype = EXG_DTYPE_F32,
+        .layout = EXG_LAYOUT_STRIDED,
+        .rank = 2,
+        .sizes = sizes,
+        .strides = strides,
+        .device = {"cpu", -1}
+    };
+    exg_weight weight = {.fqn = "rows", .meta = &rows};
+    uint8_t *got = malloc(2u << 20);
+    uint8_t *want = malloc(2u << 20);
+    exg_frames *frames;
+
+    (void)state;
+    save_program(p, "z.exg", &options);
+    exg_program_destroy(p);
+    p = open_program(in_folder("z.exg"));
+    while (p->weights->storages[weight.storage].length != (5u << 20)) {
+        weight.storage++;
+    }
+    frames = p->weights->storages[weight.storage].frames;
+    assert_int_equal(frames->count, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        frames->items[i].checksum ^= i != 2 && i != 3;
+    }
+    for (uint64_t first = 2048; first < 4096; first += 100) { /* rows of 1 KiB: frames 2 and 3 */
+        uint64_t count = 4096 - first < 1500 ? 4096 - first : 1500;
+
+        assert_int_equal(
+            exg_weight_read_range(p->weights, &weight, first * 256, count * 256, got, NULL),
+            EXG_OK);
+        read_made(NULL, first * 1024, count * 1024, want, NULL);
+        assert_memory_equal(got, want, count * 1024);
+    }
+    assert_int_equal(exg_weight_read_range(p->weights, &weight, 2047 * 256, 512, got, NULL),
+                     EXG_MALFORMED);
+    assert_int_equal(exg_weight_read_range(p->weights, &weight, 4095 * 256, 512, got, NULL),
+                     EXG_MALFORMED);
+    assert_int_equal(exg_weight_read_range(p->weights, &weight, (5 << 18) - 1, 2, got, NULL),
+                     EXG_USAGE);
+    free(got);
+    free(want);
+    exg_program_destroy(p);
+    empty_folder();
+}
+
+/* However they are stored, the digest is one; of other bits it is another. */
+static void it_gives_one_digest_for_the_same_weights(void **state)
+{
+    static const exg_checksum_kind digests[] = {EXG_CHECKSUM_XXH3_128, EXG_CHECKSUM_SHA256};
+    exg_save_options options = {.size = sizeof(options),
+                                .compression = EXG_COMPRESSION_ZSTD,
+                                .weights = EXG_WEIGHTS_EXTERNAL,
+                                .deduplicate = true};
+    exg_program *p = open_program("fixtures/views.pt2");
+    exg_weights *big = NULL;
+    exg_weights *zeros = NULL;
+    exg_weights *tensors = NULL;
+    exg_program *q;
+
+    (void)state;
+    save_program(p, "m.exg", &options);
+    q = open_program(in_folder("m.exg"));
+    assert_int_equal(exg_weights_in_order(p->weights, EXG_BIG_ENDIAN, &big, NULL), EXG_OK);
+    assert_int_equal(exg_weights_strip(p->weights, &zeros, NULL), EXG_OK);
+    assert_int_equal(exg_weights_save(p->weights, in_folder("m.safetensors"), NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open(in_folder("m.safetensors"), &tensors, NULL, NULL), EXG_OK);
+    for (size_t k = 0; k < 2; k++) {
+        exg_weights *all[] = {q->weights, big, tensors, zeros};
+        char want[EXG_DIGEST_TEXT_MAX];
+        char got[EXG_DIGEST_TEXT_MAX];
+
+        assert_int_equal(exg_weights_digest(p->weights, digests[k], 1, want, NULL), EXG_OK);
+        for (size_t i = 0; i < 4; i++) {
+            assert_int_equal(exg_weights_digest(all[i], digests[k], 3, got, NULL), EXG_OK);
+            assert_int_equal(strcmp(got, want) == 0, i < 3);
+        }
+    }
+    assert_int_equal(exg_weights_digest(big, EXG_CHECKSUM_NONE, 1, (char[65]){0}, NULL), EXG_USAGE);
+    exg_weights_release(big);
+    exg_weights_release(zeros);
+    exg_weights_release(tensors);
+    exg_program_destroy(p);
+    exg_program_destroy(q);
+    empty_folder();
+}
+
 static void assert_check_fails(exg_status status, const char *code)
 {
     exg_program *p = open_program(in_folder("m.exg"));
@@ -264,6 +360,8 @@ int main(void)
         cmocka_unit_test(it_cuts_weights_beside_into_files_of_a_size),
         cmocka_unit_test(it_never_lets_a_program_meet_the_data_of_another),
         cmocka_unit_test(it_refuses_to_take_damaged_bytes_along),
+        cmocka_unit_test(it_inflates_only_the_frames_of_the_rows_wanted),
+        cmocka_unit_test(it_gives_one_digest_for_the_same_weights),
         cmocka_unit_test(it_tells_a_missing_file_from_a_changed_and_a_damaged_one),
     };
 

@@ -3,6 +3,7 @@
 
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
+#include "libexport/weights/sha256.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -120,6 +121,33 @@ static void it_swaps_by_element_and_by_half(void **state)
     assert_string_equal(b, "dcbahgfe");
     exg_bytes_swap(c, 8, EXG_DTYPE_U8);
     assert_string_equal(c, "abcdefgh");
+}
+
+/* A million times "a" in odd pieces (FIPS 180-4's third example), and any blocks in both ways. */
+static void it_hashes_long_texts_with_and_without_instructions(void **state)
+{
+    static unsigned char data[64 * 50];
+    uint32_t a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    uint32_t b[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    exg_sha256 sha;
+    char text[65];
+
+    (void)state;
+    memset(data, 'a', sizeof(data));
+    exg_sha256_begin(&sha);
+    for (size_t left = 1000000, piece = 1; left > 0; left -= piece) {
+        piece = (piece * 7 + 3) % sizeof(data);
+        piece = piece < left ? piece : left;
+        exg_sha256_add(&sha, data, piece);
+    }
+    exg_sha256_finish(&sha, text);
+    assert_string_equal(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] = (unsigned char)((i * 2654435761u) >> 13);
+    }
+    exg_sha256_blocks(a, data, 50);
+    exg_sha256_blocks_plain(b, data, 50);
+    assert_memory_equal(a, b, sizeof(a));
 }
 
 static void it_knows_its_checksums(void **state)
@@ -288,6 +316,7 @@ int main(void)
         cmocka_unit_test(it_gathers_views_row_by_row),
         cmocka_unit_test(it_swaps_by_element_and_by_half),
         cmocka_unit_test(it_knows_its_checksums),
+        cmocka_unit_test(it_hashes_long_texts_with_and_without_instructions),
         cmocka_unit_test(it_reads_external_storages_below_its_folder_only),
         cmocka_unit_test(it_goes_with_the_last_reference),
         cmocka_unit_test(it_writes_files_whole_or_not_at_all),

@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import hashlib
 import json
 import pathlib
 import subprocess
@@ -213,6 +214,19 @@ class Checks:
             with safetensors.safe_open(self.convert(path), "pt") as file:
                 for name in packed if order == gguf.GGUFEndian.LITTLE else ():
                     assert file.metadata()[f"encoding:{name}"] == name
+
+    def check_digest(self):
+        """The tree of schema/README.md, by hashlib."""
+        path = self.path("a.safetensors")
+        safetensors.torch.save_file(tensors(), path)
+        leaves = b""
+        for name, value in sorted(tensors().items()):
+            head = name.encode() + b"\0" + str(value.dtype)[6:].encode() + b"\0"
+            sizes = b"".join(n.to_bytes(8, "little") for n in (value.dim(), *value.shape))
+            data = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            leaves += hashlib.sha256(head + sizes + data).digest()
+        told = self.run("inspect", path, "--digest", "sha256").stdout.strip()
+        assert told == f"sha256:{hashlib.sha256(leaves).hexdigest()}", told
 
     def check_gguf_types(self):
         """Our table against the library's (which counts Q8_1 otherwise than ggml itself: not ours)."""

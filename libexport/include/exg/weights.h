@@ -153,6 +153,15 @@ bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
 exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
                                       exg_error *err);
 
+#define EXG_DIGEST_TEXT_MAX 65 /* 64 digits and the NUL */
+
+/* One text, hex digits of `kind`, for names, dtypes, shapes and elements of all tensors:
+ * the root of a tree whose leaves are the tensors. It does not depend on how they are
+ * stored, so a conversion that loses nothing keeps it. Pickled objects are no part.
+ * `threads` 0: every core. */
+exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
+                              char text[EXG_DIGEST_TEXT_MAX], exg_error *err);
+
 /* ---- weights like others, with other bytes ------------------------------------------
  * Names, descriptions and numbers of storages stay, so a program may take them instead of
  * its own. They keep `of` alive. Bytes are made when they are read. */
