@@ -84,10 +84,11 @@ static const char *put_property(exg_text *out, const exg_value *value, const cha
     return end + 1;
 }
 
-static const exg_value *find_input(const exg_verifier *v, const char *name)
+static bool index_inputs(exg_verifier *v, exg_map *inputs)
 {
     const exg_graph *graph = v->program->graph;
 
+    exg_map_init(inputs, v->arena);
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_argument *input = &graph->inputs[i];
         exg_value_id id = input->kind == EXG_ARGUMENT_TENSOR    ? input->as_tensor
@@ -95,16 +96,18 @@ static const exg_value *find_input(const exg_verifier *v, const char *name)
                                                                 : EXG_NO_VALUE;
 
         if (id != EXG_NO_VALUE && graph->values[id].name != NULL &&
-            strcmp(graph->values[id].name, name) == 0) {
-            return &graph->values[id];
+            !exg_map_put(inputs, graph->values[id].name, id)) {
+            v->failed = true;
+            return false;
         }
     }
-    return NULL;
+    return true;
 }
 
 /* One guard without its inputs, as an expression in the verifier's memory; NULL when it
  * cannot be read, and then it was told. */
-static const char *read_guard(exg_verifier *v, const char *guard, const exg_place *place)
+static const char *read_guard(exg_verifier *v, const exg_map *inputs, const char *guard,
+                              const exg_place *place)
 {
     exg_text out = EXG_TEXT_EMPTY;
     char name[GUARD_PATH_MAX];
@@ -112,15 +115,15 @@ static const char *read_guard(exg_verifier *v, const char *guard, const exg_plac
     const char *at = guard;
 
     while (at != NULL && *at != '\0') {
-        const exg_value *value;
+        uint32_t id;
 
         if (*at != 'L' || at[1] != '[') {
             exg_text_putc(&out, *at++);
             continue;
         }
         at = read_path(at, name);
-        value = at == NULL ? NULL : find_input(v, name);
-        at = value == NULL ? NULL : put_property(&out, value, at);
+        id = at == NULL ? EXG_MAP_NONE : exg_map_find(inputs, name);
+        at = id == EXG_MAP_NONE ? NULL : put_property(&out, &v->program->graph->values[id], at);
     }
     if (at == NULL) {
         exg_found(v, "SYM-007", place, "'%.120s' speaks of no input", guard);
@@ -145,11 +148,15 @@ static void ignore(void *user, const char *name, size_t length)
 static bool gather_conditions(exg_verifier *v)
 {
     const exg_program *p = v->program;
+    exg_map inputs;
     bool all = true;
 
+    if (p->guard_count > 0 && !index_inputs(v, &inputs)) {
+        return false;
+    }
     for (uint32_t i = 0; i < p->guard_count; i++) {
         const exg_place *place = EXG_AT_INDEX(NULL, "guards_code", i);
-        const char *text = read_guard(v, p->guards_code[i], place);
+        const char *text = read_guard(v, &inputs, p->guards_code[i], place);
         int64_t holds;
 
         if (text == NULL || !exg_arena_reserve(v->arena, &v->conditions, v->condition_count,
@@ -256,6 +263,7 @@ void exg_verify_bindings(exg_verifier *v)
             return;
         }
         symbols->count = symbols->capacity = hints->count;
+        symbols->by_name = hints->by_name; /* the same names at the same places */
         for (uint32_t i = 0; i < hints->count; i++) {
             symbols->items[i].value = other_size(way, i, hints->items[i].value);
         }

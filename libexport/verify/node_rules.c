@@ -80,6 +80,23 @@ static bool is_allowed(const char *target)
     return false;
 }
 
+static bool is_core(const exg_target *target)
+{
+    static const char *const names[] = {
+#define EXG_CORE_ATEN(name) "torch.ops.aten." name,
+#include "libexport/verify/core_aten.def"
+#undef EXG_CORE_ATEN
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], target->text) == 0) {
+            return true;
+        }
+    }
+    return target->is_higher_order || target->is_size_operator ||
+           !starts(target->text, "torch.ops.aten.");
+}
+
 static bool is_size_operator(const char *target)
 {
     return starts(target, "_operator.") || starts(target, "math.") ||
@@ -112,6 +129,7 @@ const exg_target *exg_verifier_target(exg_verifier *v, const char *text)
             .is_higher_order = starts(text, "torch.ops.higher_order."),
             .is_size_operator = is_size_operator(text),
         };
+        v->targets[index].is_core = is_core(&v->targets[index]);
         v->targets[index].is_allowed = v->targets[index].op != NULL || is_allowed(text);
         v->target_count++;
     }
@@ -242,8 +260,26 @@ static void check_kinds(exg_verifier *v, const exg_operator *op, const exg_node 
     }
 }
 
-static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node,
-                       const exg_place *place)
+/* The norms update their statistics in training without a mark in their schema. */
+static bool updates_statistics(const exg_operator *op, const exg_argument *args)
+{
+    return op->id == EXG_OP_batch_norm_default && exg_get_bool(&args[5]) &&
+           args[3].kind == EXG_ARGUMENT_TENSOR;
+}
+
+static void check_functional(exg_verifier *v, const exg_operator *op, const exg_argument *args,
+                             const exg_place *place)
+{
+    if (op->schema->is_mutable) {
+        exg_found(v, "NOD-013", place, "%s writes to an argument", op->target);
+    } else if (updates_statistics(op, args)) {
+        exg_found(v, "NOD-013", place, "%s in training writes to running_mean and running_var",
+                  op->target);
+    }
+}
+
+static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
+                       const exg_node *node, const exg_place *place)
 {
     const exg_target *target = exg_verifier_target(v, node->target);
     exg_argument args[EXG_NODE_ARGUMENTS_MAX];
@@ -267,6 +303,9 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node
     } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
         exg_found(v, "NOD-012", place, "one bare value in %u outputs", node->output_count);
     }
+    if (v->edge_dialect && !target->is_core) {
+        exg_found(v, "NOD-021", place, "%s is no core operator", node->target);
+    }
     check_sym_bools(v, node, place);
     fine = !target->is_size_operator || check_size_operator(v, node, place);
     if (op == NULL &&
@@ -289,11 +328,14 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, const exg_node *node
     if (!target->is_size_operator) {
         fine = check_outputs(v, op, node, place) && fine;
     }
-    if (op->schema->is_mutable && v->functional_dialect) {
-        exg_found(v, "NOD-013", place, "%s writes to an argument", node->target);
+    if (v->functional_dialect && fine) {
+        check_functional(v, op, args, place);
     }
     if (v->tells_all && op->symbolic == NULL) {
         check_kinds(v, op, node, place);
+    }
+    if (fine) {
+        exg_writes_check(writes, node, op, args, place);
     }
     if (fine && v->autocasts == 0) {
         exg_shapes_check(shapes, node, op, args, place);
@@ -374,9 +416,10 @@ static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objec
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
     exg_shapes shapes;
+    exg_writes writes;
     exg_map objects = {0};
 
-    if (!exg_shapes_begin(&shapes, v, graph)) {
+    if (!exg_shapes_begin(&shapes, v, graph) || !exg_writes_begin(&writes, v, graph)) {
         v->failed = true;
         return;
     }
@@ -384,7 +427,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
         const exg_node *node = &graph->nodes[n];
         const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};
 
-        check_node(v, &shapes, node, &here);
+        check_node(v, &shapes, &writes, node, &here);
         for (uint32_t i = 0; i < node->input_count; i++) {
             const exg_argument *arg = &node->inputs[i].arg;
 

@@ -59,6 +59,7 @@ typedef struct exg_target {
     bool is_call;           /* of a function */
     bool is_allowed;        /* of one that programs may call */
     bool is_higher_order;
+    bool is_core; /* for the dialect EDGE */
     bool is_size_operator;
 } exg_target;
 
@@ -72,6 +73,7 @@ typedef struct exg_verifier {
     exg_arena *arena;  /* of the rules' own tables */
     bool failed;       /* memory ran out */
     bool functional_dialect;
+    bool edge_dialect;   /* core operators alone */
     bool tells_all;      /* the caller takes a list: warnings that cost time are looked for */
     const bool *defined; /* by value of the top graph */
     int32_t autocasts;   /* open at the node in hand: dtypes there are the run's */
@@ -146,6 +148,19 @@ bool exg_shapes_begin(exg_shapes *shapes, exg_verifier *v, const exg_graph *grap
 
 /* Node `node` with its normalized arguments: NOD-017, NOD-018, SYM-006. */
 void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operator *op,
+                      const exg_argument *args, const exg_place *place);
+
+/* ---- writes in one graph (write_rules.c) --------------------------------------------------- */
+
+typedef struct exg_writes {
+    exg_verifier *v;
+    const exg_graph *graph;
+    exg_value_id *base; /* by value: what it is a view of; NULL: the dialect has no writes */
+    bool *constant;     /* by value: a lifted constant */
+} exg_writes;
+
+bool exg_writes_begin(exg_writes *writes, exg_verifier *v, const exg_graph *graph);
+void exg_writes_check(exg_writes *writes, const exg_node *node, const exg_operator *op,
                       const exg_argument *args, const exg_place *place);
 
 #endif

@@ -148,10 +148,30 @@ void exg_diagnostics_free(exg_diagnostics *diagnostics)
     memset(diagnostics, 0, sizeof(*diagnostics));
 }
 
+/* Dialects are an open set: extensions register theirs. */
+static void check_dialects(exg_verifier *v)
+{
+    static const char *const known[] = {"TRAINING", "ATEN", "EDGE", ""};
+
+    for (uint32_t i = 0; i < v->program->verifier_count; i++) {
+        size_t k = 0;
+
+        while (k < sizeof(known) / sizeof(known[0]) &&
+               strcmp(known[k], v->program->verifiers[i]) != 0) {
+            k++;
+        }
+        if (k == sizeof(known) / sizeof(known[0])) {
+            exg_found(v, "DIA-001", EXG_AT_INDEX(NULL, "verifiers", i),
+                      "the dialect '%s' is not known", v->program->verifiers[i]);
+        }
+    }
+}
+
 static void run_rules(exg_verifier *v)
 {
     const exg_place *graph = EXG_AT(NULL, "graph");
 
+    check_dialects(v);
     exg_verify_symbols(v);
     exg_verify_graph(v, v->program->graph, NULL, graph);
     exg_verify_weights(v);
@@ -188,10 +208,10 @@ static exg_status first_error(const exg_diagnostics *found, exg_error *err)
     return EXG_FAIL(err, MALFORMED, "VAL-001", "%u faults", found->error_count);
 }
 
-static bool names_training(const exg_program *program)
+static bool has_dialect(const exg_program *program, const char *dialect)
 {
     for (uint32_t i = 0; i < program->verifier_count; i++) {
-        if (strcmp(program->verifiers[i], "TRAINING") == 0) {
+        if (strcmp(program->verifiers[i], dialect) == 0) {
             return true;
         }
     }
@@ -206,7 +226,8 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
     exg_verifier v = {.program = program,
                       .operators = operators,
                       .found = found,
-                      .functional_dialect = !names_training(program),
+                      .functional_dialect = !has_dialect(program, "TRAINING"),
+                      .edge_dialect = has_dialect(program, "EDGE"),
                       .tells_all = diagnostics != NULL};
     exg_status status = EXG_OK;
 

@@ -23,6 +23,7 @@ typedef struct exg_symbols {
     exg_symbol *items;
     uint32_t count;
     uint32_t capacity;
+    struct exg_map *by_name; /* exg_symbols_add() keeps it once there are many; may be NULL */
 } exg_symbols;
 
 const exg_symbol *exg_symbols_find(const exg_symbols *symbols, const char *name, size_t length);
