@@ -168,7 +168,7 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
     if (format == EXG_FORMAT_COUNT && !tensors) {
         return exg_error_fix(err,
                              EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
-                             "name the output .exg or .safetensors");
+                             "name the output .exg, .pt2, .json or .safetensors");
     }
     if (!tensors && call->split != NULL && options.weights != EXG_WEIGHTS_EXTERNAL) {
         return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "an .exg is one file"),

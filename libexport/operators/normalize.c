@@ -105,6 +105,10 @@ exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
         const exg_named_argument *input = &node->inputs[i];
         uint32_t at = input->name[0] == '\0' ? i : position_of(schema, input->name);
 
+        if (at < schema->argument_count && input->name[0] == '\0' &&
+            schema->arguments[at].keyword_only) {
+            at = UINT32_MAX; /* it may only be given by its name */
+        }
         if (at >= schema->argument_count) {
             exg_status status =
                 EXG_FAIL(err, MALFORMED, "NOD-003", "%s has no parameter '%s'", op->target,

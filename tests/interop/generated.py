@@ -149,6 +149,8 @@ def rich():
     kinds = [OutputKind.LOSS_OUTPUT, OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT]
     for spec, kind, target in zip(outputs[-3:], kinds, [None, "w", "x"]):
         spec.kind, spec.target = kind, target
+    # y, None and the loss are what a call gives
+    program.module_call_graph[0].signature.out_spec = torch.utils._pytree.tree_structure((0, 0, 0))
     return program
 
 

@@ -111,7 +111,7 @@ def check_rewritten(exg, path, suffix):
     equal("str", str(got), str(expected))
     twice = exg.convert(between, ".pt2")
     equal("bytes of a second writing", records(twice), after)
-    if expected.example_inputs is not None and "kinds" not in path.stem:
+    if expected.example_inputs is not None and path.stem not in ("kinds", "rich"):
         args, kwargs = expected.example_inputs
         torch.manual_seed(1)
         outputs = torch_call(expected, args, kwargs)
@@ -133,6 +133,7 @@ def check_file(report, exg, path):
     report.check(f"{path.stem}: verify", lambda: exg.command("verify", path))
     report.check(f"{path.stem}: .pt2 again", lambda: check_rewritten(exg, path, ".pt2"))
     report.check(f"{path.stem}: .exg and back", lambda: check_rewritten(exg, path, ".exg"))
+    report.check(f"{path.stem}: early JSON and back", lambda: check_rewritten(exg, path, ".json"))
 
 
 # ---- examples --------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+mkdir $T/a $T/b; for f in mlp tied views integer; do exg convert fixtures/$f.pt2 $T/$f.json; exg convert $T/$f.json $T/a/$f.pt2; exg convert fixtures/$f.pt2 $T/b/$f.pt2; cmp $T/a/$f.pt2 $T/b/$f.pt2 && echo $f; exg convert $T/$f.json $T/again.json; cmp $T/$f.json $T/again.json; done; rm -r $T/*

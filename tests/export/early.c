@@ -1,0 +1,366 @@
+/* early.c - the first export schema as JSON: S002-01..111.
+ *
+ * Texts and bytes are the seed's and seeds.md's, computed with Python's struct and base64. */
+#include "tests/export/early_maker.h"
+#include "tests/export/exg_folder.h"
+
+#include <exg/operators.h>
+#include <exg/verify.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static char *saved_text(const exg_program *program, const exg_save_options *options)
+{
+    char *text;
+    size_t length;
+    exg_error err;
+
+    if (exg_save(program, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, options, &err) != EXG_OK) {
+        fail_msg("%s: %s", err.code, err.message);
+    }
+    text = (char *)read_file("s.json", &length);
+    text = realloc(text, length + 1);
+    assert_non_null(text);
+    text[length > 0 && text[length - 1] == '\n' ? length - 1 : length] = '\0';
+    return text;
+}
+
+/* Read and written again, the text is itself. */
+static void expect_itself(const char *text)
+{
+    exg_program *program = open_text(text);
+    char *again = saved_text(program, NULL);
+
+    assert_string_equal(again, text);
+    free(again);
+    exg_program_destroy(program);
+}
+
+/* ---- what is good ------------------------------------------------------------------------ */
+
+/* S002-105: the specs of an early file; S002-104: what it is. */
+static void it_lifts_parameters_and_buffers(void **state)
+{
+    exg_program *p = open_text(early_add);
+
+    (void)state;
+    assert_int_equal(p->origin, EXG_ORIGIN_EARLY);
+    assert_int_equal(p->schema_major, 0);
+    assert_string_equal(p->name, "m");
+    assert_int_equal(p->signature.input_count, 2);
+    assert_int_equal(p->signature.inputs[0].kind, EXG_INPUT_PARAMETER);
+    assert_string_equal(p->signature.inputs[0].target, "w");
+    assert_string_equal(p->signature.inputs[0].arg.name, "w");
+    assert_true(p->signature.inputs[0].implicit);
+    assert_int_equal(p->signature.inputs[1].kind, EXG_INPUT_USER);
+    assert_int_equal(p->signature.outputs[0].kind, EXG_OUTPUT_USER);
+    assert_string_equal(p->graph->nodes[0].target, "torch.ops.aten.add.Tensor");
+    assert_string_equal(p->graph->nodes[0].inputs[0].name, "self"); /* S002-85 */
+    assert_string_equal(p->graph->nodes[0].inputs[1].name, "other");
+    assert_int_equal(p->weights->storages[0].byte_order, EXG_BIG_ENDIAN);
+    exg_program_destroy(p);
+}
+
+/* S002-100: a buffer stays one; persistent is true. */
+static void it_keeps_buffers_apart(void **state)
+{
+    const char *tail = strstr(early_add, "\"w\": {\"storage\"");
+    char moved[4096];
+    exg_program *p;
+
+    (void)state;
+    snprintf(moved, sizeof(moved), "%.*s\"parameters\": {}, \"buffers\": {%.*s}}",
+             (int)(strstr(early_add, "\"parameters\"") - early_add), early_add,
+             (int)(strlen(tail) - strlen("}, \"buffers\": {}}")), tail);
+    p = open_text(moved);
+    assert_int_equal(p->signature.inputs[0].kind, EXG_INPUT_BUFFER);
+    assert_int_equal(p->signature.inputs[0].persistent, EXG_TRUE);
+    exg_program_destroy(p);
+    expect_itself(moved);
+}
+
+/* S002-107, S002-111: the same bytes, big endian, base64. */
+static void it_writes_what_it_read(void **state)
+{
+    (void)state;
+    expect_itself(early_add);
+    expect_itself(early_json("\"name\": \"m\"", "\"name\": \"\""));                /* S002-96 */
+    expect_itself(early_json("\"metadata\": {}", "\"metadata\": {\"a\": \"b\"}")); /* S002-98 */
+    expect_itself(early_json("\"stack_trace\": \"\"", "\"stack_trace\": \"one\\ntwo\"")); /* -80 */
+    expect_itself(
+        early_json("\"nn_module_stack\": \"\"", "\"nn_module_stack\": \"a,b[c];d\"")); /* -81 */
+    expect_itself(early_json("\"type\": \"cpu\"", "\"type\": \"tpu:new\""));           /* S002-20 */
+    expect_itself(early_json("\"index\": -1", "\"index\": 3"));                        /* S002-21 */
+    expect_itself(early_json("\"requires_grad\": true", "\"requires_grad\": false"));  /* S002-58 */
+}
+
+/* S002-82: a key of `extra` that has a meaning elsewhere. */
+static void it_keeps_extra_keys_that_collide(void **state)
+{
+    const char *text = early_json("\"extra\": {}",
+                                  "\"extra\": {\"stack_trace\": \"not mine\", \"b\": \"1\"}");
+    exg_program *p = open_text(text);
+    const exg_string_map *map = &p->graph->nodes[0].metadata;
+
+    (void)state;
+    assert_int_equal(map->count, 4);
+    assert_string_equal(map->items[2].key, "exg.extra.stack_trace");
+    assert_string_equal(map->items[2].value, "not mine");
+    exg_program_destroy(p);
+    expect_itself(text);
+}
+
+/* S002-26, S002-27, S002-108: null members, numbers for names, another order. */
+static void it_reads_every_variant_as_one_model(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } rows[] = {
+        {"{\"as_int\": 2}", "{\"as_int\": 2, \"as_sym\": null}"},
+        {"\"f32\"", "7"},
+        {"\"strided\"", "1"},
+        {"\"Internal\"", "1"},
+        {"{\"as_tensor\": {\"name\": \"x\"}}",
+         "{\"as_none\": null, \"as_tensor\": {\"name\": \"x\"}, \"as_int\": null}"},
+        {"{\"name\": \"m\", \"graph\"", "\n {\t\"graph\""},
+        {"\"buffers\": {}}", "\"buffers\": {} }\n"},
+        {"\"aten.add.Tensor\"", "\"torch.ops.aten.add.Tensor\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_program *expected = open_text(early_add);
+        const char *text = early_json(rows[i].from, rows[i].to);
+        exg_program *p;
+        char difference[256];
+
+        if (strstr(rows[i].to, "\n {") != NULL) { /* name goes to the end */
+            static char moved[8192];
+
+            snprintf(moved, sizeof(moved), "%.*s, \"name\": \"m\"}", (int)strlen(text) - 1, text);
+            text = moved;
+        }
+        p = open_text(text);
+        if (!exg_program_equal(expected, p, true, difference)) {
+            fail_msg("%s: %s", rows[i].to, difference);
+        }
+        exg_program_destroy(expected);
+        exg_program_destroy(p);
+    }
+}
+
+/* ---- dtypes and bytes -------------------------------------------------------------------- */
+
+static const char *base64_of(const unsigned char *bytes, size_t length)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char text[64];
+    size_t at = 0;
+
+    for (size_t i = 0; i < length; i += 3) {
+        unsigned group = (unsigned)bytes[i] << 16 |
+                         (i + 1 < length ? (unsigned)bytes[i + 1] << 8 : 0) |
+                         (i + 2 < length ? bytes[i + 2] : 0u);
+
+        text[at++] = letters[group >> 18];
+        text[at++] = letters[group >> 12 & 63];
+        text[at++] = i + 1 < length ? letters[group >> 6 & 63] : '=';
+        text[at++] = i + 2 < length ? letters[group & 63] : '=';
+    }
+    text[at] = '\0';
+    return text;
+}
+
+/* `text` with every `from` replaced; malloc'ed. */
+static char *everywhere(const char *text, const char *from, const char *to)
+{
+    char *out = calloc(2, strlen(text));
+    const char *at;
+
+    assert_true(out != NULL && strlen(to) <= 2 * strlen(from));
+    for (; (at = strstr(text, from)) != NULL; text = at + strlen(from)) {
+        sprintf(out + strlen(out), "%.*s%s", (int)(at - text), text, to);
+    }
+    strcat(out, text);
+    return out;
+}
+
+/* S002-01..13, S002-64: big endian bytes of two values (of one, where they are long). */
+static void it_reads_big_endian_bytes_of_every_dtype(void **state)
+{
+    static const struct {
+        const char *name;
+        int number;
+        const char *big, *little; /* hex */
+    } rows[] = {
+        {"u8", 1, "01ff", "01ff"},
+        {"i8", 2, "ff02", "ff02"},
+        {"i16", 3, "0001fffe", "0100feff"},
+        {"i32", 4, "00000001fffffffe", "01000000feffffff"},
+        {"i64", 5, "0000000000000001fffffffffffffffe", "0100000000000000feffffffffffffff"},
+        {"f16", 6, "3c00c000", "003c00c0"},
+        {"f32", 7, "3f800000c0000000", "0000803f000000c0"},
+        {"f64", 8, "3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"},
+        {"c32", 9, "3c00c0003c00c000", "003c00c0003c00c0"},
+        {"c64", 10, "3f800000c00000003f800000c0000000", "0000803f000000c00000803f000000c0"},
+        {"b8", 12, "0100", "0100"},
+        {"bf16", 13, "3f80c000", "803f00c0"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        unsigned char big[16], little[16], got[16];
+        size_t bytes = strlen(rows[i].big) / 2;
+        char meta[64], buffer[80];
+        char *text;
+        exg_program *p;
+
+        for (size_t k = 0; k < bytes; k++) {
+            unsigned value;
+
+            assert_int_equal(sscanf(rows[i].big + 2 * k, "%2x", &value), 1);
+            big[k] = (unsigned char)value;
+            assert_int_equal(sscanf(rows[i].little + 2 * k, "%2x", &value), 1);
+            little[k] = (unsigned char)value;
+        }
+        snprintf(meta, sizeof(meta), "\"dtype\": \"%s\"", rows[i].name);
+        snprintf(buffer, sizeof(buffer), "\"buffer\": \"%s\"", base64_of(big, bytes));
+        text = everywhere(early_json("\"buffer\": \"P4AAAMAAAAA=\"", buffer),
+                          "\"dtype\": \"f32\"", meta);
+        p = open_text(text);
+        assert_int_equal(exg_dtype_export_number(p->weights->items[0].meta->dtype),
+                         rows[i].number);
+        assert_int_equal(
+            exg_weight_read(p->weights, &p->weights->items[0], got, bytes, NULL), EXG_OK);
+        assert_memory_equal(got, little, bytes); /* this host's order */
+        exg_program_destroy(p);
+        expect_itself(text);
+        free(text);
+    }
+}
+
+/* S002-11: a complex128 by its halves. */
+static void it_turns_complex_numbers_by_halves(void **state)
+{
+    unsigned char bytes[16] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18};
+    const unsigned char expected[16] = {8, 7, 6, 5, 4, 3, 2, 1, 18, 17, 16, 15, 14, 13, 12, 11};
+
+    (void)state;
+    exg_bytes_swap(bytes, 16, EXG_DTYPE_C128);
+    assert_memory_equal(bytes, expected, 16);
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+/* S002-26, S002-33..54: each member of Argument, with the values that look like nothing. */
+static void it_keeps_every_argument_as_it_is(void **state)
+{
+    static const char *const rows[] = {
+        "{\"as_none\": true}",
+        "{\"as_tensor\": {\"name\": \"x\"}}",
+        "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}",
+        "{\"as_tensors\": []}",
+        "{\"as_symint\": {\"name\": \"s\"}}",
+        "{\"as_symints\": [{\"name\": \"s\"}]}",
+        "{\"as_symints\": []}",
+        "{\"as_bool\": false}",
+        "{\"as_bools\": [true, true, false]}",
+        "{\"as_bools\": []}",
+        "{\"as_int\": 0}",
+        "{\"as_int\": -1}",
+        "{\"as_ints\": []}",
+        "{\"as_ints\": [-9223372036854775808, 9223372036854775807]}",
+        "{\"as_float\": 0.0}",
+        "{\"as_float\": -0.0}",
+        "{\"as_float\": 1e-320}",
+        "{\"as_float\": \"Infinity\"}",
+        "{\"as_float\": \"NaN\"}",
+        "{\"as_floats\": [0.5, -0.0, \"NaN\", \"-Infinity\"]}",
+        "{\"as_floats\": []}",
+        "{\"as_str\": \"\"}",
+        "{\"as_str\": \"\\ud83d\\ude00\"}",
+        "{\"as_scalar_type\": \"u8\"}",
+        "{\"as_scalar_type\": \"i8\"}",
+        "{\"as_scalar_type\": \"i16\"}",
+        "{\"as_scalar_type\": \"i32\"}",
+        "{\"as_scalar_type\": \"i64\"}",
+        "{\"as_scalar_type\": \"f16\"}",
+        "{\"as_scalar_type\": \"f32\"}",
+        "{\"as_scalar_type\": \"f64\"}",
+        "{\"as_scalar_type\": \"c32\"}",
+        "{\"as_scalar_type\": \"c64\"}",
+        "{\"as_scalar_type\": \"c128\"}",
+        "{\"as_scalar_type\": \"b8\"}",
+        "{\"as_scalar_type\": \"bf16\"}",
+        "{\"as_memory_format\": \"contiguous_format\"}",
+        "{\"as_memory_format\": \"channels_last\"}",
+        "{\"as_memory_format\": \"channels_last_3d\"}",
+        "{\"as_memory_format\": \"preserve_format\"}",
+        "{\"as_layout\": \"strided\"}",
+        "{\"as_layout\": \"sparse_coo\"}",
+        "{\"as_layout\": \"sparse_csr\"}",
+        "{\"as_layout\": \"sparse_csc\"}",
+        "{\"as_layout\": \"sparse_bsr\"}",
+        "{\"as_layout\": \"sparse_bsc\"}",
+        "{\"as_layout\": \"_mkldnn\"}",
+        "{\"as_device\": {\"type\": \"cpu\", \"index\": -1}}",
+        "{\"as_device\": {\"type\": \"cuda\", \"index\": 0}}",
+        "{\"as_gm\": {\"name\": \"branch\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "
+        "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [], "
+        "\"symint_values\": []}, \"metadata\": {}, \"parameters\": {}, \"buffers\": {}}}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char args[1024];
+        char kwargs[1024];
+
+        snprintf(args, sizeof(args), "[%s]", rows[i]);
+        snprintf(kwargs, sizeof(kwargs), "\"kwargs\": {\"out\": %s}", rows[i]); /* S002-87 */
+        expect_itself(early_node("mine.op.default", args, kwargs,
+                                 "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]"));
+    }
+}
+
+/* S002-24, S002-30..32, S002-79, S002-88: results, symbols and their table. */
+static void it_keeps_results_and_symbols(void **state)
+{
+    static const char *const outputs[] = {
+        "\"outputs\": []",
+        "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}, {\"as_tensor\": {\"name\": \"z\"}}]",
+        "\"outputs\": [{\"as_symint\": {\"name\": \"s\"}}]",
+        "\"outputs\": [{\"as_tensors\": [{\"name\": \"y\"}, {\"name\": \"z\"}]}]",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++) {
+        expect_itself(early_node("mine.op.default", "[]", "\"kwargs\": {}", outputs[i]));
+    }
+    expect_itself(early_json("\"symint_values\": []",
+                             "\"symint_values\": [{\"name\": \"s\", \"value\": {\"as_sym\": "
+                             "\"2*s0 + 1\"}}, {\"name\": \"t\", \"value\": {\"as_int\": 0}}]"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_lifts_parameters_and_buffers),
+        cmocka_unit_test(it_keeps_buffers_apart),
+        cmocka_unit_test(it_writes_what_it_read),
+        cmocka_unit_test(it_keeps_extra_keys_that_collide),
+        cmocka_unit_test(it_reads_every_variant_as_one_model),
+        cmocka_unit_test(it_reads_big_endian_bytes_of_every_dtype),
+        cmocka_unit_test(it_turns_complex_numbers_by_halves),
+        cmocka_unit_test(it_keeps_every_argument_as_it_is),
+        cmocka_unit_test(it_keeps_results_and_symbols),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

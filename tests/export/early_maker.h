@@ -1,0 +1,23 @@
+/* early_maker.h - a GraphModule of the first schema, as text to be changed. */
+#ifndef EXG_TESTS_EXPORT_EARLY_MAKER_H
+#define EXG_TESTS_EXPORT_EARLY_MAKER_H
+
+#include <exg/formats.h>
+
+/* y = x + w, w = [1, -2]; the seed's example, as exg writes it. */
+extern const char early_add[];
+
+/* early_add with the first `from` replaced by `to`; good until the next call. */
+const char *early_json(const char *from, const char *to);
+
+/* Opens a text; fails the test when it does not open. */
+exg_program *open_text(const char *text);
+
+/* Opens it and gives the status. */
+exg_status try_text(const char *text, const exg_open_options *options, exg_error *err);
+
+/* early_add whose one node is `target` with these args, kwargs and outputs. */
+const char *early_node(const char *target, const char *args, const char *kwargs,
+                       const char *outputs);
+
+#endif
