@@ -1,6 +1,7 @@
 /* missing.c - which operators of a program cannot be run, told all at once. */
 #include "libexport/base/arena.h"
 #include "libexport/base/text.h"
+#include "libexport/transform/inline.h"
 
 #include <exg/transform.h>
 #include <string.h>
@@ -11,7 +12,7 @@ static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_op
     const exg_operator *op = exg_operators_find(operators, target);
 
     if (op == NULL) {
-        return true;
+        return !exg_is_wrapper(target);
     }
     if (op->symbolic != NULL || op->lowering != NULL || op->view != NULL ||
         op->functional != EXG_OPERATOR_COUNT) {
@@ -41,26 +42,37 @@ static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
     exg_text_putc(text, ')');
 }
 
-exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
-                                 bool (*runs)(const exg_operator *op), char **text, exg_error *err)
+static void list_graph(exg_text *list, const exg_graph *graph, const exg_operators *operators,
+                       bool (*runs)(const exg_operator *op))
 {
-    const exg_graph *graph = program->graph;
-    exg_text list = EXG_TEXT_EMPTY;
-
-    *text = NULL;
     for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
         bool seen = false;
 
-        if (!is_missing(operators, runs, graph->nodes[n].target)) {
+        for (uint32_t i = 0; exg_is_wrapper(node->target) && i < node->input_count; i++) {
+            if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+                list_graph(list, node->inputs[i].arg.as_graph->graph, operators, runs);
+            }
+        }
+        if (!is_missing(operators, runs, node->target)) {
             continue;
         }
         for (uint32_t m = 0; m < n && !seen; m++) {
-            seen = strcmp(graph->nodes[m].target, graph->nodes[n].target) == 0;
+            seen = strcmp(graph->nodes[m].target, node->target) == 0;
         }
         if (!seen) {
-            list_users(&list, graph, n);
+            list_users(list, graph, n);
         }
     }
+}
+
+exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
+                                 bool (*runs)(const exg_operator *op), char **text, exg_error *err)
+{
+    exg_text list = EXG_TEXT_EMPTY;
+
+    *text = NULL;
+    list_graph(&list, program->graph, operators, runs);
     if (list.failed) {
         exg_text_free(&list);
         return EXG_OUT_OF_MEMORY(err);

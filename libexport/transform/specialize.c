@@ -1,9 +1,11 @@
 /* specialize.c - the program with every size a number.
  *
  * Values keep their ids: metas are evaluated, operators on sizes are computed and
- * dropped, arguments that named a size become numbers.
+ * dropped, arguments that named a size become numbers. Graphs inside modes are
+ * inlined before (inline.h).
  */
 #include "libexport/base/arena.h"
+#include "libexport/transform/inline.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>
@@ -285,20 +287,25 @@ static exg_status copy_outputs(specializer *s)
 exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
                           exg_program **out, exg_error *err)
 {
-    specializer s = {.in = verified->program,
-                     .operators = verified->operators,
+    specializer s = {.operators = verified->operators,
                      .symbols = symbols,
                      .err = err};
+    exg_program flat = *verified->program;
+    exg_graph graph;
     exg_status status;
 
     *out = NULL;
     EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &s.out, err));
     s.arena = s.out->arena;
+    flat.graph = &graph;
+    s.in = &flat;
     s.out->graph = EXG_NEW(s.arena, exg_graph);
     exg_weights_release(s.out->weights);
     s.out->weights = exg_weights_retain(s.in->weights);
     s.out->name = exg_arena_strdup(s.arena, s.in->name);
-    status = s.out->graph == NULL ? EXG_OUT_OF_MEMORY(err) : copy_values(&s);
+    status = s.out->graph == NULL ? EXG_OUT_OF_MEMORY(err)
+                                  : exg_inline(verified->program->graph, s.arena, &graph, err);
+    status = status == EXG_OK ? copy_values(&s) : status;
     status = status == EXG_OK ? copy_inputs(&s) : status;
     status = status == EXG_OK ? copy_nodes(&s) : status;
     status = status == EXG_OK ? copy_outputs(&s) : status;

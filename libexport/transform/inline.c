@@ -1,0 +1,374 @@
+/* inline.c - graphs that run where they stand become part of the graph around them:
+ * higher-order operators that only set a mode (no_grad, autocast) around a call.
+ *
+ * Values keep their ids; those of the inner graphs come after them. Gradients are none
+ * of a run's business, so their mode leaves nothing; autocast leaves the conversions
+ * that PyTorch would make when the program runs.
+ */
+#include "libexport/transform/inline.h"
+
+#include <string.h>
+
+#define DEPTH_MAX 64
+
+/* What runs in the lower dtype under autocast on the CPU (torch/amp, "CPU Ops that can
+ * autocast to"). */
+static const char *const lower_precision[] = {
+    "addbmm",  "addmm",            "baddbmm",          "bmm",
+    "conv1d",  "conv2d",           "conv3d",           "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "linalg_vecdot", "linear",
+    "matmul",  "mm",               "prelu",            "scaled_dot_product_attention"};
+
+typedef struct mode {
+    bool casts;
+    exg_dtype dtype;
+} mode;
+
+typedef struct inliner {
+    exg_arena *arena;
+    exg_graph *out;
+    uint32_t node_capacity, value_capacity;
+    exg_error *err;
+} inliner;
+
+bool exg_is_wrapper(const char *target)
+{
+    static const char prefix[] = "torch.ops.higher_order.wrap_with_";
+
+    return strcmp(target, "torch.ops.higher_order.wrap_with_set_grad_enabled") == 0 ||
+           (strncmp(target, prefix, sizeof(prefix) - 1) == 0 &&
+            strcmp(target + sizeof(prefix) - 1, "autocast") == 0);
+}
+
+static bool has_wrappers(const exg_graph *graph)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (exg_is_wrapper(graph->nodes[n].target)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- growing ---------------------------------------------------------------------------- */
+
+static void *grown(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
+    void *made;
+
+    if (count < *capacity) {
+        return items;
+    }
+    made = exg_arena_alloc(arena, wanted, size);
+    if (made != NULL && count > 0) {
+        memcpy(made, items, count * size);
+    }
+    *capacity = made == NULL ? *capacity : wanted;
+    return made;
+}
+
+static exg_node *new_node(inliner *l)
+{
+    exg_node *nodes =
+        grown(l->arena, l->out->nodes, l->out->node_count, &l->node_capacity, sizeof(exg_node));
+
+    if (nodes == NULL) {
+        return NULL;
+    }
+    l->out->nodes = nodes;
+    return &nodes[l->out->node_count++];
+}
+
+static exg_value_id new_value(inliner *l, const exg_value *value)
+{
+    exg_value *values = grown(l->arena, l->out->values, l->out->value_count, &l->value_capacity,
+                              sizeof(exg_value));
+
+    if (values == NULL) {
+        return EXG_NO_VALUE;
+    }
+    l->out->values = values;
+    values[l->out->value_count] = *value;
+    return l->out->value_count++;
+}
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+static void map_value(void *user, exg_value_id *id)
+{
+    const exg_value_id *map = user;
+
+    *id = *id == EXG_NO_VALUE ? *id : map[*id];
+}
+
+static exg_status mapped(inliner *l, exg_argument *arg, exg_value_id *map)
+{
+    EXG_TRY(exg_argument_copy(l->arena, arg, l->err));
+    exg_argument_visit_values(arg, map_value, map);
+    return EXG_OK;
+}
+
+typedef struct value_list {
+    exg_value_id *ids;
+    uint32_t count, capacity;
+} value_list;
+
+static void list_value(void *user, exg_value_id *id)
+{
+    value_list *list = user;
+
+    if (list->count < list->capacity) {
+        list->ids[list->count] = *id;
+    }
+    list->count++;
+}
+
+static value_list values_of(inliner *l, exg_argument *args, uint32_t count)
+{
+    value_list list = {NULL, 0, 0};
+
+    for (uint32_t i = 0; i < count; i++) {
+        exg_argument_visit_values(&args[i], list_value, &list);
+    }
+    list.capacity = list.count;
+    list.count = 0;
+    list.ids = EXG_NEW_ARRAY(l->arena, exg_value_id, list.capacity);
+    for (uint32_t i = 0; list.ids != NULL && i < count; i++) {
+        exg_argument_visit_values(&args[i], list_value, &list);
+    }
+    return list;
+}
+
+/* ---- autocast ------------------------------------------------------------------------------- */
+
+static bool is_lowered(const char *target)
+{
+    static const char prefix[] = "torch.ops.aten.";
+    const char *name = target + sizeof(prefix) - 1;
+
+    if (strncmp(target, prefix, sizeof(prefix) - 1) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(lower_precision) / sizeof(lower_precision[0]); i++) {
+        size_t length = strlen(lower_precision[i]);
+
+        if (strncmp(name, lower_precision[i], length) == 0 && name[length] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A node before the next one: `*id` in another dtype. */
+static exg_status cast_value(inliner *l, exg_value_id *id, exg_dtype dtype)
+{
+    exg_value value = l->out->values[*id];
+    exg_tensor_meta *meta = exg_arena_memdup(l->arena, value.tensor, 1, sizeof(*meta));
+    exg_named_argument *inputs = EXG_NEW_ARRAY(l->arena, exg_named_argument, 2);
+    exg_argument *output = EXG_NEW(l->arena, exg_argument);
+    exg_node *node = new_node(l);
+    exg_value_id made;
+
+    value.name = exg_arena_printf(l->arena, "%s_%s", value.name, exg_dtype_short_name(dtype));
+    if (meta == NULL || inputs == NULL || output == NULL || node == NULL || value.name == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    meta->dtype = dtype;
+    value.tensor = meta;
+    made = new_value(l, &value);
+    if (made == EXG_NO_VALUE) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    inputs[0] = (exg_named_argument){
+        "self", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = *id}, EXG_KIND_POSITIONAL};
+    inputs[1] = (exg_named_argument){
+        "dtype", {.kind = EXG_ARGUMENT_SCALAR_TYPE, .as_scalar_type = dtype}, EXG_KIND_KEYWORD};
+    *output = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = made};
+    *node = (exg_node){.target = "torch.ops.aten._to_copy.default",
+                       .name = value.name,
+                       .inputs = inputs,
+                       .outputs = output,
+                       .input_count = 2,
+                       .output_count = 1,
+                       .is_hop_single_tensor_return = EXG_UNSET};
+    *id = made;
+    return EXG_OK;
+}
+
+static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t count, exg_dtype dtype)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        exg_argument *arg = &inputs[i].arg;
+        bool is_tensor = (arg->kind == EXG_ARGUMENT_TENSOR ||
+                          arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) &&
+                         arg->as_tensor != EXG_NO_VALUE &&
+                         l->out->values[arg->as_tensor].tensor != NULL;
+
+        if (is_tensor && l->out->values[arg->as_tensor].tensor->dtype == EXG_DTYPE_F32) {
+            EXG_TRY(cast_value(l, &arg->as_tensor, dtype));
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- graphs ----------------------------------------------------------------------------------- */
+
+static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, mode m)
+{
+    exg_node copy = *in;
+    exg_node *out;
+
+    copy.inputs = exg_arena_memdup(l->arena, in->inputs, in->input_count, sizeof(*in->inputs));
+    copy.outputs = exg_arena_memdup(l->arena, in->outputs, in->output_count, sizeof(*in->outputs));
+    if (copy.inputs == NULL || copy.outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    for (uint32_t i = 0; i < copy.input_count; i++) {
+        if (copy.inputs[i].arg.kind != EXG_ARGUMENT_GRAPH) {
+            EXG_TRY(mapped(l, &copy.inputs[i].arg, map));
+        }
+    }
+    for (uint32_t o = 0; o < copy.output_count; o++) {
+        EXG_TRY(mapped(l, &copy.outputs[o], map));
+    }
+    if (m.casts && is_lowered(in->target)) {
+        EXG_TRY(cast_inputs(l, copy.inputs, copy.input_count, m.dtype));
+    }
+    out = new_node(l);
+    if (out == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    *out = copy;
+    return EXG_OK;
+}
+
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
+                               uint32_t depth);
+
+static mode mode_of(const exg_node *node, uint32_t graph_at, mode outer)
+{
+    mode m = outer;
+
+    if (strstr(node->target, "autocast") != NULL) { /* device, dtype, enabled, cache */
+        m.casts = graph_at >= 3 && exg_get_bool(&node->inputs[2].arg);
+        m.dtype = graph_at >= 2 && node->inputs[1].arg.kind == EXG_ARGUMENT_SCALAR_TYPE
+                      ? node->inputs[1].arg.as_scalar_type
+                      : EXG_DTYPE_BF16;
+    }
+    return m;
+}
+
+static exg_status mismatch(inliner *l, const exg_node *node)
+{
+    return EXG_FAIL(l->err, MALFORMED, "NOD-016", "the graph of '%s' takes or gives other values",
+                    node->name == NULL ? node->target : node->name);
+}
+
+/* The graph a wrapper calls, its inputs the wrapper's operands, its outputs what the
+ * wrapper gives. */
+static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map, mode m,
+                              uint32_t depth)
+{
+    uint32_t at = 0;
+    const exg_graph *graph;
+    exg_value_id *inner;
+    value_list given;
+    value_list results;
+
+    while (at < node->input_count && node->inputs[at].arg.kind != EXG_ARGUMENT_GRAPH) {
+        at++;
+    }
+    if (at == node->input_count ||
+        node->input_count - at - 1 != node->inputs[at].arg.as_graph->graph->input_count) {
+        return mismatch(l, node);
+    }
+    graph = node->inputs[at].arg.as_graph->graph;
+    inner = EXG_NEW_ARRAY(l->arena, exg_value_id, graph->value_count);
+    if (inner == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    memset(inner, 0xff, graph->value_count * sizeof(*inner));
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        exg_argument operand = node->inputs[at + 1 + i].arg;
+        exg_argument input = graph->inputs[i];
+        value_list outside = values_of(l, &operand, 1);
+        value_list inside = values_of(l, &input, 1);
+
+        if (outside.ids == NULL || inside.ids == NULL || outside.count != inside.count) {
+            return mismatch(l, node);
+        }
+        for (uint32_t k = 0; k < inside.count; k++) {
+            inner[inside.ids[k]] = map[outside.ids[k]];
+        }
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        exg_value value = graph->values[v];
+
+        if (inner[v] == EXG_NO_VALUE) {
+            value.name = exg_arena_printf(l->arena, "%s_%s", node->name == NULL ? "" : node->name,
+                                          value.name);
+            inner[v] = value.name == NULL ? EXG_NO_VALUE : new_value(l, &value);
+            if (inner[v] == EXG_NO_VALUE) {
+                return EXG_OUT_OF_MEMORY(l->err);
+            }
+        }
+    }
+    EXG_TRY(inline_nodes(l, graph, inner, mode_of(node, at, m), depth + 1));
+    results = values_of(l, graph->outputs, graph->output_count);
+    given = values_of(l, node->outputs, node->output_count);
+    if (results.ids == NULL || given.ids == NULL || results.count != given.count) {
+        return mismatch(l, node);
+    }
+    for (uint32_t k = 0; k < given.count; k++) {
+        if (given.ids[k] != EXG_NO_VALUE && results.ids[k] != EXG_NO_VALUE) {
+            map[given.ids[k]] = inner[results.ids[k]];
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
+                               uint32_t depth)
+{
+    if (depth > DEPTH_MAX) {
+        return EXG_FAIL(l->err, LIMIT, "LIM-001", "graphs nested more than %d deep", DEPTH_MAX);
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+
+        EXG_TRY_IN(l->err,
+                   exg_is_wrapper(node->target) ? inline_call(l, node, map, m, depth)
+                                                : copy_node(l, node, map, m),
+                   "nodes[%u]", n);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err)
+{
+    inliner l = {.arena = arena, .out = out, .value_capacity = graph->value_count, .err = err};
+    exg_value_id *map;
+
+    *out = *graph;
+    if (!has_wrappers(graph)) {
+        return EXG_OK;
+    }
+    out->nodes = NULL;
+    out->node_count = 0;
+    out->values = exg_arena_memdup(arena, graph->values, graph->value_count, sizeof(exg_value));
+    out->outputs =
+        exg_arena_memdup(arena, graph->outputs, graph->output_count, sizeof(*graph->outputs));
+    map = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
+    if (out->values == NULL || out->outputs == NULL || map == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        map[v] = v;
+    }
+    EXG_TRY_IN(err, inline_nodes(&l, graph, map, (mode){false, EXG_DTYPE_F32}, 0), "graph");
+    for (uint32_t o = 0; o < out->output_count; o++) {
+        EXG_TRY(mapped(&l, &out->outputs[o], map));
+    }
+    return EXG_OK;
+}
