@@ -196,7 +196,8 @@ static exg_status cast_value(inliner *l, exg_value_id *id, exg_dtype dtype)
     return EXG_OK;
 }
 
-static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t count, exg_dtype dtype)
+static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t count,
+                              exg_dtype dtype)
 {
     for (uint32_t i = 0; i < count; i++) {
         exg_argument *arg = &inputs[i].arg;
@@ -212,7 +213,7 @@ static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t c
     return EXG_OK;
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------ */
 
 static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, mode m)
 {

@@ -1,0 +1,145 @@
+"""Every entry of PyTorch's operator database: exported, run by exg, compared. Prints a line an entry that does not
+agree and a table at the end; see README.md beside this file.
+
+    build/venv/bin/python tests/interop/sweep.py --exg build/release/cli/exg [--samples 2] [--core] [--only NAME]
+
+Not part of the tests: an entry that nothing here speaks of is work, not a fault.
+"""
+
+import argparse
+import collections
+import logging
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import safetensors.torch
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "operators"))
+import make_corpus  # noqa: E402
+import program_json  # noqa: E402
+
+DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
+RANDOM = re.compile(r"rand|normal|bernoulli|dropout|multinomial|exponential|geometric|cauchy|uniform|empty|rrelu")
+DEADLINE = 60
+
+
+def sentence(text):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[0][:150] if lines else "no message"
+
+
+class Sweep:
+    def __init__(self, exg, folder, core):
+        self.exg, self.folder, self.core = exg, pathlib.Path(folder), core
+
+    def export(self, call):
+        program = program_json.export(call)
+        return program_json.decompose(program) if self.core else program
+
+    def run(self, call, program, expected):
+        """None when exg agrees, else why not."""
+        if any(value.is_complex() for value in [*call.inputs, *expected.outputs.values()]):
+            return "complex"
+        model, inputs = self.folder / "p.pt2", self.folder / "in.safetensors"
+        torch.export.save(program, model)
+        safetensors.torch.save_file(dict(zip(call.names, (v.contiguous() for v in call.inputs))), inputs)
+        output = self.folder / "out.safetensors"
+        words = [self.exg, "run", model, "--input", inputs, "--output", output]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE)
+        if done.returncode != 0:
+            return sentence(done.stderr) if done.returncode > 0 else f"ended by signal {-done.returncode}"
+        got = safetensors.torch.load_file(output)
+        rtol, atol = make_corpus.tolerance(call, expected)
+        for key, value in expected.outputs.items():
+            if key not in got:
+                return f"output {key} is not there"
+            try:
+                torch.testing.assert_close(got[key], value, rtol=rtol, atol=atol, equal_nan=True)
+            except AssertionError as error:
+                return "differs: " + sentence(str(error))
+        return None
+
+
+def samples_of(op, count):
+    """Up to `count` samples of the first dtype the entry has."""
+    for dtype in DTYPES:
+        if not op.supports_dtype(dtype, "cpu"):
+            continue
+        try:
+            taken = []
+            for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
+                tensors = make_corpus.tensors_of(sample)
+                if all(t.layout == torch.strided for t in tensors) and make_corpus.elements(sample) < 100000:
+                    taken.append(sample)
+                if len(taken) == 4 * count:
+                    break
+            if taken:
+                step = max(1, len(taken) // count)
+                return taken[::step][:count]
+        except Exception:
+            continue
+    return []
+
+
+def entry(sweep, op, count):
+    """(agreeing samples, exportable samples, first reason)"""
+    agreed = exported = 0
+    reason = None
+    for sample in samples_of(op, count):
+        try:
+            call = program_json.Call(op.op, (sample.input, *sample.args), sample.kwargs)
+            expected = program_json.answer(call, call.inputs, call.names)
+            program = sweep.export(call)
+        except Exception:
+            continue
+        if not expected.outputs:
+            continue
+        exported += 1
+        why = sweep.run(call, program, expected)
+        agreed += why is None
+        reason = reason or why
+    return agreed, exported, reason
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--exg", required=True)
+    parser.add_argument("--samples", type=int, default=1, help="of an entry")
+    parser.add_argument("--core", action="store_true", help="decomposed before")
+    parser.add_argument("--only", help="entries whose name begins so")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    counts = collections.Counter()
+    with tempfile.TemporaryDirectory(prefix="exg-sweep-") as folder:
+        sweep = Sweep(options.exg, folder, options.core)
+        for op in op_db:
+            if options.only and not op.name.startswith(options.only):
+                continue
+            agreed, exported, reason = entry(sweep, op, options.samples)
+            random = bool(RANDOM.search(op.name)) and reason is not None and reason.startswith("differs")
+            kind = (
+                "not exported by PyTorch" if exported == 0
+                else "agrees" if reason is None
+                else "random, not compared" if random
+                else "does not agree"
+            )
+            counts[kind] += 1
+            counts["samples"] += exported
+            counts["samples that agree"] += agreed
+            if kind == "does not agree":
+                print(f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}: {reason}", flush=True)
+    for kind, count in counts.items():
+        print(f"{count:6d} {kind}")
+
+
+if __name__ == "__main__":
+    main()
