@@ -500,3 +500,30 @@ void exg_lower_rot90(exg_builder *b, const exg_argument *args, exg_argument *res
     }
     results[0] = exg_arg_ref(turns == 0 ? EMIT(b, clone_default, x) : x);
 }
+
+/* Half of each dim goes to the other end: (self, dim?) */
+static void shifted(exg_builder *b, const exg_argument *args, bool back, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    int64_t shifts[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_is_none(&args[1]) ? in.rank
+                                           : exg_get_ints(&args[1], dims, EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t i = 0; i < count; i++) {
+        dims[i] = exg_is_none(&args[1]) ? i : exg_lower_dim(b, dims[i], in.rank);
+        shifts[i] = back ? (in.n[dims[i]] + 1) / 2 : in.n[dims[i]] / 2;
+    }
+    results[0] = exg_arg_ref(
+        EMIT(b, roll_default, SELF, INTS_OF(b, shifts, count), INTS_OF(b, dims, count)));
+}
+
+void exg_lower_fftshift(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    shifted(b, args, false, results);
+}
+
+void exg_lower_ifftshift(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    shifted(b, args, true, results);
+}

@@ -288,6 +288,56 @@ void exg_lower_trilinear(exg_builder *b, const exg_argument *args, exg_argument 
     results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, product, args[6]));
 }
 
+/* (self, n): n 0 is the identity */
+void exg_lower_matrix_power(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t n = exg_get_int(&args[1]);
+    exg_ref power = EXG_NO_REF;
+    exg_ref square = SELF;
+
+    if (n < 0 || in.rank < 2) {
+        exg_lower_unsupported(b, "powers of matrices below 0");
+        return;
+    }
+    for (int64_t left = n; left > 0; left /= 2) {
+        if (left % 2 == 1) {
+            power = power.id == EXG_NO_VALUE ? square : EMIT(b, matmul_default, power, square);
+        }
+        square = left > 1 ? EMIT(b, matmul_default, square, square) : square;
+    }
+    if (n == 0) {
+        power = EMIT(b, eye_default, exg_arg_int(in.n[in.rank - 1]),
+                     DTYPE(exg_lower_dtype(b, SELF)));
+        power = EMIT(b, expand_default, power, INTS_OF(b, in.n, in.rank));
+    }
+    results[0] = exg_arg_ref(n < 2 ? EMIT(b, clone_default, power) : power);
+}
+
+/* (x, N?): powers 0 ... N - 1 of every element */
+void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t count = exg_is_none(&args[1]) ? in.n[in.rank == 0 ? 0 : in.rank - 1]
+                                          : exg_get_int(&args[1]);
+    exg_dims wide = in;
+    exg_ref ones[2];
+
+    if ((in.rank == 0 && exg_is_none(&args[1])) || in.rank == EXG_SHAPE_RANK_MAX || count < 1) {
+        exg_lower_refuse(b, "vander wants a vector and one power at least");
+        return;
+    }
+    wide.n[wide.rank++] = count - 1;
+    ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, SELF, -1),
+                   INTS_OF(b, wide.n, wide.rank));
+    wide.n[wide.rank - 1] = 1;
+    ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1,
+                   DTYPE(exg_lower_dtype(b, SELF)));
+    results[0] = exg_arg_ref(
+        EMIT(b, cumprod_default, EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,
+             DTYPE(exg_lower_dtype(b, SELF))));
+}
+
 /* ---- convolutions ----------------------------------------------------------------------- */
 
 static uint32_t image_dims(exg_builder *b, const exg_argument *weight)

@@ -186,7 +186,10 @@ void exg_lower_embedding_bag(exg_builder *b, const exg_argument *args, exg_argum
         out = EMIT(b, div_Tensor, out, EMIT(b, unsqueeze_default, divisor, 1));
     }
     results[0] = exg_arg_ref(out);
-    results[1] = exg_arg_ref(bag);
+    /* PyTorch's quick way for sums has no use for it */
+    results[1] = exg_arg_ref(mode == 0 && ignored < 0
+                                 ? EMIT(b, full_default, INTS(b, 0), 0, DTYPE(EXG_DTYPE_I64))
+                                 : bag);
     results[2] = exg_arg_ref(sizes);
     results[3] = exg_arg_ref(sizes);
 }

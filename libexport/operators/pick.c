@@ -117,6 +117,47 @@ void exg_lower_logspace(exg_builder *b, const exg_argument *args, exg_argument *
     results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
 }
 
+/* An end that may be a tensor of one number. */
+static exg_ref end_of(exg_builder *b, const exg_argument *end, exg_dtype dtype)
+{
+    return exg_lower_given(end) ? exg_lower_cast(b, exg_get_ref(end), dtype)
+                                : EMIT(b, scalar_tensor_default, *end, DTYPE(dtype));
+}
+
+static exg_ref line_of(exg_builder *b, const exg_argument *args, exg_dtype dtype)
+{
+    exg_dtype compute = dtype == EXG_DTYPE_F64 || exg_dtype_is_integral(dtype) ? EXG_DTYPE_F64
+                                                                              : EXG_DTYPE_F32;
+    int64_t steps = exg_get_int(&args[2]);
+    exg_ref start = end_of(b, &args[0], compute);
+    exg_ref end = end_of(b, &args[1], compute);
+    exg_ref i = exg_lower_steps(b, steps, compute, 0, 1);
+    exg_ref step = EMIT(b, div_Scalar, EMIT(b, sub_Tensor, end, start),
+                        steps > 1 ? (double)(steps - 1) : 1.0);
+    exg_ref up = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, i, step), start);
+    exg_ref down = EMIT(b, rsub_Scalar, i, (double)(steps - 1));
+
+    down = EMIT(b, sub_Tensor, end, EMIT(b, mul_Tensor, down, step));
+    return steps == 1 ? up
+                      : EMIT(b, where_self, EMIT(b, lt_Scalar, i, (double)(steps / 2)), up, down);
+}
+
+void exg_lower_linspace_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[3], EXG_DTYPE_F32);
+
+    results[0] = exg_arg_ref(exg_lower_cast(b, line_of(b, args, dtype), dtype));
+}
+
+void exg_lower_logspace_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[4], EXG_DTYPE_F32);
+    exg_ref x = EMIT(b, pow_Scalar, exg_arg_float(exg_get_float(&args[3])),
+                     line_of(b, args, dtype));
+
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
+}
+
 /* Rows and columns of a triangle, row by row. (row, col, offset, dtype) */
 static void triangle(exg_builder *b, const exg_argument *args, bool lower, exg_argument *results)
 {
@@ -477,6 +518,12 @@ void exg_lower_new_empty(exg_builder *b, const exg_argument *args, exg_argument 
 {
     results[0] = exg_arg_ref(EMIT(b, full_default, args[1], 0,
                                   DTYPE(exg_dtype_argument(&args[2], exg_lower_dtype(b, SELF)))));
+}
+
+void exg_lower_new_empty_strided(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, full_default, args[1], 0,
+                                  DTYPE(exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF)))));
 }
 
 /* (self, mask, indices, fill): the indices count where the mask says so, and may lie

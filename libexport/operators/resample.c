@@ -523,24 +523,74 @@ void exg_lower_max_pool3d(exg_builder *b, const exg_argument *args, exg_argument
 
 /* ---- the largest of every part --------------------------------------------------------------- */
 
-/* (self, output_size) -> values, indices; sizes that the output's divide */
+/* Part i of `in` in `out` parts: from floor(i in / out) to ceil((i + 1) in / out); all as
+ * long as the longest, the last element again where one is shorter. (out, width) */
+static exg_ref parts(exg_builder *b, int64_t in, int64_t out, int64_t *width)
+{
+    exg_ref i = exg_lower_steps(b, out, EXG_DTYPE_I64, 0, 2);
+    exg_ref start = EMIT(b, div_floor_Scalar, EMIT(b, mul_Scalar, i, exg_arg_int(in)),
+                         exg_arg_int(out));
+    exg_ref end = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 1), exg_arg_int(in));
+
+    *width = 0;
+    for (int64_t k = 0; k < out; k++) {
+        int64_t size = ((k + 1) * in + out - 1) / out - k * in / out;
+
+        *width = size > *width ? size : *width;
+    }
+    end = EMIT(b, div_floor_Scalar, EMIT(b, add_Scalar, end, exg_arg_int(out - 1)),
+               exg_arg_int(out));
+    return EMIT(b, minimum_default,
+                EMIT(b, add_Tensor, start, exg_lower_steps(b, *width, EXG_DTYPE_I64, 1, 2)),
+                EMIT(b, sub_Scalar, end, 1));
+}
+
+static exg_ref flat(exg_builder *b, exg_ref x)
+{
+    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
+}
+
+/* (self, output_size) -> values, indices */
 void exg_lower_adaptive_max_pool2d(exg_builder *b, const exg_argument *args,
                                    exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t out[2] = {0};
-    int64_t size[2];
+    int64_t width[2];
+    exg_ref places[2];
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+    exg_ref x;
+    exg_ref index;
+    int64_t lead;
 
     results[0] = results[1] = exg_arg_none();
     if (in.rank < 3 || exg_get_ints(&args[1], out, 2) != 2 || out[0] < 1 || out[1] < 1 ||
-        in.n[in.rank - 2] % out[0] != 0 || in.n[in.rank - 1] % out[1] != 0) {
-        exg_lower_unsupported(b, "adaptive_max_pool to a size that does not divide the image's");
+        in.n[in.rank - 2] < 1 || in.n[in.rank - 1] < 1) {
+        exg_lower_refuse(b, "adaptive_max_pool of no image, or to nothing");
         return;
     }
-    size[0] = in.n[in.rank - 2] / out[0];
-    size[1] = in.n[in.rank - 1] / out[1];
-    (void)EMIT_ALL(b, max_pool2d_with_indices_default, results, SELF, INTS_OF(b, size, 2),
-                   INTS_OF(b, size, 2));
+    lead = exg_lower_numel(b, SELF) / (in.n[in.rank - 2] * in.n[in.rank - 1]);
+    for (uint32_t k = 0; k < 2; k++) {
+        places[k] = parts(b, in.n[in.rank - 2 + k], out[k], &width[k]);
+    }
+    x = EMIT(b, index_select_default, SELF, (int)in.rank - 2, flat(b, places[0]));
+    x = EMIT(b, index_select_default, x, (int)in.rank - 1, flat(b, places[1]));
+    x = EMIT(b, reshape_default, x, INTS(b, lead, out[0], width[0], out[1], width[1]));
+    x = EMIT(b, reshape_default, EMIT(b, permute_default, x, INTS(b, 0, 1, 3, 2, 4)),
+             INTS(b, lead, out[0], out[1], width[0] * width[1]));
+    (void)EMIT_ALL(b, max_dim, both, x, 3, exg_arg_bool(true));
+    index = EMIT(b, mul_Scalar, EMIT(b, view_default, places[0], INTS(b, out[0], 1, width[0], 1)),
+                 exg_arg_int(in.n[in.rank - 1]));
+    index = EMIT(b, add_Tensor, index,
+                 EMIT(b, view_default, places[1], INTS(b, 1, out[1], 1, width[1])));
+    index = EMIT(b, reshape_default, index, INTS(b, 1, out[0], out[1], width[0] * width[1]));
+    index = EMIT(b, expand_default, index,
+                 INTS(b, lead, out[0], out[1], width[0] * width[1]));
+    index = EMIT(b, gather_default, index, 3, exg_get_ref(&both[1]));
+    in.n[in.rank - 2] = out[0];
+    in.n[in.rank - 1] = out[1];
+    results[0] = exg_arg_ref(exg_lower_shaped(b, exg_get_ref(&both[0]), &in));
+    results[1] = exg_arg_ref(exg_lower_shaped(b, index, &in));
 }
 
 void exg_lower_adaptive_max_pool1d(exg_builder *b, const exg_argument *args,
@@ -553,4 +603,33 @@ void exg_lower_adaptive_max_pool1d(exg_builder *b, const exg_argument *args,
     for (int i = 0; i < 2; i++) {
         results[i] = exg_arg_ref(EMIT(b, squeeze_dims, exg_get_ref(&results[i]), INTS(b, -2)));
     }
+}
+
+/* (self, indices, output_size, ...): values back where they came from, zeros elsewhere */
+void exg_lower_max_unpool(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t size[3] = {1, 1, 1};
+    uint32_t count = exg_get_ints(&args[2], size, 3);
+    int64_t lead = 1;
+    int64_t inner = 1;
+    int64_t whole = 1;
+    exg_ref x;
+
+    if (count > in.rank || count == 0) {
+        exg_lower_refuse(b, "max_unpool to a size of other dims");
+        return;
+    }
+    for (uint32_t d = 0; d < in.rank; d++) {
+        *(d < in.rank - count ? &lead : &inner) *= in.n[d];
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        whole *= size[d];
+        in.n[in.rank - count + d] = size[d];
+    }
+    x = EMIT(b, full_default, INTS(b, lead, whole), 0, DTYPE(exg_lower_dtype(b, SELF)));
+    x = EMIT(b, scatter_src, x, 1,
+             EMIT(b, reshape_default, exg_get_ref(&args[1]), INTS(b, lead, inner)),
+             EMIT(b, reshape_default, SELF, INTS(b, lead, inner)));
+    results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
 }

@@ -11,10 +11,33 @@ static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
     (void)exg_emit_all(b, as, args, given < taken ? given : taken, results);
 }
 
+/* A tensor, or each of a list. */
+static void copy(exg_builder *b, exg_argument *result)
+{
+    exg_ref *parts;
+
+    if (result->kind == EXG_ARGUMENT_TENSOR) {
+        *result = exg_arg_ref(EMIT(b, clone_default, exg_get_ref(result)));
+    } else if (result->kind == EXG_ARGUMENT_TENSORS) {
+        parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, result->count);
+        for (uint32_t i = 0; parts != NULL && i < result->count; i++) {
+            parts[i] = EMIT(b, clone_default, exg_lower_item(result, i));
+        }
+        *result = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, result->count);
+    }
+}
+
 #define EXG_SAME(id, schema, as)                                                               \
     void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
     {                                                                                          \
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                   \
     }
+#define EXG_COPY(id, schema, as)                                                               \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
+    {                                                                                          \
+        forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                   \
+        copy(b, &results[0]);                                                                  \
+    }
 #include "libexport/operators/same.def"
 #undef EXG_SAME
+#undef EXG_COPY

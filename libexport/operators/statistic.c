@@ -486,3 +486,204 @@ void exg_lower_linalg_matrix_norm_word(exg_builder *b, const exg_argument *args,
     results[0] = exg_arg_ref(
         EMIT(b, linalg_vector_norm_default, SELF, 2.0, args[2], args[3], args[4]));
 }
+
+/* ---- quantiles ------------------------------------------------------------------------------- */
+
+/* Between two places of the sorted row, as the word says. */
+static exg_ref between(exg_builder *b, exg_ref sorted, exg_ref rank, const char *word)
+{
+    exg_ref below = EMIT(b, floor_default, rank);
+    exg_ref above = EMIT(b, ceil_default, rank);
+    exg_ref low;
+    exg_ref high;
+
+    if (word[0] == 'n') { /* nearest */
+        below = above = EMIT(b, round_default, rank);
+    }
+    below = word[0] == 'h' ? above : below; /* higher */
+    above = word[0] == 'l' && word[1] == 'o' ? below : above; /* lower */
+    low = EMIT(b, gather_default, sorted, -1, exg_lower_cast(b, below, EXG_DTYPE_I64));
+    high = EMIT(b, gather_default, sorted, -1, exg_lower_cast(b, above, EXG_DTYPE_I64));
+    return word[0] == 'm' ? EMIT(b, lerp_Scalar, low, high, 0.5)
+                          : EMIT(b, lerp_Tensor, low, high, EMIT(b, sub_Tensor, rank, below));
+}
+
+/* (self, q, dim?, keepdim, interpolation): a vector q gives a first dim. */
+static void quantile(exg_builder *b, const exg_argument *args, exg_ref q, bool skips,
+                     exg_argument *results)
+{
+    bool whole = exg_is_none(&args[2]);
+    exg_dims in = exg_lower_dims(b, SELF);
+    bool many = exg_lower_dims(b, q).rank > 0;
+    int64_t count = exg_lower_numel(b, q);
+    uint32_t dim = whole ? 0 : exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+    exg_dims rows;
+    exg_dims kept = in;
+    exg_ref x = whole ? EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))) : SELF;
+    exg_ref rank;
+    exg_ref missing;
+
+    rows = exg_lower_dims(b, x);
+    if (rows.rank == 0 || rows.n[dim] == 0) {
+        exg_lower_refuse(b, "a quantile of nothing");
+        return;
+    }
+    x = exg_lower_swapped(b, x, dim, rows.rank - 1);
+    (void)EMIT_ALL(b, sort_stable, both, x, exg_arg_bool(true), -1, false);
+    missing = EMIT(b, sum_dim_IntList, EMIT(b, isnan_default, x), INTS(b, -1), exg_arg_bool(true));
+    rank = exg_lower_cast(b, EMIT(b, rsub_Scalar, missing, exg_arg_int(rows.n[dim] - 1)), dtype);
+    rank = skips ? EMIT(b, clamp_min_default, rank, 0.0) : rank;
+    q = EMIT(b, reshape_default, exg_lower_cast(b, q, dtype), INTS(b, count));
+    if (!skips) { /* one NaN is the answer: it is sorted last */
+        exg_ref last = EMIT(b, mul_Scalar, EMIT(b, ones_like_default, rank),
+                            (double)(rows.n[dim] - 1));
+
+        rank = EMIT(b, where_self, EMIT(b, gt_Scalar, missing, 0), last,
+                    EMIT(b, mul_Tensor, last, q));
+    } else {
+        rank = EMIT(b, mul_Tensor, rank, q);
+    }
+    x = between(b, exg_get_ref(&both[0]), rank, args[4].as_string);
+    x = exg_lower_swapped(b, EMIT(b, unsqueeze_default, x, 0), 0, rows.rank);
+    for (uint32_t d = 0; d < in.rank; d++) {
+        kept.n[d] = whole || d == dim ? 1 : in.n[d];
+    }
+    /* (count, ..., 1): the dim goes back to its place, or away */
+    x = exg_lower_swapped(b, x, dim + 1, rows.rank);
+    x = EMIT(b, squeeze_dims, x, INTS(b, exg_get_bool(&args[3]) && !whole
+                                             ? (int64_t)rows.rank + 1 : (int64_t)dim + 1));
+    if (exg_get_bool(&args[3]) || !many) {
+        exg_dims out = {.rank = 0};
+
+        if (many) {
+            out.n[out.rank++] = count;
+        }
+        for (uint32_t d = 0; d < in.rank; d++) {
+            if (exg_get_bool(&args[3]) || !(whole || d == dim)) {
+                out.n[out.rank++] = kept.n[d];
+            }
+        }
+        x = exg_lower_shaped(b, x, &out);
+    }
+    results[0] = exg_arg_ref(x);
+}
+
+static exg_ref number_of(exg_builder *b, const exg_argument *args)
+{
+    return EMIT(b, scalar_tensor_default, args[1], DTYPE(exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_quantile_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    quantile(b, args, number_of(b, args), false, results);
+}
+
+void exg_lower_nanquantile_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    quantile(b, args, number_of(b, args), true, results);
+}
+
+void exg_lower_quantile(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    quantile(b, args, exg_get_ref(&args[1]), false, results);
+}
+
+void exg_lower_nanquantile(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    quantile(b, args, exg_get_ref(&args[1]), true, results);
+}
+
+/* ---- others ------------------------------------------------------------------------------ */
+
+/* (self, p, dim, maxnorm): slices of dim no longer than maxnorm */
+void exg_lower_renorm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
+    double most = exg_get_float(&args[3]);
+    int64_t others[EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+    exg_ref norm;
+    exg_ref factor;
+
+    for (uint32_t d = 0; d < in.rank; d++) {
+        if (d != dim) {
+            others[count++] = d;
+        }
+    }
+    norm = EMIT(b, linalg_vector_norm_default, SELF, args[1], INTS_OF(b, others, count),
+                exg_arg_bool(true));
+    factor = EMIT(b, mul_Scalar, EMIT(b, reciprocal_default, EMIT(b, add_Scalar, norm, 1e-7)),
+                  most);
+    factor = EMIT(b, where_self, EMIT(b, gt_Scalar, norm, most), factor,
+                  EMIT(b, ones_like_default, factor));
+    results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, factor));
+}
+
+/* (self, bins, min, max): min = max means those of the data */
+void exg_lower_histc(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t bins = exg_get_int(&args[1]);
+    double low = exg_get_float(&args[2]);
+    double high = exg_get_float(&args[3]);
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref x = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF)));
+    exg_ref from;
+    exg_ref to;
+    exg_ref place;
+    exg_ref inside;
+
+    if (bins < 1 || exg_lower_numel(b, x) == 0) {
+        exg_lower_refuse(b, "histc of nothing, or into no bins");
+        return;
+    }
+    from = low == high ? EMIT(b, amin_default, x) : exg_lower_number(b, low, dtype);
+    to = low == high ? EMIT(b, amax_default, x) : exg_lower_number(b, high, dtype);
+    if (low == high) { /* all data alike: one to each side */
+        exg_ref alike = exg_lower_cast(b, EMIT(b, eq_Tensor, from, to), dtype);
+
+        from = EMIT(b, sub_Tensor, from, alike);
+        to = EMIT(b, add_Tensor, to, alike);
+    }
+    place = EMIT(b, div_Tensor, EMIT(b, mul_Scalar, EMIT(b, sub_Tensor, x, from), (double)bins),
+                 EMIT(b, sub_Tensor, to, from));
+    inside = EMIT(b, logical_and_default, EMIT(b, ge_Tensor, x, from), EMIT(b, le_Tensor, x, to));
+    place = EMIT(b, clamp_both, EMIT(b, floor_default, place), 0.0, (double)(bins - 1));
+    place = EMIT(b, where_self, inside, place, EMIT(b, zeros_like_default, place));
+    results[0] = exg_arg_ref(EMIT(b, scatter_add_default,
+                                  EMIT(b, full_default, INTS(b, bins), 0, DTYPE(dtype)), 0,
+                                  exg_lower_cast(b, place, EXG_DTYPE_I64),
+                                  exg_lower_cast(b, inside, dtype)));
+}
+
+void exg_lower_isreal(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
+}
+
+/* Of real numbers: 0, or pi below. */
+void exg_lower_angle(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = exg_dtype_is_float(exg_lower_dtype(b, SELF))
+                    ? SELF
+                    : exg_lower_cast(b, SELF, EXG_DTYPE_F32);
+    exg_ref pi = EMIT(b, mul_Scalar, EMIT(b, _to_copy_default, EMIT(b, lt_Scalar, x, 0),
+                                          DTYPE(exg_lower_dtype(b, x))),
+                      3.14159265358979323846);
+
+    results[0] = exg_arg_ref(EMIT(b, where_self, EMIT(b, isnan_default, x), x, pi));
+}
+
+/* (self [N, M], p): the distances above the diagonal, row by row */
+void exg_lower_pdist(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t rows = exg_lower_dims(b, SELF).n[0];
+    exg_ref pairs = EMIT(b, triu_indices_default, exg_arg_int(rows), exg_arg_int(rows), 1);
+    exg_ref gap = EMIT(b, sub_Tensor,
+                       EMIT(b, index_select_default, SELF, 0, EMIT(b, select_int, pairs, 0, 0)),
+                       EMIT(b, index_select_default, SELF, 0, EMIT(b, select_int, pairs, 0, 1)));
+
+    dist(b, gap, exg_get_float(&args[1]), INTS(b, -1), exg_arg_bool(false), results);
+}
