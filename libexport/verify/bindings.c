@@ -104,6 +104,34 @@ static bool index_inputs(exg_verifier *v, exg_map *inputs)
     return true;
 }
 
+/* Python's functions on sizes, by the names of the grammar. */
+static const char *put_function(exg_text *out, const char *at)
+{
+    static const char *const names[][2] = {
+        {"math.trunc(",      "TruncToInt("        },
+        {"math.floor(",      "FloorToInt("        },
+        {"math.ceil(",       "CeilToInt("         },
+        {"math.sqrt(",       "OpaqueUnaryFn_sqrt("},
+        {"torch.sym_float(", "ToFloat("           },
+        {"torch.sym_int(",   "TruncToInt("        },
+        {"torch.sym_max(",   "Max("               },
+        {"torch.sym_min(",   "Min("               },
+        {"torch.sym_not(",   "Not("               },
+        {"torch._sym_sqrt(", "OpaqueUnaryFn_sqrt("},
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        size_t length = strlen(names[i][0]);
+
+        if (strncmp(at, names[i][0], length) == 0) {
+            exg_text_puts(out, names[i][1]);
+            return at + length;
+        }
+    }
+    exg_text_putc(out, *at);
+    return at + 1;
+}
+
 /* One guard without its inputs, as an expression in the verifier's memory; NULL when it
  * cannot be read, and then it was told. */
 static const char *read_guard(exg_verifier *v, const exg_map *inputs, const char *guard,
@@ -118,7 +146,7 @@ static const char *read_guard(exg_verifier *v, const exg_map *inputs, const char
         uint32_t id;
 
         if (*at != 'L' || at[1] != '[') {
-            exg_text_putc(&out, *at++);
+            at = put_function(&out, at);
             continue;
         }
         at = read_path(at, name);

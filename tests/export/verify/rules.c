@@ -160,6 +160,77 @@ static void faults_are_found_without_a_list_to_put_them_in(void **state)
     exg_program_destroy(program);
 }
 
+/* How often `code` is found when the program of `path` has the one guard `guard`. */
+static uint32_t found_with_guard(const char *path, const char *guard, const char *code)
+{
+    exg_program *program;
+    exg_verified verified;
+    exg_diagnostics found;
+    uint32_t count = 0;
+
+    assert_int_equal(exg_open(path, NULL, &program, NULL, NULL), EXG_OK);
+    program->guards_code = &guard;
+    program->guard_count = 1;
+    (void)exg_verify(program, operators, &verified, &found, NULL);
+    for (uint32_t i = 0; i < found.count; i++) {
+        count += strcmp(found.items[i].code, code) == 0;
+    }
+    exg_diagnostics_free(&found);
+    exg_program_destroy(program);
+    return count;
+}
+
+/* x is (s77, 8), s77 is 3 at export. PyTorch runs such a text as Python. */
+static void guards_are_read_and_never_run(void **state)
+{
+    static const struct {
+        const char *guard;
+        uint32_t found;
+    } rows[] = {
+        {"L['x'].size()[0] == 3",                                      0},
+        {"L[\"x\"].size()[1] == 8",                                    0},
+        {"L['x'].size()[0] > 1 and not L['x'].size()[0] > 5",          0},
+        {"max(2, L['x'].size()[0]) // 2 == 1 or L['x'].size()[0] < 0", 0},
+        {"math.trunc(0.5*torch.sym_float(L['x'].size()[1])) == 4",     0},
+        {"L['x'].storage_offset() == 0",                               0},
+        {"L['x'].stride()[1] == 1",                                    0},
+        {"L['x'].size()[0] > 4",                                       1},
+        {"not L['x'].size()[0] == 3",                                  1},
+        {"L['y'].size()[0] > 4",                                       1},
+        {"L['x'].size()[9] > 0",                                       1},
+        {"L['x'].size()[",                                             1},
+        {"L['x",                                                       1},
+        {"L[",                                                         1},
+        {"__import__('os').system('true')",                            1},
+        {"L['x'].numpy()",                                             1},
+        {"",                                                           1},
+    };
+    int faults = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint32_t count = found_with_guard("fixtures/bad/SYM-007.pt2", rows[i].guard, "SYM-007");
+
+        if (count != rows[i].found) {
+            print_message("  %s: %u findings\n", rows[i].guard, count);
+            faults++;
+        }
+    }
+    assert_int_equal(faults, 0);
+}
+
+/* The file's sizes hold at export and nowhere else. */
+static void sizes_are_compared_where_guards_admit_them(void **state)
+{
+    static const char path[] = "fixtures/bad/SYM-006.pt2";
+
+    (void)state;
+    assert_int_equal(found_with_guard(path, "L['x'].size()[0] >= 2", "SYM-006"), 1);
+    assert_int_equal(found_with_guard(path, "L['x'].size()[0] % 3 == 0", "SYM-006"), 1);
+    assert_int_equal(found_with_guard(path, "L['x'].size()[0] == 3", "SYM-006"), 0);
+    assert_int_equal(found_with_guard(path, "something.else()", "SYM-006"), 0);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -180,6 +251,8 @@ int main(void)
         cmocka_unit_test(files_of_pytorch_break_no_rule),
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
+        cmocka_unit_test(guards_are_read_and_never_run),
+        cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
