@@ -31,7 +31,12 @@ struct exg_writer {
 
 static exg_status refused(const exg_writer *writer, const char *what, exg_error *err)
 {
-    return EXG_FAIL(err, IO, "IO-WRITE", "cannot %s %s: %s", what, writer->path, strerror(errno));
+    bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+    exg_status status =
+        EXG_FAIL(err, IO, "IO-WRITE", "cannot %s %s: %s", what, writer->path, strerror(errno));
+
+    return full ? exg_error_fix(err, status, "what was there is unchanged: make room, try again")
+                : status;
 }
 
 static void discard(exg_writer *writer)

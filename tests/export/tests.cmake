@@ -30,6 +30,7 @@ exg_test(export_exg export/exg.c export/exg_folder.c LIBS exg::export)
 exg_test(export_exg_model export/exg_model.c export/exg_folder.c LIBS exg::export)
 exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
 exg_test(export_exg_save export/exg_save.c export/exg_folder.c THREADS LIBS exg::export)
+exg_test(export_exg_faults export/exg_faults.c export/exg_folder.c LIBS exg::export)
 exg_test(export_exg_resume export/exg_resume.c export/exg_folder.c LIBS exg::export)
 exg_test(export_pipeline export/pipeline.c THREADS LIBS exg::export)
 
