@@ -206,6 +206,16 @@ static bool is_identifier(const char *name)
     return true;
 }
 
+static bool has_negative_size(const exg_tensor_meta *meta)
+{
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        if (meta->sizes[d].expr == NULL && meta->sizes[d].value < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void check_tables(scope *s)
 {
     exg_map names;
@@ -223,6 +233,9 @@ static void check_tables(scope *s)
 
         if (tables > 1) {
             exg_found(s->v, "VAL-003", place, "'%s' is in %d value tables", name_of(s, id), tables);
+        }
+        if (value->tensor != NULL && has_negative_size(value->tensor)) {
+            exg_found(s->v, "WGT-011", place, "'%s' has a negative size", name_of(s, id));
         }
         if (tables > 0 && !s->ever[id]) {
             exg_found(s->v, "VAL-007", place, "'%s' is described and never defined",

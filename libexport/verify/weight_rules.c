@@ -18,6 +18,11 @@ static bool sane_meta(exg_verifier *v, const exg_weight *weight, const exg_place
                   exg_layout_name(meta->layout));
         return false;
     }
+    if (meta->requires_grad && exg_dtype_is_integral(meta->dtype)) {
+        exg_found(v, "WGT-011", place, "'%s' of %s requires a gradient", weight->fqn,
+                  exg_dtype_name(meta->dtype));
+        return false;
+    }
     for (uint32_t d = 0; d < meta->rank; d++) {
         if (meta->sizes[d].value < 0 || meta->strides[d].value < 0 ||
             meta->storage_offset.value < 0) {

@@ -160,22 +160,56 @@ static void faults_are_found_without_a_list_to_put_them_in(void **state)
     exg_program_destroy(program);
 }
 
-/* How often `code` is found when the program of `path` has the one guard `guard`. */
-static uint32_t found_with_guard(const char *path, const char *guard, const char *code)
+static uint32_t count_findings(const exg_program *program, const char *code)
 {
-    exg_program *program;
     exg_verified verified;
     exg_diagnostics found;
     uint32_t count = 0;
 
-    assert_int_equal(exg_open(path, NULL, &program, NULL, NULL), EXG_OK);
-    program->guards_code = &guard;
-    program->guard_count = 1;
     (void)exg_verify(program, operators, &verified, &found, NULL);
     for (uint32_t i = 0; i < found.count; i++) {
         count += strcmp(found.items[i].code, code) == 0;
     }
     exg_diagnostics_free(&found);
+    return count;
+}
+
+/* What opening refuses in a .pt2 may come from elsewhere. */
+static void programs_changed_in_memory_are_found_out(void **state)
+{
+    exg_program *program;
+    exg_tensor_meta *meta;
+    const char *name;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    meta = program->weights->items[0].meta;
+    assert_int_equal(count_findings(program, "WGT-011"), 0);
+    meta->dtype = EXG_DTYPE_I32; /* of four bytes too, and it requires a gradient */
+    assert_int_equal(count_findings(program, "WGT-011"), 1);
+    meta->dtype = EXG_DTYPE_F32;
+    program->graph->values[program->graph->inputs[0].as_tensor].tensor->sizes[0].value = -16;
+    assert_int_equal(count_findings(program, "WGT-011"), 1);
+    exg_program_destroy(program);
+
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    assert_int_equal(count_findings(program, "VAL-001"), 0);
+    name = program->graph->values[0].name;
+    program->graph->values[1].name = name; /* .exg keeps values by number */
+    assert_int_equal(count_findings(program, "VAL-001"), 1);
+    exg_program_destroy(program);
+}
+
+/* How often `code` is found when the program of `path` has the one guard `guard`. */
+static uint32_t found_with_guard(const char *path, const char *guard, const char *code)
+{
+    exg_program *program;
+    uint32_t count;
+
+    assert_int_equal(exg_open(path, NULL, &program, NULL, NULL), EXG_OK);
+    program->guards_code = &guard;
+    program->guard_count = 1;
+    count = count_findings(program, code);
     exg_program_destroy(program);
     return count;
 }
@@ -251,6 +285,7 @@ int main(void)
         cmocka_unit_test(files_of_pytorch_break_no_rule),
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
+        cmocka_unit_test(programs_changed_in_memory_are_found_out),
         cmocka_unit_test(guards_are_read_and_never_run),
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
     };
