@@ -1,6 +1,7 @@
 /* text.c - appending, and the two forms that need care: doubles and JSON. */
 #include "libexport/base/text.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -146,6 +147,20 @@ void exg_text_json_double(exg_text *text, double value)
                             : value > 0  ? "\"Infinity\""
                                          : "\"-Infinity\"");
     }
+}
+
+/* glibc's locale "C" is a constant: nothing is allocated, nothing can fail. */
+double exg_text_to_double(const char *text, char **end)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double value;
+
+    if (c == (locale_t)0) {
+        return strtod(text, end);
+    }
+    value = strtod_l(text, end, c);
+    freelocale(c);
+    return value;
 }
 
 /* One code point of UTF-8, or U+FFFD and one byte for anything else. */

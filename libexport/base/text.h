@@ -34,6 +34,9 @@ void exg_text_double(exg_text *text, double value);
  * and "NaN" that PyTorch's schema has for them. */
 void exg_text_json_double(exg_text *text, double value);
 
+/* strtod() with a point whatever the locale's decimal sign is. */
+double exg_text_to_double(const char *text, char **end);
+
 /* `string` in quotes with JSON's escapes, ASCII only (as Python's json.dumps);
  * bytes that are not UTF-8 become U+FFFD. */
 void exg_text_json_string(exg_text *text, const char *string);

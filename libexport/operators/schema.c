@@ -3,6 +3,7 @@
  * Grammar: torch/_C schema text; only what operators of ATen use.
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/text.h"
 
 #include <exg/operators.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static exg_status read_number(reader *r, exg_argument *value)
     bool is_float = false;
     size_t length;
 
-    (void)strtod(start, &end);
+    (void)exg_text_to_double(start, &end);
     length = (size_t)(end - start);
     if (length == 0) {
         return expected(r, "a default value");
@@ -148,7 +149,8 @@ static exg_status read_number(reader *r, exg_argument *value)
     for (const char *c = start; c < end; c++) {
         is_float = is_float || *c == '.' || *c == 'e' || *c == 'n';
     }
-    *value = is_float ? exg_arg_float(strtod(start, NULL)) : exg_arg_int(strtoll(start, NULL, 10));
+    *value = is_float ? exg_arg_float(exg_text_to_double(start, NULL))
+                      : exg_arg_int(strtoll(start, NULL, 10));
     r->at = end;
     return EXG_OK;
 }

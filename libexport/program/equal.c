@@ -556,9 +556,72 @@ static exg_status weights(exg_weights *a, exg_weights *b, bool compare_bytes, ex
     return status;
 }
 
+/* ---- sample inputs, extra files, where a program comes from ---------------------------------- */
+
+static exg_status samples(const exg_program *a, const exg_program *b, bool compare_bytes,
+                          exg_error *err)
+{
+    EXG_TRY(numbers(a->sample_input_count, b->sample_input_count, "the count of sample inputs",
+                    err));
+    for (uint32_t i = 0; i < a->sample_input_count; i++) {
+        const exg_sample_input *x = &a->sample_inputs[i];
+        const exg_sample_input *y = &b->sample_inputs[i];
+        exg_argument p = {.kind = x->kind};
+        exg_argument q = {.kind = y->kind};
+
+        EXG_TRY_IN(err, texts(x->keyword, y->keyword, "the keyword", err), "sample_inputs[%u]", i);
+        EXG_TRY_IN(err, numbers(x->kind, y->kind, "the kind", err), "sample_inputs[%u]", i);
+        if (x->kind == EXG_ARGUMENT_TENSOR) {
+            EXG_TRY_IN(err, metas(x->meta, y->meta, err), "sample_inputs[%u]", i);
+            if (compare_bytes) {
+                EXG_TRY_IN(err, bytes(a->weights, x->storage, b->weights, y->storage, err),
+                           "sample_inputs[%u]", i);
+            }
+            continue;
+        }
+        memcpy(&p.as_int, &x->as_int, sizeof(p.as_int)); /* the unions have one form */
+        memcpy(&q.as_int, &y->as_int, sizeof(q.as_int));
+        if (x->kind == EXG_ARGUMENT_STRING) {
+            p.as_string = x->as_string;
+            q.as_string = y->as_string;
+        }
+        EXG_TRY_IN(err, arguments(&(scope){NULL, NULL, err}, &p, &q), "sample_inputs[%u]", i);
+    }
+    return EXG_OK;
+}
+
+static exg_status extra_files(const exg_program *a, const exg_program *b, bool compare_bytes,
+                              exg_error *err)
+{
+    EXG_TRY(numbers(a->extra_file_count, b->extra_file_count, "the count of extra files", err));
+    for (uint32_t i = 0; i < a->extra_file_count; i++) {
+        const exg_extra_file *x = &a->extra_files[i];
+        const exg_extra_file *y = &b->extra_files[i];
+
+        EXG_TRY_IN(err, texts(x->name, y->name, "the name", err), "extra_files[%u]", i);
+        if (compare_bytes) {
+            EXG_TRY_IN(err, bytes(a->weights, x->storage, b->weights, y->storage, err),
+                       "extra_files['%s']", x->name);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status origins(const exg_program *a, const exg_program *b, exg_error *err)
+{
+    EXG_TRY(texts(a->name, b->name, "the name", err));
+    EXG_TRY(numbers(a->origin, b->origin, "the origin", err));
+    EXG_TRY(numbers(a->schema_major, b->schema_major, "the schema's major version", err));
+    EXG_TRY(numbers(a->schema_minor, b->schema_minor, "the schema's minor version", err));
+    return texts(a->torch_version, b->torch_version, "torch_version", err);
+}
+
 static exg_status programs(const exg_program *a, const exg_program *b, bool compare_bytes,
                            exg_error *err)
 {
+    EXG_TRY(origins(a, b, err));
+    EXG_TRY(samples(a, b, compare_bytes, err));
+    EXG_TRY(extra_files(a, b, compare_bytes, err));
     EXG_TRY_IN(err, graphs(a->graph, b->graph, err), "graph");
     EXG_TRY_IN(err, signatures(&a->signature, &b->signature, err), "signature");
     EXG_TRY_IN(err, module_calls(a, b, err), "module_calls");

@@ -12,6 +12,7 @@
  *   atom    number | name | name "(" arguments ")" | "(" expr ")"
  */
 #include "libexport/base/map.h"
+#include "libexport/base/text.h"
 
 #include <exg/symint.h>
 #include <math.h>
@@ -352,7 +353,7 @@ static exg_status read_number(evaluator *e, number *out)
     if (*e->at == '.' || *e->at == 'e') {
         char *end;
 
-        *out = floating(strtod(start, &end));
+        *out = floating(exg_text_to_double(start, &end));
         e->at = end;
         return EXG_OK;
     }
@@ -368,7 +369,7 @@ static exg_status read_float(evaluator *e, number *out)
     if (!take(e, "'")) {
         return syntax(e, "a quoted number");
     }
-    *out = floating(strtod(e->at, &end));
+    *out = floating(exg_text_to_double(e->at, &end));
     if (end == e->at) {
         return syntax(e, "a number");
     }

@@ -160,6 +160,47 @@ static void it_names_the_first_difference(void **state)
     exg_program_destroy(a);
 }
 
+/* Everything a file says counts; each row changes one thing of a copy. */
+static void it_sees_every_change(void **state)
+{
+    enum { NAME, ORIGIN, MAJOR, MINOR, VERSION, SAMPLES, SAMPLE_KIND, SAMPLE_META, KEYWORD, EXTRAS,
+           EXTRA_NAME, IMPLICIT, METADATA, OPSET, GUARDS, COUNT };
+
+    (void)state;
+    for (int change = 0; change < COUNT; change++) {
+        exg_program *a = open_file("fixtures/mlp.pt2");
+        exg_program *b = NULL;
+        char difference[256] = "";
+
+        assert_int_equal(exg_program_copy(a, &b, NULL), EXG_OK);
+        assert_true(exg_program_equal(a, b, true, difference));
+        assert_true(b->sample_input_count > 0 && b->extra_file_count > 0 && b->opset_count > 0);
+        b->name = change == NAME ? "other" : b->name;
+        b->origin = change == ORIGIN ? EXG_ORIGIN_EARLY : b->origin;
+        b->schema_major += change == MAJOR;
+        b->schema_minor += change == MINOR;
+        b->torch_version = change == VERSION ? NULL : b->torch_version;
+        b->sample_input_count -= change == SAMPLES;
+        b->sample_inputs[0].kind =
+            change == SAMPLE_KIND ? EXG_ARGUMENT_NONE : b->sample_inputs[0].kind;
+        b->sample_inputs[0].meta->requires_grad ^= change == SAMPLE_META;
+        b->sample_inputs[0].keyword = change == KEYWORD ? "" : b->sample_inputs[0].keyword;
+        b->extra_file_count -= change == EXTRAS;
+        b->extra_files[0].name = change == EXTRA_NAME ? "" : b->extra_files[0].name;
+        b->signature.inputs[0].implicit ^= change == IMPLICIT;
+        b->metadata.items = change == METADATA ? (exg_string_pair[]){{"a", "b"}} : b->metadata.items;
+        b->metadata.count += change == METADATA;
+        b->opsets[0].version += change == OPSET;
+        b->guards_code = change == GUARDS ? (const char *[]){"True"} : b->guards_code;
+        b->guard_count += change == GUARDS;
+        if (exg_program_equal(a, b, true, difference) || difference[0] == '\0') {
+            fail_msg("change %d is not seen", change);
+        }
+        exg_program_destroy(b);
+        exg_program_destroy(a);
+    }
+}
+
 static void count_value(void *user, exg_value_id *id)
 {
     *(uint64_t *)user += *id + 1;
@@ -227,6 +268,7 @@ int main(void)
         cmocka_unit_test(it_prints_expressions_as_sympy_does),
         cmocka_unit_test(it_copies_programs_whole),
         cmocka_unit_test(it_names_the_first_difference),
+        cmocka_unit_test(it_sees_every_change),
         cmocka_unit_test(it_visits_every_value_of_an_argument),
         cmocka_unit_test(it_has_a_row_for_every_dtype),
     };

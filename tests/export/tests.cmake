@@ -40,3 +40,22 @@ exg_test(export_diff export/diff.c LIBS exg::export)
 # What `exg inspect` stands on.
 exg_test(export_module export/module.c LIBS exg::export)
 exg_test(export_text export/text.c LIBS exg::export)
+
+# A locale with a decimal comma, made here where the machine's sources of locales allow it.
+find_program(LOCALEDEF localedef)
+if(LOCALEDEF AND EXISTS /usr/share/i18n/locales/de_DE)
+  exg_test(export_locale export/locale.c export/exg_folder.c LIBS exg::export)
+  add_test(NAME locale_comma COMMAND ${LOCALEDEF} -i de_DE -f UTF-8
+    ${CMAKE_CURRENT_BINARY_DIR}/de_DE.UTF-8)
+  set_tests_properties(locale_comma PROPERTIES FIXTURES_SETUP comma)
+  set_tests_properties(export_locale PROPERTIES FIXTURES_REQUIRED comma
+    ENVIRONMENT LOCPATH=${CMAKE_CURRENT_BINARY_DIR})
+endif()
+
+# The format of .exg may grow and not change: what it was is kept, and compared.
+set(EXG_SCHEMA_1_0 ${PROJECT_SOURCE_DIR}/tests/export/data/export-1.0.fbs)
+add_test(NAME schema_conforms COMMAND ${FLATC} --conform ${EXG_SCHEMA_1_0}
+  ${PROJECT_SOURCE_DIR}/schema/export.fbs)
+add_test(NAME schema_change_is_seen COMMAND sh -c
+  "sed 's/^  is_param: bool;/  is_parameter: int;/' ${PROJECT_SOURCE_DIR}/schema/export.fbs > changed.fbs && ${FLATC} --conform ${EXG_SCHEMA_1_0} changed.fbs")
+set_tests_properties(schema_change_is_seen PROPERTIES WILL_FAIL TRUE)

@@ -344,10 +344,10 @@ void exg_program_destroy(exg_program *program); /* NULL is allowed */
 /* A deep copy with an arena of its own; weights are shared, not copied. */
 exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_error *err);
 
-/* The same meaning down to names, order, metadata, and weight tables (dtype,
- * sizes, strides, offset, sharing; tensor bytes are compared when
- * `compare_bytes`). When not equal, `difference` (may be NULL, 256 bytes) tells
- * the first place. */
+/* The same in everything a file says: names, order, metadata, signature, weight tables
+ * (dtype, sizes, strides, offset, sharing), sample inputs, extra files, versions; the bytes
+ * of tensors and files too with `compare_bytes`. Not how bytes are stored: frames, place.
+ * When not equal, `difference` (may be NULL, 256 bytes) tells the first place. */
 bool exg_program_equal(const exg_program *a, const exg_program *b, bool compare_bytes,
                        char *difference);
 

@@ -1,0 +1,31 @@
+#!/bin/sh
+# public.sh - what the libraries promise to programs that link them.
+#
+#   public.sh NM LIBRARY.so INCLUDE LIST    [--update]
+#
+# LIST names every function that the headers below INCLUDE declare, one a line: a change of
+# it is a change of the interface. The library exports all of them, and no name that does
+# not begin with exg_.
+set -u
+LC_ALL=C
+export LC_ALL
+nm=$1 library=$2 include=$3 list=$4
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/exg-public.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# A declaration begins at the first column; typedefs, inline ones and macros are others.
+cat "$root/$include"/*.h | grep -E '^[a-z]' | grep -vE '^(typedef|static|extern "C"|struct|enum|union)' |
+    grep -oE 'exg_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$work/declared"
+if [ "${5:-}" = --update ]; then
+    cp "$work/declared" "$root/$list"
+fi
+"$nm" -D --defined-only "$library" | awk '{ print $NF }' | sort -u > "$work/exported"
+{
+    comm -3 "$root/$list" "$work/declared" | sed 's/^\t*/declared or listed, not both: /'
+    comm -23 "$root/$list" "$work/exported" | sed 's/^/not exported: /'
+    grep -v '^exg_' "$work/exported" | sed 's/^/exported, and no name of ours: /'
+} > "$work/found"
+cat "$work/found"
+[ "$(grep -c . "$work/declared")" -ge 20 ] || { echo "too few declarations found"; exit 1; }
+[ ! -s "$work/found" ]
