@@ -4,6 +4,7 @@
 exg_test(export_json export/json.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
 exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
+exg_test(export_pt2_save export/pt2_save.c export/exg_folder.c LIBS exg::export)
 exg_test(export_pickle export/pickle.c LIBS exg::export)
 exg_test(export_early export/early.c export/early_maker.c export/exg_folder.c LIBS exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c export/exg_folder.c LIBS exg::export)

@@ -1,0 +1,111 @@
+/* pt2_save.c - .pt2 written: what was read comes out again; what cannot be said is refused.
+ * That PyTorch loads it is asked in tests/interop. */
+#include "tests/export/exg_folder.h"
+
+#include <exg/operators.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const char *const files[] = {"fixtures/mlp.pt2",
+                                    "fixtures/mlp.layout-2.2.pt2",
+                                    "fixtures/mlp.layout-2.8.pt2",
+                                    "fixtures/tied.pt2",
+                                    "fixtures/views.pt2",
+                                    "fixtures/constants.core.pt2",
+                                    "fixtures/mutate.core.pt2",
+                                    "fixtures/lm.core.dynamic.pt2",
+                                    "tests/export/data/control.pt2",
+                                    "tests/export/data/symbols.pt2",
+                                    "tests/export/data/kinds.pt2",
+                                    "tests/export/data/protocol4.pt2"};
+
+/* S002-111: and the same bytes a second time. */
+static void it_writes_what_it_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        exg_program *before = open_program(files[i]);
+        exg_program *after;
+        char difference[256];
+
+        assert_int_equal(exg_save(before, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
+        after = open_program(in_folder("a.pt2"));
+        if (!exg_program_equal(before, after, true, difference)) {
+            fail_msg("%s: %s", files[i], difference);
+        }
+        assert_int_equal(rename(in_folder("a.pt2"), in_folder("first")), 0);
+        assert_int_equal(exg_save(after, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
+        assert_files_equal("first", "a.pt2");
+        exg_program_destroy(before);
+        exg_program_destroy(after);
+    }
+}
+
+/* Bytes of records begin at multiples of 64 (reference 2.1). */
+static void it_aligns_records(void **state)
+{
+    exg_program *program = open_program("fixtures/mlp.pt2");
+    size_t length;
+    uint8_t *data;
+    uint32_t seen = 0;
+
+    (void)state;
+    assert_int_equal(exg_save(program, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
+    data = read_file("a.pt2", &length);
+    for (size_t at = 0; at + 30 < length && memcmp(data + at, "PK\3\4", 4) == 0; seen++) {
+        size_t begin = at + 30 + data[at + 26] + data[at + 27] * 256u + data[at + 28] +
+                       data[at + 29] * 256u;
+        uint32_t bytes;
+
+        assert_int_equal(begin % 64, 0);
+        memcpy(&bytes, data + at + 18, sizeof(bytes));
+        at = begin + bytes;
+    }
+    assert_int_equal(seen, 12);
+    free(data);
+    exg_program_destroy(program);
+}
+
+/* S004-05: a symbolic bool in the signature; options that only .exg has. */
+static void it_refuses_what_it_cannot_say(void **state)
+{
+    exg_save_options compress = {.size = sizeof(compress), .compression = EXG_COMPRESSION_ZSTD};
+    exg_save_options beside = {.size = sizeof(beside), .weights = EXG_WEIGHTS_EXTERNAL};
+    exg_program *program = open_program("fixtures/mlp.pt2");
+    exg_program *copy = NULL;
+    exg_error err;
+
+    (void)state;
+    empty_folder();
+    assert_int_equal(exg_save(program, in_folder("x.pt2"), EXG_FORMAT_PT2, &compress, &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "PT2-003");
+    assert_int_equal(exg_save(program, in_folder("x.pt2"), EXG_FORMAT_PT2, &beside, &err),
+                     EXG_UNSUPPORTED);
+    assert_int_equal(exg_program_copy(program, &copy, NULL), EXG_OK);
+    copy->signature.outputs[0].arg.kind = EXG_ARGUMENT_SYM_BOOL;
+    assert_int_equal(exg_save(copy, in_folder("x.pt2"), EXG_FORMAT_PT2, NULL, &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "PT2-001");
+    assert_string_equal(err.where, "signature.output_specs[0]");
+    assert_int_equal(empty_folder(), 0); /* nothing is left of it */
+    exg_program_destroy(copy);
+    exg_program_destroy(program);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_writes_what_it_read),
+        cmocka_unit_test(it_aligns_records),
+        cmocka_unit_test(it_refuses_what_it_cannot_say),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
