@@ -63,12 +63,14 @@ static void name_temporary(exg_writer *writer, uint64_t attempt)
              name == NULL ? writer->path : name + 1, (unsigned long long)nonce);
 }
 
-/* Without a name where that is possible: then it goes with the process. The mode obeys
- * the umask. */
+/* Without a name where that is possible, and where one can be given later: then it goes with
+ * the process. The mode obeys the umask. */
 static exg_status create_temporary(exg_writer *writer, exg_error *err)
 {
-    writer->descriptor = open(writer->directory[0] == '\0' ? "." : writer->directory,
-                              O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    if (access("/proc/self/fd", X_OK) == 0) {
+        writer->descriptor = open(writer->directory[0] == '\0' ? "." : writer->directory,
+                                  O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    }
     for (uint64_t i = 0; writer->descriptor < 0 && i < ATTEMPTS_MAX; i++) {
         name_temporary(writer, i);
         writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
