@@ -60,7 +60,8 @@ static void keep_source(exg_verifier *v, const exg_node *node, exg_diagnostic *i
             frame = node->metadata.items[i].value;
         }
     }
-    for (const char *next = frame; next != NULL; next = strstr(next + 1, file_part)) {
+    for (const char *next = frame; next != NULL && *next != '\0';
+         next = strstr(next + 1, file_part)) {
         frame = strncmp(next, file_part, strlen(file_part)) == 0 ? next : frame;
     }
     if (frame == NULL || strncmp(frame, file_part, strlen(file_part)) != 0) {
