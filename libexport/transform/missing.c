@@ -42,6 +42,45 @@ static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
     exg_text_putc(text, ')');
 }
 
+typedef struct search {
+    exg_value_id id;
+    bool found;
+} search;
+
+static void compare_id(void *user, exg_value_id *id)
+{
+    search *s = user;
+
+    s->found = s->found || *id == s->id;
+}
+
+static bool reads(const exg_argument *arg, exg_value_id id)
+{
+    exg_argument copy = *arg;
+    search s = {id, false};
+
+    exg_argument_visit_values(&copy, compare_id, &s);
+    return s.found;
+}
+
+/* Nothing reads what the node gives, and it writes nothing: simplify drops it. */
+static bool is_idle(const exg_graph *graph, uint32_t n, const exg_operator *op)
+{
+    const exg_node *node = &graph->nodes[n];
+    bool used = op == NULL || op->schema->is_mutable || node->output_count != 1 ||
+                node->outputs[0].kind != EXG_ARGUMENT_TENSOR;
+
+    for (uint32_t m = n + 1; m < graph->node_count && !used; m++) {
+        for (uint32_t i = 0; i < graph->nodes[m].input_count && !used; i++) {
+            used = reads(&graph->nodes[m].inputs[i].arg, node->outputs[0].as_tensor);
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count && !used; o++) {
+        used = reads(&graph->outputs[o], node->outputs[0].as_tensor);
+    }
+    return !used;
+}
+
 static void list_graph(exg_text *list, const exg_graph *graph, const exg_operators *operators,
                        bool (*runs)(const exg_operator *op))
 {
@@ -54,7 +93,8 @@ static void list_graph(exg_text *list, const exg_graph *graph, const exg_operato
                 list_graph(list, node->inputs[i].arg.as_graph->graph, operators, runs);
             }
         }
-        if (!is_missing(operators, runs, node->target)) {
+        if (!is_missing(operators, runs, node->target) ||
+            is_idle(graph, n, exg_operators_find(operators, node->target))) {
             continue;
         }
         for (uint32_t m = 0; m < n && !seen; m++) {
