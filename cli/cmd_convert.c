@@ -38,6 +38,22 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     return EXG_OK;
 }
 
+/* What safetensors cannot hold is told, not dropped in silence. */
+static void print_left_out(const exg_weights *weights)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].use_pickle || weights->items[i].meta == NULL) {
+            exg_text_puts(&text, "note: ");
+            exg_text_plain(&text, weights->items[i].fqn, false);
+            exg_text_puts(&text, " is an object, no plain tensor: left out\n");
+        }
+    }
+    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), stderr);
+    exg_text_free(&text);
+}
+
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
 {
     exg_weights_save_options options = {.size = sizeof(options),
@@ -47,7 +63,9 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));
     }
-    return exg_weights_save(weights, call->paths[1], &options, err);
+    EXG_TRY(exg_weights_save(weights, call->paths[1], &options, err));
+    print_left_out(weights);
+    return EXG_OK;
 }
 
 /* ---- other weights in the program --------------------------------------------------------- */
