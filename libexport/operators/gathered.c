@@ -119,6 +119,50 @@ void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argu
     results[0] = exg_arg_ref(EMIT(b, where_self, mask, place, x));
 }
 
+/* Is one of the indices a mask? */
+static bool has_mask(const exg_builder *b, const exg_argument *indices)
+{
+    for (uint32_t i = 0; i < indices->count; i++) {
+        if (indices->as_tensors[i] != EXG_NO_VALUE &&
+            exg_lower_dtype(b, exg_lower_item(indices, i)) == EXG_DTYPE_B8) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* (self, indices, values, accumulate): where the only index is a mask of the first dims
+ * and the values are the same for every place it names, nothing need be counted. */
+void exg_lower_index_put(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_ref values = exg_get_ref(&args[2]);
+    exg_dims of_values = exg_lower_dims(b, values);
+    exg_dims mask;
+    exg_ref x;
+
+    if (!has_mask(b, &args[1])) {
+        results[0] = exg_arg_ref(EMIT(b, index_put, args[0], args[1], args[2], args[3]));
+        return;
+    }
+    mask = exg_lower_dims(b, exg_lower_item(&args[1], 0));
+    if (args[1].count != 1 || mask.rank > in.rank ||
+        (exg_lower_numel(b, values) != 1 && of_values.rank > in.rank - mask.rank)) {
+        exg_lower_unsupported(b, "index_put of as many values as a mask has places");
+        return;
+    }
+    for (uint32_t d = mask.rank; d < in.rank; d++) {
+        mask.n[d] = 1;
+    }
+    mask.rank = in.rank;
+    if (exg_lower_numel(b, values) == 1) {
+        values = EMIT(b, reshape_default, values, exg_arg_ints(b, NULL, 0));
+    }
+    x = exg_get_bool(&args[3]) ? EMIT(b, add_Tensor, SELF, values) : values;
+    results[0] = exg_arg_ref(
+        EMIT(b, where_self, exg_lower_shaped(b, exg_lower_item(&args[1], 0), &mask), x, SELF));
+}
+
 /* ---- embeddings ------------------------------------------------------------------------- */
 
 /* (weight, indices, max_norm, norm_type): rows named are no longer than max_norm */
