@@ -230,3 +230,201 @@ void exg_lower_slice_backward(exg_builder *b, const exg_argument *args, exg_argu
     results[0] = exg_arg_ref(EMIT(b, slice_scatter_default, zeros(b, &args[1], SELF), SELF,
                                   args[2], args[3], args[4], args[5]));
 }
+
+/* ---- convolutions and pools ------------------------------------------------------------------ */
+
+typedef struct window {
+    int64_t stride[3], padding[3], dilation[3];
+    uint32_t count; /* dims of the image */
+} window;
+
+static void window_of(const exg_argument *stride, const exg_argument *padding,
+                      const exg_argument *dilation, uint32_t count, window *w)
+{
+    const exg_argument *from[3] = {stride, padding, dilation};
+    int64_t *to[3] = {w->stride, w->padding, w->dilation};
+
+    w->count = count;
+    for (uint32_t k = 0; k < 3; k++) {
+        uint32_t given = from[k] == NULL ? 0 : exg_get_ints(from[k], to[k], 3);
+
+        for (uint32_t d = given; d < 3; d++) {
+            to[k][d] = given == 1 ? to[k][0] : k == 1 ? 0 : 1;
+        }
+    }
+}
+
+/* The transposed convolution, as large as the input was. */
+static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
+                        const window *w, int64_t groups)
+{
+    exg_dims out = exg_lower_dims(b, g);
+    exg_dims kernel = exg_lower_dims(b, weight);
+    int64_t more[3];
+
+    for (uint32_t d = 0; d < w->count; d++) {
+        more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
+                                  w->dilation[d] * (kernel.n[2 + d] - 1) + 1);
+    }
+    return EMIT(b, convolution_default, g, weight, exg_arg_none(),
+                INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
+                INTS_OF(b, w->dilation, w->count), exg_arg_bool(true), INTS_OF(b, more, w->count),
+                exg_arg_int(groups));
+}
+
+/* Every window of the input as a column, times what came back for it; (O, C / groups, kh, kw) */
+static exg_ref to_weight(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
+                         const window *w, int64_t groups)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    exg_ref columns = EMIT(b, im2col_default, x, INTS(b, kernel->n[2], kernel->n[3]),
+                           INTS_OF(b, w->dilation, 2), INTS_OF(b, w->padding, 2),
+                           INTS_OF(b, w->stride, 2));
+    int64_t places = exg_lower_dims(b, columns).n[2];
+    int64_t depth = kernel->n[1] * kernel->n[2] * kernel->n[3];
+    exg_dims out = exg_lower_dims(b, g);
+    int64_t rows = out.n[1] / groups;
+    int64_t made = 1; /* a strided input may have more windows than were used */
+    exg_ref y;
+
+    for (uint32_t d = 2; d < out.rank; d++) {
+        made *= out.n[d];
+    }
+    if (made != places) {
+        exg_lower_unsupported(b, "gradients of this convolution's weight");
+        return x;
+    }
+    columns = EMIT(b, reshape_default, columns, INTS(b, in.n[0] * groups, depth, places));
+    y = EMIT(b, bmm_default, EMIT(b, reshape_default, g, INTS(b, in.n[0] * groups, rows, places)),
+             exg_lower_swapped(b, columns, 1, 2));
+    y = EMIT(b, reshape_default, y, INTS(b, in.n[0], groups * rows, depth));
+    return exg_lower_shaped(b, EMIT(b, sum_dim_IntList, y, INTS(b, 0)), kernel);
+}
+
+static exg_ref with_height(exg_builder *b, exg_ref x)
+{
+    return exg_lower_dims(b, x).rank == 3 ? EMIT(b, unsqueeze_default, x, 2) : x;
+}
+
+/* (grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed,
+ * output_padding, groups, output_mask) */
+void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
+                                    exg_argument *results)
+{
+    exg_ref x = exg_get_ref(&args[1]);
+    exg_ref weight = exg_get_ref(&args[2]);
+    exg_dims in = exg_lower_dims(b, x);
+    exg_dims kernel = exg_lower_dims(b, weight);
+    int64_t groups = exg_get_int(&args[9]);
+    window w;
+
+    results[0] = results[1] = results[2] = exg_arg_none();
+    if (exg_get_bool(&args[7]) || in.rank < 3 || in.rank > 4 || groups < 1) {
+        exg_lower_unsupported(b, "gradients of transposed convolutions, or of volumes");
+        return;
+    }
+    window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);
+    if (wants(&args[10], 0)) {
+        results[0] = exg_arg_ref(to_input(b, SELF, &in, weight, &w, groups));
+    }
+    if (wants(&args[10], 1)) {
+        exg_dims flat = exg_lower_dims(b, with_height(b, weight));
+        exg_ref y;
+
+        if (w.count == 1) { /* an image of one line */
+            w.stride[1] = w.stride[0];
+            w.padding[1] = w.padding[0];
+            w.dilation[1] = w.dilation[0];
+            w.stride[0] = w.dilation[0] = 1;
+            w.padding[0] = 0;
+        }
+        y = to_weight(b, with_height(b, SELF), with_height(b, x), &flat, &w, groups);
+        results[1] = exg_arg_ref(exg_lower_shaped(b, y, &kernel));
+    }
+    if (wants(&args[10], 2)) {
+        results[2] = exg_arg_ref(
+            EMIT(b, sum_dim_IntList, SELF, all_but(b, in.rank, 1, 1)));
+    }
+}
+
+/* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+ * divisor_override?): shared out evenly */
+void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_dims out = exg_lower_dims(b, SELF);
+    int64_t size[3];
+    uint32_t given = exg_get_ints(&args[2], size, 2);
+    exg_ref g = exg_lower_wide(b, SELF);
+    int64_t lead;
+    exg_ref ones;
+    window w;
+
+    size[1] = given == 1 ? size[0] : size[1];
+    window_of(exg_get_ints(&args[3], (int64_t[1]){0}, 1) == 0 ? &args[2] : &args[3], &args[4], NULL,
+              2, &w);
+    if (in.rank < 3 || exg_get_bool(&args[5])) {
+        exg_lower_unsupported(b, "gradients of pooling that rounds up");
+        return;
+    }
+    lead = exg_lower_numel(b, exg_get_ref(&args[1])) / (in.n[in.rank - 2] * in.n[in.rank - 1]);
+    if (exg_is_none(&args[7]) && !exg_get_bool(&args[6])) { /* as many as lie inside */
+        ones = EMIT(b, full_default, INTS(b, 1, in.n[in.rank - 2], in.n[in.rank - 1]), 1.0,
+                    DTYPE(exg_lower_dtype(b, g)));
+        ones = EMIT(b, avg_pool2d_default, ones, args[2], args[3], args[4], exg_arg_bool(false),
+                    exg_arg_bool(true), 1);
+        g = EMIT(b, div_Tensor, g, ones);
+    } else {
+        g = EMIT(b, div_Scalar, g,
+                 exg_is_none(&args[7]) ? (double)(size[0] * size[1])
+                                       : (double)exg_get_int(&args[7]));
+    }
+    ones = EMIT(b, full_default, INTS(b, 1, 1, size[0], size[1]), 1.0,
+                DTYPE(exg_lower_dtype(b, g)));
+    g = EMIT(b, reshape_default, g, INTS(b, lead, 1, out.n[out.rank - 2], out.n[out.rank - 1]));
+    {
+        exg_dims image = {.rank = 4, .n = {lead, 1, in.n[in.rank - 2], in.n[in.rank - 1]}};
+
+        g = to_input(b, g, &image, ones, &w, 1);
+    }
+    results[0] = exg_arg_ref(
+        exg_lower_cast(b, exg_lower_shaped(b, g, &in), exg_lower_dtype(b, SELF)));
+}
+
+/* (out, in): 1 / size where the part holds the place */
+static exg_ref shares(exg_builder *b, int64_t in, int64_t out, exg_dtype dtype)
+{
+    exg_ref i = exg_lower_steps(b, out, EXG_DTYPE_I64, 0, 2);
+    exg_ref j = exg_lower_steps(b, in, EXG_DTYPE_I64, 1, 2);
+    exg_ref start = EMIT(b, div_floor_Scalar, EMIT(b, mul_Scalar, i, exg_arg_int(in)),
+                         exg_arg_int(out));
+    exg_ref end = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 1), exg_arg_int(in));
+    exg_ref inside;
+
+    end = EMIT(b, div_floor_Scalar, EMIT(b, add_Scalar, end, exg_arg_int(out - 1)),
+               exg_arg_int(out));
+    inside = EMIT(b, logical_and_default, EMIT(b, ge_Tensor, j, start), EMIT(b, lt_Tensor, j, end));
+    return EMIT(b, div_Tensor, exg_lower_cast(b, inside, dtype),
+                exg_lower_cast(b, EMIT(b, sub_Tensor, end, start), dtype));
+}
+
+/* (grad_output, self): pooling is a product from both sides */
+void exg_lower_adaptive_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_dims out = exg_lower_dims(b, SELF);
+    exg_ref g = exg_lower_wide(b, SELF);
+    exg_dtype dtype = exg_lower_dtype(b, g);
+    exg_ref rows;
+
+    if (in.rank < 3) {
+        exg_lower_refuse(b, "pooling of a tensor that is no image");
+        return;
+    }
+    rows = shares(b, in.n[in.rank - 2], out.n[out.rank - 2], dtype);
+    g = EMIT(b, matmul_default, exg_lower_swapped(b, rows, 0, 1), g);
+    g = EMIT(b, matmul_default, g, shares(b, in.n[in.rank - 1], out.n[out.rank - 1], dtype));
+    results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
+}

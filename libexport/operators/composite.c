@@ -54,6 +54,27 @@ void exg_lower_div_mode(exg_builder *b, const exg_argument *args, exg_argument *
                                                           : EMIT(b, div_Tensor, args[0], args[1]));
 }
 
+void exg_lower_div_scalar_mode(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const char *mode = exg_is_none(&args[2]) ? "" : args[2].as_string;
+
+    results[0] =
+        exg_arg_ref(strcmp(mode, "floor") == 0   ? EMIT(b, div_floor_Scalar, args[0], args[1])
+                    : strcmp(mode, "trunc") == 0 ? EMIT(b, div_trunc_Scalar, args[0], args[1])
+                                                 : EMIT(b, div_Scalar, args[0], args[1]));
+}
+
+/* (input, p, train?) -> output, mask */
+void exg_lower_native_dropout(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
+        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
+    results[1] = exg_arg_ref(EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
+}
+
 /* Checked here, since every size is a number by now; nothing is left of it. */
 void exg_lower_assert_tensor_metadata(exg_builder *b, const exg_argument *args,
                                       exg_argument *results)
