@@ -58,7 +58,7 @@ def inputs_of(x, y):
     if x is None:
         tokens = torch.randint(0, 11, (2, 7))
         return tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1).contiguous()
-    return torch.randn(x), torch.randn(y) if isinstance(y, tuple) else torch.randint(0, y, (x[0],))
+    return torch.randn(x, requires_grad=True), torch.randn(y) if isinstance(y, tuple) else torch.randint(0, y, (x[0],))
 
 
 def joint(exg, body, loss, x, y):
@@ -66,15 +66,20 @@ def joint(exg, body, loss, x, y):
     module, inputs = Loss(body, loss), inputs_of(x, y)
     program = torch.export.export(module, inputs)
     program = torch.export.experimental._export_forward_backward(program)
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name == "GRADIENT_TO_USER_INPUT":  # PyTorch names it as it was before the trace, and cannot save that
+            spec.target = names[0]
     path = exg.path(".pt2")
     torch.export.save(program, path)
     value = module(*inputs)[0]
     value.backward()
-    wanted = {name: parameter.grad for name, parameter in module.named_parameters()}
-    got, _ = exg.run(path, dict(zip([s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"], inputs)))
+    wanted = {("GRADIENT_TO_PARAMETER", name): parameter.grad for name, parameter in module.named_parameters()}
+    wanted |= {("GRADIENT_TO_USER_INPUT", name): leaf.grad for name, leaf in zip(names, inputs) if leaf.grad is not None}
+    got, _ = exg.run(path, {name: leaf.detach() for name, leaf in zip(names, inputs)})
     seen = 0
     for index, spec in enumerate(program.graph_signature.output_specs):
-        expected = value if spec.kind.name == "LOSS_OUTPUT" else wanted[spec.target] if spec.kind.name == "GRADIENT_TO_PARAMETER" else None
+        expected = value if spec.kind.name == "LOSS_OUTPUT" else wanted.get((spec.kind.name, spec.target))
         if expected is not None:
             torch.testing.assert_close(got[str(index)], expected.detach().contiguous(), rtol=1e-4, atol=1e-5)
             seen += 1
