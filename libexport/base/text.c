@@ -274,9 +274,19 @@ bool exg_text_is_utf8(const char *bytes, size_t length)
     const unsigned char *s = (const unsigned char *)bytes;
 
     for (size_t i = 0; i < length;) {
-        size_t tail = s[i] < 0x80 ? 0 : s[i] >= 0xf0 ? 3 : s[i] >= 0xe0 ? 2 : 1;
-        uint32_t point = tail == 0 ? s[i] : s[i] & (0x3fu >> tail);
+        uint64_t eight = 0x80;
+        size_t tail;
+        uint32_t point;
 
+        if (length - i >= sizeof(eight)) { /* of ASCII, at a time */
+            memcpy(&eight, s + i, sizeof(eight));
+        }
+        if ((eight & 0x8080808080808080u) == 0) {
+            i += sizeof(eight);
+            continue;
+        }
+        tail = s[i] < 0x80 ? 0 : s[i] >= 0xf0 ? 3 : s[i] >= 0xe0 ? 2 : 1;
+        point = tail == 0 ? s[i] : s[i] & (0x3fu >> tail);
         if ((s[i] >= 0x80 && s[i] < 0xc2) || s[i] > 0xf4 || i + tail >= length) {
             return false;
         }

@@ -8,43 +8,6 @@
 namespace
 {
 
-/* UTF-8 without NUL? */
-bool is_utf8(const uint8_t *s, size_t length)
-{
-    for (size_t i = 0; i < length;) {
-        uint64_t eight;
-
-        if (length - i >= sizeof(eight)) { /* eight of ASCII at a time, no NUL among them */
-            std::memcpy(&eight, s + i, sizeof(eight));
-            if (((eight | (eight - 0x0101010101010101)) & 0x8080808080808080) == 0) {
-                i += sizeof(eight);
-                continue;
-            }
-        }
-        uint32_t c = s[i++];
-        uint32_t more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : 3;
-        uint32_t least = more == 1 ? 0x80 : more == 2 ? 0x800 : 0x10000;
-
-        if (more == 0 && c != 0) {
-            continue;
-        }
-        if (c < 0xc2 || c > 0xf4 || length - i < more) {
-            return false;
-        }
-        c &= 0x3fu >> more;
-        for (uint32_t k = 0; k < more; k++) {
-            if ((s[i] & 0xc0) != 0x80) {
-                return false;
-            }
-            c = c << 6 | (s[i++] & 0x3fu);
-        }
-        if (c < least || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 template <typename T> using table_list = flatbuffers::Vector<flatbuffers::Offset<T>>;
 
 class decoder
@@ -110,7 +73,8 @@ class decoder
         uint32_t bit = uint32_t{1} << (at / 4 % 32);
 
         if ((*word & bit) == 0) {
-            if (!is_utf8(s->Data(), s->size())) {
+            if (std::memchr(s->data(), 0, s->size()) != nullptr ||
+                !exg_text_is_utf8(s->c_str(), s->size())) {
                 status_ = EXG_FAIL(err_, MALFORMED, "EXG-014", "a text is not UTF-8 without NUL");
                 exg_error_at(err_, status_, at);
                 return nullptr;
@@ -137,11 +101,22 @@ class decoder
         }
         return made;
     }
+    /* The verifier sees to single numbers, not to those of a list. */
+    template <typename S> bool aligned(const flatbuffers::Vector<S> *from)
+    {
+        using item = typename std::remove_pointer<S>::type;
+
+        if (from != nullptr && from->size() > 0 && good() &&
+            static_cast<size_t>(from->Data() - metadata_) % alignof(item) != 0) {
+            status_ = EXG_FAIL(err_, MALFORMED, "EXG-003", "a list of numbers is not aligned");
+        }
+        return good();
+    }
     template <typename T, typename S>
     T *numbers(const flatbuffers::Vector<S> *from, uint32_t *count)
     {
         static_assert(sizeof(T) == sizeof(S), "the same numbers");
-        T *made = array<T>(from->size());
+        T *made = aligned(from) ? array<T>(from->size()) : nullptr;
 
         for (uint32_t i = 0; made != nullptr && i < from->size(); i++) {
             made[i] = static_cast<T>(from->Get(i));
@@ -289,7 +264,8 @@ exg_tensor_meta *decoder::meta(const flat::TensorMeta *f)
     }
     m->sizes = array<exg_sym_int>(m->rank);
     m->strides = array<exg_sym_int>(m->rank);
-    for (uint32_t i = 0; good() && i < m->rank; i++) {
+    const bool readable = aligned(f->sizes()) && aligned(f->strides());
+    for (uint32_t i = 0; good() && readable && i < m->rank; i++) {
         m->sizes[i].value = f->sizes()->Get(i);
         m->strides[i].value = f->strides()->Get(i);
     }
@@ -600,6 +576,10 @@ void decoder::sample(const flat::SampleInput *f, exg_sample_input *to)
     to->keyword = text(f->keyword());
     to->kind = leaf_kind(f->kind());
     to->meta = meta(f->meta());
+    if (to->kind == EXG_ARGUMENT_SYM_INT || to->kind == EXG_ARGUMENT_SYM_FLOAT ||
+        to->kind == EXG_ARGUMENT_SYM_BOOL || to->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
+        contradiction("a sample input that is no tensor and no number");
+    }
     if (to->kind == EXG_ARGUMENT_TENSOR) {
         to->storage = storage_id(there(f->storage()));
         if (to->meta == nullptr) {
@@ -701,6 +681,9 @@ exg_status decoder::frames(const flat::Storage *f, exg_storage *to)
     const auto *index = f->frames();
     exg_frames *made = EXG_NEW(arena, exg_frames);
 
+    if (!aligned(index)) {
+        return status_;
+    }
     if (made == nullptr ||
         (made->items = EXG_NEW_ARRAY(arena, exg_frame, index->size())) == nullptr) {
         return EXG_OUT_OF_MEMORY(err_);

@@ -7,6 +7,7 @@ extern "C" {
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/base/text.h"
 #include "libexport/formats/lost.h"
 #include "libexport/weights/frames.h"
 }
@@ -16,6 +17,7 @@ extern "C" {
 #include <cstring>
 #include <export_generated.h>
 #include <sys/mman.h>
+#include <type_traits>
 #include <xxhash.h>
 
 namespace flat = exg::flat;
