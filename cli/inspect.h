@@ -28,7 +28,7 @@ typedef struct cli_inspection {
     const cli_program *p;
     exg_arena *arena;
     cli_operator_count *operators; /* most used first */
-    cli_module *modules;           /* parents before children, in file order */
+    cli_module *modules;           /* parents before children, in file order; where shown */
     uint32_t operator_count, module_count;
     uint64_t storage_bytes; /* of weights */
     uint32_t storage_count;

@@ -274,7 +274,8 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
 {
     *made = (cli_inspection){.call = call, .p = p, .arena = arena};
     made->activations_known = cli_activation_bytes(p, arena, &made->activation_bytes);
-    return count_storages(made) && count_operators(made) && count_modules(made)
+    return count_storages(made) && count_operators(made) &&
+                   (!(call->json || call->tree || call->html != NULL) || count_modules(made))
                ? EXG_OK
                : EXG_OUT_OF_MEMORY(err);
 }
