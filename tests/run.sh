@@ -68,8 +68,8 @@ interop() {
     build release exg
     say "testing: interop"
     for script in tests/interop/run_*.py; do
-        build/venv/bin/python "$script" --exg build/release/cli/exg
-    done
+        echo "$script"
+    done | xargs -P "$jobs" -n 1 sh -c 'build/venv/bin/python "$0" --exg build/release/cli/exg'
 }
 
 # shellcheck disable=SC2086
