@@ -39,7 +39,7 @@ void exg_lower_atleast_3d(exg_builder *b, const exg_argument *args, exg_argument
 
 void exg_lower_ravel(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))));
+    results[0] = exg_arg_ref(exg_lower_flat(b, SELF));
 }
 
 /* movedim.intlist: the named dims go to their places, the others keep their order. */
@@ -174,7 +174,7 @@ void exg_lower_tile(exg_builder *b, const exg_argument *args, exg_argument *resu
 void exg_lower_repeat_interleave(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     bool flat = exg_is_none(&args[2]);
-    exg_ref x = flat ? EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))) : SELF;
+    exg_ref x = flat ? exg_lower_flat(b, SELF) : SELF;
     exg_dims in = exg_lower_dims(b, x);
     uint32_t dim = flat ? 0 : exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
     int64_t times = exg_get_int(&args[1]);

@@ -395,15 +395,12 @@ void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
 /* (out, in): 1 / size where the part holds the place */
 static exg_ref shares(exg_builder *b, int64_t in, int64_t out, exg_dtype dtype)
 {
-    exg_ref i = exg_lower_steps(b, out, EXG_DTYPE_I64, 0, 2);
     exg_ref j = exg_lower_steps(b, in, EXG_DTYPE_I64, 1, 2);
-    exg_ref start = EMIT(b, div_floor_Scalar, EMIT(b, mul_Scalar, i, exg_arg_int(in)),
-                         exg_arg_int(out));
-    exg_ref end = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 1), exg_arg_int(in));
+    exg_ref start;
+    exg_ref end;
     exg_ref inside;
 
-    end = EMIT(b, div_floor_Scalar, EMIT(b, add_Scalar, end, exg_arg_int(out - 1)),
-               exg_arg_int(out));
+    exg_lower_parts(b, in, out, &start, &end);
     inside = EMIT(b, logical_and_default, EMIT(b, ge_Tensor, j, start), EMIT(b, lt_Tensor, j, end));
     return EMIT(b, div_Tensor, exg_lower_cast(b, inside, dtype),
                 exg_lower_cast(b, EMIT(b, sub_Tensor, end, start), dtype));

@@ -72,23 +72,17 @@ void exg_lower_scatter_reduce_two(exg_builder *b, const exg_argument *args, exg_
     results[0] = exg_arg_ref(x);
 }
 
-static exg_ref flat(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
-}
-
 /* (self, index, source, accumulate): places of the flat tensor */
 void exg_lower_put(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
-    exg_ref index = flat(b, exg_get_ref(&args[1]));
-    exg_ref source = flat(b, exg_get_ref(&args[2]));
+    exg_ref index = exg_lower_from_start(b, exg_lower_flat(b, exg_get_ref(&args[1])),
+                                         exg_lower_numel(b, SELF));
+    exg_ref source = exg_lower_flat(b, exg_get_ref(&args[2]));
 
-    index = EMIT(b, where_self, EMIT(b, lt_Scalar, index, 0),
-                 EMIT(b, add_Scalar, index, exg_arg_int(exg_lower_numel(b, SELF))), index);
     index = exg_get_bool(&args[3])
-                ? EMIT(b, scatter_add_default, flat(b, SELF), 0, index, source)
-                : EMIT(b, scatter_src, flat(b, SELF), 0, index, source);
+                ? EMIT(b, scatter_add_default, exg_lower_flat(b, SELF), 0, index, source)
+                : EMIT(b, scatter_src, exg_lower_flat(b, SELF), 0, index, source);
     results[0] = exg_arg_ref(exg_lower_shaped(b, index, &in));
 }
 
@@ -96,7 +90,7 @@ void exg_lower_put(exg_builder *b, const exg_argument *args, exg_argument *resul
 void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims dims[2] = {exg_lower_dims(b, SELF), exg_lower_dims(b, exg_get_ref(&args[1]))};
-    exg_ref source = flat(b, exg_get_ref(&args[2]));
+    exg_ref source = exg_lower_flat(b, exg_get_ref(&args[2]));
     int64_t most = exg_lower_numel(b, source) - 1;
     exg_dims out;
     exg_ref mask;
@@ -113,7 +107,7 @@ void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argu
         results[0] = exg_arg_ref(EMIT(b, clone_default, x));
         return;
     }
-    place = EMIT(b, cumsum_default, exg_lower_cast(b, flat(b, mask), EXG_DTYPE_I64), 0);
+    place = EMIT(b, cumsum_default, exg_lower_cast(b, exg_lower_flat(b, mask), EXG_DTYPE_I64), 0);
     place = EMIT(b, clamp_both, EMIT(b, sub_Scalar, place, 1), 0, exg_arg_int(most));
     place = exg_lower_shaped(b, EMIT(b, index_select_default, source, 0, place), &out);
     results[0] = exg_arg_ref(EMIT(b, where_self, mask, place, x));
@@ -169,7 +163,7 @@ void exg_lower_index_put(exg_builder *b, const exg_argument *args, exg_argument 
 void exg_lower_embedding_renorm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     double most = exg_get_float(&args[2]);
-    exg_ref index = flat(b, exg_get_ref(&args[1]));
+    exg_ref index = exg_lower_flat(b, exg_get_ref(&args[1]));
     exg_ref rows = EMIT(b, index_select_default, SELF, 0, index);
     exg_ref norm = EMIT(b, linalg_vector_norm_default, rows, args[3], INTS(b, 1),
                         exg_arg_bool(true));

@@ -280,18 +280,6 @@ void exg_lower_nll_loss_forward(exg_builder *b, const exg_argument *args, exg_ar
                                  : EMIT(b, sum_default, weight));
 }
 
-/* A weight a class, to be multiplied with x. */
-static exg_ref along_classes(exg_builder *b, const exg_argument *weight, uint32_t dim,
-                             uint32_t rank)
-{
-    exg_dims dims = {.rank = rank};
-
-    for (uint32_t d = 0; d < rank; d++) {
-        dims.n[d] = d == dim ? -1 : 1;
-    }
-    return EMIT(b, view_default, exg_get_ref(weight), INTS_OF(b, dims.n, dims.rank));
-}
-
 /* The target is a distribution over the classes. */
 static exg_ref soft_cross_entropy(exg_builder *b, exg_ref log_x, const exg_argument *args)
 {
@@ -308,7 +296,7 @@ static exg_ref soft_cross_entropy(exg_builder *b, exg_ref log_x, const exg_argum
     }
     loss = EMIT(b, mul_Tensor, log_x, y);
     if (exg_lower_given(&args[2])) {
-        loss = EMIT(b, mul_Tensor, loss, along_classes(b, &args[2], dim, dims.rank));
+        loss = EMIT(b, mul_Tensor, loss, exg_lower_along(b, exg_get_ref(&args[2]), dim, dims.rank));
     }
     if (reduction == 0) {
         return EMIT(b, neg_default, EMIT(b, sum_dim_IntList, loss, INTS(b, (int64_t)dim)));
@@ -341,7 +329,8 @@ void exg_lower_cross_entropy_loss(exg_builder *b, const exg_argument *args, exg_
     loss = reduced_by_weight(b, nll(b, log_x, &c, weight), weight, reduction);
     if (smoothing > 0) {
         if (exg_lower_given(&args[2])) {
-            smooth = EMIT(b, mul_Tensor, log_x, along_classes(b, &args[2], dim, dims.rank));
+            smooth = EMIT(b, mul_Tensor, log_x,
+                          exg_lower_along(b, exg_get_ref(&args[2]), dim, dims.rank));
         }
         smooth = EMIT(b, neg_default, EMIT(b, sum_dim_IntList, smooth, INTS(b, (int64_t)dim)));
         smooth = reduced_by_weight(b, zero_where_ignored(b, &c, smooth), weight, reduction);

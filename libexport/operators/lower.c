@@ -79,6 +79,11 @@ exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims)
     return EMIT(b, reshape_default, x, INTS_OF(b, dims->n, dims->rank));
 }
 
+exg_ref exg_lower_flat(exg_builder *b, exg_ref x)
+{
+    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
+}
+
 exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim1)
 {
     return EMIT(b, transpose_int, x, (int)dim0, (int)dim1);
@@ -87,13 +92,36 @@ exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim
 exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
                         uint32_t rank)
 {
-    exg_dims dims = {.rank = rank};
     exg_ref steps = EMIT(b, arange_start_step, 0, exg_arg_int(count), 1, DTYPE(dtype));
 
+    return rank <= 1 ? steps : exg_lower_along(b, steps, dim, rank);
+}
+
+exg_ref exg_lower_along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t rank)
+{
+    exg_dims dims = {.rank = rank};
+
     for (uint32_t d = 0; d < rank; d++) {
-        dims.n[d] = d == dim ? count : 1;
+        dims.n[d] = d == dim ? exg_lower_numel(b, vector) : 1;
     }
-    return rank <= 1 ? steps : exg_lower_shaped(b, steps, &dims);
+    return exg_lower_shaped(b, vector, &dims);
+}
+
+exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size)
+{
+    index = exg_lower_cast(b, index, EXG_DTYPE_I64);
+    return EMIT(b, where_self, EMIT(b, lt_Scalar, index, 0),
+                EMIT(b, add_Scalar, index, exg_arg_int(size)), index);
+}
+
+void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, exg_ref *end)
+{
+    exg_ref i = exg_lower_steps(b, out, EXG_DTYPE_I64, 0, 2);
+
+    *start = EMIT(b, div_floor_Scalar, EMIT(b, mul_Scalar, i, exg_arg_int(in)), exg_arg_int(out));
+    *end = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 1), exg_arg_int(in));
+    *end = EMIT(b, div_floor_Scalar, EMIT(b, add_Scalar, *end, exg_arg_int(out - 1)),
+                exg_arg_int(out));
 }
 
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype)

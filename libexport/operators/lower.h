@@ -35,14 +35,25 @@ static inline bool exg_lower_given(const exg_argument *arg)
 exg_ref exg_lower_wide(exg_builder *b, exg_ref x);
 exg_ref exg_lower_cast(exg_builder *b, exg_ref x, exg_dtype dtype);
 
-/* [start, start + count) of one dim; x with sizes `n`; dims exchanged. */
+/* [start, start + count) of one dim; x with other sizes; x as a vector; dims exchanged. */
 exg_ref exg_lower_slice(exg_builder *b, exg_ref x, uint32_t dim, int64_t start, int64_t count);
 exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims);
+exg_ref exg_lower_flat(exg_builder *b, exg_ref x);
 exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim1);
 
 /* 0, 1, ... count - 1 along `dim` of a tensor of `rank`, ones elsewhere. */
 exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
                         uint32_t rank);
+
+/* A vector along `dim` of a tensor of `rank`, ones elsewhere. */
+exg_ref exg_lower_along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t rank);
+
+/* An index that may count from the end of `size`, as int64. */
+exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size);
+
+/* Adaptive pooling's parts: part i of `in` elements in `out` parts begins at
+ * floor(i in / out) and ends before ceil((i + 1) in / out). (out, 1) each. */
+void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, exg_ref *end);
 
 /* A scalar of a dtype. */
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);

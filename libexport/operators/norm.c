@@ -100,18 +100,6 @@ void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument
                                   args[1], args[4]));
 }
 
-/* A per-channel vector (C) as (1, C, 1, ...). */
-static exg_ref per_channel(exg_builder *b, exg_ref vector, uint32_t rank)
-{
-    int64_t sizes[EXG_SHAPE_RANK_MAX];
-    exg_dims in = exg_lower_dims(b, vector);
-
-    for (uint32_t i = 0; i < rank; i++) {
-        sizes[i] = i == 1 ? in.n[0] : 1;
-    }
-    return EMIT(b, view_default, vector, INTS_OF(b, sizes, rank));
-}
-
 /* (x - mean) * rstd * weight + bias, computed in at least float32. */
 static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd, exg_ref weight,
                           exg_ref bias)
@@ -119,14 +107,14 @@ static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd,
     const exg_tensor_meta *meta = exg_ref_meta(b, x);
     uint32_t rank = exg_lower_dims(b, x).rank;
     exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
-    exg_ref y = EMIT(b, sub_Tensor, x, per_channel(b, mean, rank));
+    exg_ref y = EMIT(b, sub_Tensor, x, exg_lower_along(b, mean, 1, rank));
 
-    y = EMIT(b, mul_Tensor, y, per_channel(b, rstd, rank));
+    y = EMIT(b, mul_Tensor, y, exg_lower_along(b, rstd, 1, rank));
     if (weight.id != EXG_NO_VALUE) {
-        y = EMIT(b, mul_Tensor, y, per_channel(b, weight, rank));
+        y = EMIT(b, mul_Tensor, y, exg_lower_along(b, weight, 1, rank));
     }
     if (bias.id != EXG_NO_VALUE) {
-        y = EMIT(b, add_Tensor, y, per_channel(b, bias, rank));
+        y = EMIT(b, add_Tensor, y, exg_lower_along(b, bias, 1, rank));
     }
     return EMIT(b, to_dtype, y, DTYPE(dtype));
 }
@@ -231,30 +219,6 @@ void exg_lower_batch_norm_no_stats(exg_builder *b, const exg_argument *args, exg
     results[2] = exg_arg_ref(s.rstd);
 }
 
-/* In training mode the running statistics are written, though neither schema nor
- * signature says so (reference: pt2 format 3.7); functionalize sees the copies. */
-void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    bool training = exg_get_bool(&args[5]);
-    exg_argument all[5];
-
-    if (exg_is_none(&args[3])) {
-        exg_argument three[3];
-
-        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, three, args[0], args[1], args[2],
-                       exg_arg_bool(true), args[6], args[7]);
-        results[0] = three[0];
-        return;
-    }
-    (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, args[0], args[1], args[2],
-                   args[3], args[4], args[5], args[6], args[7]);
-    if (training) {
-        (void)EMIT(b, copy__default, args[3], all[3]);
-        (void)EMIT(b, copy__default, args[4], all[4]);
-    }
-    results[0] = all[0];
-}
-
 /* (input, weight, bias, running_mean, running_var, training, momentum, eps): the
  * statistics are written as the schema says. */
 void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -270,6 +234,21 @@ void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_ar
     results[0] = all[0];
     results[1] = all[1];
     results[2] = all[2];
+}
+
+/* In training mode the running statistics are written, though neither schema nor
+ * signature says so (reference: pt2 format 3.7); functionalize sees the copies. */
+void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument three[3];
+
+    if (exg_is_none(&args[3])) {
+        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, three, args[0], args[1], args[2],
+                       exg_arg_bool(true), args[6], args[7]);
+    } else {
+        exg_lower_batch_norm_legit(b, args, three);
+    }
+    results[0] = three[0];
 }
 
 /* One per channel of every batch: (C) as (N C). */

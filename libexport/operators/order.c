@@ -130,7 +130,7 @@ static void median_all(exg_builder *b, const exg_argument *args, bool skips, exg
 {
     exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
 
-    median(b, EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))), 0, false, skips,
+    median(b, exg_lower_flat(b, SELF), 0, false, skips,
            both);
     results[0] = both[0];
 }
@@ -186,7 +186,7 @@ void exg_lower_isin(exg_builder *b, const exg_argument *args, exg_argument *resu
     exg_ref tests = exg_get_ref(&args[1]);
     exg_ref found;
 
-    tests = EMIT(b, reshape_default, tests, INTS(b, exg_lower_numel(b, tests)));
+    tests = exg_lower_flat(b, tests);
     found = EMIT(b, any_dims, EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, SELF, -1), tests),
                  INTS(b, -1));
     results[0] =

@@ -46,9 +46,7 @@ void exg_lower_diag(exg_builder *b, const exg_argument *args, exg_argument *resu
 
 void exg_lower_diagflat(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref flat = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF)));
-
-    results[0] = exg_arg_ref(embedded(b, flat, exg_get_int(&args[1]), 0, 1));
+    results[0] = exg_arg_ref(embedded(b, exg_lower_flat(b, SELF), exg_get_int(&args[1]), 0, 1));
 }
 
 void exg_lower_linalg_diagonal(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -212,13 +210,6 @@ void exg_lower_triu_indices(exg_builder *b, const exg_argument *args, exg_argume
 
 /* ---- by index --------------------------------------------------------------------------- */
 
-static exg_ref counted_from_end(exg_builder *b, exg_ref index, int64_t size)
-{
-    index = exg_lower_cast(b, index, EXG_DTYPE_I64);
-    return EMIT(b, where_self, EMIT(b, lt_Scalar, index, 0),
-                EMIT(b, add_Scalar, index, exg_arg_int(size)), index);
-}
-
 void exg_lower_one_hot(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     int64_t count = exg_get_int(&args[1]);
@@ -235,19 +226,14 @@ void exg_lower_one_hot(exg_builder *b, const exg_argument *args, exg_argument *r
              DTYPE(EXG_DTYPE_I64)));
 }
 
-static exg_ref flat(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
-}
-
 void exg_lower_take(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref index = exg_get_ref(&args[1]);
     exg_dims out = exg_lower_dims(b, index);
-    exg_ref at = counted_from_end(b, flat(b, index), exg_lower_numel(b, SELF));
+    exg_ref at = exg_lower_from_start(b, exg_lower_flat(b, index), exg_lower_numel(b, SELF));
+    exg_ref taken = EMIT(b, index_select_default, exg_lower_flat(b, SELF), 0, at);
 
-    results[0] =
-        exg_arg_ref(exg_lower_shaped(b, EMIT(b, index_select_default, flat(b, SELF), 0, at), &out));
+    results[0] = exg_arg_ref(exg_lower_shaped(b, taken, &out));
 }
 
 /* x with the sizes of `common`, but its own along `dim`. */
@@ -262,8 +248,8 @@ static exg_ref spread(exg_builder *b, exg_ref x, const exg_dims *common, uint32_
 void exg_lower_take_along_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     bool whole = exg_is_none(&args[2]);
-    exg_ref x = whole ? flat(b, SELF) : SELF;
-    exg_ref index = whole ? flat(b, exg_get_ref(&args[1])) : exg_get_ref(&args[1]);
+    exg_ref x = whole ? exg_lower_flat(b, SELF) : SELF;
+    exg_ref index = whole ? exg_lower_flat(b, exg_get_ref(&args[1])) : exg_get_ref(&args[1]);
     exg_dims in = exg_lower_dims(b, x);
     exg_dims by = exg_lower_dims(b, index);
     uint32_t dim = whole ? 0 : exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
@@ -279,7 +265,7 @@ void exg_lower_take_along_dim(exg_builder *b, const exg_argument *args, exg_argu
         exg_lower_refuse(b, "take_along_dim with shapes that do not broadcast");
         return;
     }
-    index = counted_from_end(b, spread(b, index, &common, dim), size);
+    index = exg_lower_from_start(b, spread(b, index, &common, dim), size);
     results[0] = exg_arg_ref(
         EMIT(b, gather_default, spread(b, x, &common, dim), (int)dim, index));
 }
@@ -287,12 +273,7 @@ void exg_lower_take_along_dim(exg_builder *b, const exg_argument *args, exg_argu
 /* An index along `dim`, as large as `like` elsewhere. */
 static exg_ref index_like(exg_builder *b, exg_ref index, const exg_dims *like, uint32_t dim)
 {
-    exg_dims one = {.rank = like->rank};
-
-    for (uint32_t d = 0; d < like->rank; d++) {
-        one.n[d] = d == dim ? exg_lower_numel(b, index) : 1;
-    }
-    return EMIT(b, expand_default, exg_lower_shaped(b, index, &one),
+    return EMIT(b, expand_default, exg_lower_along(b, index, dim, like->rank),
                 INTS_OF(b, like->n, like->rank));
 }
 
@@ -307,14 +288,14 @@ void exg_lower_index_add(exg_builder *b, const exg_argument *args, exg_argument 
 
     if (in.rank == 0) {
         x = EMIT(b, view_default, x, INTS(b, 1));
-        source = EMIT(b, reshape_default, source, INTS(b, exg_lower_numel(b, source)));
+        source = exg_lower_flat(b, source);
     }
     like = exg_lower_dims(b, source);
     if (!(args[4].kind == EXG_ARGUMENT_INT && args[4].as_int == 1)) {
         source = EMIT(b, mul_Scalar, source, args[4]);
     }
     x = EMIT(b, scatter_add_default, x, (int)dim,
-             index_like(b, counted_from_end(b, exg_get_ref(&args[2]), in.n[dim]), &like, dim),
+             index_like(b, exg_lower_from_start(b, exg_get_ref(&args[2]), in.n[dim]), &like, dim),
              source);
     results[0] = exg_arg_ref(in.rank == 0 ? EMIT(b, squeeze_dims, x, INTS(b, 0)) : x);
 }
@@ -326,7 +307,8 @@ static void index_fill(exg_builder *b, const exg_argument *args, exg_ref value,
     exg_dims like = exg_lower_dims(b, SELF);
     exg_ref index = exg_get_ref(&args[2]);
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), like.rank);
-    exg_ref at = counted_from_end(b, flat(b, index), like.rank == 0 ? 1 : like.n[dim]);
+    exg_ref at = exg_lower_from_start(b, exg_lower_flat(b, index),
+                                      like.rank == 0 ? 1 : like.n[dim]);
     bool scalar = like.rank == 0;
     exg_ref x = scalar ? EMIT(b, view_default, SELF, INTS(b, 1)) : SELF;
 
@@ -369,7 +351,7 @@ static exg_ref windows(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, i
                          exg_arg_int(step));
     exg_ref inside = EMIT(b, mul_Scalar, exg_lower_steps(b, size, EXG_DTYPE_I64, 1, 2),
                           exg_arg_int(spacing));
-    exg_ref index = flat(b, EMIT(b, add_Tensor, begin, inside));
+    exg_ref index = exg_lower_flat(b, EMIT(b, add_Tensor, begin, inside));
 
     if (in.rank + 1 > EXG_SHAPE_RANK_MAX) {
         exg_lower_refuse(b, "too many dims");

@@ -7,14 +7,9 @@
 /* A vector of one value a channel, along `axis` of x. */
 static exg_ref along_axis(exg_builder *b, exg_ref vector, exg_ref x, int64_t axis)
 {
-    exg_dims in = exg_lower_dims(b, x);
-    uint32_t dim = exg_lower_dim(b, axis, in.rank);
-    exg_dims out = {.rank = in.rank};
+    uint32_t rank = exg_lower_dims(b, x).rank;
 
-    for (uint32_t d = 0; d < in.rank; d++) {
-        out.n[d] = d == dim ? exg_lower_numel(b, vector) : 1;
-    }
-    return exg_lower_shaped(b, vector, &out);
+    return exg_lower_along(b, vector, exg_lower_dim(b, axis, rank), rank);
 }
 
 /* clamp(round(x / scale) + zero_point), scale and zero_point tensors */

@@ -100,17 +100,6 @@ static exg_ref source(exg_builder *b, const sampling *s, exg_dtype dtype, bool c
     return clamps ? EMIT(b, clamp_min_default, at, 0.0) : at;
 }
 
-/* A vector along `dim` of a tensor of `rank`. */
-static exg_ref along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t rank)
-{
-    exg_dims dims = {.rank = rank};
-
-    for (uint32_t d = 0; d < rank; d++) {
-        dims.n[d] = d == dim ? exg_lower_numel(b, vector) : 1;
-    }
-    return exg_lower_shaped(b, vector, &dims);
-}
-
 void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     sampling s[3];
@@ -121,7 +110,7 @@ void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_arg
     for (uint32_t i = 0; i < count; i++) {
         exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), true);
         exg_ref below = EMIT(b, floor_default, at);
-        exg_ref part = along(b, EMIT(b, sub_Tensor, at, below), 2 + i, rank);
+        exg_ref part = exg_lower_along(b, EMIT(b, sub_Tensor, at, below), 2 + i, rank);
         exg_ref low = picked(b, x, 2 + i, below, &s[i]);
         exg_ref high = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, 1.0), &s[i]);
 
@@ -163,7 +152,7 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
         for (int k = -1; k <= 2; k++) {
             exg_ref t = k <= 0 ? EMIT(b, add_Scalar, part, (double)-k)
                                : EMIT(b, rsub_Scalar, part, (double)k);
-            exg_ref weight = along(b, cubic(b, t, k == 0 || k == 1), 2 + i, rank);
+            exg_ref weight = exg_lower_along(b, cubic(b, t, k == 0 || k == 1), 2 + i, rank);
             exg_ref taken = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, (double)k), &s[i]);
             exg_ref term = EMIT(b, mul_Tensor, taken, weight);
 
@@ -523,14 +512,12 @@ void exg_lower_max_pool3d(exg_builder *b, const exg_argument *args, exg_argument
 
 /* ---- the largest of every part --------------------------------------------------------------- */
 
-/* Part i of `in` in `out` parts: from floor(i in / out) to ceil((i + 1) in / out); all as
- * long as the longest, the last element again where one is shorter. (out, width) */
+/* Every place of every part; all as long as the longest, the last place again where one is
+ * shorter. (out, width) */
 static exg_ref parts(exg_builder *b, int64_t in, int64_t out, int64_t *width)
 {
-    exg_ref i = exg_lower_steps(b, out, EXG_DTYPE_I64, 0, 2);
-    exg_ref start = EMIT(b, div_floor_Scalar, EMIT(b, mul_Scalar, i, exg_arg_int(in)),
-                         exg_arg_int(out));
-    exg_ref end = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 1), exg_arg_int(in));
+    exg_ref start;
+    exg_ref end;
 
     *width = 0;
     for (int64_t k = 0; k < out; k++) {
@@ -538,16 +525,10 @@ static exg_ref parts(exg_builder *b, int64_t in, int64_t out, int64_t *width)
 
         *width = size > *width ? size : *width;
     }
-    end = EMIT(b, div_floor_Scalar, EMIT(b, add_Scalar, end, exg_arg_int(out - 1)),
-               exg_arg_int(out));
+    exg_lower_parts(b, in, out, &start, &end);
     return EMIT(b, minimum_default,
                 EMIT(b, add_Tensor, start, exg_lower_steps(b, *width, EXG_DTYPE_I64, 1, 2)),
                 EMIT(b, sub_Scalar, end, 1));
-}
-
-static exg_ref flat(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x)));
 }
 
 /* (self, output_size) -> values, indices */
@@ -573,8 +554,8 @@ void exg_lower_adaptive_max_pool2d(exg_builder *b, const exg_argument *args,
     for (uint32_t k = 0; k < 2; k++) {
         places[k] = parts(b, in.n[in.rank - 2 + k], out[k], &width[k]);
     }
-    x = EMIT(b, index_select_default, SELF, (int)in.rank - 2, flat(b, places[0]));
-    x = EMIT(b, index_select_default, x, (int)in.rank - 1, flat(b, places[1]));
+    x = EMIT(b, index_select_default, SELF, (int)in.rank - 2, exg_lower_flat(b, places[0]));
+    x = EMIT(b, index_select_default, x, (int)in.rank - 1, exg_lower_flat(b, places[1]));
     x = EMIT(b, reshape_default, x, INTS(b, lead, out[0], width[0], out[1], width[1]));
     x = EMIT(b, reshape_default, EMIT(b, permute_default, x, INTS(b, 0, 1, 3, 2, 4)),
              INTS(b, lead, out[0], out[1], width[0] * width[1]));

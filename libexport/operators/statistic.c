@@ -325,14 +325,10 @@ static exg_ref areas(exg_builder *b, const exg_argument *args, uint32_t *dim)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     exg_ref x = exg_get_ref(&args[1]);
-    exg_dims along = {.rank = in.rank};
 
     *dim = exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
     if (exg_lower_dims(b, x).rank == 1 && in.rank > 1) {
-        for (uint32_t d = 0; d < in.rank; d++) {
-            along.n[d] = d == *dim ? exg_lower_numel(b, x) : 1;
-        }
-        x = exg_lower_shaped(b, x, &along);
+        x = exg_lower_along(b, x, *dim, in.rank);
     }
     x = EMIT(b, diff_default, x, 1, (int)exg_lower_dims(b, x).rank - (int)(in.rank - *dim));
     return EMIT(b, mul_Tensor, middles(b, SELF, *dim), x);
@@ -442,17 +438,6 @@ void exg_lower_ldexp(exg_builder *b, const exg_argument *args, exg_argument *res
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, EMIT(b, pow_Scalar, 2.0, args[1])));
 }
 
-/* Nothing is drawn at inference: (input, p, train) or (self, lower, upper, training). */
-void exg_lower_identity_unless_training(exg_builder *b, const exg_argument *args,
-                                        exg_argument *results)
-{
-    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
-        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
-        return;
-    }
-    results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
-}
-
 void exg_lower_rrelu(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     double slope = (exg_get_float(&args[1]) + exg_get_float(&args[2])) / 2;
@@ -521,7 +506,7 @@ static void quantile(exg_builder *b, const exg_argument *args, exg_ref q, bool s
     exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
     exg_dims rows;
     exg_dims kept = in;
-    exg_ref x = whole ? EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF))) : SELF;
+    exg_ref x = whole ? exg_lower_flat(b, SELF) : SELF;
     exg_ref rank;
     exg_ref missing;
 
@@ -629,7 +614,7 @@ void exg_lower_histc(exg_builder *b, const exg_argument *args, exg_argument *res
     double low = exg_get_float(&args[2]);
     double high = exg_get_float(&args[3]);
     exg_dtype dtype = exg_lower_dtype(b, SELF);
-    exg_ref x = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF)));
+    exg_ref x = exg_lower_flat(b, SELF);
     exg_ref from;
     exg_ref to;
     exg_ref place;
