@@ -156,125 +156,28 @@ exg_status exg_early_sym_int(exg_decoder *d, exg_json value, void *item)
     return exg_decode_unknown_tag(d, value, "SymInt", tag);
 }
 
-static exg_status field_dtype(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return early_dtype(d, value, (char *)base + field->offset);
-}
-
-static exg_status field_layout(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return early_layout(d, value, (char *)base + field->offset);
-}
-
-static exg_status field_device(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return exg_decode_device(d, value, (char *)base + field->offset);
-}
-
-static exg_status field_offset(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return exg_early_sym_int(d, value, (char *)base + field->offset);
-}
-
-typedef struct half_meta {
-    exg_tensor_meta meta;
-    uint32_t stride_count;
-} half_meta;
-
-static exg_status field_sizes(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), exg_early_sym_int, &half->meta.sizes,
-                            &half->meta.rank);
-}
-
-static exg_status field_strides(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), exg_early_sym_int, &half->meta.strides,
-                            &half->stride_count);
-}
-
 exg_status exg_early_tensor_meta(exg_decoder *d, exg_json value, void *item)
 {
-    static const exg_field fields[] = {
-        EXG_FIELD(half_meta, meta.dtype, "dtype", EXG_FIELD_REQUIRED, field_dtype),
-        EXG_FIELD(half_meta, meta.sizes, "sizes", EXG_FIELD_REQUIRED, field_sizes),
-        EXG_FIELD(half_meta, meta.requires_grad, "requires_grad", EXG_FIELD_REQUIRED,
-                  exg_field_bool),
-        EXG_FIELD(half_meta, meta.device, "device", EXG_FIELD_REQUIRED, field_device),
-        EXG_FIELD(half_meta, meta.strides, "strides", EXG_FIELD_REQUIRED, field_strides),
-        EXG_FIELD(half_meta, meta.storage_offset, "storage_offset", EXG_FIELD_REQUIRED,
-                  field_offset),
-        EXG_FIELD(half_meta, meta.layout, "layout", EXG_FIELD_REQUIRED, field_layout),
-    };
-    exg_tensor_meta *meta = item;
-    half_meta half = {0};
+    static const exg_meta_form form = {early_dtype, early_layout, exg_early_sym_int};
 
-    EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
-    if (half.meta.rank != half.stride_count) {
-        return exg_json_fault(value, d->err, EXG_MALFORMED, "WGT-011", "%u sizes and %u strides",
-                              half.meta.rank, half.stride_count);
-    }
-    *meta = half.meta;
-    return EXG_OK;
+    return exg_decode_meta_form(d, value, &form, item);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------ */
-
-static exg_status field_name(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    const char *name;
-    uint32_t length;
-
-    (void)field;
-    if (exg_json_type_of(value) != EXG_JSON_STRING) {
-        return exg_json_string(value, &name, NULL, d->err);
-    }
-    name = exg_json_text_at(value.doc, value.at, &length);
-    return exg_decoder_value(d, value, name, length, base);
-}
-
-/* TensorArgument and SymIntArgument: {name} */
-static exg_status item_id(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        {"name", 4, EXG_FIELD_REQUIRED, field_name, 0},
-    };
-
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
-}
 
 exg_status exg_early_tensor_name(exg_decoder *d, exg_json value, void *item)
 {
     exg_argument *arg = item;
 
     arg->kind = EXG_ARGUMENT_TENSOR;
-    return item_id(d, value, &arg->as_tensor);
+    return exg_item_value_name(d, value, &arg->as_tensor);
 }
 
 static exg_status item_sym(exg_decoder *d, exg_json value, void *item)
 {
     exg_sym_argument *sym = item;
 
-    return item_id(d, value, &sym->value);
-}
-
-static exg_status item_none(exg_decoder *d, exg_json value, void *item)
-{
-    (void)d;
-    (void)value;
-    (void)item;
-    return EXG_OK;
-}
-
-static exg_status item_int(exg_decoder *d, exg_json value, void *item)
-{
-    return exg_json_int(value, item, d->err);
+    return exg_item_value_name(d, value, &sym->value);
 }
 
 /* `1` is taken as 1.0 (S002-44). */
@@ -289,11 +192,6 @@ static exg_status item_double(exg_decoder *d, exg_json value, void *item)
     EXG_TRY(exg_json_int(value, &whole, d->err));
     *out = (double)whole;
     return EXG_OK;
-}
-
-static exg_status item_bool(exg_decoder *d, exg_json value, void *item)
-{
-    return exg_json_bool(value, item, d->err);
 }
 
 static exg_status item_branch(exg_decoder *d, exg_json value, void *item)
@@ -311,15 +209,15 @@ static const struct {
     size_t bytes; /* of a list's items, 0: a leaf */
     exg_item_fn *item;
 } rows[] = {
-    {"as_none",          EXG_ARGUMENT_NONE,          0,                        item_none          },
-    {"as_tensor",        EXG_ARGUMENT_TENSOR,        0,                        item_id            },
-    {"as_tensors",       EXG_ARGUMENT_TENSORS,       sizeof(exg_value_id),     item_id            },
+    {"as_none",          EXG_ARGUMENT_NONE,          0,                        exg_item_none      },
+    {"as_tensor",        EXG_ARGUMENT_TENSOR,        0,                        exg_item_value_name},
+    {"as_tensors",       EXG_ARGUMENT_TENSORS,       sizeof(exg_value_id),     exg_item_value_name},
     {"as_symint",        EXG_ARGUMENT_SYM_INT,       0,                        item_sym           },
     {"as_symints",       EXG_ARGUMENT_SYM_INTS,      sizeof(exg_sym_argument), item_sym           },
-    {"as_bool",          EXG_ARGUMENT_BOOL,          0,                        item_bool          },
-    {"as_bools",         EXG_ARGUMENT_BOOLS,         sizeof(bool),             item_bool          },
-    {"as_int",           EXG_ARGUMENT_INT,           0,                        item_int           },
-    {"as_ints",          EXG_ARGUMENT_INTS,          sizeof(int64_t),          item_int           },
+    {"as_bool",          EXG_ARGUMENT_BOOL,          0,                        exg_item_bool      },
+    {"as_bools",         EXG_ARGUMENT_BOOLS,         sizeof(bool),             exg_item_bool      },
+    {"as_int",           EXG_ARGUMENT_INT,           0,                        exg_item_int       },
+    {"as_ints",          EXG_ARGUMENT_INTS,          sizeof(int64_t),          exg_item_int       },
     {"as_float",         EXG_ARGUMENT_FLOAT,         0,                        item_double        },
     {"as_floats",        EXG_ARGUMENT_FLOATS,        sizeof(double),           item_double        },
     {"as_str",           EXG_ARGUMENT_STRING,        0,                        exg_item_text      },

@@ -85,8 +85,7 @@ exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, 
 /* Fills e->names. NO_MEMORY. */
 exg_status exg_early_name_values(exg_early_encoder *e);
 
-void exg_early_put_argument(exg_text *out, const exg_graph *graph, const char *const *names,
-                            const exg_argument *arg);
+void exg_early_put_argument(exg_text *out, const char *const *names, const exg_argument *arg);
 void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *const *names,
                          const bool *lifted);
 void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta);

@@ -216,8 +216,7 @@ static void put_payload(exg_text *out, const char *const *names, const exg_argum
     }
 }
 
-void exg_early_put_argument(exg_text *out, const exg_graph *graph, const char *const *names,
-                            const exg_argument *arg)
+void exg_early_put_argument(exg_text *out, const char *const *names, const exg_argument *arg)
 {
     exg_argument plain = *arg;
     int64_t *ints = NULL;
@@ -238,7 +237,6 @@ void exg_early_put_argument(exg_text *out, const exg_graph *graph, const char *c
     } else if (!exg_early_says_argument(arg)) {
         plain.kind = EXG_ARGUMENT_NONE;
     }
-    (void)graph;
     exg_text_printf(out, "{\"%s\": ", early_tag(plain.kind));
     put_payload(out, names, &plain);
     exg_text_putc(out, '}');
@@ -284,8 +282,7 @@ static void put_metadata(exg_text *out, const exg_string_map *map)
     exg_text_puts(out, "}}");
 }
 
-static void put_node(exg_text *out, const exg_graph *graph, const char *const *names,
-                     const exg_node *node)
+static void put_node(exg_text *out, const char *const *names, const exg_node *node)
 {
     const char *target = node->target;
 
@@ -295,14 +292,14 @@ static void put_node(exg_text *out, const exg_graph *graph, const char *const *n
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind != EXG_KIND_KEYWORD) {
             exg_json_put_item(out);
-            exg_early_put_argument(out, graph, names, &node->inputs[i].arg);
+            exg_early_put_argument(out, names, &node->inputs[i].arg);
         }
     }
     exg_text_puts(out, "], \"kwargs\": {");
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
             exg_json_put_key(out, node->inputs[i].name);
-            exg_early_put_argument(out, graph, names, &node->inputs[i].arg);
+            exg_early_put_argument(out, names, &node->inputs[i].arg);
         }
     }
     exg_text_puts(out, "}, \"outputs\": [");
@@ -312,7 +309,7 @@ static void put_node(exg_text *out, const exg_graph *graph, const char *const *n
         if (result->kind == EXG_ARGUMENT_TENSOR || result->kind == EXG_ARGUMENT_TENSORS ||
             (result->kind == EXG_ARGUMENT_SYM_INT && exg_early_says_argument(result))) {
             exg_json_put_item(out);
-            exg_early_put_argument(out, graph, names, result);
+            exg_early_put_argument(out, names, result);
         }
     }
     exg_text_puts(out, "], \"metadata\": ");
@@ -342,7 +339,7 @@ void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *cons
     exg_text_puts(out, "], \"nodes\": [");
     for (uint32_t i = 0; i < graph->node_count; i++) {
         exg_json_put_item(out);
-        put_node(out, graph, names, &graph->nodes[i]);
+        put_node(out, names, &graph->nodes[i]);
     }
     exg_text_puts(out, "], \"tensor_values\": [");
     for (uint32_t i = 0; i < graph->value_count; i++) {

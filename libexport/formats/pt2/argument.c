@@ -23,8 +23,7 @@ static exg_status field_value_id(exg_decoder *d, exg_json value, void *base, con
     return value_id(d, value, base);
 }
 
-/* TensorArgument{name} */
-static exg_status item_tensor(exg_decoder *d, exg_json value, void *item)
+exg_status exg_item_value_name(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
         {"name", 4, EXG_FIELD_REQUIRED, field_value_id, 0},
@@ -57,7 +56,7 @@ static exg_status item_optional_tensor(exg_decoder *d, exg_json value, void *ite
     if (exg_json_type_of(payload) == EXG_JSON_STRING) {
         return value_id(d, payload, id);
     }
-    EXG_TRY_IN(d->err, item_tensor(d, payload, id), "as_tensor");
+    EXG_TRY_IN(d->err, exg_item_value_name(d, payload, id), "as_tensor");
     return EXG_OK;
 }
 
@@ -281,14 +280,27 @@ exg_status exg_decode_device(exg_decoder *d, exg_json value, void *item)
     return exg_decode_struct(d, value, device, fields, EXG_FIELD_COUNT(fields));
 }
 
+/* A tensor's meta on its way: the two lists must have one length. */
+typedef struct half_meta {
+    exg_tensor_meta meta;
+    uint32_t stride_count;
+    const exg_meta_form *form;
+} half_meta;
+
 static exg_status field_dtype(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    return item_dtype(d, value, (char *)base + field->offset);
+    half_meta *half = base;
+
+    (void)field;
+    return half->form->dtype(d, value, &half->meta.dtype);
 }
 
 static exg_status field_layout(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    return item_layout(d, value, (char *)base + field->offset);
+    half_meta *half = base;
+
+    (void)field;
+    return half->form->layout(d, value, &half->meta.layout);
 }
 
 static exg_status field_device(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -296,23 +308,20 @@ static exg_status field_device(exg_decoder *d, exg_json value, void *base, const
     return exg_decode_device(d, value, (char *)base + field->offset);
 }
 
-static exg_status field_sym_int(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+static exg_status field_offset(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    return exg_decode_sym_int(d, value, (char *)base + field->offset);
-}
+    half_meta *half = base;
 
-/* A tensor's meta on its way: the two lists must have one length. */
-typedef struct half_meta {
-    exg_tensor_meta meta;
-    uint32_t stride_count;
-} half_meta;
+    (void)field;
+    return half->form->sym_int(d, value, &half->meta.storage_offset);
+}
 
 static exg_status field_sizes(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     half_meta *half = base;
 
     (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), exg_decode_sym_int, &half->meta.sizes,
+    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int, &half->meta.sizes,
                             &half->meta.rank);
 }
 
@@ -321,11 +330,12 @@ static exg_status field_strides(exg_decoder *d, exg_json value, void *base, cons
     half_meta *half = base;
 
     (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), exg_decode_sym_int, &half->meta.strides,
-                            &half->stride_count);
+    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int,
+                            &half->meta.strides, &half->stride_count);
 }
 
-exg_status exg_decode_tensor_meta(exg_decoder *d, exg_json value, void *item)
+exg_status exg_decode_meta_form(exg_decoder *d, exg_json value, const exg_meta_form *form,
+                                exg_tensor_meta *meta)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_meta, meta.dtype, "dtype", EXG_FIELD_REQUIRED, field_dtype),
@@ -335,11 +345,10 @@ exg_status exg_decode_tensor_meta(exg_decoder *d, exg_json value, void *item)
         EXG_FIELD(half_meta, meta.device, "device", EXG_FIELD_REQUIRED, field_device),
         EXG_FIELD(half_meta, meta.strides, "strides", EXG_FIELD_REQUIRED, field_strides),
         EXG_FIELD(half_meta, meta.storage_offset, "storage_offset", EXG_FIELD_REQUIRED,
-                  field_sym_int),
+                  field_offset),
         EXG_FIELD(half_meta, meta.layout, "layout", EXG_FIELD_REQUIRED, field_layout),
     };
-    exg_tensor_meta *meta = item;
-    half_meta half = {0};
+    half_meta half = {.form = form};
 
     EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
     if (half.meta.rank != half.stride_count) {
@@ -348,6 +357,13 @@ exg_status exg_decode_tensor_meta(exg_decoder *d, exg_json value, void *item)
     }
     *meta = half.meta;
     return EXG_OK;
+}
+
+exg_status exg_decode_tensor_meta(exg_decoder *d, exg_json value, void *item)
+{
+    static const exg_meta_form form = {item_dtype, item_layout, exg_decode_sym_int};
+
+    return exg_decode_meta_form(d, value, &form, item);
 }
 
 /* Schema 1 wrote {blob}: an object without a name. */
@@ -371,7 +387,7 @@ typedef struct argument_row {
     exg_item_fn *item;
 } argument_row;
 
-static exg_status item_none(exg_decoder *d, exg_json value, void *item)
+exg_status exg_item_none(exg_decoder *d, exg_json value, void *item)
 {
     (void)d;
     (void)value;
@@ -379,7 +395,7 @@ static exg_status item_none(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
-static exg_status item_int(exg_decoder *d, exg_json value, void *item)
+exg_status exg_item_int(exg_decoder *d, exg_json value, void *item)
 {
     return exg_json_int(value, item, d->err);
 }
@@ -389,7 +405,7 @@ static exg_status item_double(exg_decoder *d, exg_json value, void *item)
     return exg_json_double(value, item, d->err);
 }
 
-static exg_status item_bool(exg_decoder *d, exg_json value, void *item)
+exg_status exg_item_bool(exg_decoder *d, exg_json value, void *item)
 {
     return exg_json_bool(value, item, d->err);
 }
@@ -408,7 +424,7 @@ static exg_status item_tensor_list(exg_decoder *d, exg_json value, void *item)
 {
     exg_value_list *list = item;
 
-    return exg_decode_array(d, value, sizeof(exg_value_id), item_tensor, &list->items,
+    return exg_decode_array(d, value, sizeof(exg_value_id), exg_item_value_name, &list->items,
                             &list->count);
 }
 
@@ -416,7 +432,7 @@ static exg_status item_int_list(exg_decoder *d, exg_json value, void *item)
 {
     exg_int_list *list = item;
 
-    return exg_decode_array(d, value, sizeof(int64_t), item_int, &list->items, &list->count);
+    return exg_decode_array(d, value, sizeof(int64_t), exg_item_int, &list->items, &list->count);
 }
 
 static exg_status item_float_list(exg_decoder *d, exg_json value, void *item)
@@ -471,11 +487,11 @@ static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_
  * of argument.def without a line here does not compile. */
 #define LEAF(item)              0, item
 #define LIST(type, item)        sizeof(type), item
-#define FORM_NONE               LEAF(item_none)
-#define FORM_TENSOR             LEAF(item_tensor)
-#define FORM_TENSORS            LIST(exg_value_id, item_tensor)
-#define FORM_INT                LEAF(item_int)
-#define FORM_INTS               LIST(int64_t, item_int)
+#define FORM_NONE               LEAF(exg_item_none)
+#define FORM_TENSOR             LEAF(exg_item_value_name)
+#define FORM_TENSORS            LIST(exg_value_id, exg_item_value_name)
+#define FORM_INT                LEAF(exg_item_int)
+#define FORM_INTS               LIST(int64_t, exg_item_int)
 #define FORM_FLOAT              LEAF(item_double)
 #define FORM_FLOATS             LIST(double, item_double)
 #define FORM_STRING             LEAF(exg_item_text)
@@ -486,8 +502,8 @@ static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_
 #define FORM_MEMORY_FORMAT      LEAF(item_memory_format)
 #define FORM_LAYOUT             LEAF(item_layout)
 #define FORM_DEVICE             LEAF(exg_decode_device)
-#define FORM_BOOL               LEAF(item_bool)
-#define FORM_BOOLS              LIST(bool, item_bool)
+#define FORM_BOOL               LEAF(exg_item_bool)
+#define FORM_BOOLS              LIST(bool, exg_item_bool)
 #define FORM_SYM_BOOL           LEAF(item_sym_bool)
 #define FORM_SYM_BOOLS          LIST(exg_sym_argument, item_sym_bool)
 #define FORM_OPTIONAL_TENSORS   LIST(exg_value_id, item_optional_tensor)

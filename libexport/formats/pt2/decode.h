@@ -144,16 +144,30 @@ exg_decode_fn exg_field_tristate;
 exg_decode_fn exg_field_strings; /* exg_string_map */
 
 exg_item_fn exg_item_text; /* const char * */
+exg_item_fn exg_item_none; /* whatever stands there */
+exg_item_fn exg_item_int;  /* int64_t */
+exg_item_fn exg_item_bool; /* bool */
 
 /* ---- arguments (argument.c) ---------------------------------------------------------- */
 
 exg_item_fn exg_decode_argument;    /* exg_argument */
+exg_item_fn exg_item_value_name;  /* exg_value_id: TensorArgument{name} */
 exg_item_fn exg_decode_tensor_meta; /* exg_tensor_meta */
 exg_item_fn exg_decode_device;      /* exg_device */
 exg_item_fn exg_decode_sym_int;     /* exg_sym_int, and its kin */
 exg_item_fn exg_decode_sym_float;
 exg_item_fn exg_decode_sym_bool;
 exg_item_fn exg_decode_custom_obj; /* exg_custom_obj */
+
+/* How a schema writes what a TensorMeta is made of. */
+typedef struct exg_meta_form {
+    exg_item_fn *dtype;   /* exg_dtype */
+    exg_item_fn *layout;  /* exg_layout */
+    exg_item_fn *sym_int; /* exg_sym_int */
+} exg_meta_form;
+
+exg_status exg_decode_meta_form(exg_decoder *d, exg_json value, const exg_meta_form *form,
+                                exg_tensor_meta *meta);
 
 /* ---- programs (graph.c, schema.c) ------------------------------------------------------- */
 
