@@ -4,8 +4,8 @@
 #   public.sh NM LIBRARY.so INCLUDE LIST    [--update]
 #
 # LIST names every function that the headers below INCLUDE declare, one a line: a change of
-# it is a change of the interface. The library exports all of them, and no name that does
-# not begin with exg_.
+# it is a change of the interface. The library exports them and nothing else, but for what
+# the library above it needs, under a version of its own (EXG_PRIVATE).
 set -u
 LC_ALL=C
 export LC_ALL
@@ -20,11 +20,12 @@ cat "$root/$include"/*.h | grep -E '^[a-z]' | grep -vE '^(typedef|static|extern 
 if [ "${5:-}" = --update ]; then
     cp "$work/declared" "$root/$list"
 fi
-"$nm" -D --defined-only "$library" | awk '{ print $NF }' | sort -u > "$work/exported"
+"$nm" -D --defined-only "$library" | awk '$2 != "A" && !/@EXG_PRIVATE$|@@EXG_PRIVATE$/ { print $NF }' |
+    sed 's/@.*//' | sort -u > "$work/exported"
 {
     comm -3 "$root/$list" "$work/declared" | sed 's/^\t*/declared or listed, not both: /'
     comm -23 "$root/$list" "$work/exported" | sed 's/^/not exported: /'
-    grep -v '^exg_' "$work/exported" | sed 's/^/exported, and no name of ours: /'
+    comm -13 "$root/$list" "$work/exported" | sed 's/^/exported, and not listed: /'
 } > "$work/found"
 cat "$work/found"
 [ "$(grep -c . "$work/declared")" -ge 20 ] || { echo "too few declarations found"; exit 1; }
