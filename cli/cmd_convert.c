@@ -94,7 +94,7 @@ static exg_status fill_weights(const cli_call *call, exg_weights *of, exg_weight
     exg_misfits misfits = {0};
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->weights_from, &from, NULL, err), "%s:",
+    EXG_TRY_IN(err, exg_weights_open(call->weights_from, NULL, &from, NULL, err), "%s:",
                call->weights_from);
     status = exg_weights_check(from, &options, err); /* these checksums end here */
     if (status == EXG_OK) {
@@ -167,7 +167,7 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
         return EXG_FAIL(err, USAGE, "CLI-001",
                         "--weights-from, --strip and --byte-order are for programs");
     }
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, NULL, err), "%s:", call->paths[0]);
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
     exg_weights_release(weights);

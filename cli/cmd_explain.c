@@ -143,7 +143,7 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
         return EXG_FAIL(err, USAGE, "CLI-001", "--stage '%s'", stage);
     }
     EXG_TRY(cli_open_verified(call, &p, err));
-    status = exg_program_create(UINT64_MAX, &holder, err); /* its arena holds the symbols */
+    status = exg_program_create(NULL, UINT64_MAX, &holder, err); /* its arena holds the symbols */
     if (status == EXG_OK) {
         status = bind(call, &p, holder->arena, &symbols, err);
         status = status == EXG_OK ? print_stage(call, &p, stage, &symbols, err) : status;

@@ -189,7 +189,7 @@ static exg_status deliver(const cli_call *call, const exg_text *text, exg_error 
 
 static exg_status inspect_program(const cli_call *call, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_text text = EXG_TEXT_EMPTY;
     cli_inspection i;
     cli_program p = {0};

@@ -101,7 +101,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->size = sizeof(*options);
     options->place.size = sizeof(options->place);
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
-    placement->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -121,7 +121,7 @@ exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = EXG_OK;
 
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, &format, err),
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, &format, err),
                "%s:", call->paths[0]);
     (call->json ? print_json : print_text)(&text, call->paths[0], exg_weights_format_name(format),
                                            weights);
@@ -153,7 +153,8 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
     if (!sha256 && strcmp(call->digest, "xxh3") != 0) {
         return EXG_FAIL(err, USAGE, "CLI-001", "--digest '%s': xxh3 or sha256", call->digest);
     }
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &weights, NULL, err), "%s:", call->paths[0]);
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:",
+               call->paths[0]);
     status = exg_weights_digest(weights, sha256 ? EXG_CHECKSUM_SHA256 : EXG_CHECKSUM_XXH3_128, 0,
                                 digest, err);
     if (status == EXG_OK) {

@@ -72,7 +72,7 @@ int main(int argc, char **argv)
     }
     status = exg_operators_create(&operators, &err);
     if (status == EXG_OK) {
-        status = exg_program_create(UINT64_MAX, &program, &err);
+        status = exg_program_create(NULL, UINT64_MAX, &program, &err);
     }
     if (status == EXG_OK) {
         status = run(argv[1], operators, program, &err);

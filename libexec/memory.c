@@ -39,16 +39,25 @@ exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_erro
     return EXG_OK;
 }
 
+static uint64_t state_bytes(const exg_tensor *tensor)
+{
+    return (uint64_t)exg_tensor_numel(tensor) * exg_dtype_bytes(tensor->dtype);
+}
+
 void exg_memory_destroy(exg_memory *memory)
 {
+    const exg_allocator *allocator;
+
     if (memory == NULL) {
         return;
     }
+    allocator = exg_arena_allocator(memory->weights->arena);
     for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
-        free(memory->storages[i]);
+        exg_release(allocator, memory->storages[i], memory->weights->storages[i].length);
     }
     for (uint32_t i = 0; i < memory->state_count; i++) {
-        free(memory->states[i].tensor.data);
+        exg_release(allocator, memory->states[i].tensor.data,
+                    state_bytes(&memory->states[i].tensor));
     }
     free(memory->storages);
     free(memory->states);
@@ -63,11 +72,10 @@ uint64_t exg_memory_bytes(const exg_memory *memory)
 
 static void *allocate(exg_memory *memory, uint64_t bytes)
 {
-    uint64_t rounded = (bytes + 63) & ~(uint64_t)63;
-    void *data = bytes > INT64_MAX ? NULL : aligned_alloc(64, rounded == 0 ? 64 : rounded);
+    void *data = exg_allocate(exg_arena_allocator(memory->weights->arena), bytes);
 
     if (data != NULL) {
-        memory->bytes += rounded;
+        memory->bytes += bytes;
     }
     return data;
 }
@@ -99,7 +107,8 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ui
     }
     storage = &memory->weights->storages[weight->storage];
     if (storage->length == 0 && bytes > 0) {
-        return EXG_FAIL(err, UNSUPPORTED, "WGT-012", "weight '%s' has no data (a structure-only file)",
+        return EXG_FAIL(err, UNSUPPORTED, "WGT-012",
+                        "weight '%s' has no data (a structure-only file)",
                         input->target);
     }
     if (bytes > storage->length) {
@@ -123,7 +132,7 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ui
             exg_storage_read(memory->weights, weight->storage, 0, storage->length, copy, err);
 
         if (status != EXG_OK) {
-            free(copy);
+            exg_release(exg_arena_allocator(memory->weights->arena), copy, storage->length);
             return exg_error_within(err, status, "weights[\"%s\"]", input->target);
         }
         if (storage->byte_order != exg_host_byte_order()) {
@@ -195,7 +204,7 @@ exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_in
         memory->states = states;
         memory->state_capacity = capacity;
     }
-    tensor.data = allocate(memory, (uint64_t)exg_tensor_numel(&tensor) * item);
+    tensor.data = allocate(memory, state_bytes(&tensor));
     if (tensor.data == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -119,14 +119,10 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
     return found;
 }
 
-static void *aligned(uint64_t bytes)
-{
-    return bytes > INT64_MAX - 64 ? NULL : aligned_alloc(64, ((bytes + 63) & ~(uint64_t)63) + 64);
-}
-
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            exg_communicator *communicator, exg_rank **rank, exg_error *err)
 {
+    const exg_allocator *allocator = exg_arena_allocator(plan->arena);
     exg_rank *r = calloc(1, sizeof(*r));
     exg_status status;
 
@@ -139,8 +135,8 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->memory = memory;
     r->communicator = communicator;
     r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
-    r->arena = aligned(plan->summary.arena_bytes);
-    r->workspace = aligned(plan->summary.workspace_bytes);
+    r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
+    r->workspace = exg_allocate(allocator, plan->summary.workspace_bytes);
     if (r->inputs == NULL || r->arena == NULL || r->workspace == NULL) {
         status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
                           (unsigned long long)exg_rank_bytes(r));
@@ -165,8 +161,10 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
 void exg_rank_destroy(exg_rank *rank)
 {
     if (rank != NULL) {
-        free(rank->arena);
-        free(rank->workspace);
+        const exg_allocator *allocator = exg_arena_allocator(rank->plan->arena);
+
+        exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
+        exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
         exg_plan_destroy(rank->plan);
         free(rank);
     }

@@ -119,7 +119,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     if (options != NULL) {
         s->options = *options;
     }
-    s->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     s->bindings = s->arena == NULL ? NULL
                                    : EXG_NEW_ARRAY(s->arena, exg_input_binding,
                                                    verified->program->graph->input_count);
@@ -417,7 +417,7 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     for (uint32_t i = 0; i < count; i++) {
         s->bindings[i] = binding_of(&inputs[i]);
     }
-    arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -544,7 +544,8 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
                          const exg_plan_options *options, struct exg_communicator *communicator,
                          exg_plan **plan, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(exg_arena_allocator(functional->arena),
+                                        EXG_ARENA_UNBOUNDED);
     exg_planner p = {.program = functional,
                      .graph = functional->graph,
                      .operators = operators,

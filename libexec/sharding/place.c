@@ -625,7 +625,7 @@ static exg_status place_mode(const exg_program *functional, const exg_operators 
     *local = NULL;
     EXG_TRY(exg_rewrite_begin(&p.r, functional, operators, err));
     exg_builder_set_lowering(p.r.builder, true);
-    p.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    p.scratch = exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
     p.forms = p.scratch == NULL
                   ? NULL
                   : EXG_NEW_ARRAY(p.scratch, forms, functional->graph->value_count);

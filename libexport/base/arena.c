@@ -41,24 +41,74 @@ typedef struct chunk {
 } chunk;
 
 struct exg_arena {
+    const exg_allocator *allocator;
     chunk *newest;
     uint64_t budget;
     uint64_t used;
     uint64_t chunk_bytes;
 };
 
-exg_arena *exg_arena_create(uint64_t budget)
+#define BLOCK_ALIGNMENT 64
+
+/* What aligned_alloc wants: a multiple of the alignment, and not nothing. */
+static bool round_up(uint64_t bytes, uint64_t *rounded)
 {
-    exg_arena *arena = calloc(1, sizeof(*arena));
+    return exg_align_u64(bytes == 0 ? 1 : bytes, BLOCK_ALIGNMENT, rounded) && *rounded <= SIZE_MAX;
+}
+
+void *exg_allocate(const exg_allocator *allocator, uint64_t bytes)
+{
+    uint64_t rounded;
+
+    if (!round_up(bytes, &rounded)) {
+        return NULL;
+    }
+    return allocator == NULL
+               ? aligned_alloc(BLOCK_ALIGNMENT, (size_t)rounded)
+               : allocator->allocate(allocator->user, (size_t)rounded, BLOCK_ALIGNMENT);
+}
+
+void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes)
+{
+    uint64_t rounded;
+
+    if (allocator == NULL) {
+        free(block);
+    } else if (block != NULL && round_up(bytes, &rounded)) {
+        allocator->release(allocator->user, block, (size_t)rounded);
+    }
+}
+
+/* Zeroed. */
+static void *allocate(const exg_allocator *allocator, size_t bytes)
+{
+    void *block;
+
+    if (allocator == NULL) {
+        return calloc(1, bytes);
+    }
+    block = exg_allocate(allocator, bytes);
+    return block == NULL ? NULL : memset(block, 0, bytes);
+}
+
+exg_arena *exg_arena_create(const exg_allocator *allocator, uint64_t budget)
+{
+    exg_arena *arena = allocate(allocator, sizeof(*arena));
 
     if (arena != NULL) {
+        arena->allocator = allocator;
         arena->budget = budget;
         arena->chunk_bytes = CHUNK_BYTES_MIN;
     }
     return arena;
 }
 
-static void free_chunks(chunk *c)
+const exg_allocator *exg_arena_allocator(const exg_arena *arena)
+{
+    return arena->allocator;
+}
+
+static void free_chunks(const exg_allocator *allocator, chunk *c)
 {
     while (c != NULL) {
         chunk *next = c->next;
@@ -67,7 +117,7 @@ static void free_chunks(chunk *c)
         if (c->mapped_bytes > 0) {
             munmap(c, c->mapped_bytes);
         } else {
-            free(c);
+            exg_release(allocator, c, sizeof(chunk) + c->capacity);
         }
         c = next;
     }
@@ -76,8 +126,8 @@ static void free_chunks(chunk *c)
 void exg_arena_destroy(exg_arena *arena)
 {
     if (arena != NULL) {
-        free_chunks(arena->newest);
-        free(arena);
+        free_chunks(arena->allocator, arena->newest);
+        exg_release(arena->allocator, arena, sizeof(*arena));
     }
 }
 
@@ -86,7 +136,7 @@ void exg_arena_reset(exg_arena *arena)
     chunk *c = arena->newest;
 
     if (c != NULL) {
-        free_chunks(c->next);
+        free_chunks(arena->allocator, c->next);
         c->next = NULL;
         UNPOISON(c + 1, c->used);
         memset(c + 1, 0, c->used);
@@ -141,9 +191,9 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
     if (capacity > SIZE_MAX - sizeof(chunk)) {
         return NULL;
     }
-    c = map_chunk(capacity);
+    c = arena->allocator == NULL ? map_chunk(capacity) : NULL;
     if (c == NULL) {
-        c = calloc(1, sizeof(chunk) + capacity);
+        c = allocate(arena->allocator, sizeof(chunk) + capacity);
         if (c == NULL) {
             return NULL;
         }

@@ -1,34 +1,26 @@
-/* arena.h - memory with one lifetime.
+/* arena.h - memory with one lifetime (exg/memory.h), as the libraries use it.
  *
- * An arena hands out zeroed memory and is freed as a whole; nothing in it is
- * freed alone. It has a budget: past it every request answers NULL, which the
- * caller turns into NO_MEMORY or LIMIT. Count times size is multiplied here,
- * checked. Under ASan every block gets a red zone of its own.
- * Threads: one at a time.
+ * A request that answers NULL is turned into NO_MEMORY or LIMIT by the caller. Count
+ * times size is multiplied here, checked. Under ASan every block gets a red zone of its
+ * own.
  */
 #ifndef EXG_LIBEXPORT_BASE_ARENA_H
 #define EXG_LIBEXPORT_BASE_ARENA_H
 
+#include <exg/memory.h>
 #include <exg/status.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-typedef struct exg_arena exg_arena;
+/* Where it takes its memory: for what is made in its likeness. NULL: the system. */
+const exg_allocator *exg_arena_allocator(const exg_arena *arena);
 
-#define EXG_ARENA_UNBOUNDED UINT64_MAX
-
-/* A new arena that will hand out at most `budget` bytes; NULL without memory. */
-exg_arena *exg_arena_create(uint64_t budget);
-void exg_arena_destroy(exg_arena *arena); /* NULL is allowed */
+/* One block outside of any arena, aligned to 64 and not zeroed; `bytes` 0 counts as 1. */
+void *exg_allocate(const exg_allocator *allocator, uint64_t bytes);
+void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
 
 /* Takes back all that was handed out and keeps the newest memory for what comes:
  * for work of the same size over and over. */
 void exg_arena_reset(exg_arena *arena);
-
-/* `count * size` zeroed bytes aligned to 16, or NULL. A zero count gives a
- * pointer that may not be followed. */
-void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size);
 
 /* Copies; NULL when memory ran out. `text` NULL gives NULL. */
 char *exg_arena_strdup(exg_arena *arena, const char *text);
@@ -41,8 +33,6 @@ char *exg_arena_printf(exg_arena *arena, const char *format, ...)
  * `count` of *capacity; it moves when it grows. false: out of memory. */
 bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
                        size_t size);
-
-uint64_t exg_arena_used(const exg_arena *arena);
 
 #define EXG_NEW(arena, type) ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
 #define EXG_NEW_ARRAY(arena, type, count) \

@@ -149,8 +149,8 @@ exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
         memcpy(&own, options, options->size < sizeof(own) ? options->size : sizeof(own));
     }
     memset(diff, 0, sizeof(*diff));
-    diff->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
-    d.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    diff->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    d.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (diff->arena == NULL || d.scratch == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
     } else {

@@ -13,6 +13,7 @@ typedef struct exg_source {
     uint64_t length;
     const char *path; /* NULL: memory */
     uint64_t budget;  /* of the decoded program, bytes */
+    const exg_allocator *allocator;
 } exg_source;
 
 /* `options` is complete and never NULL; `info` is empty and never NULL: the format
@@ -47,6 +48,12 @@ exg_save_fn exg_exg_save;
 /* Bytes that what is made from a file of `length` bytes may take: 64 times the file and
  * 64 MiB. A program of honest JSON takes about its own size. */
 uint64_t exg_default_budget(uint64_t length);
+
+/* What a caller gave, filled up with zeros; NULL: all zeros. */
+exg_open_options exg_open_options_of(const exg_open_options *given);
+
+/* The budget and the allocator of `options` for a source. */
+void exg_source_limit(exg_source *source, exg_open_options options);
 
 /* Does the file begin like one of the formats of programs? */
 bool exg_is_program(const uint8_t *data, uint64_t length);

@@ -417,7 +417,7 @@ exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_err
     reader r = {.data = source->data,
                 .length = source->length,
                 .alignment = ALIGNMENT_DEFAULT,
-                .arena = exg_arena_create(source->budget),
+                .arena = exg_arena_create(source->allocator, source->budget),
                 .weights = weights,
                 .err = err};
     exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);

@@ -125,20 +125,33 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
                          "give a file saved by torch.export.save");
 }
 
+exg_open_options exg_open_options_of(const exg_open_options *given)
+{
+    exg_open_options options = {0};
+
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
+    }
+    return options;
+}
+
+void exg_source_limit(exg_source *source, exg_open_options options)
+{
+    source->allocator = options.allocator;
+    source->budget =
+        options.memory_budget != 0 ? options.memory_budget : exg_default_budget(source->length);
+}
+
 static exg_status open_source(exg_source *source, const exg_open_options *given,
                               exg_program **program, exg_file_info *given_info, exg_error *err)
 {
-    exg_open_options options = {0};
+    exg_open_options options = exg_open_options_of(given);
     exg_file_info info = {0};
     exg_format format = EXG_FORMAT_COUNT;
     exg_status status;
 
     *program = NULL;
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
-    source->budget =
-        options.memory_budget != 0 ? options.memory_budget : exg_default_budget(source->length);
+    exg_source_limit(source, options);
     status = find_format(source, &format, err);
     if (status == EXG_OK) {
         info.format = format;
@@ -156,7 +169,7 @@ static exg_status open_source(exg_source *source, const exg_open_options *given,
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
                            exg_program **program, exg_file_info *info, exg_error *err)
 {
-    exg_source source = {data, length, NULL, 0};
+    exg_source source = {data, length, NULL, 0, NULL};
 
     return open_source(&source, options, program, info, err);
 }

@@ -286,7 +286,7 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
     r.file = source->data;
     r.data = source->data + 8 + header;
     r.length = source->length - 8 - header;
-    r.arena = exg_arena_create(source->budget);
+    r.arena = exg_arena_create(source->allocator, source->budget);
     if (r.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

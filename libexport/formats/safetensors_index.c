@@ -45,7 +45,8 @@ static exg_status read_shard(reader *r, const char *name)
     exg_status status;
 
     EXG_TRY(exg_file_map_below(r->folder, name, &mapping, r->err));
-    source = (exg_source){mapping.data, mapping.length, NULL, exg_default_budget(mapping.length)};
+    source = (exg_source){mapping.data, mapping.length, NULL, exg_default_budget(mapping.length),
+                          exg_arena_allocator(r->weights->arena)};
     status = exg_weights_own_mapping(r->weights, &mapping, r->err);
     exg_mapping_release(&mapping); /* when it was not given away */
     EXG_TRY(status);
@@ -168,7 +169,7 @@ exg_status exg_safetensors_index_read(const exg_source *source, exg_weights *wei
     }
     folder = exg_path_directory(source->path);
     r.folder = folder;
-    r.arena = exg_arena_create(source->budget);
+    r.arena = exg_arena_create(source->allocator, source->budget);
     exg_map_init(&r.files, r.arena);
     exg_map_init(&r.tensors, r.arena);
     status = folder == NULL || r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;

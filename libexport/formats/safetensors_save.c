@@ -463,7 +463,7 @@ exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items,
     saver s = {.count = count, .metadata = metadata, .err = err};
     exg_status status = EXG_OK;
 
-    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     s.parts = s.arena == NULL ? NULL : EXG_NEW_ARRAY(s.arena, part, count);
     if (s.parts == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
@@ -569,7 +569,7 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
     if (given != NULL) {
         memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
     }
-    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status =
         s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_pool_create(options.threads, &s.pool, err);
     if (status == EXG_OK) {

@@ -87,7 +87,7 @@ static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_er
     for (uint32_t i = 0; i < weights->storage_count; i++) {
         stored += weights->storages[i].length;
     }
-    arena = exg_arena_create(exg_default_budget(stored));
+    arena = exg_arena_create(NULL, exg_default_budget(stored));
     made = arena == NULL ? NULL : EXG_NEW(arena, exg_tensor_file);
     if (made != NULL) {
         made->private_ = EXG_NEW(arena, struct exg_tensor_file_private);
@@ -112,7 +112,7 @@ exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_er
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open(path, &weights, NULL, err));
+    EXG_TRY(exg_weights_open(path, NULL, &weights, NULL, err));
     return make_file(weights, file, err);
 }
 
@@ -122,7 +122,7 @@ exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tens
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open_memory(data, length, &weights, NULL, err));
+    EXG_TRY(exg_weights_open_memory(data, length, NULL, &weights, NULL, err));
     return make_file(weights, file, err);
 }
 

@@ -131,7 +131,7 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
 /* No name twice: who asks for one must get the one that is meant. */
 static exg_status check_names(const exg_weights *weights, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_map names;
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
@@ -167,14 +167,16 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
     return check_names(weights, err);
 }
 
-exg_status exg_weights_open_memory(const void *data, size_t length, exg_weights **weights,
+exg_status exg_weights_open_memory(const void *data, size_t length,
+                                   const exg_open_options *options, exg_weights **weights,
                                    exg_weights_format *format, exg_error *err)
 {
-    exg_source source = {data, length, NULL, exg_default_budget(length)};
+    exg_source source = {data, length, NULL, 0, NULL};
     exg_weights_format found;
     exg_status status;
 
-    EXG_TRY(exg_weights_create(weights, err));
+    exg_source_limit(&source, exg_open_options_of(options));
+    EXG_TRY(exg_weights_create(source.allocator, weights, err));
     status = read_source(&source, *weights, &found, err);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
@@ -186,27 +188,31 @@ exg_status exg_weights_open_memory(const void *data, size_t length, exg_weights 
 }
 
 /* The weights of a program, which goes. */
-static exg_status open_program(const char *path, exg_weights **weights, exg_error *err)
+static exg_status open_program(const char *path, const exg_open_options *options,
+                               exg_weights **weights, exg_error *err)
 {
     exg_program *program;
 
-    EXG_TRY(exg_open(path, NULL, &program, NULL, err));
+    EXG_TRY(exg_open(path, options, &program, NULL, err));
     *weights = exg_weights_retain(program->weights);
     exg_program_destroy(program);
     return EXG_OK;
 }
 
-static exg_status open_mapped(const char *path, exg_mapping *mapping, exg_weights *weights,
+static exg_status open_mapped(const char *path, const exg_open_options *options,
+                              exg_mapping *mapping, exg_weights **weights,
                               exg_weights_format *format, exg_error *err)
 {
-    exg_source source = {mapping->data, mapping->length, path, exg_default_budget(mapping->length)};
+    exg_source source = {mapping->data, mapping->length, path, 0, NULL};
 
-    EXG_TRY(exg_weights_own_mapping(weights, mapping, err));
-    return read_source(&source, weights, format, err);
+    exg_source_limit(&source, exg_open_options_of(options));
+    EXG_TRY(exg_weights_create(source.allocator, weights, err));
+    EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
+    return read_source(&source, *weights, format, err);
 }
 
-exg_status exg_weights_open(const char *path, exg_weights **weights, exg_weights_format *format,
-                            exg_error *err)
+exg_status exg_weights_open(const char *path, const exg_open_options *options,
+                            exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
     exg_mapping mapping;
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
@@ -217,10 +223,9 @@ exg_status exg_weights_open(const char *path, exg_weights **weights, exg_weights
     if (exg_is_program(mapping.data, mapping.length) &&
         find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
         exg_mapping_release(&mapping);
-        status = open_program(path, weights, err);
+        status = open_program(path, options, weights, err);
     } else {
-        status = exg_weights_create(weights, err);
-        status = status == EXG_OK ? open_mapped(path, &mapping, *weights, &found, err) : status;
+        status = open_mapped(path, options, &mapping, weights, &found, err);
         exg_mapping_release(&mapping); /* when it was not given away */
     }
     if (status != EXG_OK) {

@@ -119,7 +119,7 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
 
 exg_status exg_operators_create(exg_operators **operators, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_operators *table = arena == NULL ? NULL : EXG_NEW(arena, exg_operators);
 
     *operators = NULL;

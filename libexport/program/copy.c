@@ -408,7 +408,7 @@ static void copy_into(copier *c, exg_program *to, const exg_program *from)
 
 exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_error *err)
 {
-    copier c = {.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED)};
+    copier c = {.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)};
     exg_program *made = NULL;
     exg_status status;
 
@@ -416,7 +416,8 @@ exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_
     if (c.scratch == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_program_create(EXG_ARENA_UNBOUNDED, &made, err);
+    status = exg_program_create(exg_arena_allocator(program->arena), EXG_ARENA_UNBOUNDED, &made,
+                                err);
     if (status == EXG_OK) {
         exg_weights_release(made->weights);
         made->weights = exg_weights_retain(program->weights);

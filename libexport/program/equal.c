@@ -290,7 +290,7 @@ static exg_status values(const exg_value *a, const exg_value *b, exg_error *err)
 
 static exg_status value_tables(const scope *s)
 {
-    exg_arena *scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_map names;
     exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(s->err)
                                         : numbers(s->a->value_count, s->b->value_count,

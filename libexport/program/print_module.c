@@ -702,7 +702,7 @@ static void build_lines(printer *p)
 void exg_print_module(exg_text *out, const exg_graph *graph, const exg_signature *signature,
                       const char *name, int indent)
 {
-    printer p = {.out = out, .graph = graph, .arena = exg_arena_create(EXG_ARENA_UNBOUNDED)};
+    printer p = {.out = out, .graph = graph, .arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)};
 
     renamed inside = {0};
 

@@ -96,9 +96,10 @@ void exg_argument_visit_values(exg_argument *arg, void (*visit)(void *user, exg_
     }
 }
 
-exg_status exg_program_create(uint64_t budget, exg_program **program, exg_error *err)
+exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
+                              exg_program **program, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(budget);
+    exg_arena *arena = exg_arena_create(allocator, budget);
     exg_program *made;
     exg_status status;
 
@@ -115,7 +116,7 @@ exg_status exg_program_create(uint64_t budget, exg_program **program, exg_error 
     made->name = "model";
     made->schema_major = 8;
     made->schema_minor = 20;
-    status = exg_weights_create(&made->weights, err);
+    status = exg_weights_create(allocator, &made->weights, err);
     if (status != EXG_OK) {
         exg_arena_destroy(arena);
         return status;

@@ -8,7 +8,7 @@ exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
                              const exg_operators *operators, exg_error *err)
 {
     *r = (exg_rewrite){.in = in, .operators = operators, .err = err};
-    EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &r->out, err));
+    EXG_TRY(exg_program_create(exg_arena_allocator(in->arena), EXG_ARENA_UNBOUNDED, &r->out, err));
     exg_weights_release(r->out->weights);
     r->out->weights = exg_weights_retain(in->weights);
     r->out->name = exg_arena_strdup(r->out->arena, in->name);

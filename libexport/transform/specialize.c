@@ -295,7 +295,8 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     exg_status status;
 
     *out = NULL;
-    EXG_TRY(exg_program_create(EXG_ARENA_UNBOUNDED, &s.out, err));
+    EXG_TRY(exg_program_create(exg_arena_allocator(verified->program->arena), EXG_ARENA_UNBOUNDED,
+                               &s.out, err));
     s.arena = s.out->arena;
     flat.graph = &graph;
     s.in = &flat;

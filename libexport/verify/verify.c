@@ -234,9 +234,9 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
 
     memset(found, 0, sizeof(*found));
     *verified = (exg_verified){0};
-    found->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
-    v.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
-    v.scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    found->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    v.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    v.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (found->arena == NULL || v.arena == NULL || v.scratch == NULL) {
         exg_arena_destroy(v.arena);
         exg_arena_destroy(v.scratch);

@@ -22,7 +22,7 @@ exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *held, exg_err
 
 exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
 {
-    exg_status status = exg_weights_create(made, err);
+    exg_status status = exg_weights_create(exg_arena_allocator(of->arena), made, err);
 
     if (status == EXG_OK) {
         status = exg_weights_set_directory(*made, exg_weights_directory(of), err);

@@ -36,9 +36,10 @@ struct exg_weights_private {
 
 /* ---- life --------------------------------------------------------------------- */
 
-exg_status exg_weights_create(exg_weights **weights, exg_error *err)
+exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
+                              exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED);
     exg_weights *w = arena == NULL ? NULL : EXG_NEW(arena, exg_weights);
 
     *weights = NULL;

@@ -118,7 +118,7 @@ static void prepare(bench_call *b, const exg_kernel *kernel, const exg_argument 
     b->call.outputs = b->outputs;
     b->call.input_count = inputs;
     b->call.output_count = outputs;
-    b->call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    b->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
         data[0][i] = b->inputs[i].data;
         data[1][i] = b->outputs[i].data;
@@ -705,7 +705,7 @@ static void bench_pointwise(void)
             b.outputs[0] = tensor(result, 1, &n);
             b.call = (exg_kernel_call){.inputs = b.inputs, .outputs = b.outputs, .input_count = 2,
                                        .output_count = 1, .pool = pool, .fault = &b.fault};
-            b.call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+            b.call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
             p = exg_pointwise_begin(b.call.arena, 1, &n);
             for (uint32_t i = 0; i < rows[r].operands; i++) {
                 exg_pointwise_load(p, i, dtype, &regs[i], &err);

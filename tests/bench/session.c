@@ -53,7 +53,7 @@ static exg_program *chain(const exg_operators *operators)
     exg_argument out;
     exg_error err;
 
-    if (exg_program_create(UINT64_MAX, &program, &err) != EXG_OK ||
+    if (exg_program_create(NULL, UINT64_MAX, &program, &err) != EXG_OK ||
         exg_builder_create(operators, program, &b, &err) != EXG_OK) {
         exit(1);
     }

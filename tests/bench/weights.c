@@ -86,7 +86,7 @@ static float *make_floats(const char *path, uint64_t count)
 
     exg_error_clear(&err);
     if (path != NULL) {
-        must(exg_weights_open(path, &weights, NULL, &err), &err);
+        must(exg_weights_open(path, NULL, &weights, NULL, &err), &err);
     }
     while (weights != NULL && at < count) {
         uint64_t before = at;
@@ -165,7 +165,7 @@ static void check(const subject *s, const char *path)
     exg_error err;
 
     exg_error_clear(&err);
-    must(exg_weights_open(path, &weights, NULL, &err), &err);
+    must(exg_weights_open(path, NULL, &weights, NULL, &err), &err);
     must(exg_weights_check(weights, &options, &err), &err);
     exg_weights_release(weights);
 }
@@ -199,7 +199,7 @@ static void read_zstd(const subject *s)
 
     exg_error_clear(&err);
     out = out == NULL ? malloc(1u << 20) : out;
-    must(exg_weights_open(in_folder("zstd.exg"), &weights, NULL, &err), &err);
+    must(exg_weights_open(in_folder("zstd.exg"), NULL, &weights, NULL, &err), &err);
     for (uint64_t at = 0; at < s->bytes; at += 1u << 20) {
         uint32_t storage = weights->items[weights->count - 1].storage;
         uint64_t left = s->bytes - at;
@@ -217,7 +217,7 @@ static void convert(const subject *s)
     exg_error err;
 
     exg_error_clear(&err);
-    must(exg_weights_open(in_folder("plain.exg"), &weights, NULL, &err), &err);
+    must(exg_weights_open(in_folder("plain.exg"), NULL, &weights, NULL, &err), &err);
     must(exg_weights_save(weights, in_folder("out.safetensors"), &options, &err), &err);
     exg_weights_release(weights);
 }

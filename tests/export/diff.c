@@ -72,7 +72,7 @@ static exg_program *make(const recipe *r)
     exg_ref w;
     exg_ref x;
 
-    assert_int_equal(exg_program_create(UINT64_MAX, &program, &err), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, &err), EXG_OK);
     assert_int_equal(exg_builder_create(operators, program, &b, &err), EXG_OK);
     weight_meta.sizes = r->rows == 2 ? square : flat;
     weight_meta.strides = r->rows == 2 ? strides : flat_strides;

@@ -157,7 +157,7 @@ static exg_program *make(void)
     exg_weight weight = {.fqn = "w", .table = EXG_TABLE_CONSTANTS, .use_pickle = true};
     uint32_t index;
 
-    assert_int_equal(exg_program_create(EXG_ARENA_UNBOUNDED, &p, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &p, NULL), EXG_OK);
     assert_int_equal(exg_weights_add_storage(p->weights, &storage, &index, NULL), EXG_OK);
     storage = (exg_storage){.length = 0, .data = data,
                             .checksum = {EXG_CHECKSUM_UNKNOWN, "md5:00"}};

@@ -31,7 +31,7 @@ typedef struct opened {
 
 static opened read_pickle(const void *data, size_t length)
 {
-    opened o = {.arena = exg_arena_create(64 * length + 65536)};
+    opened o = {.arena = exg_arena_create(NULL, 64 * length + 65536)};
     uint8_t *copy = malloc(length + 1);
 
     memcpy(copy, data, length);

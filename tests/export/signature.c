@@ -449,7 +449,7 @@ static exg_program *build(exg_operators *operators)
     exg_ref x;
     exg_ref y;
 
-    assert_int_equal(exg_program_create(EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
     assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
     x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
     args[0] = exg_arg_ref(x);

@@ -71,7 +71,7 @@ static void it_builds_specs_from_maps(void **state)
         {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, "x" },
         {EXG_OUTPUT_USER,                   NULL},
     };
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_signature_maps maps = GOLDEN_MAPS;
     exg_signature s;
     io of = golden_io();
@@ -97,7 +97,7 @@ static void it_builds_specs_from_maps(void **state)
 /* S004-31, S004-32, S004-36, S004-40 */
 static void it_prefers_the_user_where_names_meet(void **state)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_signature_maps maps = GOLDEN_MAPS;
     exg_signature s;
     io of = golden_io();
@@ -133,7 +133,7 @@ static void it_refuses_tensors_no_map_knows(void **state)
         {"nx",   offsetof(exg_signature_maps, user_input_mutations)},
         {"nx",   offsetof(exg_signature_maps, output_tokens)       }, /* the part is one shorter */
     };
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -160,7 +160,7 @@ static void it_refuses_tensors_no_map_knows(void **state)
 /* S004-38: y in the part of the mutations. */
 static void it_refuses_a_result_among_mutations(void **state)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_signature_maps maps = GOLDEN_MAPS;
     io of = golden_io();
     exg_signature s;
@@ -176,7 +176,7 @@ static void it_refuses_a_result_among_mutations(void **state)
 /* S004-34: constants, which the seed does not know. */
 static void it_takes_constants_from_maps(void **state)
 {
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_signature_maps maps = GOLDEN_MAPS;
     io of = golden_io();
     exg_signature s;

@@ -78,7 +78,7 @@ static void it_gathers_views_row_by_row(void **state)
     uint32_t index;
 
     (void)state;
-    assert_int_equal(exg_weights_create(&w, NULL), EXG_OK);
+    assert_int_equal(exg_weights_create(NULL, &w, NULL), EXG_OK);
     assert_int_equal(exg_weights_add_storage(w, &storage, &index, NULL), EXG_OK);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         exg_sym_int numbers[4];
@@ -219,7 +219,7 @@ static void it_reads_external_storages_below_its_folder_only(void **state)
         uint32_t index;
         exg_error err;
 
-        assert_int_equal(exg_weights_create(&w, NULL), EXG_OK);
+        assert_int_equal(exg_weights_create(NULL, &w, NULL), EXG_OK);
         assert_int_equal(exg_weights_set_directory(w, folder, NULL), EXG_OK);
         assert_int_equal(exg_weights_add_storage(w, &storage, &index, NULL), EXG_OK);
         if (exg_storage_read(w, index, 0, 4, text, &err) != rows[r].status) {
@@ -246,7 +246,7 @@ static void it_goes_with_the_last_reference(void **state)
     int released = 0;
 
     (void)state;
-    assert_int_equal(exg_weights_create(&w, NULL), EXG_OK);
+    assert_int_equal(exg_weights_create(NULL, &w, NULL), EXG_OK);
     assert_int_equal(exg_weights_own(w, count_release, &released, NULL), EXG_OK);
     assert_ptr_equal(exg_weights_retain(w), w);
     exg_weights_release(w);

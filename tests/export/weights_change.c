@@ -128,7 +128,8 @@ static void it_turns_what_a_known_file_holds(void **state)
     (void)state;
     assert_int_equal(exg_tensor_file_save(in_folder("x.safetensors"), &tensor, 1, NULL, NULL),
                      EXG_OK);
-    assert_int_equal(exg_weights_open(in_folder("x.safetensors"), &weights, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open(in_folder("x.safetensors"), NULL, &weights, NULL, NULL),
+                     EXG_OK);
     assert_int_equal(exg_weights_in_order(weights, EXG_BIG_ENDIAN, &made, NULL), EXG_OK);
     for (uint64_t from = 0; from < 8; from++) { /* from inside an element on, too */
         assert_int_equal(exg_storage_read(made, 0, from, 8 - from, got, NULL), EXG_OK);
@@ -165,7 +166,7 @@ static void save_changed(const char *fixture, const char *name, uint8_t flip)
         free((void *)(uintptr_t)file->items[i].data);
     }
     exg_tensor_file_close(file);
-    assert_int_equal(exg_weights_open(in_folder(name), &weights, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open(in_folder(name), NULL, &weights, NULL, NULL), EXG_OK);
     exg_weights_release(weights);
 }
 
@@ -182,7 +183,7 @@ static void it_fills_a_program_from_another_file(void **state)
         exg_misfits misfits;
 
         save_changed(fixtures[i], "other.safetensors", 0x55);
-        assert_int_equal(exg_weights_open(in_folder("other.safetensors"), &from, NULL, NULL),
+        assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
         assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, NULL), EXG_OK);
         assert_int_equal(misfits.count, 0);
@@ -210,7 +211,7 @@ static void it_fills_views_where_they_lie(void **state)
     (void)state;
     for (uint8_t flip = 0; flip < 2; flip++) {
         save_changed("fixtures/views.pt2", "other.safetensors", flip);
-        assert_int_equal(exg_weights_open(in_folder("other.safetensors"), &from, NULL, NULL),
+        assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
         assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, &err), EXG_OK);
         assert_same_weights(from, made);
@@ -246,7 +247,7 @@ static void it_lists_every_misfit(void **state)
     items[3] = (exg_named_tensor){"more", EXG_DTYPE_F32, 2, shapes[3], zeros, 36};
     assert_int_equal(exg_tensor_file_save(in_folder("o.safetensors"), items, 4, NULL, NULL),
                      EXG_OK);
-    assert_int_equal(exg_weights_open(in_folder("o.safetensors"), &from, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open(in_folder("o.safetensors"), NULL, &from, NULL, NULL), EXG_OK);
     assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, &err), EXG_MISMATCH);
     assert_string_equal(err.code, "WGT-FILL");
     assert_null(made);
@@ -290,7 +291,8 @@ static void it_refuses_two_values_for_tied_weights(void **state)
         EXG_OK);
     free(other);
     exg_tensor_file_close(file);
-    assert_int_equal(exg_weights_open(in_folder("two.safetensors"), &from, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open(in_folder("two.safetensors"), NULL, &from, NULL, NULL),
+                     EXG_OK);
     assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, NULL), EXG_MISMATCH);
     assert_int_equal(misfits.count, 1);
     assert_int_equal(misfits.items[0].kind, EXG_MISFIT_SHARED);

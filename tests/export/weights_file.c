@@ -23,7 +23,7 @@ static exg_weights *open_weights(const char *path, exg_weights_format *format)
     exg_error err;
 
     exg_error_clear(&err);
-    if (exg_weights_open(path, &weights, format, &err) != EXG_OK) {
+    if (exg_weights_open(path, NULL, &weights, format, &err) != EXG_OK) {
         fail_msg("%s: %s %s %s", path, err.code, err.where, err.message);
     }
     return weights;
@@ -199,7 +199,7 @@ static void it_refuses_every_prefix(void **state)
 
             memcpy(copy, data, n);
             exg_error_clear(&err);
-            if (exg_weights_open_memory(copy, n, &weights, NULL, &err) == EXG_OK) {
+            if (exg_weights_open_memory(copy, n, NULL, &weights, NULL, &err) == EXG_OK) {
                 /* zeros behind the last tensor of a GGUF may be left out */
                 assert_int_equal(files[i].format, EXG_WEIGHTS_FORMAT_GGUF);
                 assert_true(n > length - 32);
@@ -301,7 +301,7 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
         copy = malloc(b.length);
         memcpy(copy, b.data, b.length);
         exg_error_clear(&err);
-        if ((exg_weights_open_memory(copy, b.length, &weights, NULL, &err) == EXG_OK) !=
+        if ((exg_weights_open_memory(copy, b.length, NULL, &weights, NULL, &err) == EXG_OK) !=
                 (rows[r].code[0] == '\0') ||
             strcmp(err.code, rows[r].code) != 0) {
             fail_msg("row %zu: '%s' %s, expected '%s'", r, err.code, err.message, rows[r].code);
@@ -345,7 +345,7 @@ static void it_refuses_an_index_that_lies(void **state)
 
         write_file("x.index.json", rows[r].text, strlen(rows[r].text));
         exg_error_clear(&err);
-        if ((exg_weights_open(in_folder("x.index.json"), &weights, NULL, &err) == EXG_OK) !=
+        if ((exg_weights_open(in_folder("x.index.json"), NULL, &weights, NULL, &err) == EXG_OK) !=
                 (rows[r].code[0] == '\0') ||
             strcmp(err.code, rows[r].code) != 0) {
             fail_msg("%s: '%s' %s, expected '%s'", rows[r].text, err.code, err.message,

@@ -13,7 +13,7 @@
 static exg_status open_zip(const void *data, size_t length, exg_arena **arena, exg_zip *zip,
                            exg_error *err)
 {
-    *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     assert_non_null(*arena);
     exg_error_clear(err);
     return exg_zip_open(data, length, 0, *arena, zip, err);

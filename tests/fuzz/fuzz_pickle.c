@@ -50,7 +50,7 @@ static size_t walk(const exg_pickle_value *value, int depth)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    exg_arena *arena = exg_arena_create(64 * (uint64_t)size + 65536);
+    exg_arena *arena = exg_arena_create(NULL, 64 * (uint64_t)size + 65536);
     exg_pickle_value *root = NULL;
     exg_error err;
 

@@ -41,7 +41,7 @@ static void go_on(const exg_verified *verified, exg_arena *arena)
 static void verify(const exg_program *program)
 {
     static exg_operators *operators;
-    exg_arena *arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_diagnostics found;
     exg_verified verified;
     exg_error err;

@@ -33,7 +33,7 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
 {
     exg_status status;
 
-    EXG_TRY(exg_program_create(budget, program, err));
+    EXG_TRY(exg_program_create(NULL, budget, program, err));
     status = exg_early_decode(root, EXG_EARLY_WITHOUT_BYTES, NULL, *program, budget, err);
     if (status == EXG_OK) {
         drop_carry(&(*program)->metadata);
@@ -48,7 +48,7 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
 static exg_status check_agreement(exg_json root, const exg_program *carried, uint64_t budget,
                                   exg_error *err)
 {
-    exg_arena *scratch = exg_arena_create(budget);
+    exg_arena *scratch = exg_arena_create(NULL, budget);
     exg_early_encoder e = {.program = carried, .arena = scratch,
                            .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
     exg_text text = EXG_TEXT_EMPTY;
@@ -121,7 +121,7 @@ exg_status exg_early_open(const exg_source *source, const exg_open_options *opti
     }
     status = exg_json_parse(source->data, (size_t)source->length, 0, EXG_JSON_KEYS_NOW, &doc, err);
     if (status == EXG_OK) {
-        status = exg_program_create(source->budget, &made, err);
+        status = exg_program_create(source->allocator, source->budget, &made, err);
     }
     if (status == EXG_OK) {
         status = decode(exg_json_root(doc), source, options, made, err);

@@ -35,7 +35,7 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
         status = exg_operators_create(&operators, e->err);
     }
     if (status == EXG_OK) {
-        status = exg_program_create(EXG_ARENA_UNBOUNDED, program, e->err);
+        status = exg_program_create(NULL, EXG_ARENA_UNBOUNDED, program, e->err);
     }
     if (status == EXG_OK) {
         status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITHOUT_BYTES, operators, *program,
@@ -256,7 +256,7 @@ exg_status exg_early_save(const exg_program *program, const char *path,
     exg_early_encoder e = {.program = program, .err = err};
     exg_status status;
 
-    e.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    e.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (e.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -81,7 +81,7 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
 {
     void *base = mmap(nullptr, reserve_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    exg_arena *scratch = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_status status = EXG_OK;
 
     *made = {nullptr, 0, base, reserve_bytes};

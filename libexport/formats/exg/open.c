@@ -18,7 +18,7 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
     exg_status status;
 
     EXG_TRY(exg_flat_length(source->data, source->length, &length, err));
-    status = exg_program_create(source->budget, &made, err);
+    status = exg_program_create(source->allocator, source->budget, &made, err);
     if (status == EXG_OK) {
         status = exg_flat_decode(source->data, source->length, (size_t)length, made, err);
     }

@@ -340,7 +340,7 @@ exg_status exg_exg_save(const exg_program *program, const char *path,
         return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two",
                         (unsigned long long)options->align);
     }
-    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (s.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

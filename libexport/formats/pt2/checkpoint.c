@@ -177,7 +177,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
 {
     walker w = {.name = EXG_TEXT_EMPTY, .left = VALUES_MAX, .budget = source->budget, .err = err};
     uint64_t inflate_left = source->budget;
-    exg_arena *arena = exg_arena_create(source->budget);
+    exg_arena *arena = exg_arena_create(source->allocator, source->budget);
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     if (status == EXG_OK) {

@@ -175,10 +175,12 @@ static exg_status open_archive(exg_arena *arena, const exg_source *source,
 exg_status exg_pt2_open(const exg_source *source, const exg_open_options *options,
                         exg_program **program, exg_file_info *info, exg_error *err)
 {
-    exg_arena *scratch = exg_arena_create(source->budget);
+    exg_arena *scratch = exg_arena_create(source->allocator, source->budget);
     exg_program *made = NULL;
     exg_status status =
-        scratch == NULL ? EXG_OUT_OF_MEMORY(err) : exg_program_create(source->budget, &made, err);
+        scratch == NULL
+            ? EXG_OUT_OF_MEMORY(err)
+            : exg_program_create(source->allocator, source->budget, &made, err);
 
     if (status == EXG_OK) {
         status = open_archive(scratch, source, options, made, info, err);

@@ -266,7 +266,7 @@ exg_status exg_pt2_save(const exg_program *program, const char *path,
 
     EXG_TRY(check_options(options, err));
     s.total = count_bytes(program);
-    s.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     s.block = malloc(BLOCK_BYTES);
     s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
     status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err)

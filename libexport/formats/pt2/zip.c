@@ -529,7 +529,8 @@ const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name)
 
 bool exg_zip_holds(const uint8_t *data, uint64_t length, bool (*is_it)(const exg_zip *zip))
 {
-    exg_arena *arena = exg_zip_sniff(data, length) ? exg_arena_create(64 * length + 65536) : NULL;
+    exg_arena *arena =
+        exg_zip_sniff(data, length) ? exg_arena_create(NULL, 64 * length + 65536) : NULL;
     exg_zip zip;
     bool holds =
         arena != NULL && exg_zip_open(data, length, 0, arena, &zip, NULL) == EXG_OK && is_it(&zip);

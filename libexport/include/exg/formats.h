@@ -31,6 +31,7 @@ typedef struct exg_open_options {
     const char *program;    /* of an archive with several; NULL: "model", or the only one */
     uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
+    const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
     bool ignore_carry;      /* of early JSON: what the seed's schema says, and nothing else */
 } exg_open_options;
 
@@ -105,12 +106,14 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
  * the file's; what a checkpoint nests is joined with dots, and what is no tensor in it
  * goes to the metadata. No tensor is read by opening but deflated ones. Every rule of
  * the formats is checked; files a sharded model names may not leave its folder.
- * `format` may be NULL. The caller releases *weights. IO, MALFORMED, UNSUPPORTED, LIMIT. */
-exg_status exg_weights_open(const char *path, exg_weights **weights, exg_weights_format *format,
-                            exg_error *err);
+ * `options` (budget and allocator) and `format` may be NULL. The caller releases
+ * *weights. IO, MALFORMED, UNSUPPORTED, LIMIT. */
+exg_status exg_weights_open(const char *path, const exg_open_options *options,
+                            exg_weights **weights, exg_weights_format *format, exg_error *err);
 
 /* The same from memory, which must stay as long as the weights. No program. */
-exg_status exg_weights_open_memory(const void *data, size_t length, exg_weights **weights,
+exg_status exg_weights_open_memory(const void *data, size_t length,
+                                   const exg_open_options *options, exg_weights **weights,
                                    exg_weights_format *format, exg_error *err);
 
 typedef struct exg_weights_save_options {

@@ -19,6 +19,7 @@
 #ifndef EXG_PROGRAM_H
 #define EXG_PROGRAM_H
 
+#include <exg/memory.h>
 #include <exg/status.h>
 #include <exg/types.h>
 #include <stddef.h>
@@ -27,7 +28,6 @@
 extern "C" {
 #endif
 
-typedef struct exg_arena exg_arena;
 typedef struct exg_weights exg_weights;
 typedef struct exg_graph exg_graph;
 typedef struct exg_argument exg_argument;
@@ -337,8 +337,9 @@ typedef struct exg_program {
 } exg_program;
 
 /* An empty program with an arena of `budget` bytes (EXG_ARENA_UNBOUNDED) and no
- * weights. NO_MEMORY. The caller destroys it. */
-exg_status exg_program_create(uint64_t budget, exg_program **program, exg_error *err);
+ * weights. `allocator` NULL: the system's (memory.h). NO_MEMORY. The caller destroys it. */
+exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
+                              exg_program **program, exg_error *err);
 void exg_program_destroy(exg_program *program); /* NULL is allowed */
 
 /* A deep copy with an arena of its own; weights are shared, not copied. */

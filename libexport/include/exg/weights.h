@@ -89,7 +89,9 @@ struct exg_weights {
     struct exg_weights_private *private_; /* mappings, lock, reference count */
 };
 
-exg_status exg_weights_create(exg_weights **weights, exg_error *err); /* one reference */
+/* None yet, with one reference. `allocator` NULL: the system's (memory.h). */
+exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
+                              exg_error *err);
 exg_weights *exg_weights_retain(exg_weights *weights);
 void exg_weights_release(exg_weights *weights); /* NULL is allowed */
 

@@ -252,7 +252,7 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
     bool known = is_known(t, c);
 
     exg_error_clear(&err);
-    if (exg_program_create(UINT64_MAX, &c->program, &err) != EXG_OK) {
+    if (exg_program_create(NULL, UINT64_MAX, &c->program, &err) != EXG_OK) {
         exit(1);
     }
     if (!exg_json_find(json, "program", &program_json) ||

@@ -275,7 +275,7 @@ exg_status prepare_only(kernel_case *c, exg_error *err)
     exg_kernel_call call = call_of(c, inputs, outputs);
     exg_status status;
 
-    call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status = c->kernel->prepare(&call, err);
     exg_arena_destroy(call.arena);
     return status;
@@ -306,7 +306,7 @@ static void run_once(kernel_case *c, uint32_t threads)
     exg_error err;
 
     exg_error_clear(&err);
-    call.arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (c->kernel->prepare != NULL && c->kernel->prepare(&call, &err) != EXG_OK) {
         fail_msg("%s: %s", c->kernel->name, err.message);
     }

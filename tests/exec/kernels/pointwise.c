@@ -26,7 +26,7 @@ typedef struct program {
 static void begin(program *g, uint32_t rank, const int64_t *sizes)
 {
     memset(g, 0, sizeof(*g));
-    g->arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    g->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     g->p = exg_pointwise_begin(g->arena, rank, sizes);
     g->call.inputs = g->inputs;
     g->call.outputs = g->outputs;

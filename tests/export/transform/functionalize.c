@@ -314,7 +314,7 @@ static exg_program *make_program(model *m)
     exg_program *program;
     exg_error err;
 
-    assert_int_equal(exg_program_create(UINT64_MAX, &program, &err), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, &err), EXG_OK);
     program->verifiers = (const char **)(void *)dialects;
     program->verifier_count = 1;
     assert_int_equal(exg_builder_create(operators, program, &m->b, &err), EXG_OK);

@@ -183,7 +183,7 @@ static void what_is_no_schema_is_refused(void **state)
 static int begin(void **state)
 {
     (void)state;
-    arena = exg_arena_create(EXG_ARENA_UNBOUNDED);
+    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     return arena == NULL ? -1 : 0;
 }
 
