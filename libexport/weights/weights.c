@@ -121,32 +121,9 @@ const char *exg_weights_directory(const exg_weights *weights)
 
 /* ---- tables ------------------------------------------------------------------- */
 
-/* Room for one more item; the old array stays in the arena. */
-static bool reserve(exg_arena *arena, void **items, uint32_t count, uint32_t *capacity,
-                    size_t item_bytes)
-{
-    uint32_t bigger = *capacity < 16 ? 16 : *capacity * 2;
-    void *moved;
-
-    if (count < *capacity) {
-        return true;
-    }
-    moved = bigger <= *capacity ? NULL : exg_arena_alloc(arena, bigger, item_bytes);
-    if (moved == NULL) {
-        return false;
-    }
-    if (count > 0) {
-        memcpy(moved, *items, count * item_bytes);
-    }
-    *items = moved;
-    *capacity = bigger;
-    return true;
-}
-
 exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
                                    uint32_t *index, exg_error *err)
 {
-    void *storages = weights->storages;
     exg_storage copy = *storage;
 
     copy.location = exg_arena_strdup(weights->arena, storage->location);
@@ -154,11 +131,10 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
     if ((storage->location != NULL && copy.location == NULL) ||
         (storage->checksum.text != NULL && copy.checksum.text == NULL) ||
         weights->storage_count == UINT32_MAX ||
-        !reserve(weights->arena, &storages, weights->storage_count, &weights->storage_capacity,
-                 sizeof(exg_storage))) {
+        !exg_arena_reserve(weights->arena, &weights->storages, weights->storage_count,
+                           &weights->storage_capacity, sizeof(exg_storage))) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    weights->storages = storages;
     weights->storages[weights->storage_count] = copy;
     *index = weights->storage_count++;
     return EXG_OK;
@@ -194,7 +170,6 @@ static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
 
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
-    void *items = weights->items;
     exg_weight copy = *weight;
 
     if (weight->storage >= weights->storage_count) {
@@ -208,10 +183,10 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     copy.encoding = exg_arena_strdup(weights->arena, weight->encoding);
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
         (weight->encoding != NULL && copy.encoding == NULL) || weights->count == UINT32_MAX ||
-        !reserve(weights->arena, &items, weights->count, &weights->capacity, sizeof(exg_weight))) {
+        !exg_arena_reserve(weights->arena, &weights->items, weights->count, &weights->capacity,
+                           sizeof(exg_weight))) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    weights->items = items;
     weights->items[weights->count++] = copy;
     return EXG_OK;
 }
@@ -220,16 +195,14 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
                                     exg_error *err)
 {
     exg_string_map *map = &weights->metadata;
-    void *items = map->items;
     exg_string_pair pair = {exg_arena_strdup(weights->arena, key),
                             exg_arena_strdup(weights->arena, value)};
 
     if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
-        !reserve(weights->arena, &items, map->count, &weights->private_->metadata_capacity,
-                 sizeof(exg_string_pair))) {
+        !exg_arena_reserve(weights->arena, &map->items, map->count,
+                           &weights->private_->metadata_capacity, sizeof(exg_string_pair))) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    map->items = items;
     map->items[map->count++] = pair;
     return EXG_OK;
 }

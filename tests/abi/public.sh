@@ -5,7 +5,7 @@
 #
 # LIST names every function that the headers below INCLUDE declare, one a line: a change of
 # it is a change of the interface. The library exports them and nothing else, but for what
-# the library above it needs, under a version of its own (EXG_PRIVATE).
+# the library above it needs, under a version of its own (EXG_PRIVATE). A test names each.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -26,6 +26,8 @@ fi
     comm -3 "$root/$list" "$work/declared" | sed 's/^\t*/declared or listed, not both: /'
     comm -23 "$root/$list" "$work/exported" | sed 's/^/not exported: /'
     comm -13 "$root/$list" "$work/exported" | sed 's/^/exported, and not listed: /'
+    find "$root/tests" -name '*.[ch]' -exec grep -ohE 'exg_[a-z0-9_]+' {} + | sort -u > "$work/tested"
+    comm -23 "$root/$list" "$work/tested" | sed 's/^/in no test: /'
 } > "$work/found"
 cat "$work/found"
 [ "$(grep -c . "$work/declared")" -ge 20 ] || { echo "too few declarations found"; exit 1; }

@@ -20,6 +20,7 @@ exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
+exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 
 # Every case of the operator corpus, alone and with inputs split over three ranks.
 exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)

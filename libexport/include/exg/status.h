@@ -53,7 +53,8 @@ exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status 
 exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts a part of the model, or "FILE:", in front of `where`; returns `status`. */
+/* Puts a part of the model ("nodes[2]", joined by a dot), or "FILE:", in front of
+ * `where`; returns `status`. */
 exg_status exg_error_within(exg_error *err, exg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,0 +1,276 @@
+/* builder.c - graphs made by hand: what the builder hands out, what it says of mistakes,
+ * arguments there and back.
+ */
+#include <exg/emit.h>
+#include <exg/export.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+typedef struct made {
+    exg_operators *operators;
+    exg_program *program;
+    exg_builder *b;
+} made;
+
+static void begin(made *m)
+{
+    assert_int_equal(exg_operators_create(&m->operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &m->program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(m->operators, m->program, &m->b, NULL), EXG_OK);
+}
+
+static void end(made *m)
+{
+    exg_program_destroy(m->program);
+    exg_operators_destroy(m->operators);
+}
+
+/* x + w for a weight of the program's own; called by position. */
+static void it_makes_a_whole_program(void **state)
+{
+    const float values[2] = {1.5f, -2.0f};
+    exg_input_binding binding = {.name = "x", .kind = EXG_ARGUMENT_TENSOR, .dtype = EXG_DTYPE_F32,
+                                 .rank = 1, .sizes = (int64_t[]){2}};
+    exg_verified verified;
+    exg_symbols symbols;
+    exg_tensor_meta meta;
+    exg_argument sum;
+    exg_arena *arena = exg_arena_create(NULL, 1u << 20);
+    exg_error err;
+    float read[2];
+    made m;
+
+    (void)state;
+    begin(&m);
+    meta = exg_builder_meta(m.b, EXG_DTYPE_F32, (int64_t[]){2}, 1);
+    exg_ref w = exg_builder_weight(m.b, "up.bias", &meta, EXG_INPUT_BUFFER, values);
+    exg_ref x = exg_builder_input(m.b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    const exg_argument args[] = {exg_arg_ref(x), exg_arg_ref(w)};
+
+    assert_int_equal(exg_emit_all(m.b, EXG_OP_add_Tensor, args, 2, &sum), EXG_OK);
+    exg_builder_output(m.b, &sum, EXG_OUTPUT_USER, NULL);
+    exg_builder_call(m.b);
+    assert_int_equal(exg_builder_finish(m.b, NULL), EXG_OK);
+    assert_int_equal(m.program->module_call_count, 1);
+    assert_int_equal(exg_weight_read(m.program->weights, &m.program->weights->items[0], read,
+                                     sizeof(read), NULL), EXG_OK);
+    assert_memory_equal(read, values, sizeof(values));
+    assert_int_equal(exg_verify(m.program, m.operators, &verified, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, arena, &symbols, NULL), EXG_OK);
+    assert_int_equal(symbols.count, 0);
+    binding.sizes = (int64_t[]){3};
+    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, arena, &symbols, &err), EXG_USAGE);
+    assert_string_equal(err.code, "INP-004");
+    assert_null(exg_arena_alloc(arena, 1u << 20, 2)); /* past the budget */
+    assert_true(exg_arena_used(arena) <= 1u << 20);
+    exg_arena_destroy(arena);
+    end(&m);
+}
+
+static exg_ref input(exg_builder *b, const char *name, int64_t rows, int64_t columns)
+{
+    exg_tensor_meta meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){rows, columns}, 2);
+
+    return exg_builder_input(b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+}
+
+static void it_gives_what_it_was_given(void **state)
+{
+    exg_argument pair[2];
+    int64_t items[4] = {9, 9, 9, 9};
+    exg_argument arg;
+    exg_ref refs[2];
+    made m;
+
+    (void)state;
+    begin(&m);
+    assert_ptr_equal(exg_builder_operators(m.b), m.operators);
+    assert_ptr_equal(exg_builder_program(m.b), m.program);
+    assert_ptr_equal(exg_builder_arena(m.b), m.program->arena);
+    refs[0] = input(m.b, "x", 2, 3);
+    refs[1] = exg_builder_value(m.b, "x", exg_ref_meta(m.b, refs[0])); /* the name is taken */
+    assert_string_not_equal(exg_builder_graph(m.b)->values[refs[0].id].name,
+                            exg_builder_graph(m.b)->values[refs[1].id].name);
+    assert_int_equal(exg_ref_meta(m.b, refs[0])->sizes[1].value, 3);
+    assert_null(exg_ref_meta(m.b, EXG_NO_REF));
+
+    arg = exg_arg_int(-7);
+    assert_true(exg_get_int(&arg) == -7 && exg_get_float(&arg) == -7.0);
+    assert_true(exg_get_ints(&arg, items, 4) == 1 && items[0] == -7);
+    arg = exg_arg_float(0.5);
+    assert_true(exg_get_float(&arg) == 0.5 && exg_get_int(&arg) == 0);
+    arg = exg_arg_bool(true);
+    assert_true(exg_get_bool(&arg) && exg_get_int(&arg) == 1);
+    arg = exg_arg_none();
+    assert_true(exg_is_none(&arg) && exg_get_ref(&arg).id == EXG_NO_VALUE);
+    arg = exg_arg_string("sum");
+    assert_true(arg.kind == EXG_ARGUMENT_STRING && strcmp(arg.as_string, "sum") == 0);
+    arg = exg_arg_dtype(EXG_DTYPE_BF16);
+    assert_true(arg.kind == EXG_ARGUMENT_SCALAR_TYPE && arg.as_scalar_type == EXG_DTYPE_BF16);
+    arg = exg_arg_ref(refs[1]);
+    assert_int_equal(exg_get_ref(&arg).id, refs[1].id);
+    arg = exg_arg_ints(m.b, (int64_t[]){4, 5, 6}, 3);
+    assert_true(exg_get_ints(&arg, items, 2) == 3 && items[1] == 5 && items[2] == 9);
+    arg = exg_arg_refs(m.b, refs, 2);
+    assert_true(arg.kind == EXG_ARGUMENT_TENSORS && arg.count == 2 &&
+                arg.as_tensors[1] == refs[1].id);
+
+    exg_builder_next_names(m.b, (const char *[]){"low", "high"}, 2);
+    assert_int_equal(EMIT_ALL(m.b, split_Tensor, pair, refs[0], 2, 1), EXG_OK);
+    assert_true(pair[0].kind == EXG_ARGUMENT_TENSORS && pair[0].count == 2);
+    assert_string_equal(exg_builder_graph(m.b)->values[pair[0].as_tensors[1]].name, "high");
+    assert_int_equal(exg_ref_meta(m.b, (exg_ref){pair[0].as_tensors[1]})->sizes[1].value, 1);
+    exg_builder_destroy(m.b); /* half way: the program still goes alone */
+    end(&m);
+}
+
+static void it_lets_mistakes_stick(void **state)
+{
+    exg_error err;
+    exg_ref r;
+    made m;
+
+    (void)state;
+    begin(&m);
+    r = EMIT(m.b, mm_default, input(m.b, "x", 2, 3), input(m.b, "y", 2, 3));
+    assert_int_equal(r.id, EXG_NO_VALUE);
+    assert_int_equal(exg_builder_status(m.b), EXG_MALFORMED);
+    assert_int_equal(EMIT(m.b, relu_default, r).id, EXG_NO_VALUE);
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "NOD-017");
+    end(&m);
+
+    begin(&m);
+    assert_int_equal(exg_error_set(&err, __FILE__, __LINE__, EXG_USAGE, "MY-001", "mine"),
+                     EXG_USAGE);
+    exg_builder_fail(m.b, &err);
+    exg_error_clear(&err);
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_USAGE);
+    assert_string_equal(err.code, "MY-001");
+    end(&m);
+}
+
+/* A write by a mask is emitted as it is, or as what it is made of. */
+static void it_lowers_when_asked(void **state)
+{
+    (void)state;
+    for (int lowers = 0; lowers < 2; lowers++) {
+        exg_argument scale = exg_arg_float(2.0);
+        exg_tensor_meta rows;
+        exg_argument y;
+        exg_ref index;
+        made m;
+
+        begin(&m);
+        rows = exg_builder_meta(m.b, EXG_DTYPE_B8, (int64_t[]){4}, 1);
+        index = exg_builder_input(m.b, "rows", &rows, EXG_INPUT_USER, NULL, EXG_UNSET);
+        exg_builder_set_lowering(m.b, lowers != 0);
+        exg_builder_constant_input(m.b, "scale", &scale);
+        y = exg_arg_ref(EMIT(m.b, index_put_default, input(m.b, "x", 4, 3),
+                             exg_arg_refs(m.b, &index, 1), input(m.b, "y", 1, 1)));
+        exg_builder_output(m.b, &y, EXG_OUTPUT_USER, NULL);
+        assert_int_equal(exg_builder_finish(m.b, NULL), EXG_OK);
+        assert_int_equal(m.program->graph->input_count, 4);
+        if (lowers ? m.program->graph->node_count < 2 : m.program->graph->node_count != 1) {
+            fail_msg("%u nodes", m.program->graph->node_count);
+        }
+        assert_int_equal(m.program->signature.inputs[1].arg.kind, EXG_ARGUMENT_FLOAT);
+        assert_true(m.program->signature.inputs[1].arg.as_float == 2.0);
+        end(&m);
+    }
+}
+
+static void it_normalizes_and_infers(void **state)
+{
+    const exg_operator *op;
+    exg_tensor_meta **results;
+    exg_argument args[8];
+    exg_named_argument given[2];
+    exg_argument number;
+    uint32_t count;
+    exg_node node = {.inputs = given, .input_count = 2};
+    exg_error err;
+    made m;
+
+    (void)state;
+    begin(&m);
+    op = exg_operators_get(m.operators, EXG_OP_add_Tensor);
+    assert_ptr_equal(op, exg_operators_find(m.operators, "torch.ops.aten.add.Tensor"));
+    given[0] = (exg_named_argument){"self", exg_arg_ref(input(m.b, "x", 2, 3)), EXG_KIND_POSITIONAL};
+    given[1] = (exg_named_argument){"other", exg_arg_ref(input(m.b, "y", 1, 3)), EXG_KIND_POSITIONAL};
+    assert_int_equal(exg_operator_normalize(op, &node, args, NULL), EXG_OK);
+    assert_int_equal(exg_get_int(&args[2]), 1); /* alpha's default */
+    assert_true(exg_argument_fits(&args[0], &op->schema->arguments[0].type));
+    args[3] = exg_arg_string("x");
+    assert_false(exg_argument_fits(&args[3], &op->schema->arguments[0].type));
+    assert_int_equal(exg_operator_infer(op, args, exg_builder_graph(m.b), m.program->arena,
+                                        &results, &count, NULL), EXG_OK);
+    assert_true(count == 1 && results[0]->rank == 2 && results[0]->sizes[0].value == 2);
+    given[1].name = "others";
+    given[1].kind = EXG_KIND_KEYWORD;
+    assert_int_equal(exg_operator_normalize(op, &node, args, &err), EXG_MALFORMED);
+
+    op = exg_operators_find(m.operators, "_operator.floordiv");
+    assert_non_null(op);
+    args[0] = exg_arg_int(-7);
+    args[1] = exg_arg_int(2);
+    assert_int_equal(exg_operator_evaluate(op, args, 2, exg_builder_graph(m.b), &number, NULL),
+                     EXG_OK);
+    assert_int_equal(exg_get_int(&number), -4); /* Python rounds down */
+    args[1] = exg_arg_int(0);
+    assert_int_equal(exg_operator_evaluate(op, args, 2, exg_builder_graph(m.b), &number, &err),
+                     EXG_MALFORMED);
+    exg_builder_destroy(m.b);
+    end(&m);
+}
+
+static void it_copies_and_compares(void **state)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    int64_t items[] = {1, 2};
+    exg_argument arg = {.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = items};
+    exg_program *a;
+    exg_program *b;
+    char *missing;
+    exg_operators *operators;
+
+    (void)state;
+    assert_int_equal(exg_argument_copy(arena, &arg, NULL), EXG_OK);
+    items[1] = 9;
+    assert_int_equal(arg.as_ints[1], 2);
+    exg_arena_destroy(arena);
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &a, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_program_copy(a, &b, NULL), EXG_OK);
+    assert_true(exg_graph_equal(a->graph, b->graph));
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_null(missing);
+    b->graph->nodes[0].target = "torch.ops.mine.shout.default";
+    assert_false(exg_graph_equal(a->graph, b->graph));
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_non_null(strstr(missing, "mine.shout"));
+    free(missing);
+    exg_program_destroy(a);
+    exg_program_destroy(b);
+    exg_operators_destroy(operators);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_gives_what_it_was_given),
+        cmocka_unit_test(it_makes_a_whole_program),
+        cmocka_unit_test(it_lets_mistakes_stick),
+        cmocka_unit_test(it_lowers_when_asked),
+        cmocka_unit_test(it_normalizes_and_infers),
+        cmocka_unit_test(it_copies_and_compares),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

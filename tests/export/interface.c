@@ -1,0 +1,226 @@
+/* interface.c - the small public functions: names, errors, promotion, elements, what is
+ * known of a tensor's description. Golden values are PyTorch's or worked out by hand.
+ */
+#include <exg/export.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* torch.promote_types(row, column) of these dtypes. */
+static const char *const promoted[12][12] = {
+    {"uint8", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "uint8"},
+    {"int16", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "int8"},
+    {"int16", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "int16"},
+    {"int32", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "int32"},
+    {"int64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "int64"},
+    {"float16", "float16", "float16", "float16", "float16", "float16", "float32", "float32",
+     "float64", "complex64", "complex128", "float16"},
+    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32",
+     "float64", "complex64", "complex128", "bfloat16"},
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32",
+     "float64", "complex64", "complex128", "float32"},
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64",
+     "float64", "complex128", "complex128", "float64"},
+    {"complex64", "complex64", "complex64", "complex64", "complex64", "complex64", "complex64",
+     "complex64", "complex128", "complex64", "complex128", "complex64"},
+    {"complex128", "complex128", "complex128", "complex128", "complex128", "complex128",
+     "complex128", "complex128", "complex128", "complex128", "complex128", "complex128"},
+    {"uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+     "complex64", "complex128", "bool"},
+};
+
+static void it_promotes_as_pytorch(void **state)
+{
+    (void)state;
+    for (int a = 0; a < 12; a++) {
+        for (int b = 0; b < 12; b++) { /* the diagonal names the dtypes */
+            assert_string_equal(
+                exg_dtype_name(exg_promote_types(exg_dtype_from_name(promoted[a][a]),
+                                                 exg_dtype_from_name(promoted[b][b]))),
+                promoted[a][b]);
+        }
+    }
+}
+
+static void it_names_everything(void **state)
+{
+    (void)state;
+    assert_string_equal(exg_status_name(EXG_MALFORMED), "MALFORMED");
+    assert_string_equal(exg_status_meaning(EXG_PEER), "another rank failed or went silent");
+    assert_int_equal(exg_status_exit_code(EXG_OK), 0);
+    assert_int_equal(exg_status_exit_code(EXG_LIMIT), 6);
+    assert_string_equal(exg_format_name(EXG_FORMAT_EARLY_JSON), "early-json");
+    assert_string_equal(exg_weights_format_name(EXG_WEIGHTS_FORMAT_NPZ), "npz");
+    assert_string_equal(exg_weights_format_name(EXG_WEIGHTS_FORMAT_COUNT), "program");
+    assert_string_equal(exg_layout_name(EXG_LAYOUT_SPARSE_CSR), "sparse_csr");
+    assert_string_equal(exg_layout_name(EXG_LAYOUT_MKLDNN), "_mkldnn");
+    assert_string_equal(exg_memory_format_name(EXG_MEMORY_FORMAT_PRESERVE), "preserve_format");
+    assert_string_equal(exg_severity_name(EXG_SEVERITY_WARNING), "warning");
+    assert_string_equal(exg_keeper_name(EXG_KEEPER_DATA), "data");
+    assert_string_equal(exg_misfit_text(EXG_MISFIT_SHAPE), "has another shape");
+    assert_true(exg_misfit_is_fault(EXG_MISFIT_MISSING));
+    assert_false(exg_misfit_is_fault(EXG_MISFIT_UNKNOWN));
+}
+
+static void it_tells_faults(void **state)
+{
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(err.status, EXG_OK);
+    assert_string_equal(err.code, "");
+    assert_true(err.offset == EXG_NO_OFFSET);
+    assert_int_equal(exg_error_set(&err, "f.c", 7, EXG_IO, "SYS-READ", "cannot read %d", 3),
+                     EXG_IO);
+    assert_string_equal(err.message, "cannot read 3");
+    assert_string_equal(err.source_file, "f.c");
+    assert_int_equal(err.source_line, 7);
+    assert_int_equal(exg_error_at(&err, EXG_IO, 4096), EXG_IO);
+    assert_true(err.offset == 4096);
+    assert_int_equal(exg_error_fix(&err, EXG_IO, "give %s", "another"), EXG_IO);
+    assert_string_equal(err.fix, "give another");
+    assert_int_equal(exg_error_within(&err, EXG_IO, "inputs[%d]", 1), EXG_IO);
+    assert_int_equal(exg_error_within(&err, EXG_IO, "nodes[%d]", 2), EXG_IO);
+    assert_string_equal(err.where, "nodes[2].inputs[1]");
+    assert_int_equal(exg_error_set(NULL, "f.c", 8, EXG_LIMIT, "X", "no one listens"), EXG_LIMIT);
+}
+
+static void it_reads_elements(void **state)
+{
+    const int8_t minus = -5;
+    const uint16_t half = 0xc500;       /* -5.0 */
+    const uint16_t brain = 0x3fc0;      /* 1.5 */
+    const float complex_number[2] = {2.5f, 9.0f};
+    const uint64_t large = UINT64_MAX;
+
+    (void)state;
+    assert_true(exg_element_value(EXG_DTYPE_I8, &minus) == -5.0);
+    assert_true(exg_element_value(EXG_DTYPE_U8, &minus) == 251.0);
+    assert_true(exg_element_value(EXG_DTYPE_F16, &half) == -5.0);
+    assert_true(exg_element_value(EXG_DTYPE_BF16, &brain) == 1.5);
+    assert_true(exg_element_value(EXG_DTYPE_C64, complex_number) == 2.5);
+    assert_true(exg_element_value(EXG_DTYPE_U64, &large) == 0x1p64);
+    assert_true(exg_element_value(EXG_DTYPE_B8, "\1") == 1.0);
+}
+
+static void it_knows_descriptions(void **state)
+{
+    exg_sym_int n[4] = {exg_sym_int_of(3), exg_sym_int_of(4), exg_sym_int_of(4),
+                        exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F64, .layout = EXG_LAYOUT_STRIDED, .rank = 2,
+                            .sizes = n, .strides = n + 2, .device = {"cpu", -1}};
+    int64_t numel;
+
+    (void)state;
+    assert_true(exg_tensor_meta_is_static(&meta));
+    assert_true(exg_tensor_meta_is_packed(&meta));
+    assert_true(exg_tensor_meta_numel(&meta, &numel) && numel == 12);
+    assert_int_equal(exg_tensor_meta_check_view(&meta, 96, NULL), EXG_OK);
+    assert_int_equal(exg_tensor_meta_check_view(&meta, 95, NULL), EXG_MALFORMED);
+    meta.storage_offset = exg_sym_int_of(1);
+    assert_int_equal(exg_tensor_meta_check_view(&meta, 96, NULL), EXG_MALFORMED);
+    n[2].value = 5; /* a gap between rows */
+    assert_false(exg_tensor_meta_is_packed(&meta));
+    n[0].value = n[1].value = INT64_MAX / 2;
+    assert_false(exg_tensor_meta_numel(&meta, &numel));
+    n[0].expr = "s77";
+    assert_false(exg_tensor_meta_is_static(&meta));
+}
+
+static void it_binds_names_to_numbers(void **state)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_symbols symbols = {0};
+    char name[16];
+    int64_t value;
+
+    (void)state;
+    for (int i = 0; i < 500; i++) { /* past where a map takes over */
+        int length = snprintf(name, sizeof(name), "s%d", i);
+
+        assert_int_equal(
+            exg_symbols_add(&symbols, arena, name, (size_t)length, 7 * i, NULL), EXG_OK);
+    }
+    assert_int_equal(symbols.count, 500);
+    assert_int_equal(exg_symbols_find(&symbols, "s499", 4)->value, 7 * 499);
+    assert_int_equal(exg_symbols_find(&symbols, "s10x", 3)->value, 70);
+    assert_null(exg_symbols_find(&symbols, "s500", 4));
+    assert_int_equal(exg_symint_evaluate("2*s3 + Mod(s10, 4)", &symbols, &value, NULL), EXG_OK);
+    assert_int_equal(value, 2 * 21 + 70 % 4);
+    exg_arena_destroy(arena);
+}
+
+static void it_keeps_what_is_added(void **state)
+{
+    exg_weights *weights;
+    uint32_t storage;
+    char *bytes = malloc(4);
+
+    (void)state;
+    memcpy(bytes, "abcd", 4);
+    assert_int_equal(exg_weights_create(NULL, &weights, NULL), EXG_OK);
+    assert_int_equal(exg_weights_add_bytes(weights, bytes, 4, EXG_LITTLE_ENDIAN, &storage, NULL),
+                     EXG_OK);
+    assert_int_equal(weights->storages[storage].kind, EXG_STORAGE_MEMORY);
+    assert_memory_equal(weights->storages[storage].data, "abcd", 4);
+    for (int i = 0; i < 40; i++) {
+        char key[8];
+
+        snprintf(key, sizeof(key), "k%d", i);
+        assert_int_equal(exg_weights_add_metadata(weights, key, i == 17 ? "" : key, NULL), EXG_OK);
+    }
+    assert_int_equal(weights->metadata.count, 40);
+    assert_string_equal(weights->metadata.items[17].key, "k17");
+    assert_string_equal(weights->metadata.items[17].value, "");
+    assert_string_equal(weights->metadata.items[39].value, "k39");
+    exg_weights_release(weights);
+}
+
+static void it_reads_where_nodes_come_from(void **state)
+{
+    exg_string_pair pairs[] = {
+        {"stack_trace", "x"},
+        {"nn_module_stack", "L__self__,,M;L__self___up,up,torch.nn.modules.linear.Linear"},
+    };
+    exg_node node = {.metadata = {pairs, 2}};
+    const char *stack = pairs[1].value;
+    exg_module_frame frame;
+
+    (void)state;
+    assert_string_equal(exg_node_metadata(&node, "stack_trace"), "x");
+    assert_null(exg_node_metadata(&node, "source"));
+    assert_true(exg_module_stack_next(&stack, &frame));
+    assert_int_equal(frame.path_length, 0);
+    assert_true(frame.type_length == 1 && frame.type[0] == 'M');
+    assert_true(exg_module_stack_next(&stack, &frame));
+    assert_true(frame.path_length == 2 && memcmp(frame.path, "up", 2) == 0);
+    assert_true(frame.type_length == 30 && memcmp(frame.type, "torch.nn.modules.linear.Linear", 30) == 0);
+    assert_false(exg_module_stack_next(&stack, &frame));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_promotes_as_pytorch),
+        cmocka_unit_test(it_names_everything),
+        cmocka_unit_test(it_tells_faults),
+        cmocka_unit_test(it_reads_elements),
+        cmocka_unit_test(it_knows_descriptions),
+        cmocka_unit_test(it_binds_names_to_numbers),
+        cmocka_unit_test(it_keeps_what_is_added),
+        cmocka_unit_test(it_reads_where_nodes_come_from),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
