@@ -1,6 +1,7 @@
 /* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
  * of the example inputs. */
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 
 #include <exg/transform.h>
 #include <inttypes.h>
@@ -19,6 +20,74 @@ static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char
         return exg_symbols_add(symbols, arena, name, length, value, err);
     }
     return EXG_OK;
+}
+
+/* The symbols of an expression that have no number yet. */
+typedef struct unbound {
+    const exg_symbols *symbols;
+    const char *name; /* the first */
+    size_t length;
+    bool several;
+} unbound;
+
+static void note_unbound(void *user, const char *name, size_t length)
+{
+    unbound *found = user;
+
+    if (exg_symbols_find(found->symbols, name, length) != NULL) {
+        return;
+    }
+    if (found->name == NULL) {
+        found->name = name;
+        found->length = length;
+    }
+    found->several = found->several || found->length != length ||
+                     memcmp(found->name, name, length) != 0;
+}
+
+/* `expr` where the symbol without a number is `value`. `trial` has room for one more. */
+static exg_status evaluate_at(const char *expr, exg_symbols trial, const unbound *symbol,
+                              exg_arena *arena, int64_t value, int64_t *result, exg_error *err)
+{
+    EXG_TRY(exg_symbols_add(&trial, arena, symbol->name, symbol->length, value, err));
+    return exg_symint_evaluate(expr, &trial, result, err);
+}
+
+#define FAR 997
+
+/* A size derived from one symbol that nothing else gives ("2*s95 + 1", as torch.export's
+ * derived dims are): the line through values of it, and where that has this size.
+ * Whether the expression does there is checked with all sizes. */
+static exg_status bind_derived(exg_symbols *symbols, exg_arena *arena, const char *expr,
+                               int64_t value, exg_error *err)
+{
+    unbound symbol = {.symbols = symbols};
+    exg_symbols trial = {0};
+    int64_t at_two, at_three, far, on_line, slope, rest, number;
+
+    EXG_TRY(exg_symint_visit(expr, note_unbound, &symbol, err));
+    if (symbol.name == NULL || symbol.several) {
+        return EXG_OK;
+    }
+    trial.items = EXG_NEW_ARRAY(arena, exg_symbol, symbols->count + 1u);
+    if (trial.items == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (symbols->count > 0) {
+        memcpy(trial.items, symbols->items, symbols->count * sizeof(exg_symbol));
+    }
+    trial.count = symbols->count;
+    trial.capacity = symbols->count + 1u;
+    if (evaluate_at(expr, trial, &symbol, arena, 2, &at_two, NULL) != EXG_OK ||
+        evaluate_at(expr, trial, &symbol, arena, 3, &at_three, NULL) != EXG_OK ||
+        evaluate_at(expr, trial, &symbol, arena, 2 + FAR, &far, NULL) != EXG_OK ||
+        !exg_sub_i64(at_three, at_two, &slope) || slope <= 0 ||
+        !exg_mul_i64(slope, FAR, &on_line) || !exg_add_i64(at_two, on_line, &on_line) ||
+        far != on_line ||
+        !exg_sub_i64(value, at_two, &rest) || !exg_add_i64(2, rest / slope, &number)) {
+        return EXG_OK;
+    }
+    return exg_symbols_add(symbols, arena, symbol.name, symbol.length, number, err);
 }
 
 static const exg_input_binding *find_binding(const exg_input_binding *bindings, uint32_t count,
@@ -140,30 +209,18 @@ static exg_status check_sizes(const exg_value *value, const exg_input_binding *b
     return EXG_OK;
 }
 
-typedef struct unbound_search {
-    const exg_symbols *symbols;
-    bool unbound;
-} unbound_search;
-
-static void has_unbound(void *user, const char *name, size_t length)
-{
-    unbound_search *state = user;
-
-    state->unbound = state->unbound || exg_symbols_find(state->symbols, name, length) == NULL;
-}
-
 static exg_status check_ranges(const exg_program *program, const exg_symbols *symbols,
                                exg_error *err)
 {
     for (uint32_t i = 0; i < program->range_constraint_count; i++) {
         const exg_range_constraint *range = &program->range_constraints[i];
         int64_t value;
-        unbound_search state = {symbols, false};
+        unbound late = {.symbols = symbols};
 
         /* a constraint on a symbol that only the run produces is checked then */
-        EXG_TRY_IN(err, exg_symint_visit(range->symbol, has_unbound, &state, err),
+        EXG_TRY_IN(err, exg_symint_visit(range->symbol, note_unbound, &late, err),
                    "range_constraints[\"%s\"]", range->symbol);
-        if (state.unbound) {
+        if (late.name != NULL) {
             continue;
         }
         EXG_TRY(exg_symint_evaluate(range->symbol, symbols, &value, err));
@@ -181,13 +238,13 @@ static exg_status check_ranges(const exg_program *program, const exg_symbols *sy
     return EXG_OK;
 }
 
-exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
-                           uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
-{
-    const exg_program *program = verified->program;
+typedef exg_status bind_function(exg_symbols *symbols, exg_arena *arena, const char *expr,
+                                 int64_t value, exg_error *err);
 
-    *symbols = (exg_symbols){0};
-    EXG_TRY(check_names(program, bindings, count, err));
+static exg_status bind_sizes(const exg_program *program, const exg_input_binding *bindings,
+                             uint32_t count, bind_function *bind, exg_arena *arena,
+                             exg_symbols *symbols, exg_error *err)
+{
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         const exg_value *value;
         const exg_input_binding *binding;
@@ -197,17 +254,34 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
         }
         value = value_of(program, &program->graph->inputs[i]);
         binding = find_binding(bindings, count, value->name);
-        EXG_TRY(check_kind(value, binding, err));
         for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
             if (value->tensor->sizes[d].expr != NULL) {
-                EXG_TRY(bind_symbol(symbols, arena, value->tensor->sizes[d].expr,
-                                    binding->sizes[d], err));
+                EXG_TRY(bind(symbols, arena, value->tensor->sizes[d].expr, binding->sizes[d], err));
             }
         }
         if (value->sym_int != NULL && value->sym_int->expr != NULL) {
-            EXG_TRY(bind_symbol(symbols, arena, value->sym_int->expr, binding->as_int, err));
+            EXG_TRY(bind(symbols, arena, value->sym_int->expr, binding->as_int, err));
         }
     }
+    return EXG_OK;
+}
+
+exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
+                           uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
+{
+    const exg_program *program = verified->program;
+
+    *symbols = (exg_symbols){0};
+    EXG_TRY(check_names(program, bindings, count, err));
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        if (is_user_value(program, i)) {
+            const exg_value *value = value_of(program, &program->graph->inputs[i]);
+
+            EXG_TRY(check_kind(value, find_binding(bindings, count, value->name), err));
+        }
+    }
+    EXG_TRY(bind_sizes(program, bindings, count, bind_symbol, arena, symbols, err));
+    EXG_TRY(bind_sizes(program, bindings, count, bind_derived, arena, symbols, err));
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i)) {
             const exg_value *value = value_of(program, &program->graph->inputs[i]);
@@ -218,10 +292,9 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
     return check_ranges(program, symbols, err);
 }
 
-exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
-                          exg_error *err)
+static exg_status bind_hints(const exg_program *program, bind_function *bind, exg_arena *arena,
+                             exg_symbols *symbols, exg_error *err)
 {
-    *symbols = (exg_symbols){0};
     for (uint32_t v = 0; v < program->graph->value_count; v++) {
         const exg_value *value = &program->graph->values[v];
 
@@ -229,12 +302,20 @@ exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symb
             const exg_sym_int *size = &value->tensor->sizes[d];
 
             if (size->expr != NULL && size->has_hint) {
-                EXG_TRY(bind_symbol(symbols, arena, size->expr, size->value, err));
+                EXG_TRY(bind(symbols, arena, size->expr, size->value, err));
             }
         }
         if (value->sym_int != NULL && value->sym_int->expr != NULL && value->sym_int->has_hint) {
-            EXG_TRY(bind_symbol(symbols, arena, value->sym_int->expr, value->sym_int->value, err));
+            EXG_TRY(bind(symbols, arena, value->sym_int->expr, value->sym_int->value, err));
         }
     }
     return EXG_OK;
+}
+
+exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
+                          exg_error *err)
+{
+    *symbols = (exg_symbols){0};
+    EXG_TRY(bind_hints(program, bind_symbol, arena, symbols, err));
+    return bind_hints(program, bind_derived, arena, symbols, err);
 }

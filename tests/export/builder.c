@@ -72,6 +72,50 @@ static void it_makes_a_whole_program(void **state)
     end(&m);
 }
 
+/* torch.export writes Dim("half") * 2 + 1 as a size that no input has by itself. */
+static void it_finds_the_symbol_of_a_derived_size(void **state)
+{
+    static const struct {
+        const char *expr;
+        int64_t given, number;
+        const char *code;
+    } cases[] = {
+        {"2*s95 + 1", 9, 4, ""},
+        {"2*s95 + 1", 1, 0, ""},
+        {"Add(Mul(Integer(2), Symbol('s95')), Integer(1))", 2001, 1000, ""},
+        {"2*s95 + 1", 8, 0, "INP-004"},
+        {"Mod(s95, 2)", 1, 0, "SYM-002"},
+        {"16 - s95", 9, 0, "SYM-002"},
+        {"9223372036854775807*s95", 9, 0, "SYM-002"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        exg_sym_int size = {cases[i].expr, 5, true};
+        exg_sym_int stride = exg_sym_int_of(1);
+        exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = 1,
+                                .sizes = &size, .strides = &stride, .device = {"cpu", -1}};
+        exg_input_binding binding = {.name = "x", .kind = EXG_ARGUMENT_TENSOR,
+                                     .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = &cases[i].given};
+        exg_error err = {0};
+        exg_verified verified;
+        exg_symbols symbols;
+        exg_argument x;
+        made m;
+
+        begin(&m);
+        x = exg_arg_ref(exg_builder_input(m.b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET));
+        exg_builder_output(m.b, &x, EXG_OUTPUT_USER, NULL);
+        assert_int_equal(exg_builder_finish(m.b, NULL), EXG_OK);
+        verified = (exg_verified){m.program, m.operators};
+        if (exg_bind_inputs(&verified, &binding, 1, m.program->arena, &symbols, &err) == EXG_OK) {
+            assert_int_equal(exg_symbols_find(&symbols, "s95", 3)->value, cases[i].number);
+        }
+        assert_string_equal(err.code, cases[i].code);
+        end(&m);
+    }
+}
+
 static exg_ref input(exg_builder *b, const char *name, int64_t rows, int64_t columns)
 {
     exg_tensor_meta meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){rows, columns}, 2);
@@ -201,8 +245,10 @@ static void it_normalizes_and_infers(void **state)
     begin(&m);
     op = exg_operators_get(m.operators, EXG_OP_add_Tensor);
     assert_ptr_equal(op, exg_operators_find(m.operators, "torch.ops.aten.add.Tensor"));
-    given[0] = (exg_named_argument){"self", exg_arg_ref(input(m.b, "x", 2, 3)), EXG_KIND_POSITIONAL};
-    given[1] = (exg_named_argument){"other", exg_arg_ref(input(m.b, "y", 1, 3)), EXG_KIND_POSITIONAL};
+    given[0] = (exg_named_argument){"self", exg_arg_ref(input(m.b, "x", 2, 3)),
+                                    EXG_KIND_POSITIONAL};
+    given[1] = (exg_named_argument){"other", exg_arg_ref(input(m.b, "y", 1, 3)),
+                                    EXG_KIND_POSITIONAL};
     assert_int_equal(exg_operator_normalize(op, &node, args, NULL), EXG_OK);
     assert_int_equal(exg_get_int(&args[2]), 1); /* alpha's default */
     assert_true(exg_argument_fits(&args[0], &op->schema->arguments[0].type));
@@ -266,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_gives_what_it_was_given),
         cmocka_unit_test(it_makes_a_whole_program),
+        cmocka_unit_test(it_finds_the_symbol_of_a_derived_size),
         cmocka_unit_test(it_lets_mistakes_stick),
         cmocka_unit_test(it_lowers_when_asked),
         cmocka_unit_test(it_normalizes_and_infers),

@@ -205,7 +205,8 @@ static void it_reads_where_nodes_come_from(void **state)
     assert_true(frame.type_length == 1 && frame.type[0] == 'M');
     assert_true(exg_module_stack_next(&stack, &frame));
     assert_true(frame.path_length == 2 && memcmp(frame.path, "up", 2) == 0);
-    assert_true(frame.type_length == 30 && memcmp(frame.type, "torch.nn.modules.linear.Linear", 30) == 0);
+    assert_true(frame.type_length == 30 && memcmp(frame.type, "torch.nn.modules.linear.Linear",
+                                                  30) == 0);
     assert_false(exg_module_stack_next(&stack, &frame));
 }
 
