@@ -296,6 +296,9 @@ static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_er
 {
     exg_status status = exg_verify(p->program, p->operators, &p->verified, &r->found, err);
 
+    if (status == EXG_OK) {
+        status = exg_verify_file(call->paths[0], &p->info, &r->found, err);
+    }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {
             .size = sizeof(options), .threads = (uint32_t)call->threads, .progress = cli_progress};

@@ -64,8 +64,10 @@ void exg_file_info_free(exg_file_info *info)
         free(info->program_names[i]);
     }
     free(info->program_names);
+    free(info->loose_member);
     info->program_names = NULL;
-    info->program_count = 0;
+    info->loose_member = NULL;
+    info->program_count = info->loose_count = 0;
 }
 
 exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err)

@@ -19,7 +19,7 @@ const char *exg_severity_name(exg_severity severity)
 
 const char *exg_keeper_name(exg_keeper keeper)
 {
-    static const char *const names[] = {"opening", "verifying", "data", "nothing"};
+    static const char *const names[] = {"opening", "verifying", "data", "file", "nothing"};
 
     return keeper <= EXG_KEEPER_NOTHING ? names[keeper] : "?";
 }

@@ -3,6 +3,7 @@
 #include "libexport/formats/pt2/archive.h"
 #include "libexport/formats/pt2/decode.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool exg_pt2_sniff(const uint8_t *data, uint64_t length)
@@ -149,11 +150,23 @@ static exg_status read_program(exg_archive *archive, const exg_source *source,
     return keep_extra_files(archive, program, err);
 }
 
+#define MEMBER_ALIGNMENT 64 /* ARC-010 */
+
 static exg_status fill_info(const exg_archive *archive, exg_file_info *info, exg_error *err)
 {
     info->generation[0] = (char)archive->generation;
     for (uint32_t i = 0; i < archive->program_count; i++) {
         EXG_TRY(exg_file_info_add_program(info, archive->programs[i], err));
+    }
+    for (uint32_t i = 0; i < archive->zip.count; i++) {
+        const exg_zip_entry *entry = &archive->zip.entries[i];
+
+        if (!entry->deflated && entry->data_offset % MEMBER_ALIGNMENT == 0) {
+            continue;
+        }
+        if (info->loose_count++ == 0 && (info->loose_member = strdup(entry->name)) == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
     }
     return EXG_OK;
 }

@@ -41,6 +41,9 @@ typedef struct exg_file_info {
     char generation[8];      /* .pt2: "B", "C", "D" (reference 2.5) */
     char **program_names;    /* programs in the archive; freed by exg_file_info_free */
     uint32_t program_count;
+    char *loose_member;      /* .pt2: the first member that is deflated, or begins at no
+                                multiple of 64 (ARC-010); NULL: none. Freed too */
+    uint32_t loose_count;    /* how many there are */
 } exg_file_info;
 
 void exg_file_info_free(exg_file_info *info);

@@ -11,6 +11,7 @@
 #ifndef EXG_VERIFY_H
 #define EXG_VERIFY_H
 
+#include <exg/formats.h>
 #include <exg/operators.h>
 #include <exg/program.h>
 #include <exg/weights.h>
@@ -34,10 +35,11 @@ typedef enum exg_keeper {
     EXG_KEEPER_OPENING,   /* exg_open() refuses the file with the rule's code */
     EXG_KEEPER_VERIFYING, /* exg_verify() finds it */
     EXG_KEEPER_DATA,      /* exg_verify_data() reads the weights for it */
+    EXG_KEEPER_FILE,      /* exg_verify_file() looks at how the file is made */
     EXG_KEEPER_NOTHING    /* no file can break it here; `fix` says why */
 } exg_keeper;
 
-const char *exg_keeper_name(exg_keeper keeper); /* "opening", "verifying", "data", "nothing" */
+const char *exg_keeper_name(exg_keeper keeper); /* "opening", ..., "nothing" */
 
 typedef struct exg_rule {
     const char *code; /* "VAL-004"; never changes its meaning */
@@ -98,6 +100,11 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
  * MALFORMED when a checksum differs: err holds the first. IO, NO_MEMORY. */
 exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                            const exg_check_options *options, exg_error *err);
+
+/* What exg_open() found of the file `path` that other readers would mind. Adds notes to
+ * `diagnostics`, which exg_verify() made. NO_MEMORY. */
+exg_status exg_verify_file(const char *path, const exg_file_info *info,
+                           exg_diagnostics *diagnostics, exg_error *err);
 
 #ifdef __cplusplus
 }

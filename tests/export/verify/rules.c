@@ -43,12 +43,13 @@ static bool check_rule(const exg_rule *r)
     exg_verified verified;
     exg_diagnostics found;
     exg_status status;
+    exg_file_info info = {0};
     exg_error err;
     char path[64];
     bool fine;
 
     snprintf(path, sizeof(path), "fixtures/bad/%s.pt2", r->code);
-    status = exg_open(path, NULL, &program, NULL, &err);
+    status = exg_open(path, NULL, &program, &info, &err);
     if (r->keeper == EXG_KEEPER_OPENING || status != EXG_OK) {
         fine = status != EXG_OK && status != EXG_IO && strcmp(err.code, r->code) == 0 &&
                err.message[0] != '\0' && r->keeper == EXG_KEEPER_OPENING;
@@ -57,11 +58,16 @@ static bool check_rule(const exg_rule *r)
                           err.message);
         }
         exg_program_destroy(status == EXG_OK ? program : NULL);
+        exg_file_info_free(&info);
         return fine;
     }
     status = exg_verify(program, operators, &verified, &found, &err);
     if (r->keeper == EXG_KEEPER_DATA) {
         status = exg_verify_data(program, &found, NULL, &err);
+    }
+    if (r->keeper == EXG_KEEPER_FILE) { /* of the name nothing is broken in a file */
+        status = exg_verify_file(strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path, &info,
+                                 &found, &err);
     }
     fine = status == expected && only(&found, r) &&
            (verified.program == NULL) == (expected != EXG_OK) &&
@@ -72,6 +78,7 @@ static bool check_rule(const exg_rule *r)
         list(&found);
     }
     exg_diagnostics_free(&found);
+    exg_file_info_free(&info);
     exg_program_destroy(program);
     return fine;
 }
