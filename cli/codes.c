@@ -80,8 +80,9 @@ static void put_markdown(exg_text *text)
                       "breaks one. A warning is told; so is a note, for\nthe sake of other "
                       "readers. Kept by opening: the file does not open. Kept by verifying: "
                       "`exg verify`\nfinds all in one run. Kept by data: `exg verify --data`, "
-                      "which reads the weights. Kept by file: `exg\nverify`, of how the file is made. "
-                      "Kept by nothing: no file can break it here, and the last\ncolumn says why.\n\n| code | severity | kept by | in a sound file "
+                      "which reads the weights. Kept by file: `exg\nverify`, of how the file "
+                      "is made. Kept by nothing: no file can break it here, and the last\n"
+                      "column says why.\n\n| code | severity | kept by | in a sound file "
                       "| fix |\n|---|---|---|---|---|\n");
             in_rules = true;
         }
