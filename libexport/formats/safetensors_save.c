@@ -25,7 +25,6 @@
 #define HEADER_BYTES_MAX 100000000u
 #define ALIGNMENT        64
 #define BLOCK_BYTES      (UINT64_C(1) << 20)
-#define LARGE_BYTES      (UINT64_C(8) << 20) /* written at once from where it lies */
 #define FILES_MAX        99999u
 
 /* A tensor to be written: `item.data`, or a weight to be read. */
@@ -219,11 +218,12 @@ static exg_status put_block(void *context, const exg_pipeline_block *block, exg_
 /* A weight whose bytes lie in memory as they are wanted, written from there. */
 static exg_status put_mapped(saver *s, exg_writer *writer, const part *p, const uint8_t *data)
 {
-    for (uint64_t at = 0; at < p->item.bytes; at += LARGE_BYTES) {
+    for (uint64_t at = 0; at < p->item.bytes; at += BLOCK_BYTES) {
         uint64_t left = p->item.bytes - at;
-        uint64_t bytes = left < LARGE_BYTES ? left : LARGE_BYTES;
+        uint64_t bytes = left < BLOCK_BYTES ? left : BLOCK_BYTES;
         uint64_t first = (uint64_t)(data - s->weights->storages[p->weight->storage].data) + at;
 
+        exg_storage_expect(s->weights, p->weight->storage, first, first + bytes);
         EXG_TRY(put(s, writer, data + at, bytes));
         report(s, bytes);
         exg_storage_forget(s->weights, p->weight->storage, first, first + bytes);

@@ -30,6 +30,10 @@ typedef exg_status exg_take_fn(void *user, const uint8_t *bytes, uint64_t length
 exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
                               exg_take_fn *take, void *user, exg_error *err);
 
+/* Brings the pages that hold the plain bytes [first, end) of a mapped file in at once:
+ * they are read next. For a mebibyte or so, half the cost of a fault a page. */
+void exg_storage_expect(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
+
 /* Gives the pages that hold the plain bytes [first, end) of a mapped file back to the
  * system; they come again when they are read. `first` is a multiple of 1 MiB. */
 void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);

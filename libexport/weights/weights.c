@@ -241,19 +241,23 @@ exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, e
     return EXG_OK;
 }
 
-/* Pages of [data, data + length) in a mapped file; they come again when they are read. */
-static void forget_pages(exg_weights *weights, const uint8_t *data, uint64_t length)
+/* Advises the system of the pages of [data, data + length) in a mapped file: of those
+ * wholly inside, or of all it touches. */
+static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t length, bool all,
+                         int advice)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)data + (uintptr_t)length) & ~(page - 1);
+    uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
 
     pthread_mutex_lock(&weights->private_->lock);
     for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
         uintptr_t base = (uintptr_t)m->mapping.base;
 
-        if (first < end && first >= base && end <= base + m->mapping.base_length) {
-            (void)madvise((void *)first, end - first, MADV_DONTNEED); /* private, read only */
+        uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
+
+        if (first < end && first >= base && end <= last) {
+            (void)madvise((void *)first, end - first, advice); /* private, read only */
         }
     }
     pthread_mutex_unlock(&weights->private_->lock);
@@ -390,6 +394,16 @@ void exg_storage_forget(exg_weights *weights, uint32_t index, uint64_t first, ui
         end = last < frames->count ? frames->items[last].offset : frames->stored_length;
     }
     if (storage->kind != EXG_STORAGE_MADE && storage->data != NULL && first < end) {
-        forget_pages(weights, storage->data + first, end - first);
+        advise_pages(weights, storage->data + first, end - first, false, MADV_DONTNEED);
+    }
+}
+
+void exg_storage_expect(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end)
+{
+    const exg_storage *storage = &weights->storages[index];
+
+    if ((storage->kind == EXG_STORAGE_MEMORY || storage->kind == EXG_STORAGE_EXTERNAL) &&
+        storage->data != NULL && first < end) {
+        advise_pages(weights, storage->data + first, end - first, true, MADV_POPULATE_READ);
     }
 }

@@ -41,6 +41,8 @@ static exg_status make_block(void *context, const exg_pipeline_block *block, exg
     if (p->data == NULL) {
         EXG_TRY(exg_storage_read_with(s->weights, p->source, at, part, s->plain[block->slot],
                                       s->readers[block->worker], err));
+    } else {
+        exg_storage_expect(s->weights, p->source, at, at + part);
     }
     if (p->to->element_bytes == 0) { /* its place is known: written in any order */
         return exg_writer_put(p->writer, p->to->offset + at, plain, part, err);
