@@ -5,6 +5,7 @@
 #include "cli/inspect.h"
 #include "cli/signature.h"
 #include "libexport/base/files.h"
+#include "libexport/formats/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,6 +69,32 @@ static void put_signature(exg_text *text, const exg_program *program)
     }
 }
 
+/* The other programs of the archive, and what in it is no part of this one. */
+static void put_archive(exg_text *text, const cli_program *p)
+{
+    uint32_t listed = 0;
+
+    for (uint32_t i = 0; p->info.program_count > 1 && i < p->info.program_count; i++) {
+        exg_text_puts(text, i == 0 ? "programs of the archive\n  " : "  ");
+        exg_text_plain(text, p->info.program_names[i], false);
+        exg_text_puts(text, strcmp(p->info.program_names[i], p->program->name) == 0
+                                ? "  (this one)\n"
+                                : "\n");
+    }
+    for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
+        const exg_extra_file *file = &p->program->extra_files[i];
+
+        if (strncmp(file->name, EXG_SAMPLES_FOLDER, strlen(EXG_SAMPLES_FOLDER)) == 0) {
+            continue; /* every archive has it */
+        }
+        exg_text_puts(text, listed++ == 0 ? "files beside it\n  " : "  ");
+        exg_text_plain(text, file->name, false);
+        exg_text_puts(text, "  ");
+        cli_put_bytes(text, p->program->weights->storages[file->storage].length);
+        exg_text_putc(text, '\n');
+    }
+}
+
 static void put_summary(exg_text *text, const cli_inspection *i)
 {
     const exg_program *program = i->p->program;
@@ -101,6 +128,7 @@ static void put_summary(exg_text *text, const cli_inspection *i)
         exg_text_plain(text, i->operators[o].target, false);
         exg_text_printf(text, "%s\n", i->operators[o].known ? "" : "  (not known here)");
     }
+    put_archive(text, i->p);
 }
 
 static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *err)

@@ -128,6 +128,25 @@ static void put_modules(exg_text *text, const cli_inspection *i)
     exg_text_puts(text, "]");
 }
 
+static void put_archive(exg_text *text, const cli_program *p)
+{
+    exg_text_puts(text, ", \"programs\": [");
+    for (uint32_t i = 0; i < p->info.program_count; i++) {
+        exg_text_puts(text, i > 0 ? ", " : "");
+        exg_text_json_string(text, p->info.program_names[i]);
+    }
+    exg_text_puts(text, "], \"extra_files\": [");
+    for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
+        const exg_extra_file *file = &p->program->extra_files[i];
+
+        exg_text_puts(text, i > 0 ? ", {" : "{");
+        put_member(text, "name", file->name);
+        exg_text_printf(text, ", \"bytes\": %" PRIu64 "}",
+                        p->program->weights->storages[file->storage].length);
+    }
+    exg_text_puts(text, "]");
+}
+
 void cli_put_summary_json(exg_text *text, const cli_inspection *i)
 {
     const exg_program *program = i->p->program;
@@ -158,6 +177,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     exg_text_puts(text, "}");
     put_modules(text, i);
     put_weights(text, program->weights);
+    put_archive(text, i->p);
     exg_text_puts(text, "}");
 }
 

@@ -54,7 +54,7 @@ class Exg:
 
         return done.stdout
 
-    def run(self, program, inputs=None, state=False, **options):
+    def run(self, path, inputs=None, state=False, **options):
         """(outputs, buffers) of one call; inputs=None takes the archive's sample inputs."""
         output, words = self.path(".safetensors"), []
         if inputs:
@@ -64,7 +64,7 @@ class Exg:
             words += ["--state-output", self.path(".safetensors")]
         for name, value in options.items():
             words += [f"--{name}", value]
-        self.command("run", program, *words, "--output", output)
+        self.command("run", path, *words, "--output", output)
         return safetensors.torch.load_file(output), (
             safetensors.torch.load_file(words[words.index("--state-output") + 1]) if state else {}
         )

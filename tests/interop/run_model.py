@@ -9,6 +9,8 @@ import sys
 import tempfile
 import zipfile
 
+from torch.export.pt2_archive._package import load_pt2, package_pt2
+
 from run_interop import FIXTURES, Exg, Report, fail, torch, torch_call
 
 ROOT = FIXTURES.parent
@@ -136,6 +138,50 @@ def check_file(report, exg, path):
     report.check(f"{path.stem}: early JSON and back", lambda: check_rewritten(exg, path, ".json"))
 
 
+# ---- archives with more than a program ------------------------------------------------------
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 2)
+        self.factor = factor
+
+    def forward(self, x):
+        return self.inner(x) * self.factor
+
+
+def check_several(exg):
+    """Two programs, a compiled part and a note in one archive: each comes out alone with what is its own."""
+    archive, kernel, code = exg.path(".pt2"), exg.path(".wrapper.so"), exg.path(".cpp")
+    pathlib.Path(kernel).write_bytes(b"\x7fELF" + bytes(range(256)))
+    pathlib.Path(code).write_text("// made by AOTInductor\n")
+    programs = {name: torch.export.export(Scaled(f), (torch.randn(2, 3),)) for name, f in (("first", 2), ("other", 3))}
+    plain, extra = exg.path(".pt2"), {"note.txt": "hello"}
+    package_pt2(str(plain), exported_programs=programs, extra_files=extra)
+    parts = {"first": [str(kernel), str(code)]}
+    package_pt2(str(archive), exported_programs=programs, aoti_files=parts, extra_files=extra)
+    before = records(archive)
+    for name, program in programs.items():
+        listed = json.loads(exg.command("inspect", archive, "--program", name, "--json"))
+        equal("programs", listed["programs"], list(programs))
+        found = {f["name"]: f["bytes"] for f in listed["extra_files"]}
+        whole, alone = exg.path(".pt2"), exg.path(".pt2")
+        exg.command("convert", archive, whole, "--program", name)
+        exg.command("convert", plain, alone, "--program", name)
+        after = records(whole)
+        for record, data in before.items():
+            if record.startswith(("data/aotinductor/", "extra/")):
+                equal(record, after.get(record), data)
+                equal(f"bytes of {record}", found.get(record), len(data))
+        x = torch.randn(2, 3)
+        expected = program.module()(x)
+        loaded = load_pt2(str(alone)).exported_programs[name]
+        torch.testing.assert_close(loaded.module()(x), expected, rtol=0, atol=0)
+        for path in (archive, whole):
+            torch.testing.assert_close(exg.run(path, {"x": x}, program=name)[0]["0"], expected)
+
+
 # ---- examples --------------------------------------------------------------------------------
 
 
@@ -170,6 +216,7 @@ def main():
             if not options.only or any(path.name.startswith(prefix) for prefix in options.only):
                 check_file(report, exg, path)
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
+        report.check("several programs", lambda: check_several(exg))
         report.check("examples/mlp.c", lambda: check_example(exg, mlp))
         for name, (make_program, save_options) in generated.programs().items():
             if not options.only or any(name.startswith(prefix) for prefix in options.only):

@@ -3,6 +3,7 @@
 #include "libexport/formats/pt2/archive.h"
 #include "libexport/formats/pt2/decode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +12,29 @@ bool exg_pt2_sniff(const uint8_t *data, uint64_t length)
     return exg_zip_sniff(data, length);
 }
 
+/* "a, b, c", and "..." for those that find no room. */
+static void list_programs(const exg_archive *archive, char *names, size_t room)
+{
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < archive->program_count; i++) {
+        int more = snprintf(names + used, room - used, "%s%s", i > 0 ? ", " : "",
+                            archive->programs[i]);
+
+        if (more < 0 || (size_t)more + sizeof(", ...") > room - used) {
+            snprintf(names + used, room - used, "%s...", i > 0 ? ", " : "");
+            return;
+        }
+        used += (size_t)more;
+    }
+}
+
 /* The program asked for, or "model", or the only one. */
 static exg_status choose_program(const exg_archive *archive, const char *wanted,
                                  const char **program, exg_error *err)
 {
     const char *name = wanted == NULL ? "model" : wanted;
+    char names[160];
 
     for (uint32_t i = 0; i < archive->program_count; i++) {
         if (strcmp(archive->programs[i], name) == 0) {
@@ -27,9 +46,10 @@ static exg_status choose_program(const exg_archive *archive, const char *wanted,
         *program = archive->programs[0];
         return EXG_OK;
     }
+    list_programs(archive, names, sizeof(names));
     return exg_error_fix(
         err, EXG_FAIL(err, USAGE, "ARC-008", "the archive holds no program called %s", name),
-        "it holds %u: name one, for example %s", archive->program_count, archive->programs[0]);
+        "name one (--program): %s", names);
 }
 
 static exg_status read_model(exg_archive *archive, const char *name, uint64_t budget,
