@@ -71,7 +71,7 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a pro
 /* "4096", "500M", "2G" (powers of 1024) as bytes. USAGE. */
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err);
 
-/* --mesh, --place, --threads as session options. Patterns live in `placement`. */
+/* --mesh, --place, --threads, --seed as session options. Patterns live in `placement`. */
 typedef struct cli_placement {
     exg_place_pattern *patterns;
     struct exg_arena *arena;

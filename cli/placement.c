@@ -1,4 +1,4 @@
-/* placement.c - --mesh, --place and --threads. A file of patterns reads
+/* placement.c - --mesh, --place, --threads and --seed. A file of patterns reads
  *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}}
  * where a key is an fnmatch pattern over weight names; the first that fits counts. */
 #include "cli/cli.h"
@@ -101,6 +101,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->size = sizeof(*options);
     options->place.size = sizeof(options->place);
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
+    options->seed = call->has_seed && call->seed >= 0 ? (uint64_t)call->seed : 0;
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);

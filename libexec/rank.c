@@ -1,5 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
 #include "libexec/rank.h"
+#include "libexec/kernels/random.h"
 #include "libexport/base/arena.h"
 
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct exg_rank {
     uint32_t patch_count;
     bool moved; /* an input's data changed since the operands were bound */
     _Atomic int fault;
+    exg_random_source random;
 };
 
 const exg_plan *exg_rank_plan(const exg_rank *rank)
@@ -111,6 +113,7 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         step->call.workspace = rank->workspace;
         step->call.pool = pool;
         step->call.fault = &rank->fault;
+        step->call.random = &rank->random;
         found += bind_operands(rank, step->inputs, step->call.inputs, step->call.input_count,
                                patches == NULL ? NULL : patches + found);
         found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
@@ -174,6 +177,11 @@ void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data)
 {
     rank->moved = rank->moved || rank->inputs[index] != data;
     rank->inputs[index] = data;
+}
+
+void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run)
+{
+    rank->random = (exg_random_source){seed, run};
 }
 
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)

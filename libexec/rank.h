@@ -42,6 +42,10 @@ uint64_t exg_rank_bytes(const exg_rank *rank);
 /* Data of graph input `index`, a user input; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 
+/* What the next run draws random numbers from: equal seeds and runs draw equal bits, on
+ * every rank. */
+void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
+
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);

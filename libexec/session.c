@@ -553,6 +553,9 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     EXG_TRY(select_plan(session, inputs, input_count, err));
     start = now_ns();
     set_inputs(session, inputs, input_count);
+    for (uint32_t r = 0; r < session->rank_count; r++) {
+        exg_rank_set_random(session->current->ranks[r], session->options.seed, session->stats.runs);
+    }
     EXG_TRY(run_ranks(session, err));
     session->stats.run_ns = now_ns() - start;
     session->stats.runs++;

@@ -43,6 +43,7 @@ typedef struct exg_kernel_call {
     exg_pool *pool;     /* may be NULL: run in the caller */
     _Atomic int *fault; /* run raises an exg_fault here */
 
+    const struct exg_random_source *random; /* of draws; set before each run */
     struct exg_communicator *communicator; /* of collectives; known in prepare too */
 } exg_kernel_call;
 

@@ -26,6 +26,9 @@
     X(cumprod)                                                                                \
     X(cumsum)                                                                                 \
     X(diagonal_scatter)                                                                       \
+    X(draw_bits)                                                                              \
+    X(draw_normal)                                                                            \
+    X(draw_uniform)                                                                           \
     X(embedding)                                                                              \
     X(flip)                                                                                   \
     X(full)                                                                                   \

@@ -18,6 +18,7 @@ struct exg_builder {
     uint32_t input_spec_capacity, output_spec_capacity;
     const char *const *next_names;
     uint32_t next_name_count;
+    int64_t draw_count; /* draws of random numbers so far */
     bool lowers; /* operators with a lowering are written out, even if they have a shape */
     exg_error error;
 };
@@ -428,6 +429,11 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     if (complete(op, args, count, all, &err) != EXG_OK) {
         exg_builder_fail(b, &err);
         return b->error.status;
+    }
+    if (op->stream != EXG_NOT_DRAWN) { /* numbered anew in every graph, in its order */
+        all[op->stream] = exg_arg_int(b->draw_count++);
+        args = all;
+        count = op->schema->argument_count;
     }
     if (op->lowering != NULL && (b->lowers || !has_shape(op))) {
         exg_argument unused[8];

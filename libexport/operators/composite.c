@@ -12,15 +12,6 @@ void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *resu
     results[0] = exg_arg_ref(tanh ? EMIT(b, gelu_tanh, SELF) : EMIT(b, gelu_none, SELF));
 }
 
-void exg_lower_dropout(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
-        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
-        return;
-    }
-    results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
-}
-
 void exg_lower_clamp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     bool low = !exg_is_none(&args[1]);
@@ -62,17 +53,6 @@ void exg_lower_div_scalar_mode(exg_builder *b, const exg_argument *args, exg_arg
         exg_arg_ref(strcmp(mode, "floor") == 0   ? EMIT(b, div_floor_Scalar, args[0], args[1])
                     : strcmp(mode, "trunc") == 0 ? EMIT(b, div_trunc_Scalar, args[0], args[1])
                                                  : EMIT(b, div_Scalar, args[0], args[1]));
-}
-
-/* (input, p, train?) -> output, mask */
-void exg_lower_native_dropout(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    if (exg_get_bool(&args[2]) && exg_get_float(&args[1]) > 0) {
-        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
-        return;
-    }
-    results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
-    results[1] = exg_arg_ref(EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
 }
 
 /* Checked here, since every size is a number by now; nothing is left of it. */

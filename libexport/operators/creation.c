@@ -25,27 +25,6 @@ exg_status exg_shape_full(exg_shape_call *call, exg_error *err)
         call, 0, exg_dtype_argument(&call->args[2], dtype_of_number(&call->args[1])), &out, err);
 }
 
-/* (size, dtype) and (self, dtype) */
-exg_status exg_shape_random(exg_shape_call *call, exg_error *err)
-{
-    exg_dims out;
-
-    out.rank = exg_get_ints(&call->args[0], out.n, EXG_SHAPE_RANK_MAX);
-    if (out.rank > EXG_SHAPE_RANK_MAX) {
-        return EXG_FAIL(err, LIMIT, "SHP-001", "a tensor of rank %u", out.rank);
-    }
-    return exg_shape_result(call, 0, exg_dtype_argument(&call->args[1], EXG_DTYPE_F32), &out, err);
-}
-
-exg_status exg_shape_random_like(exg_shape_call *call, exg_error *err)
-{
-    const exg_tensor_meta *self = exg_shape_input(call, 0);
-    exg_dims out;
-
-    EXG_TRY(exg_dims_of(self, &out, err));
-    return exg_shape_result(call, 0, exg_dtype_argument(&call->args[1], self->dtype), &out, err);
-}
-
 /* Without a dtype a scalar tensor is float, whatever the number. */
 exg_status exg_shape_scalar_tensor(exg_shape_call *call, exg_error *err)
 {

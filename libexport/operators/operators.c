@@ -111,6 +111,10 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
     op->view = r->view == exg_view_NONE ? NULL : r->view;
     op->symbolic = r->symbolic;
     op->functional = r->functional;
+    op->stream = EXG_NOT_DRAWN;
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
+        op->stream = strcmp(schema->arguments[i].name, "stream") == 0 ? i : op->stream;
+    }
     if (op->target == NULL || !exg_map_put(&operators->by_target, op->target, id)) {
         return EXG_OUT_OF_MEMORY(err);
     }

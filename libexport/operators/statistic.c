@@ -438,17 +438,6 @@ void exg_lower_ldexp(exg_builder *b, const exg_argument *args, exg_argument *res
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, EMIT(b, pow_Scalar, 2.0, args[1])));
 }
 
-void exg_lower_rrelu(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    double slope = (exg_get_float(&args[1]) + exg_get_float(&args[2])) / 2;
-
-    if (exg_get_bool(&args[3])) {
-        exg_lower_unsupported(b, "rrelu in training mode draws random numbers, which come later");
-        return;
-    }
-    results[0] = exg_arg_ref(EMIT(b, leaky_relu_default, SELF, slope));
-}
-
 /* (self, dim, dtype?): a row of nothing but -inf gives zeros */
 void exg_lower_safe_softmax(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -22,6 +22,8 @@ exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 
+exg_test(exec_random exec/session/random.c THREADS LIBS exg::exec)
+
 # Every case of the operator corpus, alone and with inputs split over three ranks.
 exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -30,6 +30,10 @@ typedef struct exg_session_options {
     exg_plan_options plan;
     uint32_t mesh_size;      /* ranks, threads of this process; 0 or 1: no mesh */
     exg_place_options place; /* on a mesh; patterns must stay as long as the session */
+    /* What random operators draw from. A run draws new numbers; the n-th run of a session
+     * draws the same bits as the n-th of any session of this program with this seed and
+     * these sizes, however many threads or ranks there are. */
+    uint64_t seed;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists

@@ -113,6 +113,8 @@ typedef exg_status exg_view_function(const exg_argument *args, const exg_strided
 typedef exg_status exg_symbolic_function(const exg_argument *args, uint32_t count,
                                          exg_argument *result, exg_error *err);
 
+#define EXG_NOT_DRAWN UINT32_MAX
+
 typedef struct exg_operator {
     exg_operator_id id;
     const char *target; /* "torch.ops.aten.add.Tensor" */
@@ -123,6 +125,9 @@ typedef struct exg_operator {
     exg_view_function *view;         /* the result is a window on argument 0 */
     exg_symbolic_function *symbolic; /* works on sizes, not tensors */
     exg_operator_id functional;      /* of an in-place row, else EXG_OPERATOR_COUNT */
+    /* The parameter that numbers a draw of random numbers, else EXG_NOT_DRAWN: such an
+     * operator may be dropped, but two of them are never one, and none is a constant. */
+    uint32_t stream;
 } exg_operator;
 
 typedef struct exg_operators exg_operators;
