@@ -6,6 +6,7 @@
  * loop: whether operands may be beyond EXG_F32_NEAR (math_f32.h).
  */
 #include "libexec/kernels/math_f32.h"
+#include "libexec/kernels/special.h"
 
 #ifndef EXG_LIBEXEC_KERNELS_FORMULA_H
 #define EXG_LIBEXEC_KERNELS_FORMULA_H
@@ -115,6 +116,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define NONE        K(0)
 #define K(x)        ((C)(x))
 #define ISNAN(x)    ((x) != (x))
+#define SPECIAL(name, ...) ((C)exg_special_##name(__VA_ARGS__))
 #define MAXIMUM(x, y) ((x) > (y) || ISNAN(x) ? (x) : (y))
 #define MINIMUM(x, y) ((x) < (y) || ISNAN(x) ? (x) : (y))
 
@@ -149,6 +151,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef LOG10
 #undef LOG1P
 #undef LOG2
+#undef NEXTAFTER
 #undef POW
 #undef REMAINDER
 #undef ROUND
@@ -191,6 +194,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG10(x)        exg_f32_log10(x)
 #define LOG1P(x)        exg_f32_log1p(x)
 #define LOG2(x)         exg_f32_log2(x)
+#define NEXTAFTER(x, y) nextafterf(x, y)
 #define POW(x, y)       exg_f32_pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f32(x, y)
 #define ROUND(x)        exg_f32_rint(x)
@@ -230,6 +234,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG10(x)        log10(x)
 #define LOG1P(x)        log1p(x)
 #define LOG2(x)         log2(x)
+#define NEXTAFTER(x, y) nextafter(x, y)
 #define POW(x, y)       pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f64(x, y)
 #define ROUND(x)        rint(x)

@@ -336,7 +336,7 @@ static bool is_heavy(exg_formula formula, exg_compute compute)
            strstr(text, "TAN") != NULL || strstr(text, "ERF") != NULL ||
            strstr(text, "POW") != NULL || strstr(text, "MOD") != NULL ||
            strstr(text, "DIV") != NULL || strstr(text, "REMAINDER") != NULL ||
-           strstr(text, "GAMMA") != NULL;
+           strstr(text, "GAMMA") != NULL || strstr(text, "SPECIAL") != NULL;
 }
 
 /* Checks what apply() was asked for. */

@@ -1,6 +1,7 @@
 /* composite.c - lowerings of composite.def. */
 #include "libexport/operators/lower.h"
 
+#include <math.h>
 #include <string.h>
 
 #define SELF exg_get_ref(&args[0])
@@ -83,4 +84,38 @@ void exg_lower_assert_tensor_metadata(exg_builder *b, const exg_argument *args,
             }
         }
     }
+}
+
+/* (self, p): p (p - 1) / 4 log pi, and the sum of lgamma(self - k / 2) for k below p */
+void exg_lower_mvlgamma(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t p = exg_get_int(&args[1]);
+    exg_ref sum = EMIT(b, lgamma_default, SELF);
+
+    if (p < 1 || p > 256) {
+        exg_lower_refuse(b, "mvlgamma of p below 1, or above 256");
+        return;
+    }
+    for (int64_t k = 1; k < p; k++) {
+        sum = EMIT(b, add_Tensor, sum,
+                   EMIT(b, lgamma_default, EMIT(b, add_Scalar, SELF, -0.5 * (double)k)));
+    }
+    results[0] = exg_arg_ref(EMIT(
+        b, add_Scalar, sum, (double)(p * (p - 1)) / 4 * log(3.14159265358979323846)));
+}
+
+void exg_lower_frexp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, frexp_mantissa, SELF));
+    results[1] = exg_arg_ref(exg_lower_cast(b, EMIT(b, frexp_exponent, SELF), EXG_DTYPE_I32));
+}
+
+/* The next number of the dtype; formulas know the compute type alone. */
+void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (exg_dtype_bytes(exg_lower_dtype(b, SELF)) < 4) {
+        exg_lower_unsupported(b, "nextafter of a dtype narrower than float32");
+        return;
+    }
+    results[0] = exg_arg_ref(EMIT(b, nextafter_wide, args[0], args[1]));
 }
