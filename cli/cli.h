@@ -85,6 +85,9 @@ void cli_placement_free(cli_placement *placement);
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
 exg_status cli_list_codes(const cli_call *call, exg_error *err);
 
+/* Writes a text file, whole or not at all. */
+exg_status cli_save_text(const char *path, const char *text, exg_error *err);
+
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
 void cli_progress_end(void);

@@ -196,9 +196,6 @@ static exg_status check_options(const cli_call *call, exg_error *err)
 /* To the page's file, whole or not at all; else to where the command prints. */
 static exg_status deliver(const cli_call *call, const exg_text *text, exg_error *err)
 {
-    exg_writer *writer;
-    exg_status status;
-
     if (text->failed) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
@@ -206,13 +203,7 @@ static exg_status deliver(const cli_call *call, const exg_text *text, exg_error 
         fputs(exg_text_string(text), call->out);
         return EXG_OK;
     }
-    EXG_TRY(exg_writer_open(call->html, &writer, err));
-    status = exg_writer_write(writer, exg_text_string(text), text->length, err);
-    if (status != EXG_OK) {
-        exg_writer_abort(writer);
-        return status;
-    }
-    return exg_writer_commit(writer, err);
+    return cli_save_text(call->html, exg_text_string(text), err);
 }
 
 static exg_status inspect_program(const cli_call *call, exg_error *err)

@@ -1,6 +1,7 @@
 /* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
 #include "cli/cli.h"
 #include "cli/numbers.h"
+#include "cli/profile.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
@@ -145,8 +146,8 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
 }
 
 /* One object with --json: outputs, then what was compared and measured. */
-static void put_report(exg_text *text, const cli_call *call, const exg_session *session,
-                       double *times, uint32_t count)
+static exg_status put_report(exg_text *text, const cli_call *call, const exg_session *session,
+                             double *times, uint32_t count, exg_error *err)
 {
     exg_text_puts(text, call->json ? "{\"outputs\": [" : "");
     for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
@@ -162,13 +163,18 @@ static void put_report(exg_text *text, const cli_call *call, const exg_session *
     if (call->stats) {
         put_stats(text, call->json, session, times, count);
     }
+    if (call->profile) {
+        EXG_TRY(cli_put_profile(text, call->json, session, count, err));
+    }
     exg_text_puts(text, call->json ? "}\n" : "");
+    return EXG_OK;
 }
 
 static exg_status finish(const cli_call *call, const exg_session *session, double *times,
                          uint32_t count, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
 
     if (call->output != NULL) {
         EXG_TRY(write_outputs(call, session, err));
@@ -179,13 +185,18 @@ static exg_status finish(const cli_call *call, const exg_session *session, doubl
     if (call->expect != NULL) {
         EXG_TRY(compare_outputs(call, session, err));
     }
-    put_report(&text, call, session, times, count);
-    if (exg_text_string(&text) == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    if (call->trace != NULL) {
+        EXG_TRY(cli_save_trace(call->trace, session, err));
     }
-    fputs(exg_text_string(&text), call->out);
+    status = put_report(&text, call, session, times, count, err);
+    if (status == EXG_OK && exg_text_string(&text) == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    if (status == EXG_OK) {
+        fputs(exg_text_string(&text), call->out);
+    }
     exg_text_free(&text);
-    return EXG_OK;
+    return status;
 }
 
 static exg_status run(const cli_call *call, exg_session *session, const cli_inputs *inputs,
@@ -219,6 +230,7 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
     status = cli_inputs_read(call, &p, &inputs, err);
     if (status == EXG_OK) {
         status = cli_session_options(call, &options, &placement, err);
+        options.profile = call->profile || call->trace != NULL;
         status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
         status = status == EXG_OK ? run(call, session, &inputs, err) : status;
         exg_session_destroy(session);

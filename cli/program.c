@@ -1,5 +1,6 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
+#include "libexport/base/files.h"
 #include "libexport/base/text.h"
 
 #include <string.h>
@@ -120,4 +121,18 @@ void cli_progress_end(void)
     if (progress.shown) {
         fputs("\r\033[K", stderr);
     }
+}
+
+exg_status cli_save_text(const char *path, const char *text, exg_error *err)
+{
+    exg_writer *writer;
+    exg_status status;
+
+    EXG_TRY(exg_writer_open(path, &writer, err));
+    status = exg_writer_write(writer, text, strlen(text), err);
+    if (status != EXG_OK) {
+        exg_writer_abort(writer);
+        return status;
+    }
+    return exg_writer_commit(writer, err);
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* An operand that moves when a user input's data does. */
 typedef struct patch {
@@ -12,6 +13,11 @@ typedef struct patch {
     uint32_t input;
     int64_t byte_offset;
 } patch;
+
+/* Of a step: since the run began, and how long. */
+typedef struct step_time {
+    uint64_t start_ns, last_ns, total_ns;
+} step_time;
 
 struct exg_rank {
     exg_plan *plan;
@@ -23,6 +29,7 @@ struct exg_rank {
     patch *patches;
     uint32_t patch_count;
     bool moved; /* an input's data changed since the operands were bound */
+    step_time *times; /* by step; NULL: not measured */
     _Atomic int fault;
     exg_random_source random;
 };
@@ -184,6 +191,48 @@ void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run)
     rank->random = (exg_random_source){seed, run};
 }
 
+exg_status exg_rank_profile(exg_rank *rank, exg_error *err)
+{
+    rank->times = EXG_NEW_ARRAY(rank->plan->arena, step_time, rank->plan->step_count);
+    return rank->times == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,
+                    uint64_t *total_ns)
+{
+    step_time time = rank->times == NULL ? (step_time){0} : rank->times[index];
+
+    *start_ns = time.start_ns;
+    *last_ns = time.last_ns;
+    *total_ns = time.total_ns;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void run_measured(exg_rank *rank)
+{
+    uint64_t begin = now_ns();
+    uint64_t start = begin;
+
+    for (uint32_t s = 0; s < rank->plan->step_count; s++) {
+        step_time *time = &rank->times[s];
+        uint64_t end;
+
+        rank->plan->steps[s].kernel->run(&rank->plan->steps[s].call);
+        end = now_ns();
+        time->start_ns = start - begin;
+        time->last_ns = end - start;
+        time->total_ns += end - start;
+        start = end;
+    }
+}
+
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
     const exg_plan *plan = rank->plan;
@@ -198,8 +247,12 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         rank->moved = false;
     }
     atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
-    for (uint32_t s = 0; s < plan->step_count; s++) {
-        plan->steps[s].kernel->run(&plan->steps[s].call);
+    if (rank->times != NULL) {
+        run_measured(rank);
+    } else {
+        for (uint32_t s = 0; s < plan->step_count; s++) {
+            plan->steps[s].kernel->run(&plan->steps[s].call);
+        }
     }
     if (rank->communicator != NULL && rank->communicator->status != EXG_OK) {
         if (err != NULL) {

@@ -34,6 +34,8 @@ typedef struct exg_rank exg_rank;
  * without a mesh) must stay. */
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            exg_communicator *communicator, exg_rank **rank, exg_error *err);
+/* From now on runs measure each step. */
+exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
 
 const exg_plan *exg_rank_plan(const exg_rank *rank);
@@ -49,6 +51,10 @@ void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);
+
+/* What step `index` took; all 0 unless measured. */
+void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,
+                    uint64_t *total_ns);
 
 /* Where a tensor output of the plan lies. */
 void *exg_rank_data(const exg_rank *rank, const exg_location *location);

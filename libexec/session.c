@@ -268,6 +268,9 @@ static exg_status make_ranks(exg_session *s, bound *b, exg_error *err)
     status = transform(s, &b->symbols, &functional, err);
     for (uint32_t r = 0; status == EXG_OK && r < s->rank_count; r++) {
         status = make_rank(s, b, functional, r, err);
+        if (status == EXG_OK && s->options.profile) {
+            status = exg_rank_profile(b->ranks[r], err);
+        }
     }
     exg_program_destroy(functional);
     if (status == EXG_OK) {
@@ -606,4 +609,24 @@ const char *exg_session_place_report(const exg_session *session)
 const exg_plan *exg_session_plan(const exg_session *session)
 {
     return session->current == NULL ? NULL : exg_rank_plan(session->current->ranks[0]);
+}
+
+uint32_t exg_session_profile_count(const exg_session *session)
+{
+    return session->options.profile && session->current != NULL
+               ? exg_rank_plan(session->current->ranks[0])->step_count
+               : 0;
+}
+
+void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *profile)
+{
+    const exg_rank *rank = session->current->ranks[0];
+    const exg_step *step = &exg_rank_plan(rank)->steps[index];
+
+    *profile = (exg_step_profile){.name = step->name,
+                                  .target = step->target,
+                                  .kernel = step->kernel->name,
+                                  .module = step->module,
+                                  .fused = step->fused};
+    exg_rank_times(rank, index, &profile->start_ns, &profile->last_ns, &profile->total_ns);
 }

@@ -300,14 +300,17 @@ exg_status exg_planner_close(exg_planner *p)
     group_step s = {0};
     exg_step *step;
     const exg_node *last;
+    const exg_node *next = p->origin;
 
     if (g->node_count == 0) {
         return EXG_OK;
     }
     last = &p->graph->nodes[g->nodes[g->node_count - 1]];
     EXG_TRY(build_program(p, &s));
+    p->origin = last;
     EXG_TRY(exg_planner_step(p, &exg_kernel_pointwise, last->name != NULL ? last->name : "pointwise",
                              g->load_count, s.stored_count, &step));
+    p->origin = next;
     step->fused = g->node_count;
     p->plan->summary.fused_count += g->node_count > 1 ? g->node_count : 0;
     for (uint32_t i = 0; i < g->load_count; i++) {

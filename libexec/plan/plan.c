@@ -4,6 +4,7 @@
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
 
+#include <exg/module.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,19 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
                       buffer);
 }
 
+/* Which node and which of the user's modules the step comes from. */
+static bool note_origin(exg_planner *p, exg_step *step)
+{
+    exg_module_frame module = {.path = ""};
+
+    if (p->origin != NULL) {
+        module = exg_node_module(p->origin);
+    }
+    step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
+    step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
+    return step->target != NULL && step->module != NULL;
+}
+
 exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
                             uint32_t input_count, uint32_t output_count, exg_step **step)
 {
@@ -81,7 +95,7 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
     s->call.arena = p->arena;
     s->call.communicator = p->communicator;
     if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
-        s->call.outputs == NULL || s->name == NULL) {
+        s->call.outputs == NULL || s->name == NULL || !note_origin(p, s)) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     *step = s;
@@ -465,6 +479,7 @@ static exg_status plan_node(exg_planner *p, uint32_t index)
     const exg_operator *op = exg_operators_find(p->operators, node->target);
     exg_argument args[32];
 
+    p->origin = node;
     if (op == NULL || op->schema->argument_count > 32) {
         return EXG_FAIL(p->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
@@ -528,6 +543,7 @@ static exg_status plan_all(exg_planner *p)
         EXG_TRY_IN(p->err, plan_node(p, n), "graph.nodes[%u]", n);
     }
     EXG_TRY(exg_planner_close(p));
+    p->origin = NULL;
     EXG_TRY(exg_planner_outputs(p));
     p->plan->summary.node_count = p->graph->node_count;
     p->plan->summary.step_count = p->plan->step_count;

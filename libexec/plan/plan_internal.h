@@ -42,6 +42,7 @@ typedef struct exg_step {
     exg_location *inputs;  /* call.inputs[i] is inputs[i].window, once bound */
     exg_location *outputs;
     const char *name; /* of the node, or what the step is for */
+    const char *target, *module; /* of the node; "" without one */
     uint32_t fused;   /* nodes inside */
 } exg_step;
 

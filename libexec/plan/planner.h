@@ -28,6 +28,7 @@ typedef struct exg_planner {
     uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
     uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
+    const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     struct exg_communicator *communicator;
     bool no_fusion, no_reuse;

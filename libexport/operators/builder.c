@@ -19,6 +19,7 @@ struct exg_builder {
     const char *const *next_names;
     uint32_t next_name_count;
     int64_t draw_count; /* draws of random numbers so far */
+    exg_string_map origin; /* metadata of the nodes to come */
     bool lowers; /* operators with a lowering are written out, even if they have a shape */
     exg_error error;
 };
@@ -333,6 +334,11 @@ static bool fill_outputs(exg_builder *b, const exg_operator *op, exg_node *node,
     return b->error.status == EXG_OK;
 }
 
+void exg_builder_set_origin(exg_builder *b, const exg_string_map *metadata)
+{
+    b->origin = *metadata;
+}
+
 void exg_builder_set_lowering(exg_builder *b, bool lowers)
 {
     b->lowers = lowers;
@@ -462,6 +468,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         node.name = node.output_count == 1 && node.outputs[0].kind == EXG_ARGUMENT_TENSOR
                         ? b->graph->values[node.outputs[0].as_tensor].name
                         : unique_name(b, op->schema->name);
+        node.metadata = b->origin;
         b->graph->nodes[b->graph->node_count++] = node;
         if (results != NULL && node.output_count > 0) {
             memcpy(results, node.outputs, node.output_count * sizeof(*results));

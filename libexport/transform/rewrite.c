@@ -89,6 +89,7 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
         return EXG_FAIL(r->err, LIMIT, "NOD-004", "%s has too many parameters", node->target);
     }
     EXG_TRY(exg_operator_normalize(*op, node, args, r->err));
+    exg_builder_set_origin(r->builder, &node->metadata);
     for (uint32_t i = 0; i < (*op)->schema->argument_count; i++) {
         EXG_TRY(translate_argument(r, &args[i]));
     }

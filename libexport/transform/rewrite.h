@@ -31,7 +31,8 @@ exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
 /* Adds every input of the old program to the new one, in order. */
 exg_status exg_rewrite_inputs(exg_rewrite *r);
 
-/* The row of a node (UNSUPPORTED OPR-003 without one), its arguments normalized. */
+/* The row of a node (UNSUPPORTED OPR-003 without one), its arguments normalized. What is
+ * emitted from here on has the node's metadata. */
 exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
                             exg_argument *args);
 

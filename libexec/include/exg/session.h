@@ -34,6 +34,7 @@ typedef struct exg_session_options {
      * draws the same bits as the n-th of any session of this program with this seed and
      * these sizes, however many threads or ranks there are. */
     uint64_t seed;
+    bool profile;            /* measure each step */
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -85,6 +86,23 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
 
 /* The plan of the last run (on a mesh: rank 0's), or NULL. */
 const exg_plan *exg_session_plan(const exg_session *session);
+
+/* What one step of the plan takes. Texts are the session's. */
+typedef struct exg_step_profile {
+    const char *name;   /* of the node, the last of several in one step */
+    const char *target; /* its operator; "" for copies around the program */
+    const char *kernel;
+    const char *module; /* of the user's program, "encoder.layer.0"; "" of the root */
+    uint32_t fused;     /* nodes in the step */
+    uint64_t start_ns;  /* of the last run, from its start */
+    uint64_t last_ns;   /* of the last run */
+    uint64_t total_ns;  /* of all runs with this plan */
+} exg_step_profile;
+
+/* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0
+ * otherwise. Measuring costs two looks at the clock a step; without it nothing. */
+uint32_t exg_session_profile_count(const exg_session *session);
+void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *step);
 
 /* Plans for inputs of these shapes without running; data may be NULL. */
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,

@@ -242,6 +242,9 @@ void exg_builder_output(exg_builder *b, const exg_argument *arg, exg_output_kind
 /* Names of the next emitted node's results; used once. */
 void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t count);
 
+/* The nodes emitted from now on come from one with this metadata, which is borrowed. */
+void exg_builder_set_origin(exg_builder *b, const exg_string_map *metadata);
+
 /* Whether emitting an operator that has a lowering writes out what it is made of
  * (off at first). Operators known only by their lowering always are. */
 void exg_builder_set_lowering(exg_builder *b, bool lowers);

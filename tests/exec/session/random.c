@@ -26,7 +26,7 @@ typedef struct setup {
 static void begin(setup *s)
 {
     assert_int_equal(exg_operators_create(&s->operators, NULL), EXG_OK);
-    assert_int_equal(exg_program_create(EXG_ARENA_UNBOUNDED, &s->program, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &s->program, NULL), EXG_OK);
     assert_int_equal(exg_builder_create(s->operators, s->program, &s->b, NULL), EXG_OK);
     s->session = NULL;
 }

@@ -168,6 +168,46 @@ static void plans_are_kept_by_size(void **state)
     unload_fixture(&first);
 }
 
+/* Steps follow each other inside the run's time; each tells its operator and module. */
+static void each_step_is_measured(void **state)
+{
+    static const fixture lm = {"lm.train-ir.static.pt2", "lm.inputs.safetensors",
+                               "lm.expected.safetensors", 1e-4, 1e-5};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .profile = true};
+    exg_session_stats stats;
+    exg_session *session;
+    uint64_t end = 0;
+    uint32_t in_attention = 0;
+    loaded l;
+
+    (void)state;
+    load_fixture(&lm, &l);
+    session = open_session(&l, &options);
+    assert_int_equal(exg_session_profile_count(session), 0);
+    run_fixture(&l, session);
+    run_fixture(&l, session);
+    exg_session_statistics(session, &stats);
+    assert_int_equal(exg_session_profile_count(session), stats.plan.step_count);
+    for (uint32_t i = 0; i < stats.plan.step_count; i++) {
+        exg_step_profile step;
+
+        exg_session_profile_at(session, i, &step);
+        assert_true(step.start_ns >= end);
+        assert_true(step.total_ns >= step.last_ns);
+        end = step.start_ns + step.last_ns;
+        in_attention += strstr(step.module, "attention") != NULL &&
+                        strstr(step.target, "linear") != NULL;
+    }
+    assert_true(end > 0 && end <= stats.run_ns);
+    assert_true(in_attention > 0);
+    exg_session_destroy(session);
+    session = open_session(&l, NULL);
+    run_fixture(&l, session);
+    assert_int_equal(exg_session_profile_count(session), 0);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +216,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(state_goes_on_from_run_to_run),
         cmocka_unit_test(plans_are_kept_by_size),
+        cmocka_unit_test(each_step_is_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
