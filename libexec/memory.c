@@ -14,11 +14,18 @@ typedef struct state {
     exg_tensor tensor; /* row-major, data owned */
 } state;
 
+typedef struct made_block {
+    uint64_t key, bytes;
+    exg_made made;
+} made_block;
+
 struct exg_memory {
     exg_weights *weights;
     void **storages; /* by storage: bytes read here, or NULL */
     state *states;
     uint32_t state_count, state_capacity;
+    made_block **made;
+    uint32_t made_count, made_capacity;
     uint64_t bytes;
 };
 
@@ -59,8 +66,13 @@ void exg_memory_destroy(exg_memory *memory)
         exg_release(allocator, memory->states[i].tensor.data,
                     state_bytes(&memory->states[i].tensor));
     }
+    for (uint32_t i = 0; i < memory->made_count; i++) {
+        exg_release(allocator, memory->made[i]->made.data, memory->made[i]->bytes);
+        free(memory->made[i]);
+    }
     free(memory->storages);
     free(memory->states);
+    free(memory->made);
     exg_weights_release(memory->weights);
     free(memory);
 }
@@ -141,6 +153,57 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ui
         memory->storages[weight->storage] = copy;
     }
     *data = memory->storages[weight->storage];
+    return EXG_OK;
+}
+
+uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *input)
+{
+    const exg_weight *weight = find_weight(memory, input);
+
+    return weight == NULL ? UINT64_MAX : weight->storage;
+}
+
+void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t bytes)
+{
+    const exg_weight *weight = find_weight(memory, input);
+
+    if (weight != NULL && memory->storages[weight->storage] == NULL) {
+        exg_storage_forget(memory->weights, weight->storage, 0, bytes);
+    }
+}
+
+exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg_made **made,
+                           exg_error *err)
+{
+    made_block *block;
+
+    for (uint32_t i = 0; key != 0 && i < memory->made_count; i++) {
+        if (memory->made[i]->key == key && memory->made[i]->bytes == bytes) {
+            *made = &memory->made[i]->made;
+            return EXG_OK;
+        }
+    }
+    if (memory->made_count == memory->made_capacity) {
+        uint32_t capacity = memory->made_capacity == 0 ? 64 : memory->made_capacity * 2;
+        made_block **blocks = realloc(memory->made, capacity * sizeof(made_block *));
+
+        if (blocks == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        memory->made = blocks;
+        memory->made_capacity = capacity;
+    }
+    block = calloc(1, sizeof(*block));
+    if (block == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *block = (made_block){.key = key, .bytes = bytes, .made.data = allocate(memory, bytes)};
+    if (block->made.data == NULL) {
+        free(block);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-002", "%" PRIu64 " bytes made from weights", bytes);
+    }
+    memory->made[memory->made_count++] = block;
+    *made = &block->made;
     return EXG_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <xxhash.h>
 
 /* An operand that moves when a user input's data does. */
 typedef struct patch {
@@ -26,10 +27,13 @@ struct exg_rank {
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
+    exg_made **made;  /* by constant */
+    bool is_filled;   /* the steps that run once have run */
     patch *patches;
     uint32_t patch_count;
     bool moved; /* an input's data changed since the operands were bound */
     step_time *times; /* by step; NULL: not measured */
+    int once_fault; /* of the steps that run once */
     _Atomic int fault;
     exg_random_source random;
 };
@@ -48,6 +52,9 @@ static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
 
+    if (b->place == EXG_PLACE_CONSTANT) {
+        return rank->made[b->index]->data;
+    }
     return b->place == EXG_PLACE_ARENA ? rank->arena + b->offset : rank->inputs[b->index];
 }
 
@@ -76,6 +83,62 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
             EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
                                       &data, err));
             rank->inputs[i] = (uint8_t *)(uintptr_t)data;
+        }
+    }
+    return EXG_OK;
+}
+
+/* A weight packed alike is the same bytes in every plan of the session: the step's kernel,
+ * the weight's storage and window, and the sizes of what is made say it all. Else 0. */
+static uint64_t key_of(const exg_rank *rank, const exg_step *step, const exg_kernel *kernel)
+{
+    const exg_plan *plan = rank->plan;
+    uint64_t words[8 + 4 * EXG_RANK_MAX] = {0};
+    uint32_t at = 4;
+
+    for (uint32_t i = 0; i < step->call.input_count; i++) {
+        const exg_location *from = &step->inputs[i];
+        const exg_buffer *buffer = from->buffer == EXG_NO_BUFFER ? NULL
+                                                                 : &plan->buffers[from->buffer];
+
+        if (buffer == NULL) {
+            continue;
+        }
+        if (buffer->place != EXG_PLACE_INPUT) {
+            return 0;
+        }
+        words[0] = (uint64_t)(uintptr_t)kernel;
+        words[1] = exg_memory_weight_key(rank->memory, &plan->inputs[buffer->index]);
+        words[2] = (uint64_t)from->offset;
+        words[3] = from->window.dtype;
+        for (uint32_t d = 0; d < from->window.rank; d++) {
+            words[at++] = (uint64_t)from->window.sizes[d];
+            words[at++] = (uint64_t)from->window.strides[d];
+        }
+    }
+    for (uint32_t d = 0; d < step->outputs[0].window.rank; d++) {
+        words[at++] = (uint64_t)step->outputs[0].window.sizes[d];
+    }
+    return XXH3_64bits(words, sizeof(words)) | 1;
+}
+
+static exg_status bind_constants(exg_rank *rank, exg_error *err)
+{
+    const exg_plan *plan = rank->plan;
+
+    for (uint32_t s = 0; s < plan->once_count; s++) {
+        const exg_step *step = &plan->steps[s];
+
+        for (uint32_t o = 0; o < step->call.output_count; o++) {
+            const exg_buffer *b = step->outputs[o].buffer == EXG_NO_BUFFER
+                                      ? NULL
+                                      : &plan->buffers[step->outputs[o].buffer];
+
+            if (b != NULL && b->place == EXG_PLACE_CONSTANT && rank->made[b->index] == NULL) {
+                EXG_TRY(exg_memory_made(rank->memory,
+                                        b->is_packed ? key_of(rank, step, step->kernel) : 0,
+                                        b->bytes, &rank->made[b->index], err));
+            }
         }
     }
     return EXG_OK;
@@ -121,7 +184,8 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         step->call.pool = pool;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
-        found += bind_operands(rank, step->inputs, step->call.inputs, step->call.input_count,
+        found += bind_operands(rank, step->inputs, step->call.inputs,
+                               step->call.input_count + step->has_packed,
                                patches == NULL ? NULL : patches + found);
         found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
                                patches == NULL ? NULL : patches + found);
@@ -145,15 +209,17 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->memory = memory;
     r->communicator = communicator;
     r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
+    r->made = EXG_NEW_ARRAY(plan->arena, exg_made *, plan->constant_count);
     r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
     r->workspace = exg_allocate(allocator, plan->summary.workspace_bytes);
-    if (r->inputs == NULL || r->arena == NULL || r->workspace == NULL) {
+    if (r->inputs == NULL || r->made == NULL || r->arena == NULL || r->workspace == NULL) {
         status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
                           (unsigned long long)exg_rank_bytes(r));
         exg_rank_destroy(r);
         return status;
     }
     status = bind_weights(r, err);
+    status = status == EXG_OK ? bind_constants(r, err) : status;
     if (status == EXG_OK) {
         r->patch_count = bind_steps(r, pool, NULL);
         r->patches = EXG_NEW_ARRAY(plan->arena, patch, r->patch_count);
@@ -215,12 +281,53 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Weights that only this step reads are not needed any more. */
+static void forget_inputs(exg_rank *rank, const exg_step *step)
+{
+    const exg_plan *plan = rank->plan;
+
+    for (uint32_t i = 0; i < step->call.input_count; i++) {
+        const exg_buffer *b = step->inputs[i].buffer == EXG_NO_BUFFER
+                                  ? NULL
+                                  : &plan->buffers[step->inputs[i].buffer];
+
+        if (b != NULL && b->place == EXG_PLACE_INPUT && !b->is_read) {
+            exg_memory_forget(rank->memory, &plan->inputs[b->index], b->bytes);
+        }
+    }
+}
+
+void exg_rank_fill(exg_rank *rank)
+{
+    const exg_plan *plan = rank->plan;
+
+    if (rank->is_filled) {
+        return;
+    }
+    atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
+    for (uint32_t s = 0; s < plan->once_count; s++) {
+        const exg_step *step = &plan->steps[s];
+        const exg_buffer *b = &plan->buffers[step->outputs[0].buffer];
+        exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->made[b->index] : NULL;
+
+        if (made == NULL || !made->is_filled) {
+            step->kernel->run(&step->call);
+            forget_inputs(rank, step);
+        }
+        if (made != NULL) {
+            made->is_filled = b->is_packed;
+        }
+    }
+    rank->once_fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
+    rank->is_filled = true;
+}
+
 static void run_measured(exg_rank *rank)
 {
     uint64_t begin = now_ns();
     uint64_t start = begin;
 
-    for (uint32_t s = 0; s < rank->plan->step_count; s++) {
+    for (uint32_t s = rank->plan->once_count; s < rank->plan->step_count; s++) {
         step_time *time = &rank->times[s];
         uint64_t end;
 
@@ -246,11 +353,11 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         }
         rank->moved = false;
     }
-    atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
+    atomic_store_explicit(&rank->fault, rank->once_fault, memory_order_relaxed);
     if (rank->times != NULL) {
         run_measured(rank);
     } else {
-        for (uint32_t s = 0; s < plan->step_count; s++) {
+        for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
             plan->steps[s].kernel->run(&plan->steps[s].call);
         }
     }

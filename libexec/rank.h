@@ -24,6 +24,22 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ui
 exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_input *input,
                             void **data, exg_error *err);
 
+/* Bytes that a step made from a weight once, for every plan that asks with the same key. */
+typedef struct exg_made {
+    void *data;
+    bool is_filled;
+} exg_made;
+
+/* Those of `key`, made by the same step of the same weight; new ones are not filled. */
+exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg_made **made,
+                           exg_error *err);
+
+/* What names the bytes of a weight input's storage. */
+uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *input);
+
+/* Nothing reads the weight's own bytes again: mapped pages go back to the system. */
+void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t bytes);
+
 /* The states of rank 0: equal on every rank. */
 uint32_t exg_memory_state_count(const exg_memory *memory);
 const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor);
@@ -47,6 +63,9 @@ void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 /* What the next run draws random numbers from: equal seeds and runs draw equal bits, on
  * every rank. */
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
+/* Runs the steps that run once, if they have not: before exg_rank_run, and one rank at a
+ * time. */
+void exg_rank_fill(exg_rank *rank);
 
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */

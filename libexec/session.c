@@ -71,8 +71,8 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
     char *missing;
     exg_status status = EXG_OK;
 
-    EXG_TRY(exg_missing_operators(verified->program, verified->operators, exg_operator_runs, &missing,
-                                  err));
+    EXG_TRY(exg_missing_operators(verified->program, verified->operators, exg_operator_runs,
+                                  &missing, err));
     if (missing != NULL) {
         for (char *c = missing; *c != '\0'; c++) {
             *c = *c == '\n' ? ';' : *c;
@@ -130,7 +130,9 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     s->outputs = s->arena == NULL ? NULL
                                   : EXG_NEW_ARRAY(s->arena, exg_session_output,
                                                   verified->program->graph->output_count);
-    status = s->bindings == NULL || s->outputs == NULL || s->last_sizes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    status = s->bindings == NULL || s->outputs == NULL || s->last_sizes == NULL
+                 ? EXG_OUT_OF_MEMORY(err)
+                 : EXG_OK;
     status = status == EXG_OK ? create_ranks(s, err) : status;
     status = status == EXG_OK ? exg_memory_create(verified->program->weights, &s->memory, err)
                               : status;
@@ -554,6 +556,9 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     session->output_count = 0;
     EXG_TRY(check_input_layout(inputs, input_count, err));
     EXG_TRY(select_plan(session, inputs, input_count, err));
+    for (uint32_t r = 0; r < session->rank_count; r++) {
+        exg_rank_fill(session->current->ranks[r]);
+    }
     start = now_ns();
     set_inputs(session, inputs, input_count);
     for (uint32_t r = 0; r < session->rank_count; r++) {
@@ -614,19 +619,21 @@ const exg_plan *exg_session_plan(const exg_session *session)
 uint32_t exg_session_profile_count(const exg_session *session)
 {
     return session->options.profile && session->current != NULL
-               ? exg_rank_plan(session->current->ranks[0])->step_count
+               ? exg_session_plan(session)->step_count - exg_session_plan(session)->once_count
                : 0;
 }
 
 void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *profile)
 {
     const exg_rank *rank = session->current->ranks[0];
-    const exg_step *step = &exg_rank_plan(rank)->steps[index];
+    const exg_plan *plan = exg_rank_plan(rank);
+    const exg_step *step = &plan->steps[plan->once_count + index];
 
     *profile = (exg_step_profile){.name = step->name,
                                   .target = step->target,
                                   .kernel = step->kernel->name,
                                   .module = step->module,
                                   .fused = step->fused};
-    exg_rank_times(rank, index, &profile->start_ns, &profile->last_ns, &profile->total_ns);
+    exg_rank_times(rank, plan->once_count + index, &profile->start_ns, &profile->last_ns,
+                   &profile->total_ns);
 }

@@ -100,8 +100,15 @@ static void run_all_to_all(const exg_kernel_call *call)
                          dim_at(call, 3), call->workspace, NULL);
 }
 
-const exg_kernel exg_kernel_all_reduce = {"all_reduce", prepare_all_reduce, run_all_reduce, 0};
-const exg_kernel exg_kernel_all_gather = {"all_gather", prepare_all_gather, run_all_gather, 0};
-const exg_kernel exg_kernel_reduce_scatter = {"reduce_scatter", prepare_reduce_scatter,
-                                              run_reduce_scatter, 0};
-const exg_kernel exg_kernel_all_to_all = {"all_to_all", prepare_all_to_all, run_all_to_all, 0};
+#define COLLECTIVE(kernel)                       \
+    const exg_kernel exg_kernel_##kernel = {     \
+        .name = #kernel,                         \
+        .prepare = prepare_##kernel,             \
+        .run = run_##kernel,                     \
+        .flags = EXG_KERNEL_EACH_RUN,            \
+    }
+
+COLLECTIVE(all_reduce);
+COLLECTIVE(all_gather);
+COLLECTIVE(reduce_scatter);
+COLLECTIVE(all_to_all);

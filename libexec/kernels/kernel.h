@@ -45,6 +45,8 @@ typedef struct exg_kernel_call {
 
     const struct exg_random_source *random; /* of draws; set before each run */
     struct exg_communicator *communicator; /* of collectives; known in prepare too */
+
+    const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
 } exg_kernel_call;
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner
@@ -52,6 +54,7 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_ANY_STRIDES   1u
 #define EXG_KERNEL_IN_PLACE      2u
 #define EXG_KERNEL_ANY_STRIDES_1 4u /* operand 1 alone: a weight, or a chunk of one */
+#define EXG_KERNEL_EACH_RUN      8u /* its results are not those of its operands alone */
 
 typedef struct exg_kernel {
     const char *name;
@@ -59,6 +62,12 @@ typedef struct exg_kernel {
     exg_status (*prepare)(exg_kernel_call *call, exg_error *err);
     void (*run)(const exg_kernel_call *call);
     uint32_t flags;
+    /* Brings operand `packs`, when it is the same in every run, into the order that run()
+     * reads. Its prepare sees the operands and arguments of the kernel's call (data of
+     * operand `packs` alone) and sets the sizes of outputs[0], bytes: what they are says
+     * all of the order but the operand's own layout. No element: no use for it. */
+    const struct exg_kernel *packer;
+    uint32_t packs;
 } exg_kernel;
 
 static inline void exg_raise(const exg_kernel_call *call, exg_fault fault)

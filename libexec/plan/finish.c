@@ -11,6 +11,7 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     exg_location location = p->locations[p->graph->outputs[o].as_tensor];
 
     if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
+        p->plan->buffers[location.buffer].is_once ||
         !exg_tensor_is_contiguous(&location.window)) {
         EXG_TRY(exg_planner_copy(p, &location, "output", &location));
     }

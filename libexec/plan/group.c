@@ -231,7 +231,8 @@ static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *t
         for (uint32_t j = 0; j < p->group.load_count; j++) {
             readers += p->locations[p->group.loads[j]].buffer == operand.buffer;
         }
-        if (!taken[i] && readers == 1 && buffer->writable && operand.offset == 0 &&
+        if (!taken[i] && readers == 1 && buffer->writable && buffer->is_once == p->once &&
+            operand.offset == 0 &&
             p->buffer_uses[operand.buffer] == inner_uses(p, p->group.loads[i]) &&
             exg_tensor_is_contiguous(&operand.window) && operand.window.dtype == meta->dtype &&
             (uint64_t)exg_tensor_numel(&operand.window) * exg_dtype_bytes(meta->dtype) ==
@@ -308,8 +309,9 @@ exg_status exg_planner_close(exg_planner *p)
     last = &p->graph->nodes[g->nodes[g->node_count - 1]];
     EXG_TRY(build_program(p, &s));
     p->origin = last;
-    EXG_TRY(exg_planner_step(p, &exg_kernel_pointwise, last->name != NULL ? last->name : "pointwise",
-                             g->load_count, s.stored_count, &step));
+    EXG_TRY(exg_planner_step(p, &exg_kernel_pointwise,
+                             last->name != NULL ? last->name : "pointwise", g->load_count,
+                             s.stored_count, &step));
     p->origin = next;
     step->fused = g->node_count;
     p->plan->summary.fused_count += g->node_count > 1 ? g->node_count : 0;

@@ -58,7 +58,8 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
                                     .bytes = bytes,
                                     .first_step = step,
                                     .last_step = step,
-                                    .writable = true},
+                                    .writable = true,
+                                    .is_once = p->once},
                       buffer);
 }
 
@@ -85,7 +86,10 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
         return EXG_OUT_OF_MEMORY(p->err);
     }
     s = &plan->steps[plan->step_count++];
-    *s = (exg_step){.kernel = kernel, .name = exg_arena_strdup(p->arena, name), .fused = 1};
+    *s = (exg_step){.kernel = kernel,
+                    .name = exg_arena_strdup(p->arena, name),
+                    .fused = 1,
+                    .once = p->once};
     s->inputs = EXG_NEW_ARRAY(p->arena, exg_location, input_count);
     s->outputs = EXG_NEW_ARRAY(p->arena, exg_location, output_count);
     s->call.inputs = EXG_NEW_ARRAY(p->arena, exg_tensor, input_count);
@@ -162,10 +166,11 @@ exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse)
     return EXG_OK;
 }
 
-static void touch(exg_planner *p, uint32_t buffer)
+static void touch(exg_planner *p, const exg_step *by, uint32_t buffer)
 {
     uint32_t step = p->plan->step_count - 1;
 
+    p->plan->buffers[buffer].is_read |= !by->once;
     if (p->plan->buffers[buffer].last_step < step) {
         p->plan->buffers[buffer].last_step = step;
     }
@@ -175,14 +180,14 @@ void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_lo
 {
     step->inputs[at] = *location;
     step->call.inputs[at] = location->window;
-    touch(p, location->buffer);
+    touch(p, step, location->buffer);
 }
 
 void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
 {
     step->outputs[at] = *location;
     step->call.outputs[at] = location->window;
-    touch(p, location->buffer);
+    touch(p, step, location->buffer);
 }
 
 void exg_planner_used(exg_planner *p, exg_value_id value)
@@ -206,18 +211,26 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
                             exg_location *to)
 {
     exg_location source = *from; /* `to` may be the same place */
+    bool was_once = p->once;
+    exg_status status;
     exg_step *step;
     uint64_t bytes;
 
-    EXG_TRY(exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step));
     *to = source;
     to->offset = 0;
     exg_tensor_set_contiguous(&to->window);
     EXG_TRY(extent(p, &to->window, 0, &bytes));
-    EXG_TRY(exg_planner_buffer(p, bytes, &to->buffer));
-    exg_planner_input(p, step, 0, &source);
-    exg_planner_output(p, step, 0, to);
-    return exg_planner_prepare(p, step);
+    p->once = p->once || (exg_planner_is_fixed(p, source.buffer) &&
+                          bytes <= p->plan->buffers[source.buffer].bytes);
+    status = exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step);
+    status = status == EXG_OK ? exg_planner_buffer(p, bytes, &to->buffer) : status;
+    if (status == EXG_OK) {
+        exg_planner_input(p, step, 0, &source);
+        exg_planner_output(p, step, 0, to);
+        status = exg_planner_prepare(p, step);
+    }
+    p->once = was_once;
+    return status;
 }
 
 /* ---- inputs ----------------------------------------------------------------------- */
@@ -358,6 +371,7 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     int64_t numel = exg_tensor_numel(&location->window);
 
     if (p->no_reuse || (kernel->flags & EXG_KERNEL_IN_PLACE) == 0 || !buffer->writable ||
+        buffer->is_once != p->once ||
         p->buffer_uses[location->buffer] != 1 || location->offset != 0 ||
         !exg_tensor_is_contiguous(&location->window) || meta->dtype != location->window.dtype ||
         (uint64_t)numel * exg_dtype_bytes(meta->dtype) != buffer->bytes) {
@@ -422,6 +436,16 @@ static uint32_t result_count(const exg_node *node)
     return count;
 }
 
+static exg_status keep_arguments(exg_planner *p, const exg_argument *args, uint32_t count,
+                                 exg_argument **kept)
+{
+    *kept = exg_arena_memdup(p->arena, args, count, sizeof(*args));
+    for (uint32_t i = 0; *kept != NULL && i < count; i++) {
+        EXG_TRY(exg_argument_copy(p->arena, &(*kept)[i], p->err));
+    }
+    return *kept == NULL ? EXG_OUT_OF_MEMORY(p->err) : EXG_OK;
+}
+
 static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_operator *op,
                               const exg_argument *args)
 {
@@ -429,6 +453,7 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     uint32_t count = operands_of(op, args, NULL, 0);
     exg_value_id *values = EXG_NEW_ARRAY(p->arena, exg_value_id, count);
     exg_location *bound = EXG_NEW_ARRAY(p->arena, exg_location, count);
+    exg_location packed;
     exg_argument *kept;
     exg_step *step;
     uint32_t reuse = EXG_NO_BUFFER;
@@ -441,20 +466,22 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     }
     (void)operands_of(op, args, values, count);
     EXG_TRY(bind_operands(p, kernel, values, count, bound));
-    EXG_TRY(exg_planner_step(p, kernel, node->name != NULL ? node->name : op->schema->name, count,
-                             result_count(node), &step));
-    kept = exg_arena_memdup(p->arena, args, op->schema->argument_count, sizeof(*args));
-    for (uint32_t i = 0; kept != NULL && i < op->schema->argument_count; i++) {
-        EXG_TRY(exg_argument_copy(p->arena, &kept[i], p->err));
-    }
+    EXG_TRY(keep_arguments(p, args, op->schema->argument_count, &kept));
+    EXG_TRY(exg_planner_pack(p, kernel, kept, op->schema->argument_count, bound, count, &packed));
+    EXG_TRY(exg_planner_step(p, kernel, node->name != NULL ? node->name : op->schema->name,
+                             count + 1, result_count(node), &step));
+    step->call.input_count = count;
     step->call.args = kept;
     step->call.arg_count = op->schema->argument_count;
-    if (kept == NULL) {
-        return EXG_OUT_OF_MEMORY(p->err);
-    }
     if (count > 0 && values[0] != EXG_NO_VALUE && bound[0].buffer == p->locations[values[0]].buffer &&
         node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
         reuse = reusable(p, kernel, values[0], node->outputs[0].as_tensor);
+    }
+    if (packed.buffer != EXG_NO_BUFFER) { /* stands for the operand from here on */
+        exg_planner_input(p, step, count, &packed);
+        step->has_packed = true;
+        step->call.packed = &step->call.inputs[count];
+        bound[kernel->packs].buffer = EXG_NO_BUFFER;
     }
     for (uint32_t i = 0; i < count; i++) {
         if (bound[i].buffer == EXG_NO_BUFFER) {
@@ -539,14 +566,21 @@ static exg_status plan_all(exg_planner *p)
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         EXG_TRY_IN(p->err, plan_input(p, i), "graph.inputs[%u]", i);
     }
-    for (uint32_t n = 0; n < p->graph->node_count; n++) {
-        EXG_TRY_IN(p->err, plan_node(p, n), "graph.nodes[%u]", n);
+    EXG_TRY(exg_planner_find_constants(p));
+    for (int pass = 0; pass < 2; pass++) { /* what is the same in every run goes first */
+        p->once = pass == 0;
+        for (uint32_t n = 0; n < p->graph->node_count; n++) {
+            if (exg_planner_is_constant(p, &p->graph->nodes[n]) == p->once) {
+                EXG_TRY_IN(p->err, plan_node(p, n), "graph.nodes[%u]", n);
+            }
+        }
+        EXG_TRY(exg_planner_close(p));
     }
-    EXG_TRY(exg_planner_close(p));
     p->origin = NULL;
     EXG_TRY(exg_planner_outputs(p));
+    EXG_TRY(exg_planner_order(p));
     p->plan->summary.node_count = p->graph->node_count;
-    p->plan->summary.step_count = p->plan->step_count;
+    p->plan->summary.step_count = p->plan->step_count - p->plan->once_count;
     return exg_plan_memory(p->plan, p->no_reuse, p->err);
 }
 

@@ -16,16 +16,20 @@
 typedef enum exg_buffer_place {
     EXG_PLACE_ARENA,
     EXG_PLACE_INPUT, /* the tensor of graph input `index` */
+    EXG_PLACE_CONSTANT, /* the session's own, made once from weights: constant `index` */
 } exg_buffer_place;
 
 typedef struct exg_buffer {
     exg_buffer_place place;
-    uint32_t index;       /* INPUT: graph input */
+    uint32_t index;       /* INPUT: graph input; CONSTANT: which */
     uint64_t bytes;
     uint64_t offset;      /* ARENA: where it begins */
     uint32_t first_step;  /* written first */
     uint32_t last_step;   /* read or written last; UINT32_MAX: until the run's end */
     bool writable;        /* INPUT: its content is written back, so steps may write it */
+    bool is_once;         /* ARENA, CONSTANT: written by a step that runs once */
+    bool is_read;         /* by a step that runs each time */
+    bool is_packed;       /* CONSTANT: made by a packer */
 } exg_buffer;
 
 /* A tensor inside a buffer. The window's data is the buffer's first byte plus
@@ -44,6 +48,8 @@ typedef struct exg_step {
     const char *name; /* of the node, or what the step is for */
     const char *target, *module; /* of the node; "" without one */
     uint32_t fused;   /* nodes inside */
+    bool once;        /* depends on weights alone: runs before the first run */
+    bool has_packed;  /* inputs[input_count] is call.packed */
 } exg_step;
 
 typedef struct exg_plan_input {
@@ -72,6 +78,8 @@ struct exg_plan {
     exg_plan_output *outputs;
     uint32_t buffer_count;
     uint32_t step_count;
+    uint32_t once_count; /* the first steps: those that run once */
+    uint32_t constant_count;
     uint32_t input_count;
     uint32_t output_count;
     exg_plan_summary summary;

@@ -28,6 +28,8 @@ typedef struct exg_planner {
     uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
     uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
+    bool *constant;         /* by value id: the same in every run */
+    bool once;              /* steps being added run once */
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     struct exg_communicator *communicator;
@@ -52,6 +54,18 @@ void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_l
 
 /* One use of a value is done. */
 void exg_planner_used(exg_planner *p, exg_value_id value);
+
+/* constant.c: says which values are the same in every run. */
+exg_status exg_planner_find_constants(exg_planner *p);
+bool exg_planner_is_constant(const exg_planner *p, const exg_node *node);
+bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer); /* its bytes, in every run */
+/* Adds the step that packs what the kernel asks for, if that is constant and nothing else
+ * reads it; *packed's buffer is EXG_NO_BUFFER when it is not. */
+exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
+                            uint32_t arg_count, const exg_location *operands, uint32_t count,
+                            exg_location *packed);
+/* Brings the steps that run once to the front, what they leave into constants. */
+exg_status exg_planner_order(exg_planner *p);
 
 /* Prepares the kernel. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);

@@ -25,7 +25,9 @@ static void print_location(exg_text *text, const exg_plan *plan, const exg_locat
     }
     const exg_buffer *buffer = &plan->buffers[location->buffer];
 
-    if (buffer->place == EXG_PLACE_ARENA) {
+    if (buffer->place == EXG_PLACE_CONSTANT) {
+        exg_text_printf(text, "@constant %u", buffer->index);
+    } else if (buffer->place == EXG_PLACE_ARENA) {
         exg_text_printf(text, "@%" PRIu64, buffer->offset);
     } else {
         exg_text_printf(text, "@%s", plan->inputs[buffer->index].name);
@@ -52,14 +54,14 @@ static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
         print_location(text, plan, &step->outputs[i]);
     }
     exg_text_puts(text, " <-");
-    for (uint32_t i = 0; i < step->call.input_count; i++) {
+    for (uint32_t i = 0; i < step->call.input_count + step->has_packed; i++) {
         exg_text_puts(text, i > 0 ? ", " : " ");
         print_location(text, plan, &step->inputs[i]);
     }
     if (step->fused > 1) {
         exg_text_printf(text, "  (%u fused)", step->fused);
     }
-    exg_text_putc(text, '\n');
+    exg_text_puts(text, step->once ? "  (once)\n" : "\n");
 }
 
 exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)
@@ -70,9 +72,10 @@ exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)
     exg_text_printf(&text,
                     "%u nodes: %u steps, %u views, %u fused, %u in place\n"
                     "arena %" PRIu64 " bytes (%" PRIu64 " without reuse), workspace %" PRIu64
-                    ", weights %" PRIu64 "\n",
+                    ", weights %" PRIu64 ", made from them %" PRIu64 "\n",
                     s->node_count, s->step_count, s->view_count, s->fused_count, s->in_place_count,
-                    s->arena_bytes, s->values_bytes, s->workspace_bytes, s->weight_bytes);
+                    s->arena_bytes, s->values_bytes, s->workspace_bytes, s->weight_bytes,
+                    s->constant_bytes);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         print_step(&text, plan, i);
     }

@@ -202,6 +202,9 @@ static void it_lets_mistakes_stick(void **state)
 /* A write by a mask is emitted as it is, or as what it is made of. */
 static void it_lowers_when_asked(void **state)
 {
+    exg_string_pair where = {"where", "here"};
+    exg_string_map origin = {&where, 1};
+
     (void)state;
     for (int lowers = 0; lowers < 2; lowers++) {
         exg_argument scale = exg_arg_float(2.0);
@@ -214,6 +217,7 @@ static void it_lowers_when_asked(void **state)
         rows = exg_builder_meta(m.b, EXG_DTYPE_B8, (int64_t[]){4}, 1);
         index = exg_builder_input(m.b, "rows", &rows, EXG_INPUT_USER, NULL, EXG_UNSET);
         exg_builder_set_lowering(m.b, lowers != 0);
+        exg_builder_set_origin(m.b, &origin);
         exg_builder_constant_input(m.b, "scale", &scale);
         y = exg_arg_ref(EMIT(m.b, index_put_default, input(m.b, "x", 4, 3),
                              exg_arg_refs(m.b, &index, 1), input(m.b, "y", 1, 1)));
@@ -222,6 +226,9 @@ static void it_lowers_when_asked(void **state)
         assert_int_equal(m.program->graph->input_count, 4);
         if (lowers ? m.program->graph->node_count < 2 : m.program->graph->node_count != 1) {
             fail_msg("%u nodes", m.program->graph->node_count);
+        }
+        for (uint32_t n = 0; n < m.program->graph->node_count; n++) {
+            assert_string_equal(exg_node_metadata(&m.program->graph->nodes[n], "where"), "here");
         }
         assert_int_equal(m.program->signature.inputs[1].arg.kind, EXG_ARGUMENT_FLOAT);
         assert_true(m.program->signature.inputs[1].arg.as_float == 2.0);

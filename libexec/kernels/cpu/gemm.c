@@ -61,7 +61,7 @@ static void swap_if_column(exg_gemm *g)
 {
     exg_matrix a = g->a;
 
-    if (g->n != 1 || g->m == 1 || g->pack_b != NULL) {
+    if (g->n != 1 || g->m == 1 || g->pack_b != NULL || g->b_is_packed) {
         return;
     }
     g->a = turned(g->b);
@@ -98,7 +98,7 @@ static void plan_tiles(exg_gemm *g)
                           real_bytes(g);
     }
     g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
-    g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
+    g->packs_b_first = !g->b_is_packed && g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
     if (g->packs_b_first) {
         g->packed_bytes = g->packed_b_offset + (uint64_t)round_up(g->n, g->loops->columns) *
                                                    (uint64_t)(g->batch / a_count(g) * g->k) *
@@ -110,7 +110,7 @@ static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
 
-    if (g->pack_b != NULL) {
+    if (g->pack_b != NULL || g->b_is_packed) {
         plan_tiles(g);
         return;
     }
@@ -291,6 +291,23 @@ static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t
                              real_bytes(r->g);
 }
 
+/* The same in what exg_gemm_packing_run made; elements of another dtype become reals. */
+static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j,
+                                 int64_t columns, char *panels)
+{
+    const exg_gemm *g = r->g;
+    int64_t padded = round_up(g->n, g->loops->columns);
+    const char *from = r->b + (k * padded + j * depth) * exg_dtype_bytes(g->b.dtype);
+
+    if (exg_dtype_bytes(g->b.dtype) == real_bytes(g)) {
+        return from;
+    }
+    EXG_LOOPS(exg_loops_convert)
+        ->load[g->b.dtype]((uint32_t)(round_up(columns, g->loops->columns) * depth), panels, from,
+                           1);
+    return panels;
+}
+
 static void pack_b_block(void *context, uint32_t block)
 {
     const gemm_run *r = context;
@@ -320,7 +337,9 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
 
         const char *b = b_panels;
 
-        if (g->packs_b_first) {
+        if (g->b_is_packed) {
+            b = ready_columns(r, k, depth, j, columns, b_panels);
+        } else if (g->packs_b_first) {
             b = packed_columns(r, batch, k, depth, j);
         } else {
             pack_b(r, batch, k, depth, j, columns, b_panels);
@@ -526,4 +545,90 @@ void exg_gemm_run(const exg_gemm *g, exg_pool *pool, void *workspace, void *c, c
     } else {
         run_dot(&r, pool);
     }
+}
+
+/* ---- packing, once ----------------------------------------------------------------------- */
+
+#define PACKING_MIN 4096 /* elements of a matrix that is worth it */
+
+exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
+                                 exg_error *err)
+{
+    exg_gemm_packing *p = EXG_NEW(call->arena, exg_gemm_packing);
+    exg_tensor *packed = &call->outputs[0];
+    exg_compute compute;
+
+    if (p == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *p = (exg_gemm_packing){*b, n, k, NULL};
+    call->params = p;
+    packed->rank = 3;
+    packed->sizes[0] = 0;
+    if (!exg_compute_of(b->dtype, &compute) || exg_dtype_bytes(b->dtype) < 2 ||
+        (compute != EXG_COMPUTE_F32 && compute != EXG_COMPUTE_F64) || n < 2 || k < 1 ||
+        n < PACKING_MIN / k) {
+        return EXG_OK;
+    }
+    p->loops = compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
+                                          : EXG_LOOPS(exg_loops_gemm_f32);
+    packed->sizes[0] = k;
+    packed->sizes[1] = round_up(n, p->loops->columns);
+    packed->sizes[2] = exg_dtype_bytes(b->dtype);
+    return EXG_OK;
+}
+
+/* Panels of two-byte elements. */
+static void pack_narrow(const exg_gemm_packing *p, int64_t columns, int64_t depth, uint16_t *to,
+                        const uint16_t *from)
+{
+    int64_t width = p->loops->columns;
+
+    for (int64_t j = 0; j < columns; j += width) {
+        for (int64_t k = 0; k < depth; k++, to += width) {
+            for (int64_t i = 0; i < width; i++) {
+                to[i] = j + i < columns ? from[(j + i) * p->b.column + k * p->b.row] : 0;
+            }
+        }
+    }
+}
+
+typedef struct packing_run {
+    const exg_gemm_packing *p;
+    const char *b;
+    char *panels;
+} packing_run;
+
+/* TILE_COLUMNS columns over the whole depth. */
+static void packing_block(void *context, uint32_t block)
+{
+    const packing_run *r = context;
+    const exg_gemm_packing *p = r->p;
+    int64_t bytes = exg_dtype_bytes(p->b.dtype);
+    int64_t padded = round_up(p->n, p->loops->columns);
+    int64_t step = round_up(TILE_COLUMNS, p->loops->columns);
+    int64_t j = block * step;
+    int64_t columns = EXG_MIN(p->n - j, step);
+
+    for (int64_t k = 0; k < p->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(p->k - k, EXG_GEMM_K);
+        char *to = r->panels + (k * padded + j * depth) * bytes;
+        const char *from = element(r->b, &p->b, 0, k, j);
+
+        if (bytes == p->loops->real_bytes) {
+            p->loops->pack(p->loops->columns, columns, depth, to, from, p->b.dtype, p->b.column,
+                           p->b.row);
+        } else {
+            pack_narrow(p, columns, depth, (uint16_t *)(void *)to,
+                        (const uint16_t *)(const void *)from);
+        }
+    }
+}
+
+void exg_gemm_packing_run(const exg_kernel_call *call, const void *b)
+{
+    packing_run r = {call->params, b, call->outputs[0].data};
+
+    exg_pool_run(call->pool, packing_block, &r,
+                 exg_block_count(r.p->n, round_up(TILE_COLUMNS, r.p->loops->columns)));
 }

@@ -24,6 +24,7 @@ typedef struct exg_gemm {
     double alpha, beta;
     exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
     const void *pack_context;
+    bool b_is_packed; /* b is what exg_gemm_packing_run made of it */
     /* chosen by the plan */
     enum {
         EXG_GEMM_TILES,
@@ -49,5 +50,18 @@ typedef struct exg_gemm {
 exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 void exg_gemm_run(const exg_gemm *gemm, exg_pool *pool, void *workspace, void *c, const void *a,
                   const void *b, const void *self);
+
+/* A matrix that is b of many products, as their tiles read it: panel after panel of a
+ * depth of EXG_GEMM_K after the other, in its own dtype. */
+typedef struct exg_gemm_packing {
+    exg_matrix b;
+    int64_t n, k;
+    const exg_gemm_loops *loops;
+} exg_gemm_packing;
+
+/* Sets the sizes of the call's output, the packed bytes; none when it does not pay. */
+exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
+                                 exg_error *err);
+void exg_gemm_packing_run(const exg_kernel_call *call, const void *b);
 
 #endif

@@ -40,6 +40,7 @@ static exg_status prepare(exg_kernel_call *call, const exg_tensor *a, const exg_
     g->n = b->sizes[b->rank - 1];
     g->a = matrix_of(a);
     g->b = matrix_of(b);
+    g->b_is_packed = call->packed != NULL;
     g->c_dtype = call->outputs[0].dtype;
     g->alpha = alpha;
     if (self != NULL && beta != 0) {
@@ -51,6 +52,12 @@ static exg_status prepare(exg_kernel_call *call, const exg_tensor *a, const exg_
     return exg_gemm_plan(g, call, err);
 }
 
+/* The second matrix, packed or where it is. */
+static const void *second(const exg_kernel_call *call, uint32_t operand)
+{
+    return call->packed != NULL ? call->packed->data : call->inputs[operand].data;
+}
+
 static exg_status mm_prepare(exg_kernel_call *call, exg_error *err)
 {
     return prepare(call, &call->inputs[0], &call->inputs[1], NULL, 0, 1, err);
@@ -59,7 +66,7 @@ static exg_status mm_prepare(exg_kernel_call *call, exg_error *err)
 static void mm_run(const exg_kernel_call *call)
 {
     exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
-                 call->inputs[0].data, call->inputs[1].data, NULL);
+                 call->inputs[0].data, second(call, 1), NULL);
 }
 
 static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
@@ -71,23 +78,51 @@ static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
 static void addmm_run(const exg_kernel_call *call)
 {
     exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
-                 call->inputs[1].data, call->inputs[2].data, call->inputs[0].data);
+                 call->inputs[1].data, second(call, 2), call->inputs[0].data);
 }
 
-#define PRODUCT_KERNEL(kernel, prepares, runs)                                                \
+/* Packs the matrix that is operand OPERAND of a product. */
+#define MATRIX_PACKER(packer, operand)                                                        \
+    static exg_status packer##_prepare(exg_kernel_call *call, exg_error *err)                 \
+    {                                                                                         \
+        const exg_tensor *b = &call->inputs[operand];                                         \
+        exg_matrix matrix = matrix_of(b);                                                     \
+                                                                                              \
+        return exg_gemm_packing_plan(call, &matrix, b->sizes[1], b->sizes[0], err);           \
+    }                                                                                         \
+    static void packer##_run(const exg_kernel_call *call)                                     \
+    {                                                                                         \
+        exg_gemm_packing_run(call, call->inputs[operand].data);                               \
+    }                                                                                         \
+    static const exg_kernel packer = {.name = #packer, .prepare = packer##_prepare,           \
+                                      .run = packer##_run}
+
+MATRIX_PACKER(mm_pack, 1);
+MATRIX_PACKER(addmm_pack, 2);
+
+#define PRODUCT_KERNEL(kernel, prepares, runs, packer_, packs_)                               \
     const exg_kernel exg_kernel_##kernel = {                                                  \
         .name = #kernel,                                                                      \
         .prepare = prepares,                                                                  \
         .run = runs,                                                                          \
         .flags = EXG_KERNEL_ANY_STRIDES,                                                      \
+        .packer = packer_,                                                                    \
+        .packs = packs_,                                                                      \
     }
 
-PRODUCT_KERNEL(mm, mm_prepare, mm_run);
-PRODUCT_KERNEL(bmm, mm_prepare, mm_run);
-PRODUCT_KERNEL(addmm, addmm_prepare, addmm_run);
-PRODUCT_KERNEL(baddbmm, addmm_prepare, addmm_run);
+PRODUCT_KERNEL(mm, mm_prepare, mm_run, &mm_pack, 1);
+PRODUCT_KERNEL(bmm, mm_prepare, mm_run, NULL, 0);
+PRODUCT_KERNEL(addmm, addmm_prepare, addmm_run, &addmm_pack, 2);
+PRODUCT_KERNEL(baddbmm, addmm_prepare, addmm_run, NULL, 0);
 
 /* ---- linear ----------------------------------------------------------------------- */
+
+/* The weight, transposed. */
+static exg_matrix weight_matrix(const exg_tensor *weight)
+{
+    return (exg_matrix){weight->dtype, 0, weight->strides[weight->rank - 1],
+                        weight->rank == 1 ? 0 : weight->strides[0], 0};
+}
 
 /* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
@@ -109,8 +144,8 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     }
     g->n = is_vector ? 1 : weight->sizes[0];
     g->a = (exg_matrix){input->dtype, 0, g->k, 1, 0};
-    g->b = (exg_matrix){weight->dtype, 0, weight->strides[weight->rank - 1],
-                        is_vector ? 0 : weight->strides[0]};
+    g->b = weight_matrix(weight);
+    g->b_is_packed = call->packed != NULL;
     g->c_dtype = call->outputs[0].dtype;
     g->alpha = 1;
     if (bias != NULL && !exg_tensor_is_absent(bias)) {
@@ -125,13 +160,32 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
 static void linear_run(const exg_kernel_call *call)
 {
     exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
-                 call->inputs[0].data, call->inputs[1].data,
+                 call->inputs[0].data, second(call, 1),
                  call->input_count > 2 ? call->inputs[2].data : NULL);
 }
+
+static exg_status linear_pack_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *weight = &call->inputs[1];
+    exg_matrix b = weight_matrix(weight);
+
+    return exg_gemm_packing_plan(call, &b, weight->rank == 1 ? 1 : weight->sizes[0],
+                                 weight->sizes[weight->rank - 1], err);
+}
+
+static void linear_pack_run(const exg_kernel_call *call)
+{
+    exg_gemm_packing_run(call, call->inputs[1].data);
+}
+
+static const exg_kernel linear_pack = {.name = "linear_pack", .prepare = linear_pack_prepare,
+                                       .run = linear_pack_run};
 
 const exg_kernel exg_kernel_linear = {
     .name = "linear",
     .prepare = linear_prepare,
     .run = linear_run,
     .flags = EXG_KERNEL_ANY_STRIDES_1,
+    .packer = &linear_pack,
+    .packs = 1,
 };

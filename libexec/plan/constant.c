@@ -1,0 +1,202 @@
+/* constant.c - what depends on weights alone is computed before the first run: nodes
+ * between weights (folding), and weights brought into the order kernels read (packing).
+ * Such steps run once; what they leave for the others is the session's own.
+ */
+#include "libexec/plan/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_BYTES 65536 /* what may be kept though it is larger than what it is made of */
+
+static bool is_weight(const exg_plan_input *input)
+{
+    return input->kind != EXG_INPUT_USER && !input->mutated && input->buffer != EXG_NO_BUFFER;
+}
+
+static uint64_t bytes_of(const exg_planner *p, exg_value_id value)
+{
+    const exg_tensor_meta *meta = p->graph->values[value].tensor;
+    uint64_t bytes = exg_dtype_bytes(meta->dtype);
+
+    for (uint32_t d = 0; d < meta->rank; d++) { /* checked when the value gets its place */
+        bytes *= (uint64_t)meta->sizes[d].value;
+    }
+    return bytes;
+}
+
+typedef struct weighing {
+    const exg_planner *p;
+    bool constant;
+    uint64_t bytes;
+} weighing;
+
+static void weigh(void *user, exg_value_id *id)
+{
+    weighing *w = user;
+
+    if (*id != EXG_NO_VALUE) {
+        w->constant = w->constant && w->p->constant[*id];
+        w->bytes += bytes_of(w->p, *id);
+    }
+}
+
+static void mark(void *user, exg_value_id *id)
+{
+    bool *constant = user;
+
+    if (*id != EXG_NO_VALUE) {
+        constant[*id] = true;
+    }
+}
+
+/* Results that are larger than the operands are cheaper computed than kept. */
+bool exg_planner_is_constant(const exg_planner *p, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(p->operators, node->target);
+    const exg_kernel *kernel = op == NULL ? NULL : exg_kernel_of(op->id);
+    weighing in = {.p = p, .constant = true};
+    weighing out = {.p = p, .constant = true};
+
+    if (op == NULL || (kernel != NULL && (kernel->flags & EXG_KERNEL_EACH_RUN) != 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        exg_argument_visit_values(&node->inputs[i].arg, weigh, &in);
+    }
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument_visit_values(&node->outputs[o], weigh, &out);
+    }
+    return in.constant && (op->view != NULL || out.bytes <= in.bytes || out.bytes <= SMALL_BYTES);
+}
+
+exg_status exg_planner_find_constants(exg_planner *p)
+{
+    const exg_graph *graph = p->graph;
+
+    p->constant = EXG_NEW_ARRAY(p->arena, bool, graph->value_count);
+    if (p->constant == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (is_weight(&p->plan->inputs[i])) {
+            p->constant[graph->inputs[i].as_tensor] = true;
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+        bool constant = exg_planner_is_constant(p, node);
+
+        for (uint32_t o = 0; constant && o < node->output_count; o++) {
+            exg_argument_visit_values(&node->outputs[o], mark, p->constant);
+        }
+    }
+    return EXG_OK;
+}
+
+bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer)
+{
+    const exg_buffer *b = &p->plan->buffers[buffer];
+
+    return b->place == EXG_PLACE_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_once;
+}
+
+/* The step that packs operand `packs`; its prepare sees all operands, its run that one. */
+static exg_status add_packing(exg_planner *p, const exg_kernel *kernel, exg_step *step,
+                              const exg_location *operands, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        step->inputs[i] = (exg_location){.buffer = EXG_NO_BUFFER, .window = operands[i].window};
+        step->call.inputs[i] = operands[i].window;
+    }
+    exg_planner_input(p, step, kernel->packs, &operands[kernel->packs]);
+    step->call.outputs[0] = (exg_tensor){.dtype = EXG_DTYPE_U8, .rank = 1};
+    return exg_planner_prepare(p, step);
+}
+
+exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
+                            uint32_t arg_count, const exg_location *operands, uint32_t count,
+                            exg_location *packed)
+{
+    uint32_t from = count > kernel->packs ? operands[kernel->packs].buffer : EXG_NO_BUFFER;
+    bool was_once = p->once;
+    exg_status status;
+    exg_step *step;
+
+    packed->buffer = EXG_NO_BUFFER;
+    if (kernel->packer == NULL || from == EXG_NO_BUFFER || !exg_planner_is_fixed(p, from) ||
+        p->once || p->buffer_uses[from] != 1 || p->plan->buffers[from].is_read) {
+        return EXG_OK;
+    }
+    p->once = true;
+    status = exg_planner_step(p, kernel->packer, "pack", count, 1, &step);
+    if (status == EXG_OK) {
+        step->call.args = args;
+        step->call.arg_count = arg_count;
+        status = add_packing(p, kernel, step, operands, count);
+    }
+    if (status == EXG_OK && exg_tensor_numel(&step->call.outputs[0]) == 0) {
+        p->plan->step_count--; /* as if it had not been asked */
+    } else if (status == EXG_OK) {
+        packed->offset = 0;
+        packed->window = step->call.outputs[0];
+        exg_tensor_set_contiguous(&packed->window);
+        status = exg_planner_buffer(p, (uint64_t)exg_tensor_numel(&packed->window),
+                                    &packed->buffer);
+        if (status == EXG_OK) {
+            p->plan->buffers[packed->buffer].is_packed = true;
+            exg_planner_output(p, step, 0, packed);
+        }
+    }
+    p->once = was_once;
+    return status;
+}
+
+/* ---- order ------------------------------------------------------------------------ */
+
+static void keep_constants(exg_plan *plan, const uint32_t *moved)
+{
+    for (uint32_t b = 0; b < plan->buffer_count; b++) {
+        exg_buffer *buffer = &plan->buffers[b];
+
+        if (buffer->place != EXG_PLACE_ARENA) {
+            continue;
+        }
+        if (buffer->is_once && buffer->is_read) {
+            buffer->place = EXG_PLACE_CONSTANT;
+            buffer->index = plan->constant_count++;
+            plan->summary.constant_bytes += buffer->bytes;
+            continue;
+        }
+        buffer->first_step = moved[buffer->first_step];
+        if (buffer->last_step != UINT32_MAX) {
+            buffer->last_step = moved[buffer->last_step];
+        }
+    }
+}
+
+exg_status exg_planner_order(exg_planner *p)
+{
+    exg_plan *plan = p->plan;
+    uint32_t *moved = calloc(plan->step_count + 1, sizeof(*moved));
+    exg_step *steps = EXG_NEW_ARRAY(p->arena, exg_step, plan->step_count);
+    uint32_t at = 0;
+
+    if (moved == NULL || steps == NULL) {
+        free(moved);
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t s = 0; s < plan->step_count; s++) {
+            if (plan->steps[s].once == (pass == 0)) {
+                moved[s] = at;
+                steps[at++] = plan->steps[s];
+            }
+        }
+        plan->once_count = pass == 0 ? at : plan->once_count;
+    }
+    plan->steps = steps;
+    keep_constants(plan, moved);
+    free(moved);
+    return EXG_OK;
+}
