@@ -1,5 +1,7 @@
 /* simplify.c - drops nodes whose results nothing uses. Every node of a functional
- * program is free of effects, so a node lives only by its results. */
+ * program is free of effects, so a node lives only by its results. Before, arithmetic
+ * goes into weights (fold.h). */
+#include "libexport/transform/fold.h"
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>
@@ -53,8 +55,8 @@ static exg_status copy_live(exg_rewrite *r, const bool *live)
     return EXG_OK;
 }
 
-exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
-                        exg_program **out, exg_error *err)
+static exg_status drop_dead(const exg_program *functional, const exg_operators *operators,
+                            exg_program **out, exg_error *err)
 {
     const exg_graph *graph = functional->graph;
     exg_rewrite r;
@@ -78,4 +80,20 @@ exg_status exg_simplify(const exg_program *functional, const exg_operators *oper
     status = status == EXG_OK ? copy_live(&r, live) : status;
     status = status == EXG_OK ? exg_rewrite_outputs(&r) : status;
     return exg_rewrite_finish(&r, status, out);
+}
+
+exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
+                        exg_program **out, exg_error *err)
+{
+    exg_program *folded;
+    exg_status status;
+
+    if (!exg_fold_pays(functional, operators)) {
+        return drop_dead(functional, operators, out, err);
+    }
+    *out = NULL;
+    EXG_TRY(exg_fold(functional, operators, &folded, err));
+    status = drop_dead(folded, operators, out, err);
+    exg_program_destroy(folded);
+    return status;
 }

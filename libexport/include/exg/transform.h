@@ -55,7 +55,8 @@ exg_status exg_decompose(const exg_program *specialized, const exg_operators *op
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
                              exg_program **out, exg_error *err);
 
-/* Drops nodes whose results nothing uses, and joins nodes that compute the same. */
+/* Drops nodes whose results nothing uses, and folds arithmetic by channel (a batch norm
+ * of stored statistics) into the weights of the convolution before it. */
 exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err);
 
