@@ -58,7 +58,8 @@ bool exg_planner_is_constant(const exg_planner *p, const exg_node *node)
     weighing in = {.p = p, .constant = true};
     weighing out = {.p = p, .constant = true};
 
-    if (op == NULL || (kernel != NULL && (kernel->flags & EXG_KERNEL_EACH_RUN) != 0)) {
+    if (op == NULL || op->stream != EXG_NOT_DRAWN ||
+        (kernel != NULL && (kernel->flags & EXG_KERNEL_EACH_RUN) != 0)) {
         return false;
     }
     for (uint32_t i = 0; i < node->input_count; i++) {
