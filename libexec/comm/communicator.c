@@ -28,6 +28,17 @@ exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_
     return EXG_OK;
 }
 
+exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,
+                                  exg_error *err)
+{
+    *out = NULL;
+    EXG_TRY(c->ops->split(c, color, out, err));
+    if (*out != NULL) {
+        (*out)->deadline_ns = c->deadline_ns;
+    }
+    return EXG_OK;
+}
+
 void exg_communicator_abort(exg_communicator *c, exg_status status)
 {
     c->ops->abort(c, status);

@@ -20,6 +20,8 @@ typedef struct exg_segment {
     uint64_t bytes;
 } exg_segment;
 
+#define EXG_NO_COLOR UINT32_MAX
+
 typedef struct exg_communicator_ops {
     const char *name; /* "local" */
 
@@ -28,6 +30,11 @@ typedef struct exg_communicator_ops {
      * does not overlap. Returns when own receives are filled and own sends read. */
     exg_status (*exchange)(exg_communicator *self, const exg_segment *send,
                            const exg_segment *receive, exg_error *err);
+
+    /* A communicator of the ranks with the same color, in their order; EXG_NO_COLOR: of
+     * none, *out is NULL. Called by every rank. */
+    exg_status (*split)(exg_communicator *self, uint32_t color, exg_communicator **out,
+                        exg_error *err);
 
     /* Ends every exchange on every rank, now and later, with this status. */
     void (*abort)(exg_communicator *self, exg_status status);
@@ -52,6 +59,8 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
 /* One wrapper for all implementations: a communicator that failed stays failed. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
                         exg_error *err);
+exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,
+                                  exg_error *err);
 void exg_communicator_abort(exg_communicator *c, exg_status status);
 void exg_communicator_close(exg_communicator *c); /* NULL is allowed */
 

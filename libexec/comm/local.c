@@ -172,9 +172,58 @@ static void local_close(exg_communicator *self)
     free(self);
 }
 
+/* Colors are told to all; the first rank of a color makes the group and hands each of the
+ * others its communicator, by address. */
+static exg_status local_split(exg_communicator *self, uint32_t color, exg_communicator **out,
+                              exg_error *err)
+{
+    uint32_t n = self->size;
+    uint32_t *colors = calloc(n, sizeof(*colors));
+    exg_segment *send = calloc(2 * (size_t)n, sizeof(*send));
+    exg_communicator **made = calloc(n, sizeof(*made));
+    exg_segment *receive = send == NULL ? NULL : send + n;
+    uint32_t first = n;
+    uint32_t members = 0;
+    exg_status status = EXG_OK;
+
+    if (colors == NULL || send == NULL || made == NULL) {
+        local_abort(self, EXG_NO_MEMORY);
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
+        send[r] = (exg_segment){&color, sizeof(color)};
+        receive[r] = (exg_segment){&colors[r], sizeof(color)};
+    }
+    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
+        first = colors[r] == color && first == n ? r : first;
+        members += colors[r] == color;
+    }
+    if (status == EXG_OK && color != EXG_NO_COLOR && first == self->rank) {
+        status = exg_local_create(members, made, err);
+        if (status != EXG_OK) {
+            local_abort(self, status);
+        }
+    }
+    members = 0;
+    for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
+        bool gives = color != EXG_NO_COLOR && first == self->rank && colors[r] == color;
+        bool takes = color != EXG_NO_COLOR && first == r;
+
+        send[r] = (exg_segment){gives ? &made[members++] : NULL, gives ? sizeof(*out) : 0};
+        receive[r] = (exg_segment){out, takes ? sizeof(*out) : 0};
+    }
+    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    free(colors);
+    free(send);
+    free(made);
+    return status;
+}
+
 static const exg_communicator_ops local_ops = {
     .name = "local",
     .exchange = local_exchange,
+    .split = local_split,
     .abort = local_abort,
     .close = local_close,
 };

@@ -1,345 +1,329 @@
-/* dtensor.c - DTensors over a mesh of one dimension. */
+/* dtensor.c - into DTensors: from local parts, from a whole. */
 #include "libexec/comm/collectives.h"
+#include "libexec/dtensor/spec.h"
 
-#include <exg/dtensor.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct exg_device_mesh {
-    exg_communicator *communicator;
-};
-
-struct exg_dtensor {
-    exg_device_mesh *mesh;
-    exg_placement placement;
-    exg_tensor local;
-    uint32_t rank;
-    int64_t sizes[EXG_RANK_MAX]; /* global */
-    void *owned;                 /* the local memory, when it is ours */
-};
-
-/* ---- mesh --------------------------------------------------------------------------- */
-
-exg_status exg_local_mesh_create(uint32_t size, exg_device_mesh **meshes, exg_error *err)
+void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
+                           const exg_placement *placements, int64_t *sizes, int64_t *strides)
 {
-    exg_communicator **communicators;
-    exg_status status;
+    memcpy(sizes, local->sizes, local->rank * sizeof(*sizes));
+    memcpy(strides, local->strides, local->rank * sizeof(*strides));
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        uint32_t shard = (uint32_t)placements[m].dim;
 
-    if (size == 0) {
-        return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of no ranks");
-    }
-    communicators = calloc(size, sizeof(*communicators));
-    if (communicators == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    memset(meshes, 0, size * sizeof(*meshes));
-    status = exg_local_create(size, communicators, err);
-    for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
-        meshes[r] = calloc(1, sizeof(**meshes));
-        if (meshes[r] == NULL) {
-            for (uint32_t i = 0; i < size; i++) {
-                exg_communicator_close(communicators[i]);
-                free(meshes[i]);
-            }
-            status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-        } else {
-            meshes[r]->communicator = communicators[r];
+        if (placements[m].kind != EXG_SHARD) {
+            continue;
+        }
+        sizes[shard] *= mesh->sizes[m];
+        for (uint32_t d = 0; d < local->rank; d++) {
+            strides[d] *= d != shard && strides[d] >= strides[shard] ? mesh->sizes[m] : 1;
         }
     }
-    free(communicators);
+}
+
+/* ---- what the ranks say of their parts ----------------------------------------------------- */
+
+typedef struct statement {
+    int64_t dtype, rank, has_shape;
+    int64_t local[EXG_RANK_MAX], whole[EXG_RANK_MAX];
+} statement;
+
+/* Everyone's, by rank. */
+static exg_status gather_statements(exg_device_mesh *mesh, statement *own, statement *all,
+                                    exg_error *err)
+{
+    exg_segment *segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
+    exg_status status;
+
+    if (segments == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t r = 0; r < mesh->size; r++) {
+        segments[r] = (exg_segment){own, sizeof(*own)};
+        segments[mesh->size + r] = (exg_segment){&all[r], sizeof(*own)};
+    }
+    status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
+    free(segments);
     return status;
 }
 
-void exg_device_mesh_destroy(exg_device_mesh *mesh)
+/* The sizes along each dim of the ranks that are first on every mesh dim but those which
+ * shard it, one after the other. */
+static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placements,
+                      const statement *all, uint32_t rank, int64_t *sizes)
 {
-    if (mesh != NULL) {
-        exg_communicator_close(mesh->communicator);
-        free(mesh);
+    for (uint32_t d = 0; d < rank; d++) {
+        sizes[d] = 0;
+        for (uint32_t r = 0; r < mesh->size; r++) {
+            bool counts = true;
+
+            for (uint32_t m = 0; m < mesh->ndim; m++) {
+                bool shards = placements[m].kind == EXG_SHARD && placements[m].dim == (int32_t)d;
+
+                counts = counts && (shards || exg_mesh_coordinate(mesh, r, m) == 0);
+            }
+            sizes[d] += counts ? all[r].local[d] : 0;
+        }
     }
 }
 
-uint32_t exg_device_mesh_size(const exg_device_mesh *mesh)
+/* The same faults in the same order on every rank. */
+static exg_status compare_statements(const exg_device_mesh *mesh, const exg_placement *placements,
+                                     const statement *all, const int64_t *sizes, exg_error *err)
 {
-    return mesh->communicator->size;
-}
+    uint32_t rank = (uint32_t)all[0].rank;
+    int64_t offsets[EXG_RANK_MAX];
+    int64_t chunk[EXG_RANK_MAX];
 
-uint32_t exg_device_mesh_rank(const exg_device_mesh *mesh)
-{
-    return mesh->communicator->rank;
-}
-
-void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns)
-{
-    mesh->communicator->deadline_ns = ns;
-}
-
-uint64_t exg_device_mesh_exchanges(const exg_device_mesh *mesh)
-{
-    return mesh->communicator->exchanges;
-}
-
-/* ---- making --------------------------------------------------------------------------- */
-
-static exg_status normalize(exg_placement *placement, uint32_t rank, exg_error *err)
-{
-    if (placement->kind != EXG_SHARD) {
-        return EXG_OK;
-    }
-    placement->dim += placement->dim < 0 ? (int32_t)rank : 0;
-    if (placement->dim < 0 || placement->dim >= (int32_t)rank) {
-        return EXG_FAIL(err, USAGE, "DTN-002", "a shard of dim %d of a tensor of rank %u",
-                        placement->dim, rank);
+    for (uint32_t r = 0; r < mesh->size; r++) {
+        if (all[r].dtype != all[0].dtype || all[r].rank != all[0].rank ||
+            all[r].has_shape != all[0].has_shape ||
+            memcmp(all[r].whole, all[0].whole, sizeof(all[0].whole)) != 0) {
+            return EXG_FAIL(err, USAGE, "DTN-013",
+                            "rank %u has another dtype, number of dims or shape than rank 0", r);
+        }
+        exg_local_chunk(mesh, r, placements, sizes, rank, offsets, chunk);
+        for (uint32_t d = 0; d < rank; d++) {
+            if (chunk[d] != all[r].local[d]) {
+                return EXG_FAIL(err, USAGE, "DTN-013",
+                                "rank %u has %" PRId64 " in dim %u, its chunk is %" PRId64, r,
+                                all[r].local[d], d, chunk[d]);
+            }
+        }
     }
     return EXG_OK;
 }
 
-static exg_status create(exg_device_mesh *mesh, exg_placement placement, const exg_tensor *like,
-                         const int64_t *sizes, exg_dtensor **t, exg_error *err)
+static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placements,
+                            const exg_tensor *local, const exg_from_local_options *options,
+                            int64_t *sizes, exg_error *err)
 {
-    exg_dtensor *made = calloc(1, sizeof(*made));
+    statement own = {.dtype = local->dtype, .rank = local->rank,
+                     .has_shape = options->shape != NULL};
+    statement *all = calloc(mesh->size, sizeof(*all));
+    exg_status status;
 
-    *t = NULL;
-    if (made == NULL) {
+    if (all == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    made->mesh = mesh;
-    made->placement = placement;
-    made->local = *like;
-    made->rank = like->rank;
-    memcpy(made->sizes, sizes, like->rank * sizeof(*sizes));
-    *t = made;
+    memcpy(own.local, local->sizes, local->rank * sizeof(int64_t));
+    if (options->shape != NULL) {
+        memcpy(own.whole, options->shape, local->rank * sizeof(int64_t));
+    }
+    status = gather_statements(mesh, &own, all, err);
+    if (status == EXG_OK && options->infer_shape) {
+        sum_sizes(mesh, placements, all, local->rank, sizes);
+    }
+    status = status == EXG_OK ? compare_statements(mesh, placements, all, sizes, err) : status;
+    free(all);
+    return status;
+}
+
+/* ---- from local ----------------------------------------------------------------------------- */
+
+static exg_status check_own(const exg_device_mesh *mesh, const exg_placement *placements,
+                            const exg_tensor *local, const int64_t *sizes, exg_error *err)
+{
+    int64_t offsets[EXG_RANK_MAX];
+    int64_t chunk[EXG_RANK_MAX];
+
+    exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, local->rank, offsets,
+                    chunk);
+    for (uint32_t d = 0; d < local->rank; d++) {
+        if (chunk[d] != local->sizes[d]) {
+            return EXG_FAIL(err, USAGE, "DTN-004",
+                            "the local size in dim %u is %" PRId64
+                            ", this rank's chunk is %" PRId64,
+                            d, local->sizes[d], chunk[d]);
+        }
+    }
     return EXG_OK;
 }
 
-/* The local part of a placement, row-major, in memory of its own. */
-static exg_status create_owned(exg_device_mesh *mesh, exg_placement placement, exg_dtype dtype,
-                               uint32_t rank, const int64_t *sizes, exg_dtensor **t, exg_error *err)
-{
-    exg_tensor local = {.dtype = dtype, .rank = rank};
-    int64_t offset;
-    void *memory;
+typedef struct copies {
+    const exg_device_mesh *mesh;
+    const exg_placement *placements;
+} copies;
 
-    memcpy(local.sizes, sizes, rank * sizeof(*sizes));
-    if (placement.kind == EXG_SHARD) {
-        exg_chunk(sizes[placement.dim], exg_device_mesh_size(mesh), exg_device_mesh_rank(mesh),
-                  &offset, &local.sizes[placement.dim]);
+/* The first of those that hold the same is the truth. */
+static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
+{
+    const copies *c = user;
+
+    for (uint32_t m = 0; m < c->mesh->ndim; m++) {
+        uint32_t from = exg_mesh_coordinate(c->mesh, giver, m);
+
+        if (from != (c->placements[m].kind == EXG_REPLICATE
+                         ? 0
+                         : exg_mesh_coordinate(c->mesh, taker, m))) {
+            return false;
+        }
     }
-    exg_tensor_set_contiguous(&local);
-    memory = malloc((size_t)exg_tensor_numel(&local) * exg_dtype_bytes(dtype) + 1);
-    if (memory == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    local.data = memory;
-    if (create(mesh, placement, &local, sizes, t, err) != EXG_OK) {
-        free(memory);
-        return EXG_NO_MEMORY;
-    }
-    (*t)->owned = memory;
-    return EXG_OK;
+    return true;
 }
 
-void exg_dtensor_destroy(exg_dtensor *t)
+/* In place of the borrowed part: everyone's copy of the first's. */
+static exg_status take_copies(exg_dtensor *t, exg_error *err)
 {
-    if (t != NULL) {
-        free(t->owned);
-        free(t);
+    copies c = {t->mesh, t->placements};
+    exg_box *boxes = calloc(t->mesh->size, sizeof(*boxes));
+    exg_dtensor *copy = NULL;
+    exg_status status;
+
+    status = boxes == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                           : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
+                                                    t->rank, t->sizes, &copy, err);
+    if (status != EXG_OK) {
+        exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
+        free(boxes);
+        return status;
     }
+    for (uint32_t r = 0; r < t->mesh->size; r++) {
+        exg_local_chunk(t->mesh, r, t->placements, t->sizes, t->rank, boxes[r].offset,
+                        boxes[r].size);
+    }
+    status = exg_box_exchange(t->mesh, &t->local, boxes, &copy->local, boxes, first_gives, &c,
+                              err);
+    t->local = copy->local;
+    t->owned = copy->owned;
+    free(copy);
+    free(boxes);
+    return status;
+}
+
+static bool has_copies(const exg_dtensor *t)
+{
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        if (t->placements[m].kind == EXG_REPLICATE && t->mesh->sizes[m] > 1) {
+            return true;
+        }
+    }
+    return false;
 }
 
 exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
-                                  exg_placement placement, const int64_t *shape, exg_dtensor **t,
+                                  const exg_placement *placements, uint32_t count,
+                                  const exg_from_local_options *given, exg_dtensor **t,
                                   exg_error *err)
 {
+    exg_from_local_options options = {0};
+    exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX];
+    int64_t strides[EXG_RANK_MAX];
+    bool member = exg_device_mesh_is_member(mesh);
+    exg_status status = EXG_OK;
 
     *t = NULL;
-    EXG_TRY(normalize(&placement, local->rank, err));
-    if (local->rank > EXG_RANK_MAX || !exg_tensor_is_contiguous(local)) {
-        return EXG_FAIL(err, USAGE, "DTN-003", "the local tensor is not row-major");
+    if (given != NULL) {
+        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
     }
-    memcpy(sizes, shape == NULL ? local->sizes : shape, local->rank * sizeof(*sizes));
-    if (placement.kind == EXG_SHARD && shape == NULL) {
-        sizes[placement.dim] *= exg_device_mesh_size(mesh);
+    EXG_TRY(exg_spec_placements(mesh, placements, count, local->rank, to, err));
+    if ((options.shape == NULL) != (options.strides == NULL) ||
+        (options.shape != NULL && options.infer_shape)) {
+        return EXG_FAIL(err, USAGE, "DTN-003",
+                        "shape and strides go together, and not with infer_shape");
     }
-    for (uint32_t d = 0; d < local->rank; d++) {
-        int64_t offset;
-        int64_t own = sizes[d];
-
-        if (placement.kind == EXG_SHARD && placement.dim == (int32_t)d) {
-            exg_chunk(sizes[d], exg_device_mesh_size(mesh), exg_device_mesh_rank(mesh), &offset,
-                      &own);
-        }
-        if (own != local->sizes[d]) {
-            return EXG_FAIL(err, USAGE, "DTN-004",
-                            "the local size in dim %u is %" PRId64 ", this rank's chunk is %" PRId64,
-                            d, local->sizes[d], own);
-        }
+    exg_global_from_local(mesh, local, to, sizes, strides);
+    if (options.shape != NULL) {
+        memcpy(sizes, options.shape, local->rank * sizeof(*sizes));
+        memcpy(strides, options.strides, local->rank * sizeof(*strides));
     }
-    return create(mesh, placement, local, sizes, t, err);
+    if (member && (options.run_check || options.infer_shape)) {
+        EXG_TRY(check_all(mesh, to, local, &options, sizes, err));
+    } else if (member) {
+        EXG_TRY(check_own(mesh, to, local, sizes, err));
+    }
+    EXG_TRY(exg_dtensor_make(mesh, to, local, sizes, strides, t, err));
+    if (member && options.run_check && has_copies(*t)) {
+        status = take_copies(*t, err);
+    }
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
+    }
+    return status;
 }
 
-/* ---- moving ----------------------------------------------------------------------------- */
+/* ---- from a whole ---------------------------------------------------------------------------- */
 
-static exg_tensor *chunk_window(const exg_dtensor *t, uint32_t dim, exg_tensor *window)
+static bool source_gives(const void *user, uint32_t giver, uint32_t taker)
 {
-    int64_t offset;
+    uint32_t source = *(const uint32_t *)user;
 
-    *window = t->local;
-    exg_chunk(t->sizes[dim], exg_device_mesh_size(t->mesh), exg_device_mesh_rank(t->mesh), &offset,
-              &window->sizes[dim]);
-    window->data = (char *)t->local.data +
-                   offset * t->local.strides[dim] * (int64_t)exg_dtype_bytes(t->local.dtype);
-    return window;
+    return giver == (source == EXG_NO_RANK ? taker : source);
 }
 
-/* A strided window into row-major memory. */
-static void copy_window(const exg_tensor *from, exg_tensor *to)
+/* Each summand of `value` over a Partial mesh dim; S003-98. */
+static exg_status divide(exg_dtensor *t, exg_error *err)
 {
-    int64_t index[EXG_RANK_MAX] = {0};
-    int64_t item = exg_dtype_bytes(from->dtype);
+    double by = 1;
 
-    for (int64_t i = 0; i < exg_tensor_numel(to); i++) {
-        int64_t at = 0;
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        exg_placement p = t->placements[m];
 
-        for (uint32_t d = 0; d < from->rank; d++) {
-            at += index[d] * from->strides[d];
+        if (p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_PRODUCT) {
+            return EXG_FAIL(err, USAGE, "DTN-007",
+                            "a tensor is not distributed to Partial(product)");
         }
-        memcpy((char *)to->data + i * item, (const char *)from->data + at * item, (size_t)item);
-        for (uint32_t d = from->rank; d-- > 0 && ++index[d] == to->sizes[d];) {
-            index[d] = 0;
-        }
+        by *= p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_SUM ? t->mesh->sizes[m] : 1;
     }
-}
-
-static exg_status move(const exg_dtensor *t, exg_dtensor *out, exg_error *err)
-{
-    exg_communicator *c = t->mesh->communicator;
-    exg_placement from = t->placement;
-    exg_placement to = out->placement;
-    uint64_t bytes = 0;
-    void *workspace;
-    exg_tensor window;
-    exg_status status;
-
-    if (from.kind == EXG_REPLICATE) { /* to a shard: a local chunk, no message */
-        copy_window(chunk_window(t, (uint32_t)to.dim, &window), &out->local);
+    if (by == 1) {
         return EXG_OK;
     }
-    bytes = from.kind == EXG_SHARD && to.kind == EXG_SHARD
-                ? exg_all_to_all_workspace(c, &t->local, &out->local)
-            : from.kind == EXG_SHARD ? exg_all_gather_workspace(c, &out->local)
-            : to.kind == EXG_SHARD
-                ? exg_reduce_scatter_workspace(c, &t->local, (uint32_t)to.dim)
-                : exg_all_reduce_workspace(c, &t->local);
-    workspace = malloc(bytes + 1);
-    if (workspace == NULL) {
-        exg_communicator_abort(c, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    if (exg_dtype_class(t->local.dtype) != 'F') {
+        return EXG_FAIL(err, USAGE, "DTN-007", "summands of %s would not be whole",
+                        exg_dtype_name(t->local.dtype));
     }
-    status = from.kind == EXG_SHARD && to.kind == EXG_SHARD
-                 ? exg_all_to_all(c, &t->local, &out->local, (uint32_t)from.dim, (uint32_t)to.dim,
-                                  workspace, err)
-             : from.kind == EXG_SHARD
-                 ? exg_all_gather(c, &t->local, &out->local, (uint32_t)from.dim, workspace, err)
-             : to.kind == EXG_SHARD ? exg_reduce_scatter(c, &t->local, &out->local,
-                                                         (uint32_t)to.dim, from.op, workspace, err)
-                                    : exg_all_reduce(c, &t->local, &out->local, from.op, workspace,
-                                                     err);
-    free(workspace);
-    return status;
-}
+    for (int64_t i = 0; i < exg_tensor_numel(&t->local); i++) {
+        uint8_t *at = (uint8_t *)t->local.data + i * (int64_t)exg_dtype_bytes(t->local.dtype);
 
-exg_status exg_dtensor_redistribute(const exg_dtensor *t, exg_placement placement,
-                                    exg_dtensor **out, exg_error *err)
-{
-    exg_status status;
-
-    *out = NULL;
-    EXG_TRY(normalize(&placement, t->rank, err));
-    if (exg_placement_equal(t->placement, placement)) {
-        return create(t->mesh, placement, &t->local, t->sizes, out, err);
+        EXG_TRY(exg_element_store(t->local.dtype, at,
+                                  exg_element_value(t->local.dtype, at) / by, err));
     }
-    if (placement.kind == EXG_PARTIAL) {
-        return EXG_FAIL(err, USAGE, "DTN-005", "a redistribution to Partial");
-    }
-    if (t->placement.kind == EXG_PARTIAL && !exg_can_reduce(t->local.dtype, t->placement.op)) {
-        return EXG_FAIL(err, USAGE, "DTN-006", "a reduction '%s' of %s",
-                        exg_reduce_op_name(t->placement.op), exg_dtype_name(t->local.dtype));
-    }
-    EXG_TRY(create_owned(t->mesh, placement, t->local.dtype, t->rank, t->sizes, out, err));
-    status = move(t, *out, err);
-    if (status != EXG_OK) {
-        exg_dtensor_destroy(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
-{
-    return exg_dtensor_redistribute(t, exg_replicate(), out, err);
-}
-
-exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
-                                 exg_placement placement, uint32_t source, exg_dtensor **t,
-                                 exg_error *err)
-{
-    exg_dtensor *whole;
-    exg_status status;
-
-    *t = NULL;
-    EXG_TRY(normalize(&placement, global->rank, err));
-    if (placement.kind == EXG_PARTIAL || source >= exg_device_mesh_size(mesh) ||
-        !exg_tensor_is_contiguous(global)) {
-        return EXG_FAIL(err, USAGE, "DTN-007",
-                        "distribute_tensor of a row-major tensor, to Shard or Replicate");
-    }
-    EXG_TRY(create_owned(mesh, exg_replicate(), global->dtype, global->rank, global->sizes, &whole,
-                         err));
-    if (exg_device_mesh_rank(mesh) == source) {
-        memcpy(whole->local.data, global->data,
-               (size_t)exg_tensor_numel(global) * exg_dtype_bytes(global->dtype));
-    }
-    status = exg_broadcast_bytes(mesh->communicator, whole->local.data,
-                                 (uint64_t)exg_tensor_numel(global) * exg_dtype_bytes(global->dtype),
-                                 source, err);
-    if (status == EXG_OK && placement.kind == EXG_SHARD) {
-        status = exg_dtensor_redistribute(whole, placement, t, err);
-        exg_dtensor_destroy(whole);
-        return status;
-    }
-    if (status != EXG_OK) {
-        exg_dtensor_destroy(whole);
-        return status;
-    }
-    *t = whole;
     return EXG_OK;
 }
 
-/* ---- asking ------------------------------------------------------------------------------ */
-
-const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t)
+exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
+                                 const exg_placement *placements, uint32_t count, uint32_t source,
+                                 exg_dtensor **t, exg_error *err)
 {
-    return &t->local;
-}
+    exg_placement to[EXG_MESH_DIMS_MAX];
+    exg_box *boxes;
+    exg_status status = EXG_OK;
 
-exg_placement exg_dtensor_placement(const exg_dtensor *t)
-{
-    return t->placement;
-}
-
-uint32_t exg_dtensor_rank_count(const exg_dtensor *t)
-{
-    return t->rank;
-}
-
-const int64_t *exg_dtensor_sizes(const exg_dtensor *t)
-{
-    return t->sizes;
-}
-
-exg_dtype exg_dtensor_dtype(const exg_dtensor *t)
-{
-    return t->local.dtype;
+    *t = NULL;
+    EXG_TRY(exg_spec_placements(mesh, placements, count, global->rank, to, err));
+    if (source != EXG_NO_RANK && source >= mesh->size) {
+        return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
+    }
+    EXG_TRY(exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t, err));
+    if (mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    boxes = calloc(2 * (size_t)mesh->size, sizeof(*boxes));
+    if (boxes == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < mesh->size; r++) {
+        memcpy(boxes[r].size, global->sizes, global->rank * sizeof(int64_t));
+        exg_local_chunk(mesh, r, to, global->sizes, global->rank, boxes[mesh->size + r].offset,
+                        boxes[mesh->size + r].size);
+    }
+    if (status == EXG_OK) {
+        status = exg_box_exchange(mesh, global, boxes, &(*t)->local, boxes + mesh->size,
+                                  source_gives, &source, err);
+    }
+    free(boxes);
+    status = status == EXG_OK ? divide(*t, err) : status;
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
+    }
+    return status;
 }

@@ -10,7 +10,8 @@ foreach(family attention convolution formula index matmul move norm pointwise re
   endif()
 endforeach()
 
-exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS exg::exec)
+exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
+exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)

@@ -1,69 +1,139 @@
-/* dtensor.h - one logical tensor over a mesh of ranks (seed 003).
+/* dtensor.h - tensors that lie over a device mesh.
  *
- * A mesh is seen by each of its ranks through an exg_device_mesh of its own; ranks
- * of a local mesh are threads of this process. A DTensor knows its global sizes,
- * its placement and this rank's part. Functions marked "collective" are called by
- * every rank of the mesh, in the same order. Meshes have one dimension so far.
+ * Every rank holds a DTensor object of its own: the mesh, one placement a mesh dim, the
+ * global sizes and strides, and its local part. The local part of a shard is the chunk
+ * that exg_chunk gives, applied mesh dim by mesh dim (chunks of chunks where several
+ * shard one dim). A rank that is no member of the mesh holds an empty part and sends
+ * nothing.
  *
- * Errors: USAGE codes DTN-..., PEER when another rank failed or did not arrive.
- * Threads: a mesh and its DTensors belong to the rank's thread.
- * Meaning: torch.distributed.tensor; rows S003-* of the acceptance list.
+ * Placements: `count` of them, the mesh's ndim, NULL for Replicate on every mesh dim; a
+ * negative shard dim counts from the end. USAGE DTN-002 when they do not fit.
+ *
+ * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
+ * (PEER) ends the call on all.
+ * Threads: a DTensor is used by its rank's thread alone.
+ * Meaning: torch/distributed/tensor/_api.py, seeds.md S003.
  */
 #ifndef EXG_DTENSOR_H
 #define EXG_DTENSOR_H
 
+#include <exg/device_mesh.h>
 #include <exg/placement.h>
 #include <exg/tensor.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct exg_device_mesh exg_device_mesh;
-
-/* `size` meshes, one for each rank's thread; destroyed one by one. */
-exg_status exg_local_mesh_create(uint32_t size, exg_device_mesh **meshes, exg_error *err);
-void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
-uint32_t exg_device_mesh_size(const exg_device_mesh *mesh);
-uint32_t exg_device_mesh_rank(const exg_device_mesh *mesh); /* this rank's coordinate */
-/* How long a rank waits for the others, nanoseconds (60 s at first). */
-void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns);
-/* Collectives done so far by this rank (an all_reduce is two exchanges). */
-uint64_t exg_device_mesh_exchanges(const exg_device_mesh *mesh);
-
 typedef struct exg_dtensor exg_dtensor;
 
 void exg_dtensor_destroy(exg_dtensor *t); /* NULL is allowed */
 
-/* A DTensor over this rank's local tensor, whose memory it borrows; no message.
- * Without `shape` even shards are assumed: the sharded dim is size times as long
- * (S003-24). With it, the local sizes must be this rank's chunk (S003-26). A
- * negative shard dim counts from the end. */
+/* ---- borders ------------------------------------------------------------------------ */
+
+typedef struct exg_from_local_options {
+    size_t size; /* sizeof(exg_from_local_options) */
+    /* Of the whole; without it even shards are assumed, and sizes and strides follow from
+     * the local ones (exg_global_from_local). The local sizes must be this rank's chunk. */
+    const int64_t *shape;
+    const int64_t *strides; /* goes with `shape` */
+    bool infer_shape;       /* collective: sharded dims are summed over the ranks */
+    bool run_check; /* collective: dtype, rank and shape agree on all ranks, else USAGE DTN-013
+                       on all; where it is replicated, everyone takes a copy of the first's */
+} exg_from_local_options;
+
+/* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
+ * made a copy); no message without an option that says so. */
 exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
-                                  exg_placement placement, const int64_t *shape, exg_dtensor **t,
+                                  const exg_placement *placements, uint32_t count,
+                                  const exg_from_local_options *options, exg_dtensor **t,
                                   exg_error *err);
 
-/* Collective. `global` of rank `source` is the truth: shards are scattered from it,
- * replicas broadcast (S003-83). Strides of the local part are row-major. */
-exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
-                                 exg_placement placement, uint32_t source, exg_dtensor **t,
-                                 exg_error *err);
-
-/* Collective. A new DTensor with the other placement; `t` is unchanged. To the same
- * placement: a DTensor over the same memory, no message. To Partial: refused. */
-exg_status exg_dtensor_redistribute(const exg_dtensor *t, exg_placement placement,
-                                    exg_dtensor **out, exg_error *err);
-
-/* Collective. The whole value on every rank: redistribute to Replicate. */
-exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
+/* Sizes and strides of the whole when every rank has a part like `local`: for each sharded
+ * mesh dim in order, that size and the strides not below that dim's times the mesh dim. */
+void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
+                           const exg_placement *placements, int64_t *sizes, int64_t *strides);
 
 /* This rank's part; borrowed, as long as `t`. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
-exg_placement exg_dtensor_placement(const exg_dtensor *t);
-uint32_t exg_dtensor_rank_count(const exg_dtensor *t); /* global number of dims */
-const int64_t *exg_dtensor_sizes(const exg_dtensor *t); /* global */
+#define EXG_NO_RANK UINT32_MAX
+
+/* Collective. `global` of rank `source` is the truth, of EXG_NO_RANK everyone's own, and
+ * then nothing is sent. To Partial: sum divides by the ranks, avg, max and min keep the
+ * value, product is refused. The parts are row-major. */
+exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
+                                 const exg_placement *placements, uint32_t count, uint32_t source,
+                                 exg_dtensor **t, exg_error *err);
+
+/* ---- moving --------------------------------------------------------------------------- */
+
+/* Collective. A new DTensor with other placements; `t` is unchanged. To the same ones: over
+ * the same memory, no message. To Partial only where `t` is that already. Sums are taken in
+ * the order of the ranks. At most one exchange a reduction and one to move: each rank gets
+ * what it lacks from the nearest that has it, and nothing else. */
+exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
+                                    uint32_t count, exg_dtensor **out, exg_error *err);
+
+/* Collective. The whole value on every rank: redistribute to Replicate. */
+exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
+
+/* ---- factories: no message ---------------------------------------------------------------- */
+
+typedef struct exg_dtensor_like {
+    size_t size; /* sizeof(exg_dtensor_like) */
+    exg_dtype dtype;
+    uint32_t rank;
+    const int64_t *sizes;
+    const exg_placement *placements; /* no Partial */
+    uint32_t placement_count;
+} exg_dtensor_like;
+
+exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                             exg_error *err); /* unset memory */
+exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                             exg_error *err);
+exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                            exg_error *err);
+/* Every element `value`, converted to the dtype (real part of a complex one). */
+exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
+                            exg_dtensor **t, exg_error *err);
+/* start, start + step, ... of rank 1. */
+exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
+                              double step, exg_dtensor **t, exg_error *err);
+
+/* Where random numbers come from; equal on all ranks. A draw moves `offset` on by the number
+ * of elements, rounded up to four. */
+typedef struct exg_rng {
+    uint64_t seed;
+    uint64_t offset;
+} exg_rng;
+
+/* Uniform on [0, 1), and normal. An element's value follows from the seed, the offset and
+ * its place in the whole, so placements and ranks do not change it. Floating dtypes. */
+exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
+                            exg_dtensor **t, exg_error *err);
+exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
+                             exg_dtensor **t, exg_error *err);
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+exg_device_mesh *exg_dtensor_device_mesh(const exg_dtensor *t);
+const exg_placement *exg_dtensor_placements(const exg_dtensor *t); /* the mesh's ndim of them */
+uint32_t exg_dtensor_rank_count(const exg_dtensor *t);   /* global number of dims */
+const int64_t *exg_dtensor_sizes(const exg_dtensor *t);   /* global */
+const int64_t *exg_dtensor_strides(const exg_dtensor *t); /* global, elements */
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
+
+/* Where this rank's part begins in the whole and how large it is, by dim: for saving. An
+ * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
+exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
+                             exg_error *err);
+
+/* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
+void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
+                     const int64_t *sizes, uint32_t dims, int64_t *offsets, int64_t *local_sizes);
 
 #ifdef __cplusplus
 }

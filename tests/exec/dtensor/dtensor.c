@@ -1,288 +1,452 @@
-/* dtensor.c - DTensors on local meshes, every rank a thread, against the whole. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka wants the four above first */
-#include <cmocka.h>
-#include <exg/dtensor.h>
-#include <pthread.h>
+/* dtensor.c - meshes and their parts, DTensors in and out, factories, faults. */
+#include "tests/exec/dtensor/ranks.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rank_job {
-    exg_device_mesh *mesh;
-    int64_t rows, columns;
-    exg_placement from, to;
-    uint32_t faults;
-    uint64_t exchanges;
-} rank_job;
+#include <setjmp.h>
+#include <stdarg.h>
 
-static float value_at(int64_t i, int64_t j, int64_t columns)
+#include <cmocka.h>
+
+static exg_tensor tensor_of(float *data, int64_t rows, int64_t columns)
 {
-    return (float)(i * columns + j + 1);
+    exg_tensor t = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {rows, columns}};
+
+    exg_tensor_set_contiguous(&t);
+    return t;
 }
 
-/* This rank's part of the value under a placement. Summands differ by rank, so that
- * a missing or doubled one shows: rank 0 has value + (n - 1), the others -1. */
-static float *make_local(const rank_job *job, exg_tensor *local)
+static const float *floats(const exg_dtensor *t)
 {
-    uint32_t n = exg_device_mesh_size(job->mesh);
-    uint32_t r = exg_device_mesh_rank(job->mesh);
-    int64_t start[2] = {0, 0};
-    int64_t size[2] = {job->rows, job->columns};
-    float *data;
-
-    if (job->from.kind == EXG_SHARD) {
-        exg_chunk(size[job->from.dim], n, r, &start[job->from.dim], &size[job->from.dim]);
-    }
-    data = malloc((size_t)(size[0] * size[1]) * sizeof(float) + 1);
-    for (int64_t i = 0; i < size[0]; i++) {
-        for (int64_t j = 0; j < size[1]; j++) {
-            float v = value_at(start[0] + i, start[1] + j, job->columns);
-
-            if (job->from.kind == EXG_PARTIAL) {
-                v = r == 0 ? v + (float)(n - 1) : -1.0f;
-            }
-            data[i * size[1] + j] = v;
-        }
-    }
-    memset(local, 0, sizeof(*local));
-    local->data = data;
-    local->dtype = EXG_DTYPE_F32;
-    local->rank = 2;
-    local->sizes[0] = size[0];
-    local->sizes[1] = size[1];
-    exg_tensor_set_contiguous(local);
-    return data;
+    return exg_dtensor_to_local(t)->data;
 }
 
-static void check_local(rank_job *job, const exg_dtensor *t)
-{
-    const exg_tensor *local = exg_dtensor_to_local(t);
-    int64_t start[2] = {0, 0};
-    int64_t size[2] = {job->rows, job->columns};
+/* ---- meshes ---------------------------------------------------------------------------------- */
 
-    if (job->to.kind == EXG_SHARD) {
-        exg_chunk(size[job->to.dim], exg_device_mesh_size(job->mesh),
-                  exg_device_mesh_rank(job->mesh), &start[job->to.dim], &size[job->to.dim]);
+static void look_at_parts(rank_context *c)
+{
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    const uint32_t first[] = {0}, last[] = {1}, down[] = {1, 0};
+    exg_device_mesh *a = NULL, *b = NULL, *flat = NULL, *none = NULL;
+    uint32_t dim;
+
+    EXPECT(c, exg_device_mesh_coordinate(c->mesh, 0) == rank / 4 &&
+                  exg_device_mesh_coordinate(c->mesh, 1) == rank % 4, "coordinates");
+    EXPECT(c, exg_device_mesh_find_dim(c->mesh, "b", &dim, NULL) == EXG_OK && dim == 1, "dim b");
+    EXPECT(c, exg_device_mesh_find_dim(c->mesh, "z", &dim, NULL) == EXG_USAGE, "dim z");
+    EXPECT(c, exg_device_mesh_slice(c->mesh, first, 1, &a, NULL) == EXG_OK, "slice a");
+    EXPECT(c, exg_device_mesh_slice(c->mesh, last, 1, &b, NULL) == EXG_OK, "slice b");
+    EXPECT(c, exg_device_mesh_slice(c->mesh, down, 2, &none, NULL) == EXG_USAGE && none == NULL,
+           "a slice downwards");
+    EXPECT(c, exg_device_mesh_flatten(c->mesh, (uint32_t[]){0, 1}, 2, NULL, &flat, NULL) == EXG_OK,
+           "flat");
+    if (c->faults == 0) {
+        EXPECT(c, exg_device_mesh_size(a) == 2 && exg_device_mesh_global_rank(a, 0) == rank % 4 &&
+                      exg_device_mesh_global_rank(a, 1) == rank % 4 + 4 &&
+                      exg_device_mesh_rank(a) == rank / 4, "the ranks along a");
+        EXPECT(c, exg_device_mesh_size(b) == 4 && exg_device_mesh_global_rank(b, 3) ==
+                                                      rank / 4 * 4 + 3, "the ranks along b");
+        EXPECT(c, strcmp(exg_device_mesh_dim_name(b, 0), "b") == 0, "the name of b");
+        EXPECT(c, exg_device_mesh_ndim(flat) == 1 && exg_device_mesh_size(flat) == 8 &&
+                      exg_device_mesh_rank(flat) == rank, "the flat mesh");
+        EXPECT(c, strcmp(exg_device_mesh_dim_name(flat, 0), "a_b") == 0, "the flat mesh's name");
+        EXPECT(c, exg_device_mesh_equal(c->mesh, c->mesh) && !exg_device_mesh_equal(c->mesh, flat),
+               "equality");
     }
-    job->faults += local->sizes[0] != size[0] || local->sizes[1] != size[1];
-    for (int64_t i = 0; i < size[0]; i++) {
-        for (int64_t j = 0; j < size[1]; j++) {
-            job->faults += ((const float *)local->data)[i * size[1] + j] !=
-                           value_at(start[0] + i, start[1] + j, job->columns);
-        }
-    }
+    exg_device_mesh_destroy(a);
+    exg_device_mesh_destroy(b);
+    exg_device_mesh_destroy(flat);
 }
 
-static void *redistribute_rank(void *argument)
+/* dtensor.md section 2 */
+static void meshes_have_parts(void **state)
 {
-    rank_job *job = argument;
-    int64_t shape[] = {job->rows, job->columns};
-    exg_tensor local;
-    float *data = make_local(job, &local);
-    exg_dtensor *source = NULL;
-    exg_dtensor *result = NULL;
-    exg_error err;
+    exg_mesh_shape shape = mesh_shape("2x0");
+    exg_device_mesh *meshes[4];
 
-    if (exg_dtensor_from_local(job->mesh, &local, job->from, shape, &source, &err) != EXG_OK ||
-        exg_dtensor_redistribute(source, job->to, &result, &err) != EXG_OK) {
-        job->faults++;
-    } else {
-        check_local(job, result);
-    }
-    job->exchanges = exg_device_mesh_exchanges(job->mesh);
-    exg_dtensor_destroy(result);
-    exg_dtensor_destroy(source);
-    free(data);
-    return NULL;
-}
-
-static uint64_t run_ranks(uint32_t n, rank_job plan, void *(*body)(void *))
-{
-    exg_device_mesh *meshes[8];
-    rank_job jobs[8];
-    pthread_t threads[8];
-    exg_error err;
-
-    assert_int_equal(exg_local_mesh_create(n, meshes, &err), EXG_OK);
-    for (uint32_t r = 0; r < n; r++) {
-        jobs[r] = plan;
-        jobs[r].mesh = meshes[r];
-        assert_int_equal(pthread_create(&threads[r], NULL, body, &jobs[r]), 0);
-    }
-    for (uint32_t r = 0; r < n; r++) {
-        pthread_join(threads[r], NULL);
-    }
-    for (uint32_t r = 0; r < n; r++) {
-        assert_int_equal(jobs[r].faults, 0);
+    (void)state;
+    on_mesh("2x4", look_at_parts, NULL);
+    assert_int_equal(exg_local_mesh_create(&shape, meshes, NULL), EXG_USAGE);
+    shape = mesh_shape("2x2");
+    shape.names[1] = shape.names[0];
+    assert_int_equal(exg_local_mesh_create(&shape, meshes, NULL), EXG_USAGE);
+    shape.names[0] = shape.names[1] = NULL;
+    assert_int_equal(exg_local_mesh_create(&shape, meshes, NULL), EXG_OK);
+    for (int r = 0; r < 4; r++) {
         exg_device_mesh_destroy(meshes[r]);
     }
-    return jobs[0].exchanges;
 }
 
-/* S003-60..66: every pair of placements, uneven and empty chunks included. */
-static void every_redistribution_gives_the_whole(void **state)
+/* S003-29, S003-75, S003-82, S003-103, S003-128: ranks 2 and 3 are no members. */
+static void work_on_two_of_four(rank_context *c)
 {
-    const exg_placement from[] = {exg_replicate(), exg_shard(0), exg_shard(1),
-                                  exg_partial(EXG_REDUCE_SUM)};
-    const exg_placement to[] = {exg_replicate(), exg_shard(0), exg_shard(1)};
-    const int64_t sizes[][2] = {{0, 3}, {1, 1}, {2, 5}, {5, 3}, {8, 8}, {9, 4}};
+    exg_mesh_shape pair = mesh_shape("2");
+    bool inside = exg_device_mesh_rank(c->mesh) < 2;
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    exg_tensor whole = tensor_of(data, 3, 2);
+    exg_placement shard = exg_shard(0);
+    int64_t offsets[2], sizes[2];
+    exg_device_mesh *two = NULL;
+    exg_dtensor *t = NULL, *full = NULL;
 
-    (void)state;
-    for (uint32_t n = 1; n <= 5; n++) {
-        for (size_t f = 0; f < 4; f++) {
-            for (size_t t = 0; t < 3; t++) {
-                for (size_t s = 0; s < 6; s++) {
-                    (void)run_ranks(n,
-                                    (rank_job){.rows = sizes[s][0], .columns = sizes[s][1],
-                                               .from = from[f], .to = to[t]},
-                                    redistribute_rank);
-                }
-            }
-        }
+    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, NULL) == EXG_OK &&
+                  exg_device_mesh_is_member(two) == inside, "the part of two");
+    EXPECT(c, exg_distribute_tensor(two, &whole, &shard, 1, 0, &t, NULL) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "distributed");
+    if (c->faults == 0) {
+        EXPECT(c, exg_dtensor_sizes(t)[0] == 3, "the global size");
+        EXPECT(c, exg_tensor_numel(exg_dtensor_to_local(full)) == (inside ? 6 : 0), "the whole");
+        EXPECT(c, exg_dtensor_chunk(t, offsets, sizes, NULL) == EXG_OK &&
+                      sizes[0] == (inside ? 2 - (int64_t)exg_device_mesh_rank(c->mesh) : 0),
+               "the chunk");
     }
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
+    exg_device_mesh_destroy(two);
 }
 
-/* S003-58, S003-62: no message where none is needed. */
-static void equal_placements_and_local_chunks_send_nothing(void **state)
+static void ranks_outside_own_nothing(void **state)
 {
-    rank_job job = {.rows = 4, .columns = 4, .from = exg_shard(0), .to = exg_shard(0)};
-
     (void)state;
-    assert_int_equal(run_ranks(4, job, redistribute_rank), 0);
-    job.from = exg_replicate();
-    job.to = exg_shard(1);
-    assert_int_equal(run_ranks(4, job, redistribute_rank), 0);
-    job.from = exg_shard(0);
-    job.to = exg_replicate();
-    assert_int_equal(run_ranks(4, job, redistribute_rank), 1);
+    on_mesh("4", work_on_two_of_four, NULL);
 }
 
-static void *distribute_rank(void *argument)
+/* ---- into DTensors ----------------------------------------------------------------------------- */
+
+/* S003-25..28: locals of 2 and 1 rows; the second rank's copy is another. */
+static void ask_the_ranks(rank_context *c)
 {
-    rank_job *job = argument;
-    exg_tensor global;
-    float *data;
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    float data[6] = {0, 0, 0, 0, 0, 0};
+    exg_from_local_options options = {.size = sizeof(options), .infer_shape = true};
+    exg_tensor local = tensor_of(data, rank == 0 ? 2 : 1, 3);
+    exg_placement shard = exg_shard(-2), all = exg_replicate();
     exg_dtensor *t = NULL;
     exg_error err;
 
-    job->from = exg_replicate();
-    data = make_local(job, &global);
-    for (int64_t i = 0; exg_device_mesh_rank(job->mesh) != 0 && i < job->rows * job->columns; i++) {
-        data[i] = -100.0f; /* only rank 0's values are the truth */
-    }
-    if (exg_distribute_tensor(job->mesh, &global, job->to, 0, &t, &err) != EXG_OK) {
-        job->faults++;
-    } else {
-        check_local(job, t);
-    }
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_OK &&
+                  exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_sizes(t)[1] == 3, "summed sizes");
     exg_dtensor_destroy(t);
-    free(data);
-    return NULL;
+    options = (exg_from_local_options){.size = sizeof(options), .run_check = true};
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_USAGE &&
+                  strcmp(err.code, "DTN-013") == 0, "uneven parts without a shape");
+    local = tensor_of(data, 2, 3);
+    local.dtype = rank == 0 ? EXG_DTYPE_F32 : EXG_DTYPE_I32;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, &options, &t, &err) == EXG_USAGE,
+           "two dtypes");
+    local.dtype = EXG_DTYPE_F32;
+    data[0] = (float)rank;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, &options, &t, &err) == EXG_OK &&
+                  floats(t)[0] == 0 && data[0] == (float)rank, "a copy of the first rank's");
+    exg_dtensor_destroy(t);
+    t = NULL;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, NULL, &t, &err) == EXG_OK &&
+                  floats(t) == data, "the caller's own memory");
+    exg_dtensor_destroy(t);
 }
 
-/* S003-83, S003-93, S003-97 */
-static void distribute_tensor_takes_the_source_ranks_values(void **state)
+static void ranks_agree_or_say_so(void **state)
 {
     (void)state;
-    for (uint32_t n = 1; n <= 5; n++) {
-        run_ranks(n, (rank_job){.rows = 5, .columns = 3, .to = exg_shard(0)}, distribute_rank);
-        run_ranks(n, (rank_job){.rows = 5, .columns = 3, .to = exg_shard(1)}, distribute_rank);
-        run_ranks(n, (rank_job){.rows = 5, .columns = 3, .to = exg_replicate()}, distribute_rank);
-    }
+    on_mesh("2", ask_the_ranks, NULL);
 }
 
-/* S003-93 and reference 1.1 */
-static void chunks_are_those_of_torch_chunk(void **state)
+/* S003-30: windows with strides of their own are parts too. */
+static void gather_transposed(rank_context *c)
 {
-    static const struct {
-        int64_t length;
-        uint32_t n;
-        int64_t sizes[8];
-    } rows[] = {{5, 4, {2, 2, 1, 0}},  {6, 4, {2, 2, 2, 0}},           {9, 4, {3, 3, 3, 0}},
-                {10, 4, {3, 3, 3, 1}}, {17, 8, {3, 3, 3, 3, 3, 2, 0, 0}}, {1, 4, {1, 0, 0, 0}}};
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    float data[6];
+    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2},
+                        .strides = {1, 3}};
+    exg_placement shard = exg_shard(0);
+    exg_dtensor *t = NULL, *full = NULL;
 
-    (void)state;
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        int64_t sum = 0;
-
-        for (uint32_t i = 0; i < rows[r].n; i++) {
-            int64_t offset;
-            int64_t size;
-
-            exg_chunk(rows[r].length, rows[r].n, i, &offset, &size);
-            assert_int_equal(size, rows[r].sizes[i]);
-            assert_int_equal(offset, size == 0 ? rows[r].length : sum);
-            sum += size;
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 2; j++) {
+            data[i + 3 * j] = (float)(((int)rank * 3 + i) * 2 + j);
         }
     }
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "gathered");
+    for (int i = 0; c->faults == 0 && i < 12; i++) {
+        EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
+    }
+    EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 6, "global strides");
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
 }
 
-static void *late_rank(void *argument)
+static void parts_may_have_strides(void **state)
 {
-    rank_job *job = argument;
-    exg_tensor local;
-    float *data;
-    exg_dtensor *t = NULL;
-    exg_dtensor *out = NULL;
+    (void)state;
+    on_mesh("2", gather_transposed, NULL);
+}
+
+typedef struct distribution {
+    const char *placements;
+    uint32_t source;
+} distribution;
+
+/* Ranks hold rank * 100 + i; the source's are the truth (S003-83, -97, -98, -105). */
+static void distribute(rank_context *c)
+{
+    const distribution *d = c->user;
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    uint32_t truth = d->source == EXG_NO_RANK ? rank : d->source;
+    exg_placement placements[EXG_MESH_DIMS_MAX];
+    uint32_t count = placements_of(d->placements, placements);
+    float data[15];
+    exg_tensor whole = tensor_of(data, 5, 3);
+    exg_dtensor *t = NULL, *full = NULL;
     exg_error err;
 
-    if (exg_device_mesh_rank(job->mesh) == 1) {
-        return NULL; /* never arrives */
+    for (int i = 0; i < 15; i++) {
+        data[i] = (float)(rank * 100 + (uint32_t)i);
     }
-    exg_device_mesh_set_deadline(job->mesh, 200 * 1000 * 1000);
-    data = make_local(job, &local);
-    if (exg_dtensor_from_local(job->mesh, &local, job->from, NULL, &t, &err) != EXG_OK) {
-        job->faults++;
-    } else {
-        job->faults += exg_dtensor_full_tensor(t, &out, &err) != EXG_PEER;
+    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, placements, count, d->source, &t, &err) ==
+                      EXG_OK, "%s", err.message);
+    EXPECT(c, d->source != EXG_NO_RANK || exg_device_mesh_exchanges(c->mesh) == 0, "sent");
+    if (c->faults == 0 && d->source != EXG_NO_RANK) {
+        EXPECT(c, exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "whole");
+        for (int i = 0; c->faults == 0 && i < 15; i++) {
+            EXPECT(c, floats(full)[i] == (float)(truth * 100 + (uint32_t)i), "%s: element %d is %g",
+                   d->placements, i, (double)floats(full)[i]);
+        }
+    } else if (c->faults == 0) {
+        EXPECT(c, exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
+                      (int)floats(t)[0] / 100 == (int)rank, "another's values");
     }
-    exg_dtensor_destroy(out);
+    exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
-    free(data);
-    return NULL;
+}
+
+static void distribute_tensor_takes_the_sources_values(void **state)
+{
+    static const distribution rows[] = {{"R R", 0},      {"S(0) R", 0},      {"S(0) S(0)", 3},
+                                        {"S(1) S(0)", 1}, {"R P(sum)", 0},    {"P(avg) S(1)", 0},
+                                        {"P(max) R", 2},  {"S(0) S(1)", EXG_NO_RANK}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        on_mesh("2x2", distribute, &rows[i]);
+    }
+}
+
+/* ---- factories ------------------------------------------------------------------------------- */
+
+static void make_some(rank_context *c)
+{
+    const char *text = c->user;
+    exg_placement placements[EXG_MESH_DIMS_MAX];
+    int64_t sizes[2] = {5, 3};
+    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, sizes, placements,
+                             placements_of(text, placements)};
+    exg_dtensor *t = NULL, *full = NULL;
+    exg_rng rng = {.seed = 7, .offset = 12};
+
+    EXPECT(c, exg_dtensor_full(c->mesh, &like, 2.5, &t, NULL) == EXG_OK, "full");
+    for (int64_t i = 0; t != NULL && i < exg_tensor_numel(exg_dtensor_to_local(t)); i++) {
+        EXPECT(c, floats(t)[i] == 2.5f, "full's elements");
+    }
+    exg_dtensor_destroy(t);
+    EXPECT(c, exg_dtensor_empty(c->mesh, &like, &t, NULL) == EXG_OK &&
+                  exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_rank_count(t) == 2 &&
+                  exg_dtensor_strides(t)[0] == 3 && exg_dtensor_device_mesh(t) == c->mesh, "empty");
+    exg_dtensor_destroy(t);
+    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "zeros");
+    exg_dtensor_destroy(t);
+    like.dtype = EXG_DTYPE_B8;
+    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK &&
+                  (exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
+                   ((const uint8_t *)exg_dtensor_to_local(t)->data)[0] == 1), "a bool of ones");
+    exg_dtensor_destroy(t);
+    EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, NULL) == EXG_USAGE, "random bools");
+
+    like.dtype = EXG_DTYPE_F32;
+    EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, NULL) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "rand");
+    EXPECT(c, rng.offset == 12 + 16, "the offset moves on by %u", (unsigned)rng.offset - 12);
+    if (c->faults == 0) { /* the same as one rank alone would draw */
+        exg_mesh_shape one = mesh_shape("1");
+        exg_device_mesh *alone;
+        exg_dtensor *whole = NULL;
+
+        rng.offset = 12;
+        like.placements = NULL;
+        EXPECT(c, exg_local_mesh_create(&one, &alone, NULL) == EXG_OK &&
+                      exg_dtensor_rand(alone, &like, &rng, &whole, NULL) == EXG_OK &&
+                      memcmp(floats(whole), floats(full), 60) == 0, "drawn alone");
+        exg_dtensor_destroy(whole);
+        exg_device_mesh_destroy(alone);
+    }
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
+}
+
+/* S003-118..138 */
+static void factories_make_what_was_asked_for(void **state)
+{
+    (void)state;
+    on_mesh("2x2", make_some, "S(0) S(1)");
+    on_mesh("2x3", make_some, "S(0) S(0)");
+    on_mesh("4", make_some, "R");
+    on_mesh("4", make_some, "S(-1)");
+}
+
+/* S003-133, S003-134: a million draws of each, in three dtypes. */
+static void random_numbers_are_spread_as_they_should(void **state)
+{
+    exg_mesh_shape one = mesh_shape("1");
+    int64_t size = 1000000;
+    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 1, &size, NULL, 0};
+    const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16};
+    exg_device_mesh *mesh;
+
+    (void)state;
+    assert_int_equal(exg_local_mesh_create(&one, &mesh, NULL), EXG_OK);
+    for (int k = 0; k < 6; k++) {
+        exg_rng rng = {.seed = 1};
+        double sum = 0, squares = 0, cubes = 0;
+        exg_dtensor *t;
+        const uint8_t *at;
+
+        like.dtype = dtypes[k / 2];
+        assert_int_equal(k % 2 == 0 ? exg_dtensor_rand(mesh, &like, &rng, &t, NULL)
+                                    : exg_dtensor_randn(mesh, &like, &rng, &t, NULL), EXG_OK);
+        at = exg_dtensor_to_local(t)->data;
+        for (int64_t i = 0; i < size; i++) {
+            double x = exg_element_value(like.dtype, at + i * (int64_t)exg_dtype_bytes(like.dtype));
+
+            assert_true(k % 2 == 1 || (x >= 0 && x < 1));
+            sum += x;
+            squares += x * x;
+            cubes += x * x * x;
+        }
+        assert_true(fabs(sum / 1e6 - (k % 2 == 0 ? 0.5 : 0)) < 0.004);
+        assert_true(fabs(squares / 1e6 - (k % 2 == 0 ? 1.0 / 3 : 1)) < 0.008);
+        assert_true(fabs(cubes / 1e6 - (k % 2 == 0 ? 0.25 : 0)) < 0.02);
+        exg_dtensor_destroy(t);
+    }
+    exg_device_mesh_destroy(mesh);
+}
+
+static void a_range_is_cut(rank_context *c)
+{
+    int64_t size = 7;
+    exg_placement shard = exg_shard(0);
+    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_I16, 1, &size, &shard, 1};
+    exg_dtensor *t = NULL;
+    int64_t offset, length;
+
+    EXPECT(c, exg_dtensor_arange(c->mesh, &like, -3, 2, &t, NULL) == EXG_OK &&
+                  exg_dtensor_chunk(t, &offset, &length, NULL) == EXG_OK, "arange");
+    for (int64_t i = 0; c->faults == 0 && i < length; i++) {
+        EXPECT(c, ((const int16_t *)exg_dtensor_to_local(t)->data)[i] == -3 + 2 * (offset + i),
+               "element %d", (int)i);
+    }
+    exg_dtensor_destroy(t);
+}
+
+static void ranges_go_on_over_the_ranks(void **state)
+{
+    (void)state;
+    on_mesh("3", a_range_is_cut, NULL);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------- */
+
+static void wait_for_rank_1(rank_context *c)
+{
+    float data[6] = {0};
+    exg_tensor local = tensor_of(data, 2, 3);
+    exg_placement shard = exg_shard(0);
+    exg_dtensor *t = NULL, *full = NULL;
+
+    if (exg_device_mesh_rank(c->mesh) == 1) {
+        return; /* never arrives */
+    }
+    exg_device_mesh_set_deadline(c->mesh, 200 * 1000 * 1000);
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_PEER && full == NULL,
+           "the missing rank is not noticed");
+    exg_dtensor_destroy(t);
 }
 
 static void a_missing_rank_ends_the_collective_on_all(void **state)
 {
     (void)state;
-    (void)run_ranks(3, (rank_job){.rows = 3, .columns = 2, .from = exg_shard(0)}, late_rank);
+    on_mesh("3", wait_for_rank_1, NULL);
 }
 
-/* S003-16, S003-17, S003-26, S003-55 */
-static void placements_that_do_not_fit_are_refused(void **state)
+/* S003-16..20, -55, -57, -90, -98, -100, -119, -127 */
+static void what_does_not_fit_is_refused(void **state)
 {
+    exg_mesh_shape grid = mesh_shape("1x1");
     exg_device_mesh *mesh;
-    exg_tensor local = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 3}, .strides = {3, 1}};
     float data[6] = {0};
-    int64_t wrong[] = {5, 3};
-    exg_dtensor *t;
-    exg_dtensor *out;
-    exg_error err;
+    exg_tensor local = tensor_of(data, 2, 3);
+    exg_tensor number = {.data = data, .dtype = EXG_DTYPE_F32};
+    exg_placement list[3] = {exg_shard(5), exg_replicate(), exg_replicate()};
+    int64_t sizes[2] = {5, 3}, strides[2] = {3, 1}, negative[2] = {2, -1};
+    exg_from_local_options options = {.size = sizeof(options), .shape = sizes};
+    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, negative, NULL, 0};
+    exg_dtensor *t, *out;
 
     (void)state;
-    local.data = data;
-    assert_int_equal(exg_local_mesh_create(1, &mesh, &err), EXG_OK);
-    assert_int_equal(exg_dtensor_from_local(mesh, &local, exg_shard(5), NULL, &t, &err), EXG_USAGE);
-    assert_int_equal(exg_dtensor_from_local(mesh, &local, exg_shard(0), wrong, &t, &err), EXG_USAGE);
-    assert_int_equal(exg_dtensor_from_local(mesh, &local, exg_shard(-1), NULL, &t, &err), EXG_OK);
-    assert_int_equal(exg_dtensor_placement(t).dim, 1);
-    assert_int_equal(exg_dtensor_redistribute(t, exg_partial(EXG_REDUCE_SUM), &out, &err), EXG_USAGE);
+    assert_int_equal(exg_local_mesh_create(&grid, &mesh, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_USAGE);
+    assert_int_equal(exg_distribute_tensor(mesh, &local, list, 2, 0, &t, NULL), EXG_USAGE);
+    list[0] = exg_shard(0);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 1, NULL, &t, NULL), EXG_USAGE);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 3, NULL, &t, NULL), EXG_USAGE);
+    assert_int_equal(exg_distribute_tensor(mesh, &number, list, 2, 0, &t, NULL), EXG_USAGE);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, NULL), EXG_USAGE);
+    options.strides = strides; /* rows are missing */
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, NULL), EXG_USAGE);
+    list[0] = exg_partial(EXG_REDUCE_SUM);
+    list[1] = exg_partial(EXG_REDUCE_MAX);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_USAGE);
+    list[1] = exg_partial(EXG_REDUCE_AVG);
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
     exg_dtensor_destroy(t);
+    list[0] = list[1] = exg_partial(EXG_REDUCE_PRODUCT);
+    assert_int_equal(exg_distribute_tensor(mesh, &local, list, 2, 0, &t, NULL), EXG_USAGE);
+    list[0] = exg_shard(-1);
+    list[1] = exg_replicate();
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_placements(t)[0].dim, 1);
+    list[1] = exg_partial(EXG_REDUCE_SUM);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, NULL), EXG_USAGE);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 1, &out, NULL), EXG_USAGE);
+    exg_dtensor_destroy(t);
+    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_USAGE);
+    like.sizes = sizes;
+    like.placements = list;
+    like.placement_count = 2;
+    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_USAGE);
+    like.placements = NULL;
+    like.dtype = EXG_DTYPE_F8E5M2;
+    assert_int_equal(exg_dtensor_ones(mesh, &like, &t, NULL), EXG_UNSUPPORTED);
     exg_device_mesh_destroy(mesh);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_redistribution_gives_the_whole),
-        cmocka_unit_test(equal_placements_and_local_chunks_send_nothing),
-        cmocka_unit_test(distribute_tensor_takes_the_source_ranks_values),
-        cmocka_unit_test(chunks_are_those_of_torch_chunk),
+        cmocka_unit_test(meshes_have_parts),
+        cmocka_unit_test(ranks_outside_own_nothing),
+        cmocka_unit_test(ranks_agree_or_say_so),
+        cmocka_unit_test(parts_may_have_strides),
+        cmocka_unit_test(distribute_tensor_takes_the_sources_values),
+        cmocka_unit_test(factories_make_what_was_asked_for),
+        cmocka_unit_test(random_numbers_are_spread_as_they_should),
+        cmocka_unit_test(ranges_go_on_over_the_ranks),
         cmocka_unit_test(a_missing_rank_ends_the_collective_on_all),
-        cmocka_unit_test(placements_that_do_not_fit_are_refused),
+        cmocka_unit_test(what_does_not_fit_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,24 +148,6 @@ static void it_knows_what_runs(void **state)
     assert_string_equal(exg_reduce_op_name(EXG_REDUCE_PRODUCT), "product");
 }
 
-static void it_describes_a_dtensor(void **state)
-{
-    float data[6] = {0};
-    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 3}};
-    exg_device_mesh *mesh;
-    exg_dtensor *t;
-
-    (void)state;
-    exg_tensor_set_contiguous(&local);
-    assert_int_equal(exg_local_mesh_create(1, &mesh, NULL), EXG_OK);
-    assert_int_equal(exg_dtensor_from_local(mesh, &local, exg_shard(-1), NULL, &t, NULL), EXG_OK);
-    assert_int_equal(exg_dtensor_rank_count(t), 2);
-    assert_true(exg_dtensor_sizes(t)[0] == 2 && exg_dtensor_sizes(t)[1] == 3);
-    assert_int_equal(exg_dtensor_dtype(t), EXG_DTYPE_F32);
-    exg_dtensor_destroy(t);
-    exg_device_mesh_destroy(mesh);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,7 +156,6 @@ int main(void)
         cmocka_unit_test(it_prepares_without_running),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
-        cmocka_unit_test(it_describes_a_dtensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

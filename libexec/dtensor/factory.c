@@ -1,0 +1,261 @@
+/* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
+#include "libexec/dtensor/spec.h"
+#include "libexec/kernels/random.h"
+#include "libexport/base/element.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TWO_PI 6.283185307179586
+
+exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err)
+{
+    float f = (float)value;
+    float complex_number[2] = {f, 0};
+    double wide_complex[2] = {value, 0};
+    int64_t i = dtype == EXG_DTYPE_U64 ? 0 : (int64_t)value;
+    uint64_t u = dtype == EXG_DTYPE_U64 ? (uint64_t)value : (uint64_t)i;
+    uint16_t narrow = dtype == EXG_DTYPE_F16 ? exg_f32_to_f16(f) : exg_f32_to_bf16(f);
+    uint8_t truth = value != 0;
+    uint32_t bytes = exg_dtype_bytes(dtype);
+
+    switch (dtype) {
+    case EXG_DTYPE_F32:
+        memcpy(at, &f, bytes);
+        return EXG_OK;
+    case EXG_DTYPE_F64:
+        memcpy(at, &value, bytes);
+        return EXG_OK;
+    case EXG_DTYPE_F16:
+    case EXG_DTYPE_BF16:
+        memcpy(at, &narrow, bytes);
+        return EXG_OK;
+    case EXG_DTYPE_C64:
+        memcpy(at, complex_number, bytes);
+        return EXG_OK;
+    case EXG_DTYPE_C128:
+        memcpy(at, wide_complex, bytes);
+        return EXG_OK;
+    case EXG_DTYPE_B8:
+        memcpy(at, &truth, bytes);
+        return EXG_OK;
+    default:
+        break;
+    }
+    if (!exg_dtype_is_integral(dtype)) {
+        return EXG_FAIL(err, UNSUPPORTED, "DTN-008", "elements of %s are not made here",
+                        exg_dtype_name(dtype));
+    }
+    switch (bytes) {
+    case 1:
+        memcpy(at, &(uint8_t){(uint8_t)u}, 1);
+        break;
+    case 2:
+        memcpy(at, &(uint16_t){(uint16_t)u}, 2);
+        break;
+    case 4:
+        memcpy(at, &(uint32_t){(uint32_t)u}, 4);
+        break;
+    default:
+        memcpy(at, &u, 8);
+        break;
+    }
+    return EXG_OK;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------ */
+
+static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
+                       exg_error *err)
+{
+    exg_dtensor_like like = {0};
+    exg_placement to[EXG_MESH_DIMS_MAX];
+
+    *t = NULL;
+    memcpy(&like, given, given->size < sizeof(like) ? given->size : sizeof(like));
+    if (like.rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", like.rank,
+                        EXG_RANK_MAX);
+    }
+    for (uint32_t d = 0; d < like.rank; d++) {
+        if (like.sizes[d] < 0) {
+            return EXG_FAIL(err, USAGE, "DTN-009", "a size of %lld", (long long)like.sizes[d]);
+        }
+    }
+    EXG_TRY(exg_spec_placements(mesh, like.placements, like.placement_count, like.rank, to, err));
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        if (to[m].kind == EXG_PARTIAL) {
+            return EXG_FAIL(err, USAGE, "DTN-009",
+                            "nothing is made as Partial: the sum of all parts would be another");
+        }
+    }
+    return exg_dtensor_make_owned(mesh, to, like.dtype, like.rank, like.sizes, t, err);
+}
+
+exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                             exg_error *err)
+{
+    return make(mesh, like, t, err);
+}
+
+/* ---- values by their place in the whole --------------------------------------------------- */
+
+typedef double value_fn(const void *user, uint64_t index);
+
+/* Fills the local part: each element by its row-major number in the whole. */
+static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
+{
+    int64_t index[EXG_RANK_MAX] = {0};
+    int64_t offsets[EXG_RANK_MAX];
+    int64_t sizes[EXG_RANK_MAX];
+    uint8_t *at = t->local.data;
+    int64_t numel = t->mesh->communicator == NULL ? 0 : exg_tensor_numel(&t->local);
+
+    exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
+                    offsets, sizes);
+    for (int64_t i = 0; i < numel; i++) {
+        uint64_t place = 0;
+
+        for (uint32_t d = 0; d < t->rank; d++) {
+            place = place * (uint64_t)t->sizes[d] + (uint64_t)(offsets[d] + index[d]);
+        }
+        EXG_TRY(exg_element_store(t->local.dtype, at, value(user, place), err));
+        at += exg_dtype_bytes(t->local.dtype);
+        for (uint32_t d = t->rank; d-- > 0 && ++index[d] == sizes[d];) {
+            index[d] = 0;
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *like, value_fn *value,
+                              const void *user, exg_dtensor **t, exg_error *err)
+{
+    exg_status status;
+
+    EXG_TRY(make(mesh, like, t, err));
+    status = fill(*t, value, user, err);
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
+    }
+    return status;
+}
+
+static double constant(const void *user, uint64_t index)
+{
+    (void)index;
+    return *(const double *)user;
+}
+
+exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
+                            exg_dtensor **t, exg_error *err)
+{
+    return make_filled(mesh, like, constant, &value, t, err);
+}
+
+exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                             exg_error *err)
+{
+    return exg_dtensor_full(mesh, like, 0, t, err);
+}
+
+exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+                            exg_error *err)
+{
+    return exg_dtensor_full(mesh, like, 1, t, err);
+}
+
+static double on_line(const void *user, uint64_t index)
+{
+    const double *line = user;
+
+    return line[0] + line[1] * (double)index;
+}
+
+exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
+                              double step, exg_dtensor **t, exg_error *err)
+{
+    const double line[2] = {start, step};
+
+    if (like->rank != 1) {
+        return EXG_FAIL(err, USAGE, "DTN-009", "a range of %u dims", like->rank);
+    }
+    return make_filled(mesh, like, on_line, line, t, err);
+}
+
+/* ---- random numbers --------------------------------------------------------------------------- */
+
+typedef struct drawing {
+    exg_random_source source;
+    uint64_t offset;
+    uint32_t bits; /* of the dtype's fraction: what is below 1 stays so when it is stored */
+} drawing;
+
+/* Two words for each element, whatever is drawn of them. */
+static void draw(const drawing *d, uint64_t index, uint32_t words[2])
+{
+    uint32_t block[4];
+    uint64_t at = d->offset + index;
+
+    exg_random_block(&d->source, 0, at / 2, block);
+    words[0] = block[at % 2 * 2];
+    words[1] = block[at % 2 * 2 + 1];
+}
+
+static double uniform(const void *user, uint64_t index)
+{
+    const drawing *d = user;
+    uint32_t words[2];
+    uint64_t whole;
+
+    draw(d, index, words);
+    whole = (uint64_t)words[0] << 32 | words[1];
+    return ldexp((double)(whole >> (64 - d->bits)), -(int)d->bits);
+}
+
+/* Box and Muller's transform; the logarithm's argument is never 0. */
+static double normal(const void *user, uint64_t index)
+{
+    uint32_t words[2];
+
+    draw(user, index, words);
+    return sqrt(-2 * log(((double)words[0] + 1) * 0x1p-32)) *
+           cos(TWO_PI * (double)words[1] * 0x1p-32);
+}
+
+static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
+                              value_fn *value, exg_dtensor **t, exg_error *err)
+{
+    drawing d = {.source = {.seed = rng->seed}, .offset = rng->offset};
+    uint64_t numel = 1;
+
+    d.bits = like->dtype == EXG_DTYPE_F64    ? 53
+             : like->dtype == EXG_DTYPE_F32  ? 24
+             : like->dtype == EXG_DTYPE_F16  ? 11
+             : like->dtype == EXG_DTYPE_BF16 ? 8
+                                             : 0;
+    *t = NULL;
+    if (d.bits == 0) {
+        return EXG_FAIL(err, USAGE, "DTN-009", "random numbers of %s", exg_dtype_name(like->dtype));
+    }
+    EXG_TRY(make_filled(mesh, like, value, &d, t, err));
+    for (uint32_t k = 0; k < (*t)->rank; k++) {
+        numel *= (uint64_t)(*t)->sizes[k];
+    }
+    rng->offset += (numel + 3) / 4 * 4;
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
+                            exg_dtensor **t, exg_error *err)
+{
+    return make_random(mesh, like, rng, uniform, t, err);
+}
+
+exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
+                             exg_dtensor **t, exg_error *err)
+{
+    return make_random(mesh, like, rng, normal, t, err);
+}

@@ -1,0 +1,331 @@
+/* mesh.c - device meshes: grids of ranks over one communicator each. */
+#include "libexec/dtensor/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_MAX 256 /* of collectives */
+
+/* ---- making -------------------------------------------------------------------------- */
+
+static exg_status check_shape(const exg_mesh_shape *shape, uint32_t *size, exg_error *err)
+{
+    uint64_t ranks = 1;
+
+    if (shape->ndim == 0 || shape->ndim > EXG_MESH_DIMS_MAX) {
+        return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", shape->ndim,
+                        EXG_MESH_DIMS_MAX);
+    }
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        const char *name = shape->names[d];
+
+        ranks *= shape->sizes[d];
+        if (ranks == 0 || ranks > RANKS_MAX) {
+            return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %llu ranks; 1 to %d",
+                            (unsigned long long)ranks, RANKS_MAX);
+        }
+        for (uint32_t k = 0; name != NULL && k < d; k++) {
+            if (shape->names[k] != NULL && strcmp(shape->names[k], name) == 0) {
+                return EXG_FAIL(err, USAGE, "DTN-001", "two dims of a mesh are called '%s'", name);
+            }
+        }
+        if (name != NULL && strlen(name) >= EXG_MESH_NAME_MAX) {
+            return EXG_FAIL(err, USAGE, "DTN-001", "a mesh dim's name of more than %d bytes",
+                            EXG_MESH_NAME_MAX - 1);
+        }
+    }
+    *size = (uint32_t)ranks;
+    return EXG_OK;
+}
+
+/* Without communicator and ranks. */
+static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
+{
+    exg_device_mesh *mesh = calloc(1, sizeof(*mesh));
+
+    if (mesh == NULL) {
+        return NULL;
+    }
+    mesh->ndim = shape->ndim;
+    mesh->size = size;
+    mesh->ranks = calloc(size, sizeof(*mesh->ranks));
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        mesh->sizes[d] = shape->sizes[d];
+        snprintf(mesh->names[d], EXG_MESH_NAME_MAX, "%s",
+                 shape->names[d] == NULL ? "" : shape->names[d]);
+    }
+    if (mesh->ranks == NULL) {
+        free(mesh);
+        return NULL;
+    }
+    return mesh;
+}
+
+void exg_device_mesh_destroy(exg_device_mesh *mesh)
+{
+    if (mesh != NULL) {
+        exg_communicator_close(mesh->communicator);
+        free(mesh->ranks);
+        free(mesh);
+    }
+}
+
+exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **meshes,
+                                 exg_error *err)
+{
+    exg_communicator *communicators[RANKS_MAX];
+    uint32_t size;
+    bool whole = true;
+
+    EXG_TRY(check_shape(shape, &size, err));
+    EXG_TRY(exg_local_create(size, communicators, err));
+    for (uint32_t r = 0; r < size; r++) {
+        meshes[r] = make(shape, size);
+        whole = whole && meshes[r] != NULL;
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        if (!whole) {
+            exg_device_mesh_destroy(meshes[r]);
+            exg_communicator_close(communicators[r]);
+            meshes[r] = NULL;
+            continue;
+        }
+        meshes[r]->communicator = communicators[r];
+        for (uint32_t i = 0; i < size; i++) {
+            meshes[r]->ranks[i] = i;
+        }
+    }
+    return whole ? EXG_OK : EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+}
+
+/* ---- asking -------------------------------------------------------------------------- */
+
+uint32_t exg_mesh_coordinate(const exg_device_mesh *mesh, uint32_t rank, uint32_t dim)
+{
+    for (uint32_t d = mesh->ndim - 1; d > dim; d--) {
+        rank /= mesh->sizes[d];
+    }
+    return rank % mesh->sizes[dim];
+}
+
+uint32_t exg_device_mesh_ndim(const exg_device_mesh *mesh)
+{
+    return mesh->ndim;
+}
+
+uint32_t exg_device_mesh_size(const exg_device_mesh *mesh)
+{
+    return mesh->size;
+}
+
+uint32_t exg_device_mesh_dim_size(const exg_device_mesh *mesh, uint32_t dim)
+{
+    return dim < mesh->ndim ? mesh->sizes[dim] : 0;
+}
+
+const char *exg_device_mesh_dim_name(const exg_device_mesh *mesh, uint32_t dim)
+{
+    return dim < mesh->ndim ? mesh->names[dim] : "";
+}
+
+bool exg_device_mesh_is_member(const exg_device_mesh *mesh)
+{
+    return mesh->communicator != NULL;
+}
+
+uint32_t exg_device_mesh_rank(const exg_device_mesh *mesh)
+{
+    return mesh->communicator == NULL ? 0 : mesh->communicator->rank;
+}
+
+uint32_t exg_device_mesh_coordinate(const exg_device_mesh *mesh, uint32_t dim)
+{
+    return dim < mesh->ndim ? exg_mesh_coordinate(mesh, exg_device_mesh_rank(mesh), dim) : 0;
+}
+
+uint32_t exg_device_mesh_global_rank(const exg_device_mesh *mesh, uint32_t rank)
+{
+    return rank < mesh->size ? mesh->ranks[rank] : UINT32_MAX;
+}
+
+exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *name, uint32_t *dim,
+                                    exg_error *err)
+{
+    for (*dim = 0; *dim < mesh->ndim; (*dim)++) {
+        if (name[0] != '\0' && strcmp(mesh->names[*dim], name) == 0) {
+            return EXG_OK;
+        }
+    }
+    return EXG_FAIL(err, USAGE, "DTN-010", "the mesh has no dim called '%.40s'", name);
+}
+
+bool exg_device_mesh_equal(const exg_device_mesh *a, const exg_device_mesh *b)
+{
+    return a->ndim == b->ndim && a->size == b->size &&
+           memcmp(a->sizes, b->sizes, a->ndim * sizeof(a->sizes[0])) == 0 &&
+           memcmp(a->names, b->names, a->ndim * sizeof(a->names[0])) == 0 &&
+           memcmp(a->ranks, b->ranks, a->size * sizeof(a->ranks[0])) == 0;
+}
+
+void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns)
+{
+    if (mesh->communicator != NULL) {
+        mesh->communicator->deadline_ns = ns;
+    }
+}
+
+uint64_t exg_device_mesh_exchanges(const exg_device_mesh *mesh)
+{
+    return mesh->communicator == NULL ? 0 : mesh->communicator->exchanges;
+}
+
+uint64_t exg_device_mesh_bytes_sent(const exg_device_mesh *mesh)
+{
+    return mesh->communicator == NULL ? 0 : mesh->communicator->bytes_sent;
+}
+
+/* ---- meshes of meshes ------------------------------------------------------------------- */
+
+/* The ranks of `mesh` along `dims` at the other coordinates of `rank`, row-major. */
+static void ranks_along(const exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
+                        uint32_t rank, exg_device_mesh *slice)
+{
+    uint32_t found = 0;
+
+    for (uint32_t r = 0; r < mesh->size; r++) {
+        bool same = true;
+
+        for (uint32_t d = 0; d < mesh->ndim; d++) {
+            bool along = false;
+
+            for (uint32_t k = 0; k < dim_count; k++) {
+                along = along || dims[k] == d;
+            }
+            same = same && (along || exg_mesh_coordinate(mesh, r, d) ==
+                                         exg_mesh_coordinate(mesh, rank, d));
+        }
+        if (same) {
+            slice->ranks[found++] = mesh->ranks[r];
+        }
+    }
+}
+
+/* Makes the communicator of the part of `mesh` that this rank is in. Collective. */
+static exg_status split(exg_device_mesh *mesh, uint32_t color, exg_device_mesh *part,
+                        exg_device_mesh **out, exg_error *err)
+{
+    exg_status status = exg_communicator_split(mesh->communicator, color, &part->communicator, err);
+
+    if (status != EXG_OK) {
+        exg_device_mesh_destroy(part);
+        return status;
+    }
+    *out = part;
+    return EXG_OK;
+}
+
+static exg_status out_of_memory(exg_device_mesh *mesh, exg_error *err)
+{
+    exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY); /* the others would wait */
+    return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+}
+
+static exg_status check_dims(const exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
+                             exg_error *err)
+{
+    for (uint32_t k = 0; k < dim_count; k++) {
+        if (dims[k] >= mesh->ndim || (k > 0 && dims[k] <= dims[k - 1])) {
+            return EXG_FAIL(err, USAGE, "DTN-011",
+                            "dims of a part of a mesh ascend and are below %u", mesh->ndim);
+        }
+    }
+    if (dim_count == 0 || mesh->communicator == NULL) {
+        return EXG_FAIL(err, USAGE, "DTN-011", "%s",
+                        dim_count == 0 ? "a part of a mesh along no dim"
+                                       : "this rank is no member of the mesh");
+    }
+    return EXG_OK;
+}
+
+static exg_status slice_as(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
+                           const exg_mesh_shape *shape, exg_device_mesh **out, exg_error *err)
+{
+    uint32_t rank = exg_device_mesh_rank(mesh);
+    uint32_t size = 1;
+    exg_device_mesh *part;
+
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        size *= shape->sizes[d];
+    }
+    part = make(shape, size);
+    if (part == NULL) {
+        return out_of_memory(mesh, err);
+    }
+    ranks_along(mesh, dims, dim_count, rank, part);
+    return split(mesh, part->ranks[0], part, out, err); /* one colour a part */
+}
+
+exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
+                                 exg_device_mesh **slice, exg_error *err)
+{
+    exg_mesh_shape shape = {.ndim = dim_count};
+
+    *slice = NULL;
+    EXG_TRY(check_dims(mesh, dims, dim_count, err));
+    for (uint32_t k = 0; k < dim_count; k++) {
+        shape.sizes[k] = mesh->sizes[dims[k]];
+        shape.names[k] = mesh->names[dims[k]];
+    }
+    return slice_as(mesh, dims, dim_count, &shape, slice, err);
+}
+
+exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
+                                   const char *name, exg_device_mesh **flat, exg_error *err)
+{
+    char joined[EXG_MESH_NAME_MAX * EXG_MESH_DIMS_MAX] = "";
+    exg_mesh_shape shape = {.ndim = 1, .sizes = {1}, .names = {joined}};
+
+    *flat = NULL;
+    EXG_TRY(check_dims(mesh, dims, dim_count, err));
+    for (uint32_t k = 0; k < dim_count; k++) {
+        size_t used = strlen(joined);
+
+        shape.sizes[0] *= mesh->sizes[dims[k]];
+        snprintf(joined + used, sizeof(joined) - used, "%s%s", k > 0 ? "_" : "",
+                 mesh->names[dims[k]]);
+    }
+    if (name != NULL) {
+        snprintf(joined, sizeof(joined), "%s", name);
+    }
+    return slice_as(mesh, dims, dim_count, &shape, flat, err);
+}
+
+exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
+                                  const exg_mesh_shape *shape, exg_device_mesh **selected,
+                                  exg_error *err)
+{
+    uint32_t size;
+    uint32_t color = EXG_NO_COLOR;
+    exg_device_mesh *part;
+
+    *selected = NULL;
+    EXG_TRY(check_shape(shape, &size, err));
+    for (uint32_t i = 0; i < size; i++) {
+        bool good = ranks[i] < mesh->size && (i == 0 || ranks[i] > ranks[i - 1]);
+
+        if (!good || mesh->communicator == NULL) {
+            return EXG_FAIL(err, USAGE, "DTN-012",
+                            "the ranks of a part of a mesh ascend and are below %u", mesh->size);
+        }
+        color = ranks[i] == exg_device_mesh_rank(mesh) ? 0 : color;
+    }
+    part = make(shape, size);
+    if (part == NULL) {
+        return out_of_memory(mesh, err);
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        part->ranks[i] = mesh->ranks[ranks[i]];
+    }
+    return split(mesh, color, part, selected, err);
+}

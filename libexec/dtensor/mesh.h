@@ -1,0 +1,21 @@
+/* mesh.h - a rank's view of a device mesh. */
+#ifndef EXG_LIBEXEC_DTENSOR_MESH_H
+#define EXG_LIBEXEC_DTENSOR_MESH_H
+
+#include "libexec/comm/communicator.h"
+
+#include <exg/device_mesh.h>
+
+struct exg_device_mesh {
+    exg_communicator *communicator; /* NULL: this rank is no member */
+    uint32_t ndim;
+    uint32_t sizes[EXG_MESH_DIMS_MAX];
+    char names[EXG_MESH_DIMS_MAX][EXG_MESH_NAME_MAX];
+    uint32_t size;
+    uint32_t *ranks; /* by rank of this mesh: of the mesh all were made of */
+};
+
+/* Where rank `rank` of the mesh stands along `dim`. */
+uint32_t exg_mesh_coordinate(const exg_device_mesh *mesh, uint32_t rank, uint32_t dim);
+
+#endif

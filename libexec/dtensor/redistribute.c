@@ -1,0 +1,279 @@
+/* redistribute.c - from any placements to any others: summands are reduced first, each
+ * rank of a group to a part of its own (a reduce-scatter), then every rank gets the boxes
+ * it lacks in one exchange.
+ *
+ * So an all-gather, an all-to-all and every nesting of shards are one exchange in which
+ * each rank receives what it lacks and no more; an all-reduce is two. A rank that has
+ * replicas to choose from takes the one at its own coordinates.
+ */
+#include "libexec/comm/collectives.h"
+#include "libexec/comm/reduce.h"
+#include "libexec/dtensor/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What every rank holds on the way. */
+typedef struct passage {
+    const exg_dtensor *t;
+    const exg_placement *to;
+    exg_box *boxes; /* by rank of the mesh */
+    exg_tensor data;
+    void *owned;                     /* of `data`, or NULL */
+    bool reduced[EXG_MESH_DIMS_MAX]; /* mesh dims that were Partial */
+} passage;
+
+/* The place of `rank` among those it reduces with, and how many they are. */
+static uint32_t place_in_group(const passage *p, const bool *dims, uint32_t rank, uint32_t *size)
+{
+    const exg_device_mesh *mesh = p->t->mesh;
+    uint32_t place = 0;
+
+    *size = 1;
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        if (dims[m]) {
+            place = place * mesh->sizes[m] + exg_mesh_coordinate(mesh, rank, m);
+            *size *= mesh->sizes[m];
+        }
+    }
+    return place;
+}
+
+static bool same_group(const exg_device_mesh *mesh, const bool *dims, uint32_t a, uint32_t b)
+{
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        if (!dims[m] && exg_mesh_coordinate(mesh, a, m) != exg_mesh_coordinate(mesh, b, m)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The tensor dim along which the sum is scattered: where it is to be sharded anyway, else
+ * the longest. */
+static uint32_t scatter_dim(const passage *p, const bool *dims)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t m = 0; m < p->t->mesh->ndim; m++) {
+        if (dims[m] && p->to[m].kind == EXG_SHARD) {
+            return (uint32_t)p->to[m].dim;
+        }
+    }
+    for (uint32_t d = 1; d < p->t->rank; d++) {
+        longest = p->boxes[0].size[d] > p->boxes[0].size[longest] ? d : longest;
+    }
+    return longest;
+}
+
+/* The share of place `place` of `n` in `box`. A tensor without dims goes to the first. */
+static void share(exg_box *box, uint32_t rank, uint32_t dim, uint32_t n, uint32_t place)
+{
+    int64_t start;
+
+    if (rank > 0) {
+        exg_chunk(box->size[dim], n, place, &start, &box->size[dim]);
+        box->offset[dim] += start;
+    }
+}
+
+static uint64_t box_bytes(const passage *p, const exg_box *box)
+{
+    return (uint64_t)exg_box_numel(box, p->t->rank) * exg_dtype_bytes(p->data.dtype);
+}
+
+typedef struct reduction {
+    const bool *dims; /* of the mesh: along which ranks hold summands */
+    exg_reduce_op op;
+    uint32_t dim; /* of the tensor: along which the sum is scattered */
+    uint32_t n;   /* summands */
+    exg_segment *send, *receive;
+    uint8_t *packed; /* what goes, then what comes */
+    uint8_t *result;
+} reduction;
+
+static exg_box share_of(const passage *p, const reduction *r, uint32_t holder, uint32_t taker)
+{
+    exg_box part = p->boxes[holder];
+    uint32_t n;
+    uint32_t place = place_in_group(p, r->dims, taker, &n);
+
+    share(&part, p->t->rank, r->dim, n, place);
+    return part;
+}
+
+/* Every rank of the group is sent its share, packed; what comes is summed in their order. */
+static exg_status reduce_shares(const passage *p, reduction *r, exg_error *err)
+{
+    const exg_device_mesh *mesh = p->t->mesh;
+    uint32_t me = exg_device_mesh_rank(mesh);
+    exg_box own = share_of(p, r, me, me);
+    uint8_t *at = r->packed;
+    uint8_t *parts;
+
+    for (uint32_t q = 0; q < mesh->size; q++) {
+        if (same_group(mesh, r->dims, me, q)) {
+            exg_box part = share_of(p, r, me, q);
+            exg_tensor box = exg_box_tensor(&part, p->data.dtype, p->t->rank, at);
+
+            exg_box_copy(&part, &p->data, &p->boxes[me], &box, &part);
+            r->send[q] = (exg_segment){at, box_bytes(p, &part)};
+            at += r->send[q].bytes;
+        }
+    }
+    parts = at;
+    for (uint32_t q = 0; q < mesh->size; q++) {
+        if (same_group(mesh, r->dims, me, q)) {
+            r->receive[q] = (exg_segment){at, box_bytes(p, &own)};
+            at += r->receive[q].bytes;
+        }
+    }
+    EXG_TRY(exg_exchange(mesh->communicator, r->send, r->receive, err));
+    exg_reduce_parts(p->data.dtype, r->op, parts, r->n, exg_box_numel(&own, p->t->rank),
+                     r->result);
+    return EXG_OK;
+}
+
+/* Reduces over the mesh dims that are Partial(op) and shall not stay it. */
+static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
+{
+    const exg_device_mesh *mesh = p->t->mesh;
+    uint32_t me = exg_device_mesh_rank(mesh);
+    bool dims[EXG_MESH_DIMS_MAX] = {false};
+    reduction r = {.dims = dims, .op = op};
+    bool any = false;
+    exg_box part;
+    uint64_t own;
+    exg_status status;
+
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        dims[m] = p->t->placements[m].kind == EXG_PARTIAL && p->t->placements[m].op == op &&
+                  p->to[m].kind != EXG_PARTIAL;
+        p->reduced[m] = p->reduced[m] || dims[m];
+        any = any || dims[m];
+    }
+    if (!any) {
+        return EXG_OK;
+    }
+    r.dim = scatter_dim(p, dims);
+    (void)place_in_group(p, dims, me, &r.n);
+    part = share_of(p, &r, me, me);
+    own = box_bytes(p, &part);
+    r.send = calloc(2 * (size_t)mesh->size, sizeof(*r.send));
+    r.receive = r.send == NULL ? NULL : r.send + mesh->size;
+    r.packed = malloc((size_t)(r.n * exg_dtype_bytes(p->data.dtype) +
+                               box_bytes(p, &p->boxes[me]) + r.n * own));
+    r.result = malloc((size_t)own + 1);
+    if (r.send == NULL || r.packed == NULL || r.result == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        status = reduce_shares(p, &r, err);
+    }
+    for (uint32_t q = 0; q < mesh->size; q++) {
+        p->boxes[q] = share_of(p, &r, q, q);
+    }
+    free(r.send);
+    free(r.packed);
+    free(p->owned);
+    p->owned = r.result;
+    p->data = exg_box_tensor(&p->boxes[me], p->data.dtype, p->t->rank, r.result);
+    return status;
+}
+
+/* Of ranks that hold the same, each serves those at its own coordinates. */
+static bool gives(const void *user, uint32_t giver, uint32_t taker)
+{
+    const passage *p = user;
+    const exg_device_mesh *mesh = p->t->mesh;
+
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        bool split = p->t->placements[m].kind == EXG_SHARD || p->reduced[m];
+
+        if (!split && exg_mesh_coordinate(mesh, giver, m) != exg_mesh_coordinate(mesh, taker, m)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static exg_status pass(passage *p, exg_dtensor *out, exg_error *err)
+{
+    const exg_dtensor *t = p->t;
+    exg_box *to_boxes = calloc(t->mesh->size, sizeof(*to_boxes));
+    exg_status status = EXG_OK;
+
+    p->boxes = calloc(t->mesh->size, sizeof(*p->boxes));
+    if (p->boxes == NULL || to_boxes == NULL) {
+        exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < t->mesh->size; r++) {
+        exg_local_chunk(t->mesh, r, t->placements, t->sizes, t->rank, p->boxes[r].offset,
+                        p->boxes[r].size);
+        exg_local_chunk(t->mesh, r, p->to, t->sizes, t->rank, to_boxes[r].offset,
+                        to_boxes[r].size);
+    }
+    for (int op = 0; status == EXG_OK && op < EXG_REDUCE_OP_COUNT; op++) {
+        status = reduce(p, (exg_reduce_op)op, err);
+    }
+    if (status == EXG_OK) {
+        status = exg_box_exchange(t->mesh, &p->data, p->boxes, &out->local, to_boxes, gives, p,
+                                  err);
+    }
+    free(p->boxes);
+    free(p->owned);
+    free(to_boxes);
+    return status;
+}
+
+/* To Partial only from the same; sums that the dtype has. */
+static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *same, exg_error *err)
+{
+    *same = true;
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        exg_placement from = t->placements[m];
+        bool equal = exg_placement_equal(from, to[m]);
+
+        *same = *same && equal;
+        if (to[m].kind == EXG_PARTIAL && !equal) {
+            return EXG_FAIL(err, USAGE, "DTN-005", "a redistribution to Partial");
+        }
+        if (from.kind == EXG_PARTIAL && !equal && !exg_can_reduce(t->local.dtype, from.op)) {
+            return EXG_FAIL(err, USAGE, "DTN-006", "a reduction '%s' of %s",
+                            exg_reduce_op_name(from.op), exg_dtype_name(t->local.dtype));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
+                                    uint32_t count, exg_dtensor **out, exg_error *err)
+{
+    exg_placement to[EXG_MESH_DIMS_MAX];
+    passage p = {.t = t, .to = to, .data = t->local};
+    exg_status status;
+    bool same;
+
+    *out = NULL;
+    EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
+    EXG_TRY(check(t, to, &same, err));
+    if (same) {
+        return exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err);
+    }
+    EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
+    if (t->mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    status = pass(&p, *out, err);
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
+{
+    return exg_dtensor_redistribute(t, NULL, 0, out, err);
+}

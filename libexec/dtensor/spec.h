@@ -1,0 +1,65 @@
+/* spec.h - what a DTensor is made of, and parts of tensors as boxes. */
+#ifndef EXG_LIBEXEC_DTENSOR_SPEC_H
+#define EXG_LIBEXEC_DTENSOR_SPEC_H
+
+#include "libexec/dtensor/mesh.h"
+
+#include <exg/dtensor.h>
+
+struct exg_dtensor {
+    exg_device_mesh *mesh;
+    exg_placement placements[EXG_MESH_DIMS_MAX];
+    exg_tensor local;
+    uint32_t rank;
+    int64_t sizes[EXG_RANK_MAX];   /* global */
+    int64_t strides[EXG_RANK_MAX]; /* global */
+    void *owned;                   /* the local memory, when it is ours */
+};
+
+/* A run of each dim. */
+typedef struct exg_box {
+    int64_t offset[EXG_RANK_MAX];
+    int64_t size[EXG_RANK_MAX];
+} exg_box;
+
+int64_t exg_box_numel(const exg_box *box, uint32_t rank);
+
+/* What both have; false when that is nothing. */
+bool exg_box_meet(const exg_box *a, const exg_box *b, uint32_t rank, exg_box *both);
+
+/* Is all of `a` in `b`? Of an empty one, yes. */
+bool exg_box_inside(const exg_box *a, const exg_box *b, uint32_t rank);
+
+/* Copies the elements of `part`, which is in both, between tensors that hold the boxes
+ * `from_box` and `to_box`. */
+void exg_box_copy(const exg_box *part, const exg_tensor *from, const exg_box *from_box,
+                  const exg_tensor *to, const exg_box *to_box);
+
+/* The row-major tensor of a box's sizes over `data`. */
+exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data);
+
+/* Fills `out` with `placements` (NULL: Replicate), dims counted from the front. DTN-002. */
+exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
+                               uint32_t count, uint32_t rank, exg_placement *out, exg_error *err);
+
+/* A DTensor over `local`, and one with row-major memory of its own for this rank's part. */
+exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
+                            const exg_tensor *local, const int64_t *sizes, const int64_t *strides,
+                            exg_dtensor **t, exg_error *err);
+exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
+                                  exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                  exg_dtensor **t, exg_error *err);
+
+/* One element; DTN-008 of dtypes that are only moved. */
+exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
+
+/* Collective on the mesh: rank p's part of `from` (box from_boxes[p]) that rank q wants
+ * (to_boxes[q]) goes there when gives(user, p, q). Nothing is sent when everyone has what it
+ * wants. Boxes are a rank of the mesh each. */
+typedef bool exg_gives_fn(const void *user, uint32_t giver, uint32_t taker);
+exg_status exg_box_exchange(exg_device_mesh *mesh, const exg_tensor *from,
+                            const exg_box *from_boxes, const exg_tensor *to,
+                            const exg_box *to_boxes, exg_gives_fn *gives, const void *user,
+                            exg_error *err);
+
+#endif

@@ -1,0 +1,86 @@
+#include "tests/exec/dtensor/ranks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define RANKS_MAX 16
+
+typedef struct job {
+    rank_context context;
+    void (*body)(rank_context *c);
+} job;
+
+static void *run(void *argument)
+{
+    job *j = argument;
+
+    j->body(&j->context);
+    return NULL;
+}
+
+exg_mesh_shape mesh_shape(const char *text)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    exg_mesh_shape shape = {0};
+
+    for (const char *at = text; *at != '\0'; at += *at == 'x') {
+        shape.names[shape.ndim] = names[shape.ndim];
+        shape.sizes[shape.ndim++] = (uint32_t)strtoul(at, (char **)&at, 10);
+    }
+    return shape;
+}
+
+uint32_t placements_of(const char *text, exg_placement *placements)
+{
+    char copy[100];
+    char *state;
+    uint32_t count = 0;
+
+    snprintf(copy, sizeof(copy), "%s", text);
+    for (char *word = strtok_r(copy, " ", &state); word != NULL;
+         word = strtok_r(NULL, " ", &state)) {
+        assert_int_equal(exg_placement_parse(word, &placements[count++], NULL), EXG_OK);
+    }
+    return count;
+}
+
+uint64_t on_mesh(const char *shape, void (*body)(rank_context *c), const void *user)
+{
+    exg_mesh_shape grid = mesh_shape(shape);
+    exg_device_mesh *meshes[RANKS_MAX];
+    pthread_t threads[RANKS_MAX];
+    job jobs[RANKS_MAX] = {0};
+    uint64_t exchanges;
+    uint32_t size;
+    exg_error err;
+
+    if (exg_local_mesh_create(&grid, meshes, &err) != EXG_OK) {
+        fail_msg("%s: %s", shape, err.message);
+    }
+    size = exg_device_mesh_size(meshes[0]);
+    for (uint32_t r = 0; r < size; r++) {
+        jobs[r] = (job){.context = {.mesh = meshes[r], .user = user}, .body = body};
+        assert_int_equal(pthread_create(&threads[r], NULL, run, &jobs[r]), 0);
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        pthread_join(threads[r], NULL);
+    }
+    exchanges = exg_device_mesh_exchanges(meshes[0]);
+    for (uint32_t r = 0; r < size; r++) {
+        exg_device_mesh_destroy(meshes[r]);
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        if (jobs[r].context.faults > 0) {
+            fail_msg("mesh %s, rank %u: %s (%u faults)", shape, r, jobs[r].context.what,
+                     jobs[r].context.faults);
+        }
+    }
+    return exchanges;
+}

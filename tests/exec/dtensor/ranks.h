@@ -1,0 +1,31 @@
+/* ranks.h - a thread for every rank of a local mesh. */
+#ifndef EXG_TESTS_EXEC_DTENSOR_RANKS_H
+#define EXG_TESTS_EXEC_DTENSOR_RANKS_H
+
+#include <exg/dtensor.h>
+
+typedef struct rank_context {
+    exg_device_mesh *mesh;
+    const void *user;
+    uint32_t faults;
+    char what[200]; /* of the first */
+} rank_context;
+
+/* Notes a fault of this rank: cmocka's asserts belong to the main thread. */
+#define EXPECT(c, condition, ...)                                        \
+    do {                                                                 \
+        if (!(condition) && (c)->faults++ == 0) {                        \
+            snprintf((c)->what, sizeof((c)->what), __VA_ARGS__);         \
+        }                                                                \
+    } while (0)
+
+/* Runs `body` on every rank of a mesh "AxBxC"; fails the test when one of them found a
+ * fault. Gives the exchanges that rank 0 did. */
+uint64_t on_mesh(const char *shape, void (*body)(rank_context *c), const void *user);
+
+exg_mesh_shape mesh_shape(const char *text);
+
+/* "S(0) R P(max)" */
+uint32_t placements_of(const char *text, exg_placement *placements);
+
+#endif
