@@ -1,6 +1,9 @@
 # install.cmake - libraries, public headers, CMake package, pkg-config files.
 install(TARGETS exg_export_static exg_export_shared exg_exec_static exg_exec_shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET exg_mpi)
+  install(TARGETS exg_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY libexport/include/exg libexec/include/exg
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 # operators.def includes these by a path relative to itself

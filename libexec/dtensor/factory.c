@@ -185,7 +185,7 @@ exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *lik
     return make_filled(mesh, like, on_line, line, t, err);
 }
 
-/* ---- random numbers --------------------------------------------------------------------------- */
+/* ---- random numbers ---------------------- */
 
 typedef struct drawing {
     exg_random_source source;

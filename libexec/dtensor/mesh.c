@@ -99,6 +99,35 @@ exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **
     return whole ? EXG_OK : EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
 }
 
+exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
+                               exg_error *err)
+{
+    exg_communicator *world;
+    uint32_t size;
+
+    *mesh = NULL;
+    EXG_TRY(check_shape(shape, &size, err));
+    EXG_TRY(exg_mpi_create(&world, err));
+    if (world->size != size) {
+        exg_status status = EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes",
+                                     size, world->size);
+
+        exg_communicator_close(world);
+        return exg_error_fix(err, status, "start as many: mpirun -n %u", size);
+    }
+    *mesh = make(shape, size);
+    if (*mesh == NULL) {
+        exg_communicator_abort(world, EXG_NO_MEMORY);
+        exg_communicator_close(world);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    (*mesh)->communicator = world;
+    for (uint32_t r = 0; r < size; r++) {
+        (*mesh)->ranks[r] = r;
+    }
+    return EXG_OK;
+}
+
 /* ---- asking -------------------------------------------------------------------------- */
 
 uint32_t exg_mesh_coordinate(const exg_device_mesh *mesh, uint32_t rank, uint32_t dim)

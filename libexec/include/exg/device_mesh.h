@@ -32,6 +32,14 @@ typedef struct exg_mesh_shape {
     const char *names[EXG_MESH_DIMS_MAX]; /* distinct; NULL: the dim has none */
 } exg_mesh_shape;
 
+/* This process's mesh, ranks being the processes that mpirun started: as many as the sizes
+ * multiply to. Collective over them. MPI is loaded by the first call (libexg_mpi.so);
+ * UNSUPPORTED COM-008 where it is not there, USAGE DTN-001. */
+exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
+                               exg_error *err);
+/* Ends MPI if a mesh began it; after all meshes are destroyed, as the process's last word. */
+void exg_mpi_finish(void);
+
 /* One mesh a rank, ranks being threads of this process; `meshes` has room for as many as
  * the sizes multiply to. Destroyed one by one. USAGE (DTN-001), NO_MEMORY. */
 exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **meshes,

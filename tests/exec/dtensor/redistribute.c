@@ -1,7 +1,7 @@
 /* redistribute.c - every pair of placement lists on every mesh, against the whole tensor;
  * what is sent; goldens of where parts lie.
  */
-#include "tests/exec/dtensor/ranks.h"
+#include "tests/exec/dtensor/pairs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,172 +11,6 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-#define NUMEL_MAX 128
-
-static float value_at(int64_t index)
-{
-    return (float)(3 * index + 1);
-}
-
-/* This rank's summand of a value: their sum, mean, largest, smallest is the value, no two of
- * them are the same, so a missing or doubled one shows. */
-static float summand(float value, const exg_device_mesh *mesh, const exg_placement *placements)
-{
-    uint32_t place = 0;
-    uint32_t n = 1;
-    exg_reduce_op op = EXG_REDUCE_OP_COUNT;
-
-    for (uint32_t m = 0; m < exg_device_mesh_ndim(mesh); m++) {
-        if (placements[m].kind == EXG_PARTIAL) {
-            op = placements[m].op;
-            place = place * exg_device_mesh_dim_size(mesh, m) + exg_device_mesh_coordinate(mesh, m);
-            n *= exg_device_mesh_dim_size(mesh, m);
-        }
-    }
-    switch (op) {
-    case EXG_REDUCE_SUM:
-        return place == 0 ? value - (float)(n * (n - 1)) / 2 * 8 : (float)place * 8;
-    case EXG_REDUCE_AVG:
-        return value + (float)(2 * (int)place - (int)n + 1);
-    case EXG_REDUCE_MAX:
-        return place == n / 2 ? value : value - 1 - (float)place;
-    case EXG_REDUCE_MIN:
-        return place == n / 2 ? value : value + 1 + (float)place;
-    case EXG_REDUCE_PRODUCT:
-        return place == 0 ? value / (float)(1u << (n - 1)) : 2;
-    default:
-        return value;
-    }
-}
-
-/* Fills this rank's part by the place of each element in the whole. */
-static void fill(const exg_device_mesh *mesh, const exg_placement *placements, const int64_t *sizes,
-                 uint32_t rank, exg_tensor *local, float *data)
-{
-    int64_t offsets[EXG_RANK_MAX];
-    int64_t index[EXG_RANK_MAX] = {0};
-
-    *local = (exg_tensor){.data = data, .dtype = EXG_DTYPE_F32, .rank = rank};
-    exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, rank, offsets,
-                    local->sizes);
-    exg_tensor_set_contiguous(local);
-    for (int64_t i = 0; i < exg_tensor_numel(local); i++) {
-        int64_t place = 0;
-
-        for (uint32_t d = 0; d < rank; d++) {
-            place = place * sizes[d] + offsets[d] + index[d];
-        }
-        data[i] = summand(value_at(place), mesh, placements);
-        for (uint32_t d = rank; d-- > 0 && ++index[d] == local->sizes[d];) {
-            index[d] = 0;
-        }
-    }
-}
-
-/* ---- all pairs ----------------------------------------------------------------------------- */
-
-typedef struct pairs {
-    const int64_t *sizes;
-    uint32_t rank;
-    exg_reduce_op op;
-} pairs;
-
-/* The n-th list of placements: R, the shards, and P. */
-static bool list_at(uint32_t n, uint32_t ndim, uint32_t rank, exg_reduce_op op, exg_placement *list)
-{
-    for (uint32_t m = 0; m < ndim; m++) {
-        uint32_t kind = n % (rank + 2);
-
-        n /= rank + 2;
-        list[m] = kind == 0 ? exg_replicate() : kind <= rank ? exg_shard((int32_t)kind - 1)
-                                                             : exg_partial(op);
-    }
-    return n == 0;
-}
-
-static bool may_become(uint32_t ndim, const exg_placement *from, const exg_placement *to)
-{
-    for (uint32_t m = 0; m < ndim; m++) {
-        if (to[m].kind == EXG_PARTIAL && !exg_placement_equal(from[m], to[m])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static char *text_of(uint32_t ndim, const exg_placement *from, const exg_placement *to, char *text)
-{
-    size_t used = 0;
-
-    for (uint32_t m = 0; m < 2 * ndim; m++) {
-        char one[16];
-
-        exg_placement_print(m < ndim ? from[m] : to[m - ndim], one);
-        used += (size_t)snprintf(text + used, 100 - used, "%s%s", m == ndim ? " => " : " ", one);
-    }
-    return text;
-}
-
-static void check_pair(rank_context *c, const pairs *p, const exg_placement *from,
-                       const exg_placement *to)
-{
-    float data[NUMEL_MAX];
-    float expected[NUMEL_MAX];
-    uint32_t ndim = exg_device_mesh_ndim(c->mesh);
-    exg_placement all[EXG_MESH_DIMS_MAX] = {{0}};
-    int64_t strides[EXG_RANK_MAX];
-    exg_from_local_options options = {.size = sizeof(options), .shape = p->sizes};
-    exg_dtensor *source = NULL;
-    exg_dtensor *moved = NULL;
-    exg_dtensor *whole = NULL;
-    exg_tensor local;
-    exg_error err = {0};
-    char text[100];
-
-    fill(c->mesh, all, p->sizes, p->rank, &local, expected); /* for its strides */
-    memcpy(strides, local.strides, sizeof(strides));
-    options.strides = strides;
-    fill(c->mesh, from, p->sizes, p->rank, &local, data);
-    if (exg_dtensor_from_local(c->mesh, &local, from, ndim, &options, &source, &err) != EXG_OK ||
-        exg_dtensor_redistribute(source, to, ndim, &moved, &err) != EXG_OK ||
-        exg_dtensor_full_tensor(moved, &whole, &err) != EXG_OK) {
-        EXPECT(c, false, "%s: %s", text_of(ndim, from, to, text), err.message);
-    } else {
-        bool partial = false;
-
-        for (uint32_t m = 0; m < ndim; m++) {
-            partial = partial || to[m].kind == EXG_PARTIAL;
-        }
-        fill(c->mesh, to, p->sizes, p->rank, &local, expected);
-        EXPECT(c, partial || memcmp(exg_dtensor_to_local(moved)->data, expected,
-                                    (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
-               "%s: another part", text_of(ndim, from, to, text));
-        fill(c->mesh, all, p->sizes, p->rank, &local, expected);
-        EXPECT(c, memcmp(exg_dtensor_to_local(whole)->data, expected,
-                         (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
-               "%s: another whole", text_of(ndim, from, to, text));
-    }
-    exg_dtensor_destroy(whole);
-    exg_dtensor_destroy(moved);
-    exg_dtensor_destroy(source);
-}
-
-static void check_pairs(rank_context *c)
-{
-    const pairs *p = c->user;
-    uint32_t ndim = exg_device_mesh_ndim(c->mesh);
-    exg_placement from[EXG_MESH_DIMS_MAX];
-    exg_placement to[EXG_MESH_DIMS_MAX];
-
-    for (uint32_t f = 0; list_at(f, ndim, p->rank, p->op, from); f++) {
-        for (uint32_t t = 0; list_at(t, ndim, p->rank, p->op, to); t++) {
-            if (may_become(ndim, from, to)) {
-                check_pair(c, p, from, to);
-            }
-        }
-    }
-}
 
 /* S003-60..66, S003-73 */
 static void every_pair_gives_the_whole(void **state)
@@ -225,7 +59,7 @@ static void make_move(rank_context *c)
     exg_tensor local;
 
     (void)placements_of(m->to, to);
-    fill(c->mesh, from, sizes, 2, &local, data);
+    fill_part(c->mesh, from, sizes, 2, &local, data);
     EXPECT(c, exg_dtensor_from_local(c->mesh, &local, from, count, &options, &t, NULL) == EXG_OK &&
                   exg_dtensor_redistribute(t, to, count, &moved, NULL) == EXG_OK,
            "no move");
@@ -272,7 +106,7 @@ static void nothing_is_sent_that_is_there(void **state)
     }
 }
 
-/* ---- where parts lie --------------------------------------------------------------------------- */
+/* ---- where parts lie ------------------- */
 
 /* S003-93..96; reference 1.1, 1.6 */
 static void parts_lie_where_pytorch_puts_them(void **state)

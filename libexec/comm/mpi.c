@@ -1,0 +1,146 @@
+/* mpi.c - ranks as processes: a communicator over the MPI plugin, loaded when asked for. */
+#include "libexec/comm/mpi_plugin.h"
+
+#include <dlfcn.h>
+#include <exg/device_mesh.h>
+#include <stdlib.h>
+
+typedef struct mpi {
+    exg_communicator base;
+    const exg_mpi_plugin *plugin;
+    exg_mpi_group *group;
+    uint64_t turn;
+} mpi;
+
+static exg_status outcome_status(const mpi *m, exg_mpi_outcome outcome, uint32_t peer,
+                                 exg_error *err)
+{
+    switch (outcome) {
+    case EXG_MPI_DONE:
+        return EXG_OK;
+    case EXG_MPI_LATE:
+        return EXG_FAIL(err, PEER, "COM-001", "rank %u did not arrive within %.1f s", peer,
+                        (double)m->base.deadline_ns * 1e-9);
+    case EXG_MPI_MISMATCH:
+        return EXG_FAIL(err, PEER, "COM-002", "rank %u sends another number of bytes than rank %u "
+                        "expects", peer, m->base.rank);
+    case EXG_MPI_ABORTED:
+        return EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
+    default:
+        return EXG_FAIL(err, PEER, "COM-007", "MPI failed in an exchange with rank %u", peer);
+    }
+}
+
+static exg_status mpi_exchange(exg_communicator *self, const exg_segment *send,
+                               const exg_segment *receive, exg_error *err)
+{
+    mpi *m = (mpi *)self;
+    uint32_t peer = 0;
+    exg_mpi_outcome outcome = m->plugin->exchange(m->group, send, receive, m->turn++,
+                                                  self->deadline_ns, &peer);
+
+    if (outcome != EXG_MPI_DONE && outcome != EXG_MPI_ABORTED) {
+        m->plugin->abort(m->group);
+    }
+    return outcome_status(m, outcome, peer, err);
+}
+
+static void mpi_abort(exg_communicator *self, exg_status status)
+{
+    (void)status;
+    ((mpi *)self)->plugin->abort(((mpi *)self)->group);
+}
+
+static void mpi_close(exg_communicator *self)
+{
+    ((mpi *)self)->plugin->close(((mpi *)self)->group);
+    free(self);
+}
+
+static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communicator **out,
+                            exg_error *err);
+
+static const exg_communicator_ops mpi_ops = {
+    .name = "mpi",
+    .exchange = mpi_exchange,
+    .split = mpi_split,
+    .abort = mpi_abort,
+    .close = mpi_close,
+};
+
+/* Takes `group` over. */
+static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint32_t rank,
+                        uint32_t size, exg_communicator **out, exg_error *err)
+{
+    mpi *m = calloc(1, sizeof(*m));
+
+    if (m == NULL) {
+        plugin->abort(group);
+        plugin->close(group);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    m->base = (exg_communicator){.ops = &mpi_ops, .rank = rank, .size = size,
+                                 .deadline_ns = 60ull * 1000000000u, .status = EXG_OK};
+    m->plugin = plugin;
+    m->group = group;
+    *out = &m->base;
+    return EXG_OK;
+}
+
+static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communicator **out,
+                            exg_error *err)
+{
+    mpi *m = (mpi *)self;
+    exg_mpi_group *group;
+    uint32_t rank = 0;
+    uint32_t size = 0;
+
+    EXG_TRY(outcome_status(m, m->plugin->split(m->group, color, &group, &rank, &size), self->rank,
+                           err));
+    return group == NULL ? EXG_OK : adopt(m->plugin, group, rank, size, out, err);
+}
+
+static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
+{
+    void *library = dlopen(EXG_MPI_PLUGIN_FILE, RTLD_NOW | RTLD_GLOBAL); /* stays: MPI's own do */
+    const exg_mpi_plugin *found =
+        library == NULL ? NULL : dlsym(library, EXG_MPI_PLUGIN_SYMBOL);
+
+    *plugin = NULL;
+    if (found == NULL) {
+        exg_status status = EXG_FAIL(err, UNSUPPORTED, "COM-008", "MPI cannot be loaded: %.200s",
+                                     dlerror());
+
+        return exg_error_fix(err, status, "build exg where libopenmpi-dev is installed");
+    }
+    if (found->version != EXG_MPI_PLUGIN_VERSION) {
+        return EXG_FAIL(err, UNSUPPORTED, "COM-008", "%s is of another version (%u, not %d)",
+                        EXG_MPI_PLUGIN_FILE, found->version, EXG_MPI_PLUGIN_VERSION);
+    }
+    *plugin = found;
+    return EXG_OK;
+}
+
+exg_status exg_mpi_create(exg_communicator **world, exg_error *err)
+{
+    const exg_mpi_plugin *plugin;
+    exg_mpi_group *group;
+    uint32_t rank = 0;
+    uint32_t size = 0;
+
+    *world = NULL;
+    EXG_TRY(load(&plugin, err));
+    if (plugin->start(&group, &rank, &size) != EXG_MPI_DONE) {
+        return EXG_FAIL(err, PEER, "COM-007", "MPI does not start");
+    }
+    return adopt(plugin, group, rank, size, world, err);
+}
+
+void exg_mpi_finish(void)
+{
+    const exg_mpi_plugin *plugin;
+
+    if (load(&plugin, NULL) == EXG_OK) {
+        plugin->stop();
+    }
+}

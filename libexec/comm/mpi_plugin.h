@@ -1,0 +1,41 @@
+/* mpi_plugin.h - what libexg_mpi.so gives: MPI behind a table of functions, so that only a
+ * process that asks for it loads MPI. The plugin uses nothing of exg.
+ *
+ * Functions give an exg_mpi_outcome. Threads: any, one at a time a communicator.
+ */
+#ifndef EXG_LIBEXEC_COMM_MPI_PLUGIN_H
+#define EXG_LIBEXEC_COMM_MPI_PLUGIN_H
+
+#include "libexec/comm/communicator.h"
+
+#define EXG_MPI_PLUGIN_VERSION 1
+#define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
+#define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
+
+typedef enum exg_mpi_outcome {
+    EXG_MPI_DONE,
+    EXG_MPI_LATE,     /* the deadline passed; `peer` is one that was waited for */
+    EXG_MPI_MISMATCH, /* `peer` sent another number of bytes */
+    EXG_MPI_ABORTED,  /* a rank ended the run */
+    EXG_MPI_FAILED    /* MPI says so */
+} exg_mpi_outcome;
+
+typedef struct exg_mpi_group exg_mpi_group; /* a communicator of MPI's */
+
+typedef struct exg_mpi_plugin {
+    uint32_t version;
+    /* Initializes MPI unless that is done; the ranks of the job. */
+    exg_mpi_outcome (*start)(exg_mpi_group **world, uint32_t *rank, uint32_t *size);
+    /* Like exg_communicator_ops.exchange; `turn` numbers the exchanges. */
+    exg_mpi_outcome (*exchange)(exg_mpi_group *group, const exg_segment *send,
+                                const exg_segment *receive, uint64_t turn, uint64_t deadline_ns,
+                                uint32_t *peer);
+    exg_mpi_outcome (*split)(exg_mpi_group *group, uint32_t color, exg_mpi_group **out,
+                             uint32_t *rank, uint32_t *size);
+    void (*abort)(exg_mpi_group *group); /* tells the others */
+    void (*close)(exg_mpi_group *group);
+    void (*stop)(void);         /* finalizes MPI, if start() initialized it */
+    void (*kill_job)(int code); /* MPI_Abort */
+} exg_mpi_plugin;
+
+#endif
