@@ -103,6 +103,9 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
     options->seed = call->has_seed && call->seed >= 0 ? (uint64_t)call->seed : 0;
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    options->loop_limit = call->has_loop_limit && call->loop_limit >= 1 && call->loop_limit < 0x1p63
+                              ? (uint64_t)call->loop_limit
+                              : 0;
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -207,6 +207,21 @@ exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg
     return EXG_OK;
 }
 
+void exg_memory_drop(exg_memory *memory, const exg_made *made)
+{
+    for (uint32_t i = 0; i < memory->made_count; i++) {
+        made_block *block = memory->made[i];
+
+        if (&block->made == made && block->key == 0) {
+            exg_release(exg_arena_allocator(memory->weights->arena), block->made.data, block->bytes);
+            memory->bytes -= block->bytes;
+            memory->made[i] = memory->made[--memory->made_count];
+            free(block);
+            return;
+        }
+    }
+}
+
 /* Copies a window into row-major memory, element by element. */
 static void gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
 {

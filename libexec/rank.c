@@ -239,6 +239,9 @@ void exg_rank_destroy(exg_rank *rank)
     if (rank != NULL) {
         const exg_allocator *allocator = exg_arena_allocator(rank->plan->arena);
 
+        for (uint32_t i = 0; rank->made != NULL && i < rank->plan->constant_count; i++) {
+            exg_memory_drop(rank->memory, rank->made[i]);
+        }
         exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
         exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
         exg_plan_destroy(rank->plan);

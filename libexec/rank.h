@@ -34,6 +34,9 @@ typedef struct exg_made {
 exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg_made **made,
                            exg_error *err);
 
+/* The plan that asked without a key is gone; those of a key stay for the next. */
+void exg_memory_drop(exg_memory *memory, const exg_made *made);
+
 /* What names the bytes of a weight input's storage. */
 uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *input);
 

@@ -46,6 +46,7 @@
     X(mm)                                                                                     \
     X(native_group_norm)                                                                      \
     X(native_layer_norm)                                                                      \
+    X(places)                                                                                 \
     X(pointwise)                                                                              \
     X(prod)                                                                                   \
     X(rms_norm)                                                                               \

@@ -80,6 +80,14 @@ static const row rows[] = {
 };
 _Static_assert(sizeof(rows) / sizeof(rows[0]) == EXG_OPERATOR_COUNT, "one row an operator");
 
+static const struct {
+    exg_operator_id of, size, sized;
+} sizes[] = {
+#define EXG_SIZED(of, size, sized) {EXG_OP_##of, EXG_OP_##size, EXG_OP_##sized},
+#include "libexport/operators/sized.def"
+#undef EXG_SIZED
+};
+
 struct exg_operators {
     exg_arena *arena;
     exg_operator *items;
@@ -114,6 +122,14 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
     op->stream = EXG_NOT_DRAWN;
     for (uint32_t i = 0; i < schema->argument_count; i++) {
         op->stream = strcmp(schema->arguments[i].name, "stream") == 0 ? i : op->stream;
+    }
+    op->size = EXG_OPERATOR_COUNT;
+    op->sized = EXG_OPERATOR_COUNT;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        if (sizes[i].of == id) {
+            op->size = sizes[i].size;
+            op->sized = sizes[i].sized;
+        }
     }
     if (op->target == NULL || !exg_map_put(&operators->by_target, op->target, id)) {
         return EXG_OUT_OF_MEMORY(err);

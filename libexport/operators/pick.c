@@ -364,34 +364,6 @@ static exg_ref windows(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, i
     return exg_lower_shaped(b, EMIT(b, index_select_default, x, (int)dim, index), &out);
 }
 
-/* (self, dimension, size, step): a copy of the windows, their size as the last dim */
-void exg_lower_unfold(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_dims in = exg_lower_dims(b, SELF);
-    int64_t size = exg_get_int(&args[2]);
-    int64_t step = exg_get_int(&args[3]);
-    exg_ref x = in.rank == 0 ? EMIT(b, view_default, SELF, INTS(b, 1)) : SELF;
-    uint32_t rank = in.rank == 0 ? 1 : in.rank;
-    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
-    int64_t length = in.rank == 0 ? 1 : in.n[dim];
-    int64_t order[EXG_SHAPE_RANK_MAX];
-    uint32_t next = 0;
-
-    if (size < 0 || step < 1 || size > length) {
-        exg_lower_refuse(b, "unfold: a window larger than the dim, or no step");
-        return;
-    }
-    x = windows(b, x, dim, (length - size) / step + 1, step, size, 1);
-    for (uint32_t d = 0; d < rank + 1; d++) {
-        if (d != dim + 1) {
-            order[next++] = d;
-        }
-    }
-    order[rank] = dim + 1;
-    x = EMIT(b, permute_default, x, INTS_OF(b, order, rank + 1));
-    results[0] = exg_arg_ref(in.rank == 0 ? EMIT(b, squeeze_dims, x, INTS(b, 0)) : x);
-}
-
 /* (self, kernel_size, dilation, padding, stride) -> (N, C * kh * kw, L) */
 void exg_lower_im2col(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

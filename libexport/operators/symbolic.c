@@ -226,6 +226,34 @@ exg_status exg_symbolic_ite(const exg_argument *args, uint32_t count, exg_argume
     return EXG_OK;
 }
 
+/* One element of a tensor: the run reads it. */
+exg_status exg_symbolic_item(const exg_argument *args, uint32_t count, exg_argument *result,
+                             exg_error *err)
+{
+    (void)args;
+    (void)count;
+    (void)result;
+    return EXG_FAIL(err, UNSUPPORTED, "SYM-020", "an element is known only when the program runs");
+}
+
+/* (size, min?, max?) */
+exg_status exg_symbolic_range(const exg_argument *args, uint32_t count, exg_argument *result,
+                              exg_error *err)
+{
+    int64_t value = exg_get_int(&args[0]);
+
+    (void)result;
+    for (uint32_t i = 1; i < count && i < 3; i++) {
+        if (args[i].kind == EXG_ARGUMENT_INT &&
+            (i == 1 ? value < args[i].as_int : value > args[i].as_int)) {
+            return EXG_FAIL(err, USAGE, "INP-007", "the program asserts: a number %s %" PRId64
+                            ", given is %" PRId64, i == 1 ? "of at least" : "of at most",
+                            args[i].as_int, value);
+        }
+    }
+    return EXG_OK;
+}
+
 /* ---- entry ----------------------------------------------------------------------- */
 
 static exg_status size_of(const exg_tensor_meta *meta, const exg_argument *args, uint32_t count,

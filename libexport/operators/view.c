@@ -364,6 +364,37 @@ exg_status exg_view_diagonal(const exg_argument *args, const exg_strided *in, ex
     return EXG_OK;
 }
 
+/* (self, dimension, size, step): windows along a dim, their elements as the last one */
+exg_status exg_view_unfold(const exg_argument *args, const exg_strided *in, exg_strided *out,
+                           exg_error *err)
+{
+    int64_t size = exg_get_int(&args[2]);
+    int64_t step = exg_get_int(&args[3]);
+    int64_t stride;
+    uint32_t dim = 0;
+
+    if (in->rank > 0) {
+        EXG_TRY(exg_wrap_dim(exg_get_int(&args[1]), in->rank, &dim, err));
+    }
+    if (in->rank + 1 > EXG_SHAPE_RANK_MAX || size < 0 || step < 1 ||
+        size > (in->rank == 0 ? 1 : in->sizes[dim])) {
+        return EXG_SHAPE_FAIL(err, "unfold: a window larger than the dim, or no step");
+    }
+    *out = *in;
+    out->rank = in->rank + 1;
+    out->sizes[in->rank] = size;
+    out->strides[in->rank] = 1;
+    if (in->rank > 0) {
+        stride = in->strides[dim];
+        out->strides[in->rank] = stride;
+        out->sizes[dim] = (in->sizes[dim] - size) / step + 1;
+        if (!exg_mul_i64(stride, out->sizes[dim] > 1 ? step : 1, &out->strides[dim])) {
+            return EXG_SHAPE_FAIL(err, "unfold: a step past 2^63");
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status exg_view_as_strided(const exg_argument *args, const exg_strided *in, exg_strided *out,
                                exg_error *err)
 {

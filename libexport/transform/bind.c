@@ -1,6 +1,7 @@
 /* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
  * of the example inputs. */
 #include "libexport/base/arena.h"
+#include "libexport/verify/guards.h"
 #include "libexport/base/checked.h"
 
 #include <exg/transform.h>
@@ -266,6 +267,33 @@ static exg_status bind_sizes(const exg_program *program, const exg_input_binding
     return EXG_OK;
 }
 
+/* One that cannot be read, or speaks of what only the run knows, says nothing here; verify
+ * told (SYM-007). */
+static exg_status check_guards(const exg_program *program, exg_arena *arena,
+                               const exg_symbols *symbols, exg_error *err)
+{
+    exg_map inputs;
+
+    if (program->guard_count > 0 && !exg_guard_inputs(program, arena, &inputs)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < program->guard_count; i++) {
+        const char *text;
+        int64_t holds;
+
+        EXG_TRY(exg_guard_read(program, &inputs, program->guards_code[i], arena, &text, err));
+        if (text != NULL && exg_symint_evaluate(text, symbols, &holds, NULL) == EXG_OK &&
+            holds == 0) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "INP-009",
+                                          "the sizes of the inputs do not fit: %.200s",
+                                          program->guards_code[i]),
+                                 "the program was exported for sizes of which this holds");
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
                            uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
 {
@@ -289,7 +317,8 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
             EXG_TRY(check_sizes(value, find_binding(bindings, count, value->name), symbols, err));
         }
     }
-    return check_ranges(program, symbols, err);
+    EXG_TRY(check_ranges(program, symbols, err));
+    return check_guards(program, arena, symbols, err);
 }
 
 static exg_status bind_hints(const exg_program *program, bind_function *bind, exg_arena *arena,

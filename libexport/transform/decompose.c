@@ -1,27 +1,30 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
 #include <exg/emit.h>
-#include "libexport/transform/rewrite.h"
+#include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
 
 /* The dtype a number takes beside a tensor of dtype `beside`: the tensor's, unless
  * the number is of a higher category (torch.result_type). */
-static exg_dtype number_dtype(const exg_argument *number, exg_dtype beside)
+static exg_dtype number_dtype(exg_argument_kind kind, exg_dtype beside)
 {
-    if (number->kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
+    if (kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
         return EXG_DTYPE_F32;
     }
-    return number->kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
+    return kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
 }
 
-/* A number where a tensor is due becomes a 0-d tensor. */
-static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *args)
+/* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
+ * of the kind in `slots`, takes the dtype a number would. */
+static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *args,
+                         const exg_argument_kind *slots)
 {
     exg_dtype beside = EXG_DTYPE_F32;
 
     for (uint32_t i = op->schema->argument_count; i-- > 0;) {
-        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR &&
+            (slots == NULL || slots[i] == EXG_ARGUMENT_NONE)) {
             beside = exg_ref_meta(r->builder, exg_get_ref(&args[i]))->dtype;
         }
     }
@@ -32,9 +35,23 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(EMIT(r->builder, full_default,
                                        exg_arg_ints(r->builder, NULL, 0), args[i],
-                                       DTYPE(number_dtype(&args[i], beside))));
+                                       DTYPE(number_dtype(args[i].kind, beside))));
+        } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
+            args[i] = exg_arg_ref(EMIT(r->builder, _to_copy_default, args[i],
+                                       DTYPE(number_dtype(slots[i], beside))));
         }
     }
+}
+
+exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                              exg_argument *args, const exg_argument_kind *slots)
+{
+    wrap_numbers(r, op, args, slots);
+    /* Strides of ours may differ from those the file was traced with, so a view
+     * that does not fit them is a view of a copy. */
+    return exg_rewrite_emit(r, node,
+                            op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
+                            op->schema->argument_count);
 }
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
@@ -43,12 +60,7 @@ static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(r, node, &op, args));
-    wrap_numbers(r, op, args);
-    /* Strides of ours may differ from those the file was traced with, so a view
-     * that does not fit them is a view of a copy. */
-    return exg_rewrite_emit(r, node,
-                            op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
-                            op->schema->argument_count);
+    return exg_decompose_node(r, node, op, args, NULL);
 }
 
 exg_status exg_decompose(const exg_program *specialized, const exg_operators *operators,

@@ -7,6 +7,7 @@
  * What was written of the inputs comes out as mutation outputs.
  */
 #include <exg/emit.h>
+#include "libexport/operators/lower.h"
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>
@@ -93,6 +94,58 @@ static exg_ref inverse_permute(exg_builder *b, exg_ref content, const exg_argume
     return EMIT(b, permute_default, content, INTS_OF(b, inverse, rank));
 }
 
+/* Windows (.., n, .., size) as one run of n size elements along the dim. */
+static exg_ref joined_windows(exg_builder *b, exg_ref windows, uint32_t dim)
+{
+    exg_strided out = strided_of(b, windows);
+    uint32_t last = out.rank - 1;
+    int64_t order[EXG_SHAPE_RANK_MAX];
+    uint32_t at = 0;
+
+    for (uint32_t d = 0; d < last; d++) {
+        order[at++] = d;
+        if (d == dim) {
+            order[at++] = last;
+        }
+    }
+    windows = EMIT(b, permute_default, windows, INTS_OF(b, order, out.rank));
+    out.sizes[dim] *= out.sizes[last];
+    return EMIT(b, reshape_default, windows, INTS_OF(b, out.sizes, last));
+}
+
+/* Elements that windows share are written by those that change them, the last one last. */
+static exg_ref put_windows(exg_builder *b, exg_ref parent, exg_ref content, const exg_argument *a)
+{
+    exg_strided in = strided_of(b, parent);
+    exg_strided out = strided_of(b, content);
+    uint32_t dim = in.rank == 0 ? 0 : exg_lower_dim(b, exg_get_int(&a[1]), in.rank);
+    int64_t step = exg_get_int(&a[3]);
+    exg_ref index;
+    exg_ref changed;
+    exg_ref longer;
+
+    if (in.rank == 0) {
+        return EMIT(b, reshape_default, content, exg_arg_ints(b, NULL, 0));
+    }
+    index = EMIT(b, mul_Scalar, exg_lower_steps(b, out.sizes[dim], EXG_DTYPE_I64, 0, 2),
+                 exg_arg_int(step));
+    index = exg_lower_flat(b, EMIT(b, add_Tensor, index,
+                                   exg_lower_steps(b, out.sizes[in.rank], EXG_DTYPE_I64, 1, 2)));
+    if (step >= out.sizes[in.rank]) {
+        return EMIT(b, index_copy_default, parent, (int)dim, index,
+                    joined_windows(b, content, dim));
+    }
+    changed = EMIT(b, ne_Tensor, content, EMIT(b, unfold_default, parent, a[1], a[2], a[3]));
+    index = EMIT(b, where_self, joined_windows(b, changed, dim),
+                 exg_lower_along(b, index, dim, in.rank),
+                 EMIT(b, full_default, exg_arg_ints(b, NULL, 0), exg_arg_int(in.sizes[dim]),
+                      DTYPE(EXG_DTYPE_I64)));
+    longer = exg_lower_slice(b, parent, dim, 0, 1); /* a place for those that stay as they are */
+    longer = EMIT(b, cat_default, exg_arg_refs(b, (const exg_ref[]){parent, longer}, 2), (int)dim);
+    longer = EMIT(b, scatter_src, longer, (int)dim, index, joined_windows(b, content, dim));
+    return exg_lower_slice(b, longer, dim, 0, in.sizes[dim]);
+}
+
 /* The parent's next value, when its view becomes `content`. One case a core view. */
 static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_ref content)
 {
@@ -118,6 +171,8 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
         return EMIT(b, diagonal_scatter_default, parent, content, a[1], a[2], a[3]);
     case EXG_OP_as_strided_default:
         return EMIT(b, as_strided_scatter_default, parent, content, a[1], a[2], a[3]);
+    case EXG_OP_unfold_default:
+        return put_windows(b, parent, content, a);
     case EXG_OP_expand_default: {
         exg_strided view = strided_of(b, content);
 

@@ -31,19 +31,38 @@ typedef struct inliner {
     exg_error *err;
 } inliner;
 
-bool exg_is_wrapper(const char *target)
+exg_higher_order exg_higher_order_of(const char *target)
 {
-    static const char prefix[] = "torch.ops.higher_order.wrap_with_";
+    static const char prefix[] = "torch.ops.higher_order.";
+    static const struct {
+        const char *name;
+        exg_higher_order is;
+    } rows[] = {{"wrap_with_set_grad_enabled", EXG_HIGHER_ORDER_WRAPPER},
+                {"wrap_with_autocast", EXG_HIGHER_ORDER_WRAPPER},
+                {"cond", EXG_HIGHER_ORDER_COND},
+                {"while_loop", EXG_HIGHER_ORDER_WHILE_LOOP},
+                {"scan", EXG_HIGHER_ORDER_SCAN},
+                {"map_impl", EXG_HIGHER_ORDER_MAP}};
 
-    return strcmp(target, "torch.ops.higher_order.wrap_with_set_grad_enabled") == 0 ||
-           (strncmp(target, prefix, sizeof(prefix) - 1) == 0 &&
-            strcmp(target + sizeof(prefix) - 1, "autocast") == 0);
+    for (size_t i = 0; strncmp(target, prefix, sizeof(prefix) - 1) == 0 &&
+                       i < sizeof(rows) / sizeof(rows[0]);
+         i++) {
+        if (strcmp(target + sizeof(prefix) - 1, rows[i].name) == 0) {
+            return rows[i].is;
+        }
+    }
+    return EXG_HIGHER_ORDER_NOT;
+}
+
+static bool is_wrapper(const char *target)
+{
+    return exg_higher_order_of(target) == EXG_HIGHER_ORDER_WRAPPER;
 }
 
 static bool has_wrappers(const exg_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (exg_is_wrapper(graph->nodes[n].target)) {
+        if (is_wrapper(graph->nodes[n].target)) {
             return true;
         }
     }
@@ -266,42 +285,25 @@ static exg_status mismatch(inliner *l, const exg_node *node)
                     node->name == NULL ? node->target : node->name);
 }
 
-/* The graph a wrapper calls, its inputs the wrapper's operands, its outputs what the
- * wrapper gives. */
-static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map, mode m,
-                              uint32_t depth)
+/* Values of the inner graph as values of the outer: its inputs are `operands`, the rest
+ * come after all there are. */
+static exg_status inner_values(inliner *l, const exg_node *node, const exg_graph *graph,
+                               const value_list *operands, const exg_value_id *map,
+                               exg_value_id **values)
 {
-    uint32_t at = 0;
-    const exg_graph *graph;
-    exg_value_id *inner;
-    value_list given;
-    value_list results;
+    exg_value_id *inner = EXG_NEW_ARRAY(l->arena, exg_value_id, graph->value_count);
+    value_list inputs = values_of(l, graph->inputs, graph->input_count);
 
-    while (at < node->input_count && node->inputs[at].arg.kind != EXG_ARGUMENT_GRAPH) {
-        at++;
-    }
-    if (at == node->input_count ||
-        node->input_count - at - 1 != node->inputs[at].arg.as_graph->graph->input_count) {
-        return mismatch(l, node);
-    }
-    graph = node->inputs[at].arg.as_graph->graph;
-    inner = EXG_NEW_ARRAY(l->arena, exg_value_id, graph->value_count);
-    if (inner == NULL) {
+    *values = inner;
+    if (inner == NULL || inputs.ids == NULL || operands->ids == NULL) {
         return EXG_OUT_OF_MEMORY(l->err);
     }
+    if (inputs.count != operands->count) {
+        return mismatch(l, node);
+    }
     memset(inner, 0xff, graph->value_count * sizeof(*inner));
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        exg_argument operand = node->inputs[at + 1 + i].arg;
-        exg_argument input = graph->inputs[i];
-        value_list outside = values_of(l, &operand, 1);
-        value_list inside = values_of(l, &input, 1);
-
-        if (outside.ids == NULL || inside.ids == NULL || outside.count != inside.count) {
-            return mismatch(l, node);
-        }
-        for (uint32_t k = 0; k < inside.count; k++) {
-            inner[inside.ids[k]] = map[outside.ids[k]];
-        }
+    for (uint32_t k = 0; k < inputs.count; k++) {
+        inner[inputs.ids[k]] = map[operands->ids[k]];
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
         exg_value value = graph->values[v];
@@ -315,7 +317,20 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
             }
         }
     }
-    EXG_TRY(inline_nodes(l, graph, inner, mode_of(node, at, m), depth + 1));
+    return EXG_OK;
+}
+
+/* `graph` in the place of `node`; what it gives is what the node gave. */
+static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph *graph,
+                               const value_list *operands, exg_value_id *map, mode m,
+                               uint32_t depth)
+{
+    exg_value_id *inner;
+    value_list given;
+    value_list results;
+
+    EXG_TRY(inner_values(l, node, graph, operands, map, &inner));
+    EXG_TRY(inline_nodes(l, graph, inner, m, depth + 1));
     results = values_of(l, graph->outputs, graph->output_count);
     given = values_of(l, node->outputs, node->output_count);
     if (results.ids == NULL || given.ids == NULL || results.count != given.count) {
@@ -329,6 +344,36 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
     return EXG_OK;
 }
 
+/* The values handed to a graph: those of the arguments from `first` on. */
+static value_list operands_of(inliner *l, const exg_node *node, uint32_t first)
+{
+    value_list list = {NULL, 0, 0};
+    exg_argument *args = EXG_NEW_ARRAY(l->arena, exg_argument, node->input_count);
+    uint32_t count = 0;
+
+    for (uint32_t i = first; args != NULL && i < node->input_count; i++) {
+        args[count++] = node->inputs[i].arg;
+    }
+    return args == NULL ? list : values_of(l, args, count);
+}
+
+static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map, mode m,
+                              uint32_t depth)
+{
+    uint32_t at = 0;
+    value_list operands;
+
+    while (at < node->input_count && node->inputs[at].arg.kind != EXG_ARGUMENT_GRAPH) {
+        at++;
+    }
+    if (at == node->input_count) {
+        return mismatch(l, node);
+    }
+    operands = operands_of(l, node, at + 1);
+    return inline_graph(l, node, node->inputs[at].arg.as_graph->graph, &operands, map,
+                        mode_of(node, at, m), depth);
+}
+
 static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
                                uint32_t depth)
 {
@@ -339,37 +384,83 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
         const exg_node *node = &graph->nodes[n];
 
         EXG_TRY_IN(l->err,
-                   exg_is_wrapper(node->target) ? inline_call(l, node, map, m, depth)
+                   is_wrapper(node->target) ? inline_call(l, node, map, m, depth)
                                                 : copy_node(l, node, map, m),
                    "nodes[%u]", n);
     }
     return EXG_OK;
 }
 
+/* A graph to grow: values and outputs of `graph`, no nodes yet; every value is itself. */
+static exg_value_id *start(inliner *l, const exg_graph *graph)
+{
+    exg_value_id *map = EXG_NEW_ARRAY(l->arena, exg_value_id, graph->value_count);
+
+    *l->out = *graph;
+    l->value_capacity = graph->value_count;
+    l->out->nodes = NULL;
+    l->out->node_count = 0;
+    l->out->values =
+        exg_arena_memdup(l->arena, graph->values, graph->value_count, sizeof(exg_value));
+    l->out->outputs =
+        exg_arena_memdup(l->arena, graph->outputs, graph->output_count, sizeof(*graph->outputs));
+    if (l->out->values == NULL || l->out->outputs == NULL || map == NULL) {
+        (void)EXG_OUT_OF_MEMORY(l->err);
+        return NULL;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        map[v] = v;
+    }
+    return map;
+}
+
+static exg_status map_outputs(inliner *l, exg_value_id *map)
+{
+    for (uint32_t o = 0; o < l->out->output_count; o++) {
+        EXG_TRY(mapped(l, &l->out->outputs[o], map));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_inline_branch(const exg_graph *graph, uint32_t at, bool taken, exg_arena *arena,
+                             exg_graph *out, exg_error *err)
+{
+    inliner l = {.arena = arena, .out = out, .err = err};
+    const exg_node *node = &graph->nodes[at];
+    const uint32_t branch = taken ? 1 : 2; /* (predicate, true, false, operands) */
+    const mode plain = {false, EXG_DTYPE_F32};
+    exg_value_id *map = start(&l, graph);
+    exg_graph rest = *graph;
+    value_list operands;
+
+    if (map == NULL) {
+        return EXG_NO_MEMORY;
+    }
+    if (node->input_count <= 2 || node->inputs[branch].arg.kind != EXG_ARGUMENT_GRAPH) {
+        return mismatch(&l, node);
+    }
+    operands = operands_of(&l, node, 3);
+    EXG_TRY(inline_graph(&l, node, node->inputs[branch].arg.as_graph->graph, &operands, map, plain,
+                         0));
+    rest.nodes += at + 1;
+    rest.node_count -= at + 1;
+    EXG_TRY(inline_nodes(&l, &rest, map, plain, 0));
+    return map_outputs(&l, map);
+}
+
 exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err)
 {
-    inliner l = {.arena = arena, .out = out, .value_capacity = graph->value_count, .err = err};
+    inliner l = {.arena = arena, .out = out, .err = err};
     exg_value_id *map;
 
     *out = *graph;
     if (!has_wrappers(graph)) {
         return EXG_OK;
     }
-    out->nodes = NULL;
-    out->node_count = 0;
-    out->values = exg_arena_memdup(arena, graph->values, graph->value_count, sizeof(exg_value));
-    out->outputs =
-        exg_arena_memdup(arena, graph->outputs, graph->output_count, sizeof(*graph->outputs));
-    map = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
-    if (out->values == NULL || out->outputs == NULL || map == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        map[v] = v;
+    map = start(&l, graph);
+    if (map == NULL) {
+        return EXG_NO_MEMORY;
     }
     EXG_TRY_IN(err, inline_nodes(&l, graph, map, (mode){false, EXG_DTYPE_F32}, 0), "graph");
-    for (uint32_t o = 0; o < out->output_count; o++) {
-        EXG_TRY(mapped(&l, &out->outputs[o], map));
-    }
-    return EXG_OK;
+    return map_outputs(&l, map);
 }

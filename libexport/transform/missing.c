@@ -12,10 +12,11 @@ static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_op
     const exg_operator *op = exg_operators_find(operators, target);
 
     if (op == NULL) {
-        return !exg_is_wrapper(target);
+        return exg_higher_order_of(target) == EXG_HIGHER_ORDER_NOT;
     }
     if (op->symbolic != NULL || op->lowering != NULL || op->view != NULL ||
-        op->functional != EXG_OPERATOR_COUNT) {
+        op->size != EXG_OPERATOR_COUNT || op->functional != EXG_OPERATOR_COUNT ||
+        op->id == EXG_OP__assert_async_default || op->id == EXG_OP__assert_async_msg) {
         return false;
     }
     return runs != NULL && !runs(op);
@@ -31,8 +32,9 @@ static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
         if (strcmp(graph->nodes[n].target, target) == 0) {
             users++;
             if (users <= 4) {
-                exg_text_printf(text, " %s[%u]", graph->nodes[n].name == NULL ? "" : graph->nodes[n].name,
-                                n);
+                const char *name = graph->nodes[n].name;
+
+                exg_text_printf(text, " %s[%u]", name == NULL ? "" : name, n);
             }
         }
     }
@@ -88,7 +90,9 @@ static void list_graph(exg_text *list, const exg_graph *graph, const exg_operato
         const exg_node *node = &graph->nodes[n];
         bool seen = false;
 
-        for (uint32_t i = 0; exg_is_wrapper(node->target) && i < node->input_count; i++) {
+        for (uint32_t i = 0; exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT &&
+                             i < node->input_count;
+             i++) {
             if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
                 list_graph(list, node->inputs[i].arg.as_graph->graph, operators, runs);
             }

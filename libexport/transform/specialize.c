@@ -5,7 +5,7 @@
  * inlined before (inline.h).
  */
 #include "libexport/base/arena.h"
-#include "libexport/transform/inline.h"
+#include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>
@@ -22,36 +22,44 @@ typedef struct specializer {
     exg_error *err;
 } specializer;
 
-static exg_status evaluate_size(specializer *s, exg_sym_int *size)
+static exg_status evaluate_size(const exg_symbols *symbols, exg_sym_int *size, exg_error *err)
 {
     if (size->expr != NULL) {
-        EXG_TRY(exg_symint_evaluate(size->expr, s->symbols, &size->value, s->err));
+        EXG_TRY(exg_symint_evaluate(size->expr, symbols, &size->value, err));
         size->expr = NULL;
         size->has_hint = false;
     }
     return EXG_OK;
 }
 
-static exg_status evaluate_meta(specializer *s, const exg_tensor_meta *in, exg_tensor_meta **out)
+exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
 {
-    exg_tensor_meta *meta = exg_arena_memdup(s->arena, in, 1, sizeof(*in));
+    exg_tensor_meta *copy = exg_arena_memdup(arena, meta, 1, sizeof(*meta));
 
-    if (meta != NULL) {
-        meta->sizes = exg_arena_memdup(s->arena, in->sizes, in->rank, sizeof(*in->sizes));
-        meta->strides = exg_arena_memdup(s->arena, in->strides, in->rank, sizeof(*in->strides));
+    if (copy != NULL) {
+        copy->sizes = exg_arena_memdup(arena, meta->sizes, meta->rank, sizeof(*meta->sizes));
+        copy->strides = exg_arena_memdup(arena, meta->strides, meta->rank, sizeof(*meta->strides));
     }
-    if (meta == NULL || meta->sizes == NULL || meta->strides == NULL) {
-        return EXG_OUT_OF_MEMORY(s->err);
+    return copy == NULL || copy->sizes == NULL || copy->strides == NULL ? NULL : copy;
+}
+
+static exg_status evaluate_meta(const exg_tensor_meta *in, const exg_symbols *symbols,
+                                exg_arena *arena, exg_tensor_meta **out, exg_error *err)
+{
+    exg_tensor_meta *meta = exg_meta_copy(arena, in);
+
+    if (meta == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t d = 0; d < meta->rank; d++) {
-        EXG_TRY_IN(s->err, evaluate_size(s, &meta->sizes[d]), "sizes[%u]", d);
-        EXG_TRY_IN(s->err, evaluate_size(s, &meta->strides[d]), "strides[%u]", d);
+        EXG_TRY_IN(err, evaluate_size(symbols, &meta->sizes[d], err), "sizes[%u]", d);
+        EXG_TRY_IN(err, evaluate_size(symbols, &meta->strides[d], err), "strides[%u]", d);
         if (meta->sizes[d].value < 0) {
-            return EXG_FAIL(s->err, USAGE, "INP-006", "size %" PRId64 " with these inputs",
+            return EXG_FAIL(err, USAGE, "INP-006", "size %" PRId64 " with these inputs",
                             meta->sizes[d].value);
         }
     }
-    EXG_TRY(evaluate_size(s, &meta->storage_offset));
+    EXG_TRY(evaluate_size(symbols, &meta->storage_offset, err));
     *out = meta;
     return EXG_OK;
 }
@@ -69,7 +77,9 @@ static exg_status copy_values(specializer *s)
     out->value_count = in->value_count;
     for (uint32_t v = 0; v < in->value_count; v++) {
         if (in->values[v].tensor != NULL) {
-            EXG_TRY_IN(s->err, evaluate_meta(s, in->values[v].tensor, &out->values[v].tensor),
+            EXG_TRY_IN(s->err,
+                       evaluate_meta(in->values[v].tensor, s->symbols, s->arena,
+                                     &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
         out->values[v].sym_int = NULL;
@@ -79,32 +89,10 @@ static exg_status copy_values(specializer *s)
     return EXG_OK;
 }
 
-/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
- * payload describes it, whatever strides the graph recorded. */
-static void describe_input(specializer *s, uint32_t i)
+void exg_meta_contiguous(exg_tensor_meta *meta)
 {
-    const exg_input_spec *spec = &s->in->signature.inputs[i];
-    const exg_argument *input = &s->in->graph->inputs[i];
-    exg_tensor_meta *meta;
-    const exg_weight *weight = NULL;
     int64_t stride = 1;
 
-    if (input->kind != EXG_ARGUMENT_TENSOR) {
-        return;
-    }
-    meta = s->out->graph->values[input->as_tensor].tensor;
-    if (spec->kind != EXG_INPUT_USER && spec->target != NULL) {
-        weight = spec->kind == EXG_INPUT_CONSTANT_TENSOR
-                     ? NULL
-                     : exg_weights_find(s->in->weights, EXG_TABLE_STATE, spec->target);
-        weight = weight != NULL ? weight
-                                : exg_weights_find(s->in->weights, EXG_TABLE_CONSTANTS, spec->target);
-    }
-    if (weight != NULL && weight->meta != NULL && weight->meta->rank == meta->rank) {
-        memcpy(meta->strides, weight->meta->strides, meta->rank * sizeof(*meta->strides));
-        meta->storage_offset = weight->meta->storage_offset;
-        return;
-    }
     for (uint32_t d = meta->rank; d-- > 0;) {
         meta->strides[d] = exg_sym_int_of(stride);
         /* wraps only where the number of elements does, which shapes refuse */
@@ -112,6 +100,39 @@ static void describe_input(specializer *s, uint32_t i)
                            (uint64_t)(meta->sizes[d].value > 1 ? meta->sizes[d].value : 1));
     }
     meta->storage_offset = exg_sym_int_of(0);
+}
+
+/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
+ * payload describes it, whatever strides the graph recorded. */
+static void describe_input(const exg_program *in, uint32_t i, exg_tensor_meta *meta)
+{
+    const exg_input_spec *spec = &in->signature.inputs[i];
+    const exg_weight *weight = NULL;
+
+    if (spec->kind != EXG_INPUT_USER && spec->target != NULL) {
+        weight = spec->kind == EXG_INPUT_CONSTANT_TENSOR
+                     ? NULL
+                     : exg_weights_find(in->weights, EXG_TABLE_STATE, spec->target);
+        weight = weight != NULL ? weight
+                                : exg_weights_find(in->weights, EXG_TABLE_CONSTANTS, spec->target);
+    }
+    if (weight != NULL && weight->meta != NULL && weight->meta->rank == meta->rank) {
+        memcpy(meta->strides, weight->meta->strides, meta->rank * sizeof(*meta->strides));
+        meta->storage_offset = weight->meta->storage_offset;
+        return;
+    }
+    exg_meta_contiguous(meta);
+}
+
+exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *symbols,
+                          exg_arena *arena, exg_tensor_meta **meta, exg_error *err)
+{
+    const exg_value *value = &in->graph->values[in->graph->inputs[i].as_tensor];
+
+    EXG_TRY_IN(err, evaluate_meta(value->tensor, symbols, arena, meta, err), "tensor_values[\"%s\"]",
+               value->name);
+    describe_input(in, i, *meta);
+    return EXG_OK;
 }
 
 static exg_status number_of(specializer *s, exg_value_id id, exg_argument *out)
@@ -245,7 +266,9 @@ static exg_status copy_inputs(specializer *s)
         exg_value_id id = in->inputs[i].as_sym.value;
         int64_t value;
 
-        describe_input(s, i);
+        if (in->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            describe_input(s->in, i, out->values[in->inputs[i].as_tensor].tensor);
+        }
         if (in->inputs[i].kind != EXG_ARGUMENT_SYM_INT) {
             continue;
         }

@@ -1,168 +1,12 @@
 /* bindings.c - sizes at which a program is looked at: those of its export, and others
- * that its ranges, assertions and guards (SYM-007) admit. A guard is Python on the sizes
- * of inputs: "L['x'].size()[0] > 2*L['args'][0].size()[0]". The sizes are replaced by
- * their expressions; what is left is read by the closed grammar, never run.
+ * that its ranges, assertions and guards (SYM-007) admit.
  */
-#include "libexport/base/text.h"
+#include "libexport/verify/guards.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define GUARD_PATH_MAX 200
-
-/* ---- guards as expressions ---------------------------------------------------------------- */
-
-static void put_size(exg_text *out, const exg_sym_int *size)
-{
-    if (size->expr != NULL) {
-        exg_text_printf(out, "(%s)", size->expr);
-    } else {
-        exg_text_printf(out, "(%" PRId64 ")", size->value);
-    }
-}
-
-/* Reads "L['d']['x']" or "L['args'][0]": the parts joined by '_' are the name of the
- * input. Gives what follows, or NULL. */
-static const char *read_path(const char *at, char *name)
-{
-    size_t used = 0;
-
-    at++; /* L */
-    while (*at == '[') {
-        char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
-        const char *from = at + 1 + (quote != '\0');
-        const char *end = strchr(from, quote == '\0' ? ']' : quote);
-
-        if (end == NULL || used + (size_t)(end - from) + 2 > GUARD_PATH_MAX) {
-            return NULL;
-        }
-        if (used > 0) {
-            name[used++] = '_';
-        }
-        memcpy(name + used, from, (size_t)(end - from));
-        used += (size_t)(end - from);
-        at = end + (quote != '\0');
-        if (*at++ != ']') {
-            return NULL;
-        }
-    }
-    name[used] = '\0';
-    return used > 0 ? at : NULL;
-}
-
-/* ".size()[0]", ".stride()[0]", ".storage_offset()" or nothing. */
-static const char *put_property(exg_text *out, const exg_value *value, const char *at)
-{
-    const exg_tensor_meta *meta = value->tensor;
-    const exg_sym_int *sizes = NULL;
-    char *end;
-    unsigned long dim;
-
-    if (strncmp(at, ".size()[", 8) == 0) {
-        sizes = meta == NULL ? NULL : meta->sizes;
-        at += 8;
-    } else if (strncmp(at, ".stride()[", 10) == 0) {
-        sizes = meta == NULL ? NULL : meta->strides;
-        at += 10;
-    } else if (meta != NULL && strncmp(at, ".storage_offset()", 17) == 0) {
-        put_size(out, &meta->storage_offset);
-        return at + 17;
-    } else if (value->sym_int != NULL) {
-        put_size(out, value->sym_int);
-        return at;
-    }
-    if (sizes == NULL || *at < '0' || *at > '9') {
-        return NULL;
-    }
-    dim = strtoul(at, &end, 10);
-    if (dim >= meta->rank || *end != ']') {
-        return NULL;
-    }
-    put_size(out, &sizes[dim]);
-    return end + 1;
-}
-
-static bool index_inputs(exg_verifier *v, exg_map *inputs)
-{
-    const exg_graph *graph = v->program->graph;
-
-    exg_map_init(inputs, v->arena);
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        const exg_argument *input = &graph->inputs[i];
-        exg_value_id id = input->kind == EXG_ARGUMENT_TENSOR    ? input->as_tensor
-                          : input->kind == EXG_ARGUMENT_SYM_INT ? input->as_sym.value
-                                                                : EXG_NO_VALUE;
-
-        if (id != EXG_NO_VALUE && graph->values[id].name != NULL &&
-            !exg_map_put(inputs, graph->values[id].name, id)) {
-            v->failed = true;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Python's functions on sizes, by the names of the grammar. */
-static const char *put_function(exg_text *out, const char *at)
-{
-    static const char *const names[][2] = {
-        {"math.trunc(",      "TruncToInt("        },
-        {"math.floor(",      "FloorToInt("        },
-        {"math.ceil(",       "CeilToInt("         },
-        {"math.sqrt(",       "OpaqueUnaryFn_sqrt("},
-        {"torch.sym_float(", "ToFloat("           },
-        {"torch.sym_int(",   "TruncToInt("        },
-        {"torch.sym_max(",   "Max("               },
-        {"torch.sym_min(",   "Min("               },
-        {"torch.sym_not(",   "Not("               },
-        {"torch._sym_sqrt(", "OpaqueUnaryFn_sqrt("},
-    };
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        size_t length = strlen(names[i][0]);
-
-        if (strncmp(at, names[i][0], length) == 0) {
-            exg_text_puts(out, names[i][1]);
-            return at + length;
-        }
-    }
-    exg_text_putc(out, *at);
-    return at + 1;
-}
-
-/* One guard without its inputs, as an expression in the verifier's memory; NULL when it
- * cannot be read, and then it was told. */
-static const char *read_guard(exg_verifier *v, const exg_map *inputs, const char *guard,
-                              const exg_place *place)
-{
-    exg_text out = EXG_TEXT_EMPTY;
-    char name[GUARD_PATH_MAX];
-    const char *text = NULL;
-    const char *at = guard;
-
-    while (at != NULL && *at != '\0') {
-        uint32_t id;
-
-        if (*at != 'L' || at[1] != '[') {
-            at = put_function(&out, at);
-            continue;
-        }
-        at = read_path(at, name);
-        id = at == NULL ? EXG_MAP_NONE : exg_map_find(inputs, name);
-        at = id == EXG_MAP_NONE ? NULL : put_property(&out, &v->program->graph->values[id], at);
-    }
-    if (at == NULL) {
-        exg_found(v, "SYM-007", place, "'%.120s' speaks of no input", guard);
-    } else if (out.failed) {
-        v->failed = true;
-    } else {
-        text = exg_arena_strdup(v->arena, exg_text_string(&out));
-    }
-    exg_text_free(&out);
-    return text;
-}
 
 static void ignore(void *user, const char *name, size_t length)
 {
@@ -179,14 +23,22 @@ static bool gather_conditions(exg_verifier *v)
     exg_map inputs;
     bool all = true;
 
-    if (p->guard_count > 0 && !index_inputs(v, &inputs)) {
+    if (p->guard_count > 0 && !exg_guard_inputs(p, v->arena, &inputs)) {
+        v->failed = true;
         return false;
     }
     for (uint32_t i = 0; i < p->guard_count; i++) {
         const exg_place *place = EXG_AT_INDEX(NULL, "guards_code", i);
-        const char *text = read_guard(v, &inputs, p->guards_code[i], place);
+        const char *text = NULL;
         int64_t holds;
 
+        if (exg_guard_read(p, &inputs, p->guards_code[i], v->arena, &text, NULL) != EXG_OK) {
+            v->failed = true;
+            return false;
+        }
+        if (text == NULL) {
+            exg_found(v, "SYM-007", place, "'%.120s' speaks of no input", p->guards_code[i]);
+        }
         if (text == NULL || !exg_arena_reserve(v->arena, &v->conditions, v->condition_count,
                                                &v->condition_capacity, sizeof(char *))) {
             all = false;

@@ -243,33 +243,64 @@ static bool is_unbacked(const char *name)
     return name[0] == 'u' && name[1] >= '0' && name[1] <= '9';
 }
 
+static void note_value(symbols *s, const exg_graph *graph, exg_value_id id)
+{
+    const exg_value *value = id == EXG_NO_VALUE ? NULL : &graph->values[id];
+
+    for (uint32_t d = 0; value != NULL && value->tensor != NULL && d < value->tensor->rank; d++) {
+        note_produced(s, &value->tensor->sizes[d]);
+        note_produced(s, &value->tensor->strides[d]);
+    }
+    if (value != NULL && value->tensor != NULL) { /* of a loop's result: nobody knows */
+        note_produced(s, &value->tensor->storage_offset);
+    }
+    if (value != NULL && value->sym_int != NULL) {
+        note_produced(s, value->sym_int);
+    }
+}
+
+static void note_argument(symbols *s, const exg_graph *graph, const exg_argument *arg)
+{
+    if (arg->kind == EXG_ARGUMENT_TENSOR) {
+        note_value(s, graph, arg->as_tensor);
+    } else if (arg->kind == EXG_ARGUMENT_SYM_INT) {
+        note_value(s, graph, arg->as_sym.value);
+    }
+    for (uint32_t i = 0; arg->kind == EXG_ARGUMENT_TENSORS && i < arg->count; i++) {
+        note_value(s, graph, arg->as_tensors[i]);
+    }
+}
+
+/* What nodes make, those of graphs inside nodes too, and what such a graph is given. */
+static void note_graph(symbols *s, const exg_graph *graph, bool inner)
+{
+    for (uint32_t i = 0; inner && i < graph->input_count; i++) {
+        note_argument(s, graph, &graph->inputs[i]);
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+
+        for (uint32_t o = 0; o < node->output_count; o++) {
+            note_argument(s, graph, &node->outputs[o]);
+        }
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+                note_graph(s, node->inputs[i].arg.as_graph->graph, true);
+            }
+        }
+    }
+}
+
 /* An unbacked symbol (u0) is the size or value that some node makes. */
 static void check_unbacked(symbols *s)
 {
-    const exg_graph *graph = s->v->program->graph;
     bool any = false;
 
     for (uint32_t i = 0; i < s->seen.capacity; i++) {
         any = any || (s->seen.slots[i].key != NULL && is_unbacked(s->seen.slots[i].key));
     }
-    for (uint32_t n = 0; any && n < graph->node_count; n++) {
-        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
-            const exg_argument *out = &graph->nodes[n].outputs[o];
-            const exg_value *value =
-                out->kind == EXG_ARGUMENT_TENSOR && out->as_tensor != EXG_NO_VALUE
-                    ? &graph->values[out->as_tensor]
-                : out->kind == EXG_ARGUMENT_SYM_INT && out->as_sym.value != EXG_NO_VALUE
-                    ? &graph->values[out->as_sym.value]
-                    : NULL;
-
-            for (uint32_t d = 0; value != NULL && value->tensor != NULL && d < value->tensor->rank;
-                 d++) {
-                note_produced(s, &value->tensor->sizes[d]);
-            }
-            if (value != NULL && value->sym_int != NULL) {
-                note_produced(s, value->sym_int);
-            }
-        }
+    if (any) {
+        note_graph(s, s->v->program->graph, false);
     }
     for (uint32_t i = 0; any && i < s->seen.capacity; i++) {
         const char *name = s->seen.slots[i].key;

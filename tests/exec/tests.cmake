@@ -35,6 +35,12 @@ exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::
 
 exg_test(exec_random exec/session/random.c THREADS LIBS exg::exec)
 
+# Sizes and branches that lie in the data; loops.
+exg_test(exec_stretches exec/session/stretches.c exec/session/fixture.c THREADS LIBS exg::exec)
+
+# Random programs of views and writes, beside a reference of the test's own.
+exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
+
 # Every case of the operator corpus, alone and with inputs split over three ranks.
 exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

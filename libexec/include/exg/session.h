@@ -35,6 +35,7 @@ typedef struct exg_session_options {
      * these sizes, however many threads or ranks there are. */
     uint64_t seed;
     bool profile;            /* measure each step */
+    uint64_t loop_limit;     /* iterations of while_loop, scan and map in a run; 0: a million */
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -55,7 +56,12 @@ typedef struct exg_session_input {
 
 /* Runs once. USAGE (INP-...) when inputs do not fit, naming the expected and the
  * given; MALFORMED RUN-001 when the data were at fault (an index out of range, an
- * integer division by zero): results are then not to be used. */
+ * integer division by zero), RUN-006 when an assertion of the program does not hold for
+ * them, RUN-007 when a number read from them is outside the range the program states;
+ * LIMIT RUN-004 when loops go on for too long. Results are then not to be used; the
+ * session stays usable.
+ * A program whose sizes or branches lie in the data runs in stretches: the numbers are
+ * read on the way, and the plan for what follows is made, or found again by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err);
 
@@ -74,7 +80,7 @@ const char *exg_session_state_at(const exg_session *session, uint32_t index, exg
 
 typedef struct exg_session_stats {
     exg_plan_summary plan; /* of the last run */
-    uint32_t plan_count;   /* kept */
+    uint32_t plan_count;   /* made */
     uint64_t runs;
     uint64_t plan_ns;      /* spent planning, all plans */
     uint64_t run_ns;       /* of the last run */
@@ -84,7 +90,8 @@ typedef struct exg_session_stats {
 
 void exg_session_statistics(const exg_session *session, exg_session_stats *stats);
 
-/* The plan of the last run (on a mesh: rank 0's), or NULL. */
+/* The plan of the last run (on a mesh: rank 0's; of a program in stretches, the first), or
+ * NULL. */
 const exg_plan *exg_session_plan(const exg_session *session);
 
 /* What one step of the plan takes. Texts are the session's. */

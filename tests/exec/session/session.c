@@ -208,6 +208,38 @@ static void each_step_is_measured(void **state)
     unload_fixture(&l);
 }
 
+/* Guards are Python; what the closed grammar reads of them is asked, the rest is not. */
+static void guards_are_asked_when_inputs_are_bound(void **state)
+{
+    static const char *guards[] = {"L['tokens'].size()[1] % 200 == 0 or __import__('os')",
+                                   "(L['tokens'].size()[1] % 8) == 0",
+                                   "L['nobody'].size()[0] == 7"};
+    const fixture row = {"lm.core.dynamic.pt2", "lm.t200.inputs.safetensors",
+                         "lm.t200.expected.safetensors", 1e-3, 1e-3};
+    int64_t tokens[17] = {1};
+    exg_session_input input = {.name = "tokens",
+                               .tensor = {.data = tokens, .dtype = EXG_DTYPE_I64, .rank = 2}};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&row, &l);
+    l.program->guards_code = guards;
+    l.program->guard_count = 3;
+    session = open_session(&l, NULL);
+    input.tensor.sizes[0] = 1;
+    input.tensor.sizes[1] = 17;
+    exg_tensor_set_contiguous(&input.tensor);
+    assert_int_equal(exg_session_run(session, &input, 1, &err), EXG_USAGE);
+    assert_string_equal(err.code, "INP-009");
+    assert_non_null(strstr(err.message, guards[1]));
+    run_fixture(&l, session);
+    compare_with_expected(&l, session, "after a refusal");
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +248,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(state_goes_on_from_run_to_run),
         cmocka_unit_test(plans_are_kept_by_size),
+        cmocka_unit_test(guards_are_asked_when_inputs_are_bound),
         cmocka_unit_test(each_step_is_measured),
     };
 

@@ -1,0 +1,298 @@
+/* bound.c - a stretch from program to plans, one a rank, and one run of them. */
+#include "libexec/bound.h"
+#include "libexec/loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+uint64_t exg_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void exg_bound_destroy(exg_bound *bound)
+{
+    if (bound == NULL) {
+        return;
+    }
+    for (exg_bound *f = bound->follow; f != NULL;) {
+        exg_bound *next = f->next;
+
+        exg_bound_destroy(f);
+        f = next;
+    }
+    exg_loop_destroy(bound->loop);
+    for (uint32_t r = 0; bound->ranks != NULL && r < bound->rank_count; r++) {
+        exg_rank_destroy(bound->ranks[r]);
+    }
+    for (uint32_t i = 0; bound->copies != NULL && i < bound->copy_count; i++) {
+        free(bound->copies[i]);
+    }
+    free(bound->report);
+    exg_stretch_destroy(bound->stretch);
+    exg_arena_destroy(bound->arena);
+    free(bound);
+}
+
+/* Places, plans and binds one rank. */
+static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *functional, uint32_t r,
+                            exg_error *err)
+{
+    exg_program *local = NULL;
+    exg_plan *plan = NULL;
+    exg_status status;
+
+    if (e->rank_count == 1) {
+        EXG_TRY(exg_plan_create(functional, e->operators, &e->options.plan, &plan, err));
+        return exg_rank_create(plan, e->memory, e->pool, NULL, &b->ranks[r], err);
+    }
+    status = exg_place(functional, e->operators, &e->options.place, e->rank_count, r, &local,
+                       r == 0 ? &b->place : NULL, r == 0 ? &b->report : NULL, err);
+    status = status == EXG_OK ? exg_plan_rank(local, e->operators, &e->options.plan,
+                                              e->communicators[r], &plan, err)
+                              : status;
+    exg_program_destroy(local);
+    return status != EXG_OK ? status
+                            : exg_rank_create(plan, e->memory, NULL, e->communicators[r],
+                                              &b->ranks[r], err);
+}
+
+static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
+{
+    return plan->inputs[p].buffer == EXG_NO_BUFFER ? 0
+                                                   : plan->buffers[plan->inputs[p].buffer].bytes;
+}
+
+/* Ranks that write one caller's tensor would disturb each other: each gets a copy of
+ * its own. Made once a plan. */
+static exg_status make_copies(exg_bound *b, exg_error *err)
+{
+    const exg_plan *plan = exg_bound_plan(b);
+
+    if (b->rank_count == 1) {
+        return EXG_OK;
+    }
+    b->copies = EXG_NEW_ARRAY(b->arena, void *, (size_t)plan->input_count * b->rank_count);
+    if (b->copies == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->copy_count = plan->input_count * b->rank_count;
+    for (uint32_t i = 0; i < b->copy_count; i++) {
+        const exg_plan_input *input = &plan->inputs[i / b->rank_count];
+
+        if (input->kind != EXG_INPUT_USER || !input->mutated) {
+            continue;
+        }
+        b->copies[i] = malloc(input_bytes(plan, i / b->rank_count) + 1);
+        if (b->copies[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error *err)
+{
+    exg_program *functional = NULL;
+    exg_status status;
+
+    b->rank_count = e->rank_count;
+    b->ranks = EXG_NEW_ARRAY(b->arena, exg_rank *, e->rank_count);
+    if (b->ranks == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_stretch_functional(b->stretch, keeps, &functional, err);
+    exg_program_destroy(b->stretch->program); /* planned: not needed any more */
+    b->stretch->program = NULL;
+    for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
+        status = make_rank(e, b, functional, r, err);
+        if (status == EXG_OK && e->options.profile) {
+            status = exg_rank_profile(b->ranks[r], err);
+        }
+    }
+    exg_program_destroy(functional);
+    if (status == EXG_OK) {
+        b->callers = EXG_NEW_ARRAY(b->arena, void *, exg_bound_plan(b)->input_count);
+        status = b->callers == NULL ? EXG_OUT_OF_MEMORY(err) : make_copies(b, err);
+    }
+    return status;
+}
+
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps,
+                            const int64_t *key, uint32_t key_count, exg_bound **bound,
+                            exg_error *err)
+{
+    exg_bound *b = calloc(1, sizeof(*b));
+    exg_status status;
+
+    *bound = NULL;
+    if (b == NULL) {
+        exg_stretch_destroy(stretch);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->stretch = stretch;
+    b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
+    b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
+    b->key_count = key_count;
+    status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(engine, b, keeps, err);
+    status = status == EXG_OK && stretch->pause == EXG_PAUSE_LOOP
+                 ? exg_loop_create(engine, stretch, &b->loop, err)
+                 : status;
+    if (status != EXG_OK) {
+        exg_bound_destroy(b);
+        return status;
+    }
+    engine->plan_count++;
+    *bound = b;
+    return EXG_OK;
+}
+
+exg_bound *exg_bound_find(exg_bound **list, const int64_t *key, uint32_t key_count)
+{
+    for (exg_bound **at = list; *at != NULL; at = &(*at)->next) {
+        exg_bound *found = *at;
+
+        if (found->key_count == key_count &&
+            memcmp(found->key, key, key_count * sizeof(*key)) == 0) {
+            *at = found->next;
+            found->next = *list;
+            *list = found;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+const exg_plan *exg_bound_plan(const exg_bound *bound)
+{
+    return exg_rank_plan(bound->ranks[0]);
+}
+
+void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data)
+{
+    for (uint32_t r = 0; r < bound->rank_count; r++) {
+        void *copy = bound->copies == NULL ? NULL : bound->copies[input * bound->rank_count + r];
+
+        if (copy != NULL && data != NULL) {
+            memcpy(copy, data, input_bytes(exg_bound_plan(bound), input));
+        }
+        exg_rank_set_input(bound->ranks[r], input, copy != NULL ? copy : data);
+    }
+    bound->callers[input] = data;
+}
+
+/* What the first rank wrote goes back to the caller's tensor. */
+static void return_copies(exg_bound *b)
+{
+    const exg_plan *plan = exg_bound_plan(b);
+
+    for (uint32_t p = 0; p < plan->input_count; p++) {
+        void *copy = b->copies[p * b->rank_count];
+
+        if (copy != NULL && b->callers[p] != NULL) {
+            memcpy(b->callers[p], copy, input_bytes(plan, p));
+        }
+    }
+}
+
+typedef struct team_run {
+    exg_engine *engine;
+    exg_bound *bound;
+} team_run;
+
+static void run_rank(void *context, uint32_t r)
+{
+    const team_run *run = context;
+    exg_outcome *out = &run->engine->outcomes[r];
+
+    out->status = exg_rank_run(run->bound->ranks[r], &out->error);
+    if (out->status != EXG_OK) {
+        exg_communicator_abort(run->engine->communicators[r], out->status);
+    }
+}
+
+/* The first cause: a rank's own fault rather than the news of another's. */
+static exg_status run_team(exg_engine *e, exg_bound *b, exg_error *err)
+{
+    team_run run = {e, b};
+    const exg_outcome *first = NULL;
+
+    exg_team_run(e->team, run_rank, &run);
+    return_copies(b);
+    for (uint32_t r = 0; r < e->rank_count; r++) {
+        const exg_outcome *out = &e->outcomes[r];
+
+        if (out->status != EXG_OK && (first == NULL || (first->status == EXG_PEER &&
+                                                        out->status != EXG_PEER))) {
+            first = out;
+        }
+    }
+    if (first != NULL && err != NULL) {
+        *err = first->error;
+    }
+    return first == NULL ? EXG_OK : first->status;
+}
+
+exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index)
+{
+    const exg_plan_output *from =
+        &exg_bound_plan(bound)->outputs[bound->stretch->first_output + index];
+    exg_session_output output = {.constant = from->constant};
+
+    if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
+        output.tensor = from->location.window;
+        output.tensor.data = exg_rank_data(bound->ranks[0], &from->location);
+    }
+    return output;
+}
+
+/* What random numbers of this stretch's run are drawn by: the number of the session's run
+ * for the first, others of their own for what follows and for loops. */
+static uint64_t draw_of(exg_engine *e)
+{
+    const uint64_t words[2] = {e->runs, e->stretches};
+
+    return e->stretches++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
+}
+
+exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
+{
+    const exg_stretch *s = bound->stretch;
+    uint64_t draw = draw_of(engine);
+
+    for (uint32_t r = 0; r < engine->rank_count; r++) {
+        exg_rank_fill(bound->ranks[r]);
+        exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);
+    }
+    EXG_TRY(engine->rank_count == 1 ? exg_rank_run(bound->ranks[0], err)
+                                    : run_team(engine, bound, err));
+    for (uint32_t i = 0; i < s->check_count; i++) {
+        exg_session_output held = exg_bound_output(bound, s->checks[i].output);
+
+        if (exg_element_value(held.tensor.dtype, held.tensor.data) == 0) {
+            return exg_error_within(err,
+                                    EXG_FAIL(err, MALFORMED, "RUN-006", "the program asserts: %s",
+                                             s->checks[i].message),
+                                    "node '%s'", s->checks[i].name);
+        }
+    }
+    return EXG_OK;
+}
+
+uint64_t exg_bound_bytes(const exg_bound *bound)
+{
+    uint64_t bytes = exg_loop_bytes(bound->loop);
+
+    for (uint32_t r = 0; r < bound->rank_count; r++) {
+        bytes += exg_rank_bytes(bound->ranks[r]);
+    }
+    for (const exg_bound *f = bound->follow; f != NULL; f = f->next) {
+        bytes += exg_bound_bytes(f);
+    }
+    return bytes;
+}

@@ -1,0 +1,47 @@
+/* bound.h - a stretch's plans, one a rank, bound to memory. */
+#ifndef EXG_LIBEXEC_BOUND_H
+#define EXG_LIBEXEC_BOUND_H
+
+#include "libexec/engine.h"
+#include "libexport/transform/stretch.h"
+
+typedef struct exg_bound {
+    struct exg_bound *next;   /* made for other numbers; newest use first */
+    struct exg_bound *follow; /* those that may come after this one */
+    exg_arena *arena;
+    exg_stretch *stretch;
+    int64_t *key; /* the numbers it was made for */
+    uint32_t key_count;
+    exg_rank **ranks;
+    uint32_t rank_count;
+    void **callers; /* by graph input: the caller's data of this run */
+    void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
+    uint32_t copy_count;
+    exg_place_summary place;
+    char *report;
+    struct exg_loop_run *loop; /* of a stretch that ends at one */
+} exg_bound;
+
+/* Plans the stretch, which it takes over. `keeps`: exg_stretch_functional(). */
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps,
+                            const int64_t *key, uint32_t key_count, exg_bound **bound,
+                            exg_error *err);
+
+/* And all that follow. NULL is allowed. */
+void exg_bound_destroy(exg_bound *bound);
+
+/* The one made for these numbers, moved to the front of the list; or NULL. */
+exg_bound *exg_bound_find(exg_bound **list, const int64_t *key, uint32_t key_count);
+
+const exg_plan *exg_bound_plan(const exg_bound *bound); /* of rank 0 */
+void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data);
+
+/* Carries the plans out. MALFORMED RUN-001, RUN-006; PEER. */
+exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err);
+
+/* Output `index` of the stretch, as rank 0 has it. */
+exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index);
+
+uint64_t exg_bound_bytes(const exg_bound *bound); /* and of all that follow */
+
+#endif

@@ -1,0 +1,34 @@
+/* engine.h - what all parts of a session share: threads, ranks, memory, options. */
+#ifndef EXG_LIBEXEC_ENGINE_H
+#define EXG_LIBEXEC_ENGINE_H
+
+#include "libexec/comm/team.h"
+#include "libexec/rank.h"
+
+#include <exg/session.h>
+
+/* What a rank's run came to. */
+typedef struct exg_outcome {
+    exg_status status;
+    exg_error error;
+} exg_outcome;
+
+typedef struct exg_engine {
+    const exg_operators *operators;
+    exg_session_options options;
+    uint32_t rank_count; /* 1 without a mesh */
+    exg_pool *pool;      /* without a mesh */
+    exg_team *team;      /* on a mesh */
+    exg_communicator **communicators;
+    exg_outcome *outcomes; /* by rank */
+    exg_memory *memory;
+    uint64_t loops_left; /* iterations that this run may still take */
+    uint64_t runs;       /* so far */
+    uint64_t stretches;  /* that this run carried out */
+    uint32_t plan_count;
+    uint64_t plan_ns;
+} exg_engine;
+
+uint64_t exg_now_ns(void);
+
+#endif

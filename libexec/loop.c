@@ -1,0 +1,353 @@
+/* loop.c - the iterations of a loop. What is carried lies in memory of the loop's own, since
+ * a plan writes its results where the next iteration's inputs were read.
+ */
+#include "libexec/loop.h"
+#include "libexec/routine.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct exg_loop_run {
+    exg_engine *engine;
+    const exg_stretch *stretch;
+    exg_routine condition, body;
+    exg_arena *arena;
+    exg_tensor *given; /* by operand; of a sliced one, the slice */
+    void **data;       /* by operand */
+    exg_argument *numbers;
+    exg_tensor_meta *metas; /* by operand, with room for sizes and strides */
+    const exg_tensor_meta **meta_of;
+    int64_t *key;
+    exg_tensor *results;
+    uint64_t *capacity; /* by result: bytes of its memory */
+    uint64_t bytes;
+};
+
+void exg_loop_destroy(exg_loop_run *loop)
+{
+    if (loop == NULL) {
+        return;
+    }
+    exg_routine_destroy(&loop->condition);
+    exg_routine_destroy(&loop->body);
+    for (uint32_t i = 0; loop->results != NULL && i < loop->stretch->loop.result_count; i++) {
+        free(loop->results[i].data);
+    }
+    exg_arena_destroy(loop->arena);
+    free(loop);
+}
+
+uint64_t exg_loop_bytes(const exg_loop_run *loop)
+{
+    uint64_t bytes = loop == NULL ? 0 : loop->bytes;
+
+    for (const exg_bound *b = loop == NULL ? NULL : loop->condition.plans; b != NULL; b = b->next) {
+        bytes += exg_bound_bytes(b);
+    }
+    for (const exg_bound *b = loop == NULL ? NULL : loop->body.plans; b != NULL; b = b->next) {
+        bytes += exg_bound_bytes(b);
+    }
+    return bytes;
+}
+
+const exg_tensor *exg_loop_results(const exg_loop_run *loop)
+{
+    return loop->results;
+}
+
+exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_loop_run **loop,
+                           exg_error *err)
+{
+    exg_loop_run *l = calloc(1, sizeof(*l));
+    uint32_t count = stretch->loop.operand_count;
+    exg_arena *arena = l == NULL ? NULL : exg_arena_create(
+                                                   exg_arena_allocator(stretch->arena),
+                                                   EXG_ARENA_UNBOUNDED);
+
+    *loop = NULL;
+    if (arena == NULL) {
+        free(l);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *l = (exg_loop_run){.engine = engine, .stretch = stretch, .arena = arena};
+    l->condition = (exg_routine){engine, stretch->loop.condition, .is_part = true};
+    l->body = (exg_routine){engine, stretch->loop.body, .is_part = true};
+    l->given = EXG_NEW_ARRAY(arena, exg_tensor, count);
+    l->data = EXG_NEW_ARRAY(arena, void *, count);
+    l->numbers = EXG_NEW_ARRAY(arena, exg_argument, count);
+    l->metas = EXG_NEW_ARRAY(arena, exg_tensor_meta, count);
+    l->meta_of = EXG_NEW_ARRAY(arena, const exg_tensor_meta *, count);
+    l->key = EXG_NEW_ARRAY(arena, int64_t, (size_t)count * (EXG_RANK_MAX + 2));
+    l->results = EXG_NEW_ARRAY(arena, exg_tensor, stretch->loop.result_count);
+    l->capacity = EXG_NEW_ARRAY(arena, uint64_t, stretch->loop.result_count);
+    *loop = l;
+    if (l->given == NULL || l->data == NULL || l->numbers == NULL || l->metas == NULL ||
+        l->meta_of == NULL || l->key == NULL || l->results == NULL || l->capacity == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        l->metas[i].sizes = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
+        l->metas[i].strides = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
+        if (l->metas[i].sizes == NULL || l->metas[i].strides == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
+}
+
+static uint64_t bytes_of(const exg_tensor *tensor)
+{
+    return (uint64_t)exg_tensor_numel(tensor) * exg_dtype_bytes(tensor->dtype);
+}
+
+/* ---- operands ---------------------------------------------------------------------------- */
+
+static bool is_tensor(const exg_loop *loop, uint32_t i)
+{
+    return loop->operands[i].number.kind == EXG_ARGUMENT_NONE && !loop->operands[i].is_weight;
+}
+
+static bool is_sliced(const exg_loop *loop, uint32_t i)
+{
+    return i >= loop->carried_count && i < loop->carried_count + loop->sliced_count;
+}
+
+/* What the stretch left; of what is cut along dim 0, the first slice. Gives the number of
+ * slices, or -1 where they differ. */
+static int64_t take_operands(exg_loop_run *l, const exg_bound *bound)
+{
+    const exg_loop *loop = &l->stretch->loop;
+    int64_t slices = -2;
+
+    for (uint32_t i = 0; i < loop->operand_count; i++) {
+        exg_tensor *t = &l->given[i];
+
+        l->numbers[i] = loop->operands[i].number;
+        if (!is_tensor(loop, i)) {
+            continue;
+        }
+        *t = exg_bound_output(bound, loop->operands[i].output).tensor;
+        if (is_sliced(loop, i)) {
+            int64_t here = t->rank == 0 ? -1 : t->sizes[0];
+
+            slices = slices == -2 || slices == here ? here : -1;
+            if (t->rank > 0) {
+                t->rank--;
+                memmove(t->sizes, t->sizes + 1, t->rank * sizeof(*t->sizes));
+                exg_tensor_set_contiguous(t);
+            }
+        }
+        l->data[i] = t->data;
+    }
+    return slices;
+}
+
+static exg_status select_plan(exg_loop_run *l, exg_routine *routine, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+    const exg_symbols none = {0};
+    uint32_t words = 0;
+
+    for (uint32_t i = 0; i < loop->operand_count; i++) {
+        const exg_tensor *t = &l->given[i];
+
+        l->meta_of[i] = NULL;
+        if (!is_tensor(loop, i)) {
+            l->key[words] = 0;
+            memcpy(&l->key[words++], &l->numbers[i].as_int,
+                   l->numbers[i].kind == EXG_ARGUMENT_BOOL ? 1 : sizeof(int64_t));
+            continue;
+        }
+        l->metas[i].dtype = t->dtype;
+        l->metas[i].rank = t->rank;
+        l->key[words++] = (int64_t)t->dtype * EXG_RANK_MAX + t->rank;
+        for (uint32_t d = 0; d < t->rank; d++) {
+            l->metas[i].sizes[d] = exg_sym_int_of(t->sizes[d]);
+            l->key[words++] = t->sizes[d];
+        }
+        l->meta_of[i] = &l->metas[i];
+    }
+    return exg_routine_select(routine, l->key, words, &none, l->meta_of, l->numbers, err);
+}
+
+/* ---- iterations ---------------------------------------------------------------------------- */
+
+static exg_status room(exg_loop_run *l, uint32_t result, uint64_t bytes, exg_error *err)
+{
+    exg_tensor *t = &l->results[result];
+
+    if (bytes > l->capacity[result] || t->data == NULL) {
+        void *data = bytes > INT64_MAX - 128 ? NULL : aligned_alloc(64, (bytes / 64 + 2) * 64);
+
+        if (data == NULL) {
+            return EXG_FAIL(err, NO_MEMORY, "MEM-002", "a loop's result needs %" PRIu64 " bytes",
+                            bytes);
+        }
+        free(t->data);
+        l->bytes += bytes - l->capacity[result];
+        l->capacity[result] = bytes;
+        t->data = data;
+    }
+    return EXG_OK;
+}
+
+/* `from` as result `result`, which becomes the operand of that number. */
+static exg_status keep(exg_loop_run *l, uint32_t result, const exg_tensor *from, exg_error *err)
+{
+    void *data;
+
+    EXG_TRY(room(l, result, bytes_of(from), err));
+    data = l->results[result].data;
+    memcpy(data, from->data, bytes_of(from));
+    l->results[result] = *from;
+    l->results[result].data = data;
+    l->given[result] = l->results[result];
+    l->data[result] = data;
+    return EXG_OK;
+}
+
+/* Result `at` of the body's last run, which must be a tensor. */
+static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tensor, exg_error *err)
+{
+    exg_session_output output = exg_bound_output(l->body.last, at);
+
+    if (output.constant.kind != EXG_ARGUMENT_TENSOR) {
+        return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is no tensor", at);
+    }
+    *tensor = output.tensor;
+    return EXG_OK;
+}
+
+static exg_status keep_carried(exg_loop_run *l, exg_error *err)
+{
+    for (uint32_t i = 0; i < l->stretch->loop.carried_count; i++) {
+        exg_tensor made;
+
+        EXG_TRY(result_of(l, i, &made, err));
+        EXG_TRY(keep(l, i, &made, err));
+    }
+    return EXG_OK;
+}
+
+static exg_status count_iteration(exg_loop_run *l, exg_error *err)
+{
+    if (l->engine->loops_left == 0) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, LIMIT, "RUN-004",
+                                      "loops went on for more than %" PRIu64 " iterations",
+                                      l->engine->options.loop_limit),
+                             "--loop-limit, exg_session_options.loop_limit");
+    }
+    l->engine->loops_left--;
+    return EXG_OK;
+}
+
+static exg_status go_on(exg_loop_run *l, bool *goes_on, exg_error *err)
+{
+    exg_session_output held;
+    exg_argument number;
+
+    EXG_TRY(select_plan(l, &l->condition, err));
+    EXG_TRY(exg_routine_run(&l->condition, l->data, err));
+    held = exg_bound_output(l->condition.last, 0);
+    number = held.constant;
+    if (held.constant.kind == EXG_ARGUMENT_TENSOR) {
+        if (exg_tensor_numel(&held.tensor) != 1) {
+            return EXG_FAIL(err, MALFORMED, "NOD-016", "the condition does not give one bool");
+        }
+        number = exg_number_of(held.tensor.dtype, held.tensor.data);
+    }
+    *goes_on = exg_is_true(&number);
+    return EXG_OK;
+}
+
+static exg_status run_while(exg_loop_run *l, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+    bool goes_on = true;
+
+    for (uint32_t i = 0; i < loop->carried_count; i++) {
+        if (!is_tensor(loop, i) && !loop->operands[i].is_weight) {
+            return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "a loop carries a number");
+        }
+        EXG_TRY(keep(l, i, &l->given[i], err));
+    }
+    for (;;) {
+        EXG_TRY(go_on(l, &goes_on, err));
+        if (!goes_on) {
+            return EXG_OK;
+        }
+        EXG_TRY(count_iteration(l, err));
+        EXG_TRY(select_plan(l, &l->body, err));
+        EXG_TRY(exg_routine_run(&l->body, l->data, err));
+        EXG_TRY(keep_carried(l, err));
+    }
+}
+
+/* The slices that this iteration made join those of the others. */
+static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+
+    for (uint32_t i = loop->carried_count; i < loop->result_count; i++) {
+        exg_tensor made;
+        exg_tensor *whole = &l->results[i];
+
+        EXG_TRY(result_of(l, i, &made, err));
+        if (made.rank + 1 > EXG_RANK_MAX ||
+            (bytes_of(&made) > 0 && (uint64_t)slices > INT64_MAX / bytes_of(&made))) {
+            return EXG_FAIL(err, LIMIT, "PLN-001", "the results of a loop are too large");
+        }
+        if (at == 0) {
+            EXG_TRY(room(l, i, bytes_of(&made) * (uint64_t)slices, err));
+            whole->dtype = made.dtype;
+            whole->rank = made.rank + 1;
+            whole->sizes[0] = slices;
+            memcpy(whole->sizes + 1, made.sizes, made.rank * sizeof(*made.sizes));
+            exg_tensor_set_contiguous(whole);
+        } else if (made.rank + 1 != whole->rank ||
+                   memcmp(made.sizes, whole->sizes + 1, made.rank * sizeof(*made.sizes)) != 0) {
+            return EXG_FAIL(err, MALFORMED, "RUN-005", "slices of a loop's result differ in size");
+        }
+        memcpy((uint8_t *)whole->data + (uint64_t)at * bytes_of(&made), made.data, bytes_of(&made));
+    }
+    return EXG_OK;
+}
+
+static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+
+    if (slices < 1) {
+        return EXG_FAIL(err, MALFORMED, "RUN-005",
+                        slices < 0 ? "what a loop cuts along dim 0 differs there in size"
+                                   : "a loop over no slices");
+    }
+    for (uint32_t i = 0; i < loop->carried_count; i++) {
+        EXG_TRY(keep(l, i, &l->given[i], err));
+    }
+    for (int64_t at = 0; at < slices; at++) {
+        EXG_TRY(count_iteration(l, err));
+        EXG_TRY(select_plan(l, &l->body, err));
+        EXG_TRY(exg_routine_run(&l->body, l->data, err));
+        EXG_TRY(keep_carried(l, err));
+        EXG_TRY(keep_slices(l, at, slices, err));
+        for (uint32_t i = loop->carried_count; i < loop->carried_count + loop->sliced_count; i++) {
+            l->data[i] = (uint8_t *)l->data[i] + bytes_of(&l->given[i]);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_error *err)
+{
+    const exg_node *node = bound->stretch->node;
+    int64_t slices = take_operands(loop, bound);
+
+    EXG_TRY_IN(err,
+               bound->stretch->loop.condition != NULL ? run_while(loop, err)
+                                                      : run_slices(loop, slices, err),
+               "node '%s'", node->name == NULL ? node->target : node->name);
+    return EXG_OK;
+}

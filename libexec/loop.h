@@ -1,0 +1,23 @@
+/* loop.h - while_loop, scan and map: graphs run again and again between two stretches. */
+#ifndef EXG_LIBEXEC_LOOP_H
+#define EXG_LIBEXEC_LOOP_H
+
+#include "libexec/bound.h"
+
+typedef struct exg_loop_run exg_loop_run;
+
+/* For a stretch that ends at a loop. */
+exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_loop_run **loop,
+                           exg_error *err);
+void exg_loop_destroy(exg_loop_run *loop); /* NULL is allowed */
+
+/* Runs it on the stretch's outputs. LIMIT RUN-004 when it takes more iterations than a run
+ * may. */
+exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_error *err);
+
+/* Results of the last run, row-major; valid until the next. */
+const exg_tensor *exg_loop_results(const exg_loop_run *loop);
+
+uint64_t exg_loop_bytes(const exg_loop_run *loop); /* NULL: 0 */
+
+#endif

@@ -1,0 +1,239 @@
+/* routine.c - from stretch to stretch: runs one, reads the number it waits for, finds or
+ * makes the one that follows. */
+#include "libexec/routine.h"
+#include "libexec/loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void exg_routine_destroy(exg_routine *routine)
+{
+    for (exg_bound *b = routine->plans; b != NULL;) {
+        exg_bound *next = b->next;
+
+        exg_bound_destroy(b);
+        b = next;
+    }
+    free(routine->path);
+}
+
+/* Puts a new plan in front; the one that was not used longest makes room. */
+static void add_plan(exg_bound **list, exg_bound *bound, bool limited)
+{
+    uint32_t count = 1;
+    exg_bound **at = list;
+
+    bound->next = *list;
+    *list = bound;
+    while (limited && *at != NULL && count <= EXG_FOLLOW_MAX) {
+        at = &(*at)->next;
+        count++;
+    }
+    if (limited && *at != NULL) {
+        exg_bound_destroy(*at);
+        *at = NULL;
+    }
+}
+
+exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t key_count,
+                              const exg_symbols *symbols, const exg_tensor_meta *const *metas,
+                              const exg_argument *numbers, exg_error *err)
+{
+    uint64_t start = exg_now_ns();
+    exg_stretch *stretch;
+
+    routine->current = exg_bound_find(&routine->plans, key, key_count);
+    if (routine->current != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_stretch_begin(routine->program, routine->engine->operators, symbols, metas, numbers,
+                              &stretch, err));
+    EXG_TRY(exg_bound_create(routine->engine, stretch, routine->is_part, key, key_count,
+                             &routine->current, err));
+    add_plan(&routine->plans, routine->current, routine->is_part);
+    routine->engine->plan_ns += exg_now_ns() - start;
+    return EXG_OK;
+}
+
+exg_argument exg_number_of(exg_dtype dtype, const void *at)
+{
+    int64_t whole;
+
+    if (!exg_dtype_is_integral(dtype)) {
+        return exg_arg_float(exg_element_value(dtype, at));
+    }
+    if (dtype == EXG_DTYPE_I64) { /* past 2^53 a double is not enough */
+        memcpy(&whole, at, sizeof(whole));
+        return exg_arg_int(whole);
+    }
+    whole = (int64_t)exg_element_value(dtype, at);
+    return dtype == EXG_DTYPE_B8 ? exg_arg_bool(whole != 0) : exg_arg_int(whole);
+}
+
+/* ---- what follows ---------------------------------------------------------------------- */
+
+static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, const int64_t *key,
+                       uint32_t key_count, exg_bound **next, exg_error *err)
+{
+    EXG_TRY(exg_bound_create(r->engine, stretch, r->is_part, key, key_count, next, err));
+    add_plan(&after->follow, *next, true);
+    return EXG_OK;
+}
+
+static exg_status after_number(exg_routine *r, exg_bound *b, exg_bound **next, exg_error *err)
+{
+    exg_session_output held = exg_bound_output(b, b->stretch->number_output);
+    exg_argument number = exg_number_of(held.tensor.dtype, held.tensor.data);
+    int64_t key[2] = {(int64_t)number.kind, 0};
+    uint64_t start;
+    exg_stretch *stretch;
+
+    memcpy(&key[1], &number.as_int, number.kind == EXG_ARGUMENT_BOOL ? 1 : sizeof(key[1]));
+    *next = exg_bound_find(&b->follow, key, 2);
+    if (*next != NULL) {
+        return EXG_OK;
+    }
+    start = exg_now_ns();
+    EXG_TRY(exg_stretch_resume(b->stretch, &number, &stretch, err));
+    EXG_TRY(bind(r, b, stretch, key, 2, next, err));
+    r->engine->plan_ns += exg_now_ns() - start;
+    return EXG_OK;
+}
+
+static exg_tensor_meta meta_of(const exg_tensor *tensor, exg_sym_int *sizes, exg_sym_int *strides)
+{
+    exg_tensor_meta meta = {.dtype = tensor->dtype,
+                            .rank = tensor->rank,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .storage_offset = exg_sym_int_of(0)};
+
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        sizes[d] = exg_sym_int_of(tensor->sizes[d]);
+        strides[d] = exg_sym_int_of(tensor->strides[d]);
+    }
+    return meta;
+}
+
+/* Sizes of a loop's results, as words. */
+static uint32_t sizes_of(const exg_tensor *tensors, uint32_t count, int64_t *words)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t d = 0; d < tensors[i].rank; d++, at++) {
+            if (words != NULL) {
+                words[at] = tensors[i].sizes[d];
+            }
+        }
+    }
+    return at;
+}
+
+static exg_status make_after_loop(exg_routine *r, exg_bound *b, const int64_t *key,
+                                  uint32_t key_count, exg_bound **next, exg_error *err)
+{
+    const exg_tensor *results = exg_loop_results(b->loop);
+    uint32_t count = b->stretch->loop.result_count;
+    exg_tensor_meta *metas = calloc(count + 1, sizeof(*metas));
+    exg_sym_int *sizes = calloc((size_t)count * 2 * EXG_RANK_MAX + 1, sizeof(*sizes));
+    exg_stretch *stretch;
+    exg_status status = metas == NULL || sizes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+        metas[i] = meta_of(&results[i], sizes + (size_t)i * 2 * EXG_RANK_MAX,
+                           sizes + ((size_t)i * 2 + 1) * EXG_RANK_MAX);
+    }
+    status = status == EXG_OK ? exg_stretch_resume_loop(b->stretch, metas, &stretch, err) : status;
+    free(metas);
+    free(sizes);
+    return status == EXG_OK ? bind(r, b, stretch, key, key_count, next, err) : status;
+}
+
+static exg_status after_loop(exg_routine *r, exg_bound *b, exg_bound **next, exg_error *err)
+{
+    int64_t few[64];
+    const exg_tensor *results;
+    uint32_t words;
+    int64_t *key = few;
+    uint64_t start;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(exg_loop_carry_out(b->loop, b, err));
+    results = exg_loop_results(b->loop);
+    words = sizes_of(results, b->stretch->loop.result_count, NULL);
+    if (words > 64) {
+        key = malloc(words * sizeof(*key));
+        if (key == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    (void)sizes_of(results, b->stretch->loop.result_count, key);
+    *next = exg_bound_find(&b->follow, key, words);
+    if (*next == NULL) {
+        start = exg_now_ns();
+        status = make_after_loop(r, b, key, words, next, err);
+        r->engine->plan_ns += exg_now_ns() - start;
+    }
+    if (key != few) {
+        free(key);
+    }
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+static void set_inputs(exg_routine *r, exg_bound *b, void *const *data)
+{
+    const exg_plan *plan = exg_bound_plan(b);
+    const exg_stretch *s = b->stretch;
+    uint32_t own = plan->input_count - s->input_count;
+
+    for (uint32_t p = 0; p < own; p++) {
+        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].buffer != EXG_NO_BUFFER) {
+            exg_bound_set_input(b, p, data[p]);
+        }
+    }
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        const exg_carried *from = &s->inputs[i];
+        const exg_bound *maker = r->path[from->depth];
+
+        exg_bound_set_input(b, own + i,
+                            from->of_loop ? exg_loop_results(maker->loop)[from->index].data
+                                          : exg_bound_output(maker, from->index).tensor.data);
+    }
+}
+
+static exg_status step_on(exg_routine *r, exg_bound *b, uint32_t depth, exg_error *err)
+{
+    if (depth >= r->path_capacity) {
+        uint32_t capacity = r->path_capacity == 0 ? 8 : r->path_capacity * 2;
+        exg_bound **path = realloc(r->path, capacity * sizeof(exg_bound *));
+
+        if (path == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        r->path = path;
+        r->path_capacity = capacity;
+    }
+    r->path[depth] = b;
+    return EXG_OK;
+}
+
+exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *err)
+{
+    exg_bound *b = routine->current;
+
+    routine->last = NULL;
+    for (uint32_t depth = 0;; depth++) {
+        EXG_TRY(step_on(routine, b, depth, err));
+        set_inputs(routine, b, data);
+        EXG_TRY(exg_bound_run(routine->engine, b, err));
+        if (b->stretch->pause == EXG_PAUSE_END) {
+            routine->last = b;
+            return EXG_OK;
+        }
+        EXG_TRY(b->stretch->pause == EXG_PAUSE_LOOP ? after_loop(routine, b, &b, err)
+                                                    : after_number(routine, b, &b, err));
+    }
+}

@@ -1,0 +1,147 @@
+/* stretch.h - a program in the pieces that a run carries out one after the other.
+ *
+ * A stretch is decomposed from the program's nodes in order, until a number is needed that
+ * only the run can know: a size that lies in the data, an element used as a number, the
+ * predicate of a branch; or until a loop. Its outputs are what lives on. When it has run,
+ * the next stretch is made with the number (or the loop's results), and so on to the end.
+ *
+ *   begin(inputs) -> stretch -run-> number -> resume(stretch, number) -> stretch -run-> ...
+ *
+ * A program without any of this is one stretch. What lives on are whole tensors ("bases")
+ * and how views on them were taken; views are taken again where the next stretch begins, so
+ * a write through a view is seen by all, whichever stretches they lie in. A branch is part
+ * of the stretch after its predicate. The graphs of a loop are programs of their own.
+ */
+#ifndef EXG_LIBEXPORT_TRANSFORM_STRETCH_H
+#define EXG_LIBEXPORT_TRANSFORM_STRETCH_H
+
+#include "libexport/transform/inline.h"
+#include "libexport/transform/rewrite.h"
+
+#include <exg/symint.h>
+
+typedef enum exg_pause {
+    EXG_PAUSE_END,    /* the program's outputs are there */
+    EXG_PAUSE_NUMBER, /* one element of an output is needed */
+    EXG_PAUSE_LOOP    /* the operands of a loop are there */
+} exg_pause;
+
+/* Ids of values that only views taken again know have this bit. */
+#define EXG_EXTRA_VALUE 0x80000000u
+
+/* A tensor that an earlier stretch made. */
+typedef struct exg_carried {
+    exg_value_id id;
+    const char *name;
+    exg_tensor_meta *meta; /* row-major */
+    uint32_t depth; /* of that stretch: the first of a run is 0 */
+    uint32_t index; /* of its output, or of a result of its loop */
+    bool of_loop;
+} exg_carried;
+
+/* A program's assertion on data: an output of one bool. */
+typedef struct exg_check {
+    uint32_t output;
+    const char *name;    /* the node's */
+    const char *message; /* the program's */
+} exg_check;
+
+/* What the graphs of a loop are given: a number, a weight, or an output of the stretch. */
+typedef struct exg_loop_operand {
+    exg_argument number; /* NONE: none */
+    bool is_weight;      /* the graphs read it by its name; `output` is its value's id */
+    uint32_t output;
+} exg_loop_operand;
+
+/* while_loop: condition and body of (carried, others). scan and map: body of (carried,
+ * one slice of each sliced, others), which gives (carried, slices of the results). */
+typedef struct exg_loop {
+    const exg_program *condition; /* NULL: scan, map */
+    const exg_program *body;
+    exg_loop_operand *operands;
+    uint32_t operand_count, carried_count, sliced_count;
+    uint32_t result_count;
+} exg_loop;
+
+typedef struct exg_course exg_course; /* the nodes that stretches are made from */
+
+/* A view taken again where a stretch begins. */
+typedef struct exg_again {
+    exg_operator_id op;
+    exg_argument *args; /* normalized; the first is replaced */
+    exg_value_id from, to;
+} exg_again;
+
+typedef struct exg_known {
+    exg_value_id id;
+    exg_argument number;
+} exg_known;
+
+/* Where a stretch ends, and all that the next one needs to begin. */
+typedef struct exg_state {
+    uint32_t at; /* the next node */
+    exg_carried *carried;
+    exg_again *views;
+    exg_known *known;
+    uint32_t carried_count, view_count, known_count;
+    uint32_t extra_count; /* values that only views know */
+} exg_state;
+
+typedef struct exg_stretch {
+    exg_arena *arena; /* owns all but the program */
+    uint32_t depth;
+    exg_program *program; /* decomposed; inputs: the whole program's own, then `inputs` */
+    exg_carried *inputs;
+    uint32_t input_count;
+    uint32_t output_count; /* at the END: the program's own, before those of checks */
+    uint32_t first_output; /* of the functional program: before it are its mutations */
+    exg_check *checks;
+    uint32_t check_count;
+    exg_pause pause;
+    const exg_node *node;   /* that waits; NULL at the END */
+    uint32_t number_output; /* NUMBER */
+    exg_loop loop;          /* LOOP */
+    const exg_course *course;
+    exg_state after;
+} exg_stretch;
+
+/* The first stretch of `program`. `metas` and `numbers` (NULL: none) give, by graph input,
+ * what is known beside `symbols`: row-major tensors, numbers. The program must stay as long
+ * as its stretches. */
+exg_status exg_stretch_begin(const exg_program *program, const exg_operators *operators,
+                             const exg_symbols *symbols, const exg_tensor_meta *const *metas,
+                             const exg_argument *numbers, exg_stretch **stretch, exg_error *err);
+
+/* What follows when the number is known, or the sizes of a loop's results. `before` must
+ * stay as long as the stretch. MALFORMED RUN-006 (an assertion of the program), RUN-007 (a
+ * number outside its range). */
+exg_status exg_stretch_resume(const exg_stretch *before, const exg_argument *number,
+                              exg_stretch **stretch, exg_error *err);
+exg_status exg_stretch_resume_loop(const exg_stretch *before, const exg_tensor_meta *results,
+                                   exg_stretch **stretch, exg_error *err);
+void exg_stretch_destroy(exg_stretch *stretch); /* NULL is allowed */
+
+/* The stretch ready to be planned: functional and simplified. With `keeps` what the program
+ * may write from run to run is the session's here too, written in this stretch or not. */
+exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, exg_program **functional,
+                                  exg_error *err);
+
+/* A number as a truth value. */
+bool exg_is_true(const exg_argument *number);
+
+/* ---- shared by the passes ---------------------------------------------------------------- */
+
+/* A graph input as the run will be given it, its symbols numbers. */
+exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *symbols,
+                          exg_arena *arena, exg_tensor_meta **meta, exg_error *err);
+
+/* A copy with sizes and strides of its own, or NULL; row-major strides, offset 0. */
+exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta);
+void exg_meta_contiguous(exg_tensor_meta *meta);
+
+/* Emits a node whose arguments are translated. `slots` (NULL: none) says by position which
+ * of them are numbers held in 0-d tensors, and of which kind; else NONE. */
+exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                              exg_argument *args, const exg_argument_kind *slots);
+
+#endif

@@ -1,0 +1,369 @@
+/* stretches.c - programs whose sizes and branches lie in the data: alone and over ranks
+ * against PyTorch's answers; plans found again; loops that do not end; assertions.
+ */
+#include "tests/exec/session/fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define ROW(program, data) \
+    {program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", 1e-4, 1e-5}
+
+static const fixture dynamic[] = {
+    ROW("branch", "branch"),     ROW("branch.core", "branch"), ROW("loops", "loops"),
+    ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
+    ROW("elements", "elements"), ROW("elements.core", "elements"),
+};
+
+static void agrees_on_ranks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
+        for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+            for (int mode = EXG_PLACE_REPLICATE; mode <= EXG_PLACE_AUTO; mode++) {
+                exg_session_options options = {.size = sizeof(options), .mesh_size = ranks};
+                char what[40];
+                exg_session *session;
+                loaded l;
+
+                options.place = (exg_place_options){.size = sizeof(options.place)};
+                options.place.mode = (exg_place_mode)mode;
+                if (options.place.mode == EXG_PLACE_PATTERNS) {
+                    continue;
+                }
+                load_fixture(&dynamic[i], &l);
+                session = open_session(&l, &options);
+                snprintf(what, sizeof(what), "%u ranks, placement %d", ranks, mode);
+                run_fixture(&l, session);
+                compare_with_expected(&l, session, what);
+                exg_session_destroy(session);
+                unload_fixture(&l);
+            }
+        }
+    }
+}
+
+/* ---- inputs of a test's own --------------------------------------------------------------- */
+
+static exg_session_input floats(const char *name, float *data, int64_t rows, int64_t columns)
+{
+    exg_session_input input = {.name = name,
+                               .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2}};
+
+    input.tensor.sizes[0] = rows;
+    input.tensor.sizes[1] = columns;
+    exg_tensor_set_contiguous(&input.tensor);
+    return input;
+}
+
+static exg_session_input whole(const char *name, int64_t *number)
+{
+    return (exg_session_input){.name = name,
+                               .tensor = {.data = number, .dtype = EXG_DTYPE_I64, .rank = 0}};
+}
+
+static uint32_t plans(const exg_session *session)
+{
+    exg_session_stats stats;
+
+    exg_session_statistics(session, &stats);
+    return stats.plan_count;
+}
+
+/* ---- plans --------------------------------------------------------------------------------- */
+
+/* ones(k, 2) * k, x[:k] / max|x|, arange(k), x[:1] + max|x| */
+static void check_elements(exg_session *session, float *x, int64_t k)
+{
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("count", &k)};
+    const exg_tensor *rows;
+    float most = 0;
+    exg_error err;
+
+    for (int i = 0; i < 12; i++) {
+        most = fmaxf(most, fabsf(x[i]));
+    }
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK);
+    assert_int_equal(exg_session_output_at(session, 0)->tensor.sizes[0], k);
+    rows = &exg_session_output_at(session, 1)->tensor;
+    assert_int_equal(rows->sizes[0], k);
+    for (int64_t i = 0; i < 4 * k; i++) {
+        assert_true(fabsf(((const float *)rows->data)[i] - x[i] / most) < 1e-6f);
+    }
+    for (int64_t i = 0; i < k; i++) {
+        assert_int_equal(((const int64_t *)exg_session_output_at(session, 2)->tensor.data)[i], i);
+    }
+}
+
+static void plans_are_found_again_by_the_numbers(void **state)
+{
+    float x[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
+    exg_session *session;
+    uint32_t made;
+    loaded l;
+
+    (void)state;
+    load_fixture(&dynamic[6], &l);
+    session = open_session(&l, NULL);
+    check_elements(session, x, 1);
+    check_elements(session, x, 2);
+    check_elements(session, x, 3);
+    made = plans(session);
+    x[4] = 40; /* an element that is no size makes no plan */
+    for (int again = 0; again < 3; again++) {
+        for (int64_t k = 1; k <= 3; k++) {
+            check_elements(session, x, k);
+        }
+    }
+    assert_int_equal(plans(session), made);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
+static void running_again_allocates_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
+        exg_session_stats first;
+        exg_session_stats later;
+        exg_session *session;
+        loaded l;
+
+        load_fixture(&dynamic[i], &l);
+        session = open_session(&l, NULL);
+        run_fixture(&l, session);
+        exg_session_statistics(session, &first);
+        for (int again = 0; again < 3; again++) {
+            run_fixture(&l, session);
+        }
+        exg_session_statistics(session, &later);
+        assert_int_equal(later.plan_count, first.plan_count);
+        assert_int_equal(later.memory_bytes, first.memory_bytes);
+        exg_session_destroy(session);
+        unload_fixture(&l);
+    }
+}
+
+/* However many numbers come by, plans for a few of them are kept. */
+static void plans_for_old_numbers_go(void **state)
+{
+    exg_session_stats stats;
+    exg_session *session;
+    uint64_t most = 0;
+    loaded l;
+
+    (void)state;
+    load_fixture(&dynamic[2], &l); /* loops: the start is carried, not planned for */
+    session = open_session(&l, NULL);
+    for (int64_t start = 0; start < 200; start++) {
+        float x[12] = {1, 2, 3};
+        int64_t from = start - 190;
+        const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("start", &from)};
+        exg_error err;
+
+        assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK);
+        exg_session_statistics(session, &stats);
+        most = start == 0 ? stats.memory_bytes : most;
+        assert_true(stats.memory_bytes <= 2 * most);
+    }
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
+/* ---- what ends a run ------------------------------------------------------------------------ */
+
+static void a_loop_that_goes_on_is_stopped(void **state)
+{
+    exg_session_options options = {.size = sizeof(options), .loop_limit = 8};
+    float x[12] = {1, 2, 3};
+    int64_t start = 5;
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("start", &start)};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&dynamic[2], &l);
+    session = open_session(&l, &options);
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK); /* 1 + 3 + 3 */
+    start = -1000000000;
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "RUN-004");
+    assert_non_null(strstr(err.where, "while_loop"));
+    assert_int_equal(exg_session_output_count(session), 0);
+    start = 5;
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
+static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks, size_t row)
+{
+    exg_session_options options = {.size = sizeof(options), .mesh_size = ranks};
+    float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("count", &k)};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    options.place = (exg_place_options){.size = sizeof(options.place)};
+    load_fixture(&dynamic[row], &l);
+    session = open_session(&l, &options);
+    check_elements(session, good, 2);
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_MALFORMED);
+    if (strcmp(err.code, code) != 0) {
+        fail_msg("%s, not %s: %s", err.code, code, err.message);
+    }
+    assert_true(err.where[0] != '\0');
+    check_elements(session, good, 3);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
+static void assertions_end_the_run_and_nothing_else(void **state)
+{
+    float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
+    float infinite[12] = {1, 2, (float)INFINITY};
+
+    (void)state;
+    for (size_t row = 6; row < 8; row++) {
+        for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+            check_refused("RUN-007", good, 0, ranks, row);
+            check_refused("RUN-007", good, 4, ranks, row);
+            check_refused("RUN-007", good, -1, ranks, row);
+            check_refused("RUN-007", good, INT64_MAX, ranks, row);
+            check_refused("RUN-007", good, INT64_MIN, ranks, row);
+            check_refused("RUN-006", infinite, 2, ranks, row);
+        }
+    }
+}
+
+/* Without the range that the file states, its own assertions say no. */
+static void assertions_hold_without_ranges(void **state)
+{
+    float x[12] = {1, 2, 3};
+    int64_t k = 7;
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("count", &k)};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&dynamic[6], &l);
+    l.program->range_constraint_count = 0;
+    session = open_session(&l, NULL);
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "RUN-006");
+    assert_non_null(strstr(err.message, "u0 <= 3"));
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
+/* ---- what a file may say wrongly ------------------------------------------------------------- */
+
+static exg_node *find_node(exg_graph *graph, const char *part)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (strstr(graph->nodes[n].target, part) != NULL) {
+            return &graph->nodes[n];
+        }
+    }
+    fail_msg("no %s", part);
+    return NULL;
+}
+
+static void drop_input(exg_node *node, exg_graph *graph)
+{
+    (void)node;
+    graph->input_count--;
+}
+
+static void drop_output(exg_node *node, exg_graph *graph)
+{
+    (void)node;
+    graph->output_count--;
+}
+
+static void drop_operands(exg_node *node, exg_graph *graph)
+{
+    (void)graph;
+    node->input_count--;
+}
+
+static void number_among_outputs(exg_node *node, exg_graph *graph)
+{
+    (void)node;
+    graph->outputs[0] = (exg_argument){.kind = EXG_ARGUMENT_INT, .as_int = 3};
+}
+
+static void first_operand_twice(exg_node *node, exg_graph *graph)
+{
+    exg_argument *list = &node->inputs[2].arg;
+
+    (void)graph;
+    if (list->kind == EXG_ARGUMENT_TENSORS && list->count > 1) {
+        list->as_tensors[1] = list->as_tensors[0];
+    }
+}
+
+/* The gate says no to most of these; what runs past it ends in a status, never worse. */
+static void graphs_that_disagree_with_operands_are_refused(void **state)
+{
+    static void (*const spoil[])(exg_node *node, exg_graph *graph) = {
+        drop_input, drop_output, drop_operands, number_among_outputs, first_operand_twice};
+    static const char *const targets[] = {"while_loop", "scan", "map_impl"};
+
+    (void)state;
+    for (size_t t = 0; t < sizeof(targets) / sizeof(targets[0]); t++) {
+        for (size_t i = 0; i < sizeof(spoil) / sizeof(spoil[0]); i++) {
+            float x[12] = {1, 2, 3};
+            int64_t start = 1;
+            const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("start", &start)};
+            exg_session *session;
+            exg_error err;
+            exg_verified unused;
+            exg_node *node;
+            uint32_t g = 0;
+            loaded l;
+
+            load_fixture(&dynamic[2], &l);
+            node = find_node(l.program->graph, targets[t]);
+            while (node->inputs[g + 1].arg.kind == EXG_ARGUMENT_GRAPH) {
+                g++;
+            }
+            spoil[i](node, node->inputs[g].arg.as_graph->graph);
+            if (exg_verify(l.program, l.operators, &unused, NULL, &err) == EXG_OK) {
+                assert_true(spoil[i] == first_operand_twice || spoil[i] == number_among_outputs);
+            }
+            session = open_session(&l, NULL); /* as if it had passed */
+            if (exg_session_run(session, inputs, 2, &err) == EXG_OK) {
+                assert_true(spoil[i] == first_operand_twice);
+            }
+            exg_session_destroy(session);
+            unload_fixture(&l);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_on_ranks),
+        cmocka_unit_test(plans_are_found_again_by_the_numbers),
+        cmocka_unit_test(running_again_allocates_nothing),
+        cmocka_unit_test(plans_for_old_numbers_go),
+        cmocka_unit_test(a_loop_that_goes_on_is_stopped),
+        cmocka_unit_test(assertions_end_the_run_and_nothing_else),
+        cmocka_unit_test(assertions_hold_without_ranges),
+        cmocka_unit_test(graphs_that_disagree_with_operands_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
