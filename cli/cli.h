@@ -71,6 +71,13 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a pro
 /* "4096", "500M", "2G" (powers of 1024) as bytes. USAGE. */
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err);
 
+/* How many processes mpirun started, and which of them this is; 1 and 0 without it. */
+uint32_t cli_process_count(void);
+uint32_t cli_process_rank(void);
+
+/* The modes taken along the mesh dims: "data,tensor". */
+void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place);
+
 /* --mesh, --place, --threads, --seed as session options. Patterns live in `placement`. */
 typedef struct cli_placement {
     exg_place_pattern *patterns;

@@ -13,10 +13,12 @@ static void print_place(const cli_call *call, const exg_session *session)
     if (call->mesh == NULL) {
         return;
     }
+    fprintf(call->out, "mesh %s, placement ", call->mesh);
+    cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
-            "mesh %s, placement %s: %u nodes split, %u all_gather, %u all_reduce, "
+            ": %u nodes split, %u all_gather, %u all_reduce, "
             "%u reduce_scatter, %u all_to_all, %" PRIu64 " bytes a rank, predicted %.0f ns\n%s\n",
-            call->mesh, exg_place_mode_name(stats.place.mode), stats.place.split_count,
+            stats.place.split_count,
             stats.place.all_gather_count, stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count, stats.place.moved_bytes,
             stats.place.predicted_ns, report == NULL ? "" : report);
@@ -33,14 +35,17 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, e
                 "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
                 "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
                 ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-                ", \"placement\": \"%s\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
-                "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
-                ", \"predicted_ns\": %.0f}\n",
+                ", \"placement\": \"",
                 stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
                 stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
-                stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes,
-                exg_place_mode_name(stats.place.mode), stats.place.split_count,
-                stats.place.all_gather_count, stats.place.all_reduce_count,
+                stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes);
+        cli_put_modes(call->out, call, &stats.place);
+        fprintf(call->out,
+                "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
+                "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
+                ", \"predicted_ns\": %.0f}\n",
+                stats.place.split_count, stats.place.all_gather_count,
+                stats.place.all_reduce_count,
                 stats.place.reduce_scatter_count, stats.place.all_to_all_count,
                 stats.place.moved_bytes, stats.place.predicted_ns);
         return EXG_OK;

@@ -38,6 +38,9 @@ static void print_error(const exg_error *err, bool json)
         }
         exg_text_puts(&text, "}}\n");
     } else {
+        if (cli_process_rank() > 0) {
+            exg_text_printf(&text, "rank %u: ", cli_process_rank());
+        }
         exg_text_printf(&text, "exg: %s: ", err->code);
         exg_text_plain(&text, err->message, false);
         if (err->where[0] != '\0') {
@@ -91,6 +94,18 @@ static void report_cut_file(int signal_number)
     _exit(exg_status_exit_code(EXG_IO));
 }
 
+/* Of the processes that mpirun started only the first speaks and writes files. */
+static exg_status keep_quiet(cli_call *call, exg_error *err)
+{
+    if (cli_process_rank() == 0) {
+        return EXG_OK;
+    }
+    call->out = fopen("/dev/null", "w");
+    call->output = call->state_output = call->trace = NULL;
+    return call->out != NULL ? EXG_OK
+                             : EXG_FAIL(err, IO, "CLI-003", "cannot write to nowhere: /dev/null");
+}
+
 int main(int argc, char **argv)
 {
     cli_call call = {.out = stdout};
@@ -121,12 +136,15 @@ int main(int argc, char **argv)
     }
     call.command = command->name;
     status = cli_parse(argc - 2, argv + 2, &call, &err);
+    status = status == EXG_OK ? keep_quiet(&call, &err) : status;
     status = status == EXG_OK ? command->run(&call, &err) : status;
     if (fflush(stdout) != 0 && status == EXG_OK) {
         status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
     }
     if (status != EXG_OK) {
         print_error(&err, call.json);
+    } else if (cli_process_count() > 1) {
+        exg_mpi_finish(); /* a process that leaves without takes the others with it */
     }
     return exg_status_exit_code(status);
 }

@@ -75,22 +75,91 @@ static exg_status read_pattern_file(const char *path, cli_placement *placement,
     return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
 }
 
-static exg_status read_mesh(const char *text, uint32_t *size, exg_error *err)
+/* "4", "2x3" */
+static exg_status read_mesh(const char *text, exg_mesh_shape *mesh, exg_error *err)
 {
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
+    const char *at = text;
+    unsigned long ranks = 1;
 
-    if (end == text || n < 1 || n > 64 || text[0] == '-') {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "--mesh '%s'", text),
-                             "write the number of ranks, 1 to 64");
-    }
-    if (*end != '\0') {
-        return exg_error_fix(
-            err, EXG_FAIL(err, UNSUPPORTED, "PLC-008", "--mesh %s: meshes of one dimension so far", text),
-            "write --mesh %lu", n);
-    }
-    *size = (uint32_t)n;
+    do {
+        char *end;
+        unsigned long n = strtoul(at, &end, 10);
+
+        ranks *= n;
+        if (*at < '0' || *at > '9' || n < 1 || n > 64 || ranks > 64 ||
+            mesh->ndim == EXG_MESH_DIMS_MAX || (*end != '\0' && *end != 'x')) {
+            return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "--mesh '%s'", text),
+                                 "write the ranks along each dim, 4 or 2x2, 64 in all at most");
+        }
+        mesh->sizes[mesh->ndim++] = (uint32_t)n;
+        at = end + (*end == 'x');
+    } while (at[-1] == 'x');
     return EXG_OK;
+}
+
+/* One for all mesh dims, or one each with commas between. */
+static exg_status read_places(const char *text, uint32_t ndim, cli_placement *placement,
+                              exg_place_options *options, exg_error *err)
+{
+    uint32_t count = 0;
+
+    for (const char *at = text; count == 0 || *at != '\0'; count++) {
+        size_t length = strcspn(at, ",");
+        char *word = exg_arena_strndup(placement->arena, at, length);
+        exg_place_mode mode = EXG_PLACE_REPLICATE;
+
+        if (word == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        if (count == ndim) {
+            return EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
+        }
+        while (mode <= EXG_PLACE_AUTO && strcmp(word, exg_place_mode_name(mode)) != 0) {
+            mode++;
+        }
+        options[count].mode = mode;
+        if (mode > EXG_PLACE_AUTO) {
+            EXG_TRY(read_pattern_file(word, placement, &options[count], err));
+        }
+        at += length + (at[length] == ',');
+    }
+    for (uint32_t d = count; d < ndim; d++) {
+        options[d] = options[0];
+    }
+    return count == 1 || count == ndim
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
+}
+
+void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place)
+{
+    exg_mesh_shape mesh = {0};
+
+    (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, &mesh, NULL);
+    for (uint32_t d = 0; d < mesh.ndim; d++) {
+        fprintf(out, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
+    }
+}
+
+/* Open MPI, or MPICH and Slurm, tell a process so. */
+static uint32_t job_number(const char *open_mpi, const char *pmi, uint32_t none)
+{
+    const char *text = getenv(open_mpi) != NULL ? getenv(open_mpi) : getenv(pmi);
+    long number = text == NULL ? (long)none : strtol(text, NULL, 10);
+
+    return number < 0 || number > 65535 ? none : (uint32_t)number;
+}
+
+uint32_t cli_process_count(void)
+{
+    uint32_t count = job_number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1);
+
+    return count < 1 ? 1 : count;
+}
+
+uint32_t cli_process_rank(void)
+{
+    return cli_process_count() > 1 ? job_number("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0) : 0;
 }
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
@@ -99,7 +168,6 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     memset(options, 0, sizeof(*options));
     memset(placement, 0, sizeof(*placement));
     options->size = sizeof(*options);
-    options->place.size = sizeof(options->place);
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
     options->seed = call->has_seed && call->seed >= 0 ? (uint64_t)call->seed : 0;
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -109,20 +177,21 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    options->processes = cli_process_count() > 1;
     if (call->mesh != NULL) {
-        EXG_TRY(read_mesh(call->mesh, &options->mesh_size, err));
+        EXG_TRY(read_mesh(call->mesh, &options->mesh, err));
+    } else {
+        options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
-    if (call->place == NULL) {
-        options->place.mode = call->mesh == NULL ? EXG_PLACE_REPLICATE : EXG_PLACE_AUTO;
-        return EXG_OK;
+    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+        options->place[d] = (exg_place_options){
+            .size = sizeof(options->place[d]),
+            .mode = call->mesh == NULL && !options->processes ? EXG_PLACE_REPLICATE
+                                                              : EXG_PLACE_AUTO};
     }
-    for (exg_place_mode mode = EXG_PLACE_REPLICATE; mode <= EXG_PLACE_AUTO; mode++) {
-        if (strcmp(call->place, exg_place_mode_name(mode)) == 0) {
-            options->place.mode = mode;
-            return EXG_OK;
-        }
-    }
-    return read_pattern_file(call->place, placement, &options->place, err);
+    return call->place == NULL
+               ? EXG_OK
+               : read_places(call->place, options->mesh.ndim, placement, options->place, err);
 }
 
 void cli_placement_free(cli_placement *placement)

@@ -47,19 +47,19 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *func
     exg_plan *plan = NULL;
     exg_status status;
 
-    if (e->rank_count == 1) {
+    if (e->grids == NULL) {
         EXG_TRY(exg_plan_create(functional, e->operators, &e->options.plan, &plan, err));
-        return exg_rank_create(plan, e->memory, e->pool, NULL, &b->ranks[r], err);
+        return exg_rank_create(plan, e->memory, e->pool, NULL, 0, &b->ranks[r], err);
     }
-    status = exg_place(functional, e->operators, &e->options.place, e->rank_count, r, &local,
-                       r == 0 ? &b->place : NULL, r == 0 ? &b->report : NULL, err);
+    status = exg_place(functional, e->operators, e->options.place, &e->mesh, e->first_rank + r,
+                       &local, r == 0 ? &b->place : NULL, r == 0 ? &b->report : NULL, err);
     status = status == EXG_OK ? exg_plan_rank(local, e->operators, &e->options.plan,
-                                              e->communicators[r], &plan, err)
+                                              &e->grids[r], &plan, err)
                               : status;
     exg_program_destroy(local);
-    return status != EXG_OK ? status
-                            : exg_rank_create(plan, e->memory, NULL, e->communicators[r],
-                                              &b->ranks[r], err);
+    return status != EXG_OK
+               ? status
+               : exg_rank_create(plan, e->memory, NULL, &e->grids[r], r, &b->ranks[r], err);
 }
 
 static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
@@ -212,7 +212,7 @@ static void run_rank(void *context, uint32_t r)
 
     out->status = exg_rank_run(run->bound->ranks[r], &out->error);
     if (out->status != EXG_OK) {
-        exg_communicator_abort(run->engine->communicators[r], out->status);
+        exg_grid_abort(&run->engine->grids[r], out->status);
     }
 }
 
@@ -236,6 +236,17 @@ static exg_status run_team(exg_engine *e, exg_bound *b, exg_error *err)
         *err = first->error;
     }
     return first == NULL ? EXG_OK : first->status;
+}
+
+/* Without a mesh, or as the one rank of this process. */
+static exg_status run_alone(exg_engine *e, exg_bound *b, exg_error *err)
+{
+    exg_status status = exg_rank_run(b->ranks[0], err);
+
+    if (status != EXG_OK && e->grids != NULL) {
+        exg_grid_abort(&e->grids[0], status);
+    }
+    return status;
 }
 
 exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index)
@@ -269,8 +280,7 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
         exg_rank_fill(bound->ranks[r]);
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);
     }
-    EXG_TRY(engine->rank_count == 1 ? exg_rank_run(bound->ranks[0], err)
-                                    : run_team(engine, bound, err));
+    EXG_TRY(engine->team == NULL ? run_alone(engine, bound, err) : run_team(engine, bound, err));
     for (uint32_t i = 0; i < s->check_count; i++) {
         exg_session_output held = exg_bound_output(bound, s->checks[i].output);
 

@@ -16,10 +16,12 @@ typedef struct exg_outcome {
 typedef struct exg_engine {
     const exg_operators *operators;
     exg_session_options options;
-    uint32_t rank_count; /* 1 without a mesh */
+    exg_mesh_shape mesh; /* of one rank without a mesh */
+    uint32_t rank_count; /* carried out here */
+    uint32_t first_rank; /* of these, in the mesh */
     exg_pool *pool;      /* without a mesh */
-    exg_team *team;      /* on a mesh */
-    exg_communicator **communicators;
+    exg_team *team;      /* of several ranks */
+    exg_grid *grids;     /* by rank here; NULL: no mesh */
     exg_outcome *outcomes; /* by rank */
     exg_memory *memory;
     uint64_t loops_left; /* iterations that this run may still take */

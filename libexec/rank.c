@@ -23,7 +23,8 @@ typedef struct step_time {
 struct exg_rank {
     exg_plan *plan;
     exg_memory *memory;
-    exg_communicator *communicator;
+    const exg_grid *grid;
+    uint32_t index;
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
@@ -78,7 +79,8 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
             continue;
         }
         if (input->mutated) {
-            EXG_TRY(exg_memory_state(rank->memory, rank->communicator == NULL ? 0 : rank->communicator->rank, input, (void **)&rank->inputs[i], err));
+            EXG_TRY(exg_memory_state(rank->memory, rank->index, input,
+                                     (void **)&rank->inputs[i], err));
         } else {
             EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
                                       &data, err));
@@ -194,7 +196,8 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
 }
 
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
-                           exg_communicator *communicator, exg_rank **rank, exg_error *err)
+                           const exg_grid *grid, uint32_t index, exg_rank **rank,
+                           exg_error *err)
 {
     const exg_allocator *allocator = exg_arena_allocator(plan->arena);
     exg_rank *r = calloc(1, sizeof(*r));
@@ -207,7 +210,8 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     }
     r->plan = plan;
     r->memory = memory;
-    r->communicator = communicator;
+    r->grid = grid;
+    r->index = index;
     r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
     r->made = EXG_NEW_ARRAY(plan->arena, exg_made *, plan->constant_count);
     r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
@@ -364,11 +368,8 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
             plan->steps[s].kernel->run(&plan->steps[s].call);
         }
     }
-    if (rank->communicator != NULL && rank->communicator->status != EXG_OK) {
-        if (err != NULL) {
-            *err = rank->communicator->error;
-        }
-        return rank->communicator->status;
+    if (rank->grid != NULL) {
+        EXG_TRY(exg_grid_status(rank->grid, err));
     }
     fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
     if (fault != EXG_FAULT_NONE) {

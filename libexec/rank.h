@@ -2,7 +2,7 @@
 #ifndef EXG_LIBEXEC_RANK_H
 #define EXG_LIBEXEC_RANK_H
 
-#include "libexec/comm/communicator.h"
+#include "libexec/comm/grid.h"
 #include "libexec/plan/plan_internal.h"
 
 #include <exg/weights.h>
@@ -49,10 +49,11 @@ const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_te
 
 typedef struct exg_rank exg_rank;
 
-/* Takes the plan over. `memory`, `pool` (may be NULL) and `communicator` (NULL
- * without a mesh) must stay. */
+/* Takes the plan over. `memory`, `pool` (may be NULL) and `grid` (NULL without a mesh)
+ * must stay. `index`: whose states it writes, among the ranks of this process. */
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
-                           exg_communicator *communicator, exg_rank **rank, exg_error *err);
+                           const exg_grid *grid, uint32_t index, exg_rank **rank,
+                           exg_error *err);
 /* From now on runs measure each step. */
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */

@@ -53,20 +53,28 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
 
-    e->rank_count = e->options.mesh_size < 1 ? 1 : e->options.mesh_size;
-    if (e->rank_count > EXG_SESSION_RANKS_MAX) {
-        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks in one process; at most %d", e->rank_count,
+    uint32_t size = exg_mesh_shape_size(&e->mesh);
+
+    e->rank_count = e->options.processes ? 1 : size;
+    if (size == 0 || size > EXG_SESSION_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "a mesh of %u ranks; 1 to %d", size,
                         EXG_SESSION_RANKS_MAX);
     }
     e->outcomes = EXG_NEW_ARRAY(s->arena, exg_outcome, e->rank_count);
-    e->communicators = EXG_NEW_ARRAY(s->arena, exg_communicator *, e->rank_count);
-    if (e->outcomes == NULL || e->communicators == NULL) {
+    if (e->outcomes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (e->rank_count == 1) {
+    if (size == 1) {
         return exg_pool_create(e->options.thread_count, &e->pool, err);
     }
-    EXG_TRY(exg_local_create(e->rank_count, e->communicators, err));
+    e->grids = EXG_NEW_ARRAY(s->arena, exg_grid, e->rank_count);
+    if (e->grids == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (e->options.processes) {
+        return exg_mpi_grid(&e->mesh, e->grids, &e->first_rank, err);
+    }
+    EXG_TRY(exg_local_grid(&e->mesh, e->grids, err));
     return exg_team_create(e->rank_count, &e->team, err);
 }
 
@@ -106,6 +114,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     if (s->engine.options.loop_limit == 0) {
         s->engine.options.loop_limit = LOOP_LIMIT;
     }
+    s->engine.mesh = s->engine.options.mesh;
     s->engine.operators = verified->operators;
     s->routine = (exg_routine){.engine = &s->engine, .program = verified->program};
     status = create_tables(s, err);
@@ -131,8 +140,8 @@ void exg_session_destroy(exg_session *session)
     exg_routine_destroy(&session->routine);
     exg_memory_destroy(e->memory);
     exg_team_destroy(e->team);
-    for (uint32_t r = 0; e->rank_count > 1 && e->communicators != NULL && r < e->rank_count; r++) {
-        exg_communicator_close(e->communicators[r]);
+    for (uint32_t r = 0; e->grids != NULL && r < e->rank_count; r++) {
+        exg_grid_close(&e->grids[r]);
     }
     exg_pool_destroy(e->pool);
     exg_arena_destroy(session->arena);

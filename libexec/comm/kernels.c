@@ -1,6 +1,7 @@
 /* kernels.c - collectives as steps of a plan (rows of collective.def). A fault of
  * the exchange stays in the communicator, where the rank finds it. */
 #include "libexec/comm/collectives.h"
+#include "libexec/comm/grid.h"
 #include "libexec/kernels/kernel.h"
 
 #include <string.h>
@@ -28,9 +29,19 @@ static exg_reduce_op op_at(const exg_kernel_call *call, uint32_t position)
     return op;
 }
 
+/* Those met along the mesh dim that the last argument says; NULL: none. */
+static exg_communicator *along(const exg_kernel_call *call)
+{
+    int64_t dim = exg_call_int(call, call->arg_count - 1);
+
+    return call->grid == NULL || dim < 0 || dim >= (int64_t)call->grid->ndim
+               ? NULL
+               : call->grid->dims[dim];
+}
+
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
-    if (call->communicator == NULL) {
+    if (along(call) == NULL) {
         return EXG_FAIL(err, USAGE, "COM-005", "a collective outside a mesh");
     }
     return EXG_OK;
@@ -49,26 +60,26 @@ static exg_status check_reduce(const exg_kernel_call *call, exg_reduce_op op, ex
 static exg_status prepare_all_reduce(exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_reduce(call, op_at(call, 1), err));
-    call->workspace_bytes = exg_all_reduce_workspace(call->communicator, &call->inputs[0]);
+    call->workspace_bytes = exg_all_reduce_workspace(along(call), &call->inputs[0]);
     return EXG_OK;
 }
 
 static void run_all_reduce(const exg_kernel_call *call)
 {
-    (void)exg_all_reduce(call->communicator, &call->inputs[0], &call->outputs[0], op_at(call, 1),
+    (void)exg_all_reduce(along(call), &call->inputs[0], &call->outputs[0], op_at(call, 1),
                          call->workspace, NULL);
 }
 
 static exg_status prepare_all_gather(exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check(call, err));
-    call->workspace_bytes = exg_all_gather_workspace(call->communicator, &call->outputs[0]);
+    call->workspace_bytes = exg_all_gather_workspace(along(call), &call->outputs[0]);
     return EXG_OK;
 }
 
 static void run_all_gather(const exg_kernel_call *call)
 {
-    (void)exg_all_gather(call->communicator, &call->inputs[0], &call->outputs[0], dim_at(call, 1),
+    (void)exg_all_gather(along(call), &call->inputs[0], &call->outputs[0], dim_at(call, 1),
                          call->workspace, NULL);
 }
 
@@ -76,13 +87,13 @@ static exg_status prepare_reduce_scatter(exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_reduce(call, op_at(call, 3), err));
     call->workspace_bytes =
-        exg_reduce_scatter_workspace(call->communicator, &call->inputs[0], dim_at(call, 1));
+        exg_reduce_scatter_workspace(along(call), &call->inputs[0], dim_at(call, 1));
     return EXG_OK;
 }
 
 static void run_reduce_scatter(const exg_kernel_call *call)
 {
-    (void)exg_reduce_scatter(call->communicator, &call->inputs[0], &call->outputs[0],
+    (void)exg_reduce_scatter(along(call), &call->inputs[0], &call->outputs[0],
                              dim_at(call, 1), op_at(call, 3), call->workspace, NULL);
 }
 
@@ -90,13 +101,13 @@ static exg_status prepare_all_to_all(exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check(call, err));
     call->workspace_bytes =
-        exg_all_to_all_workspace(call->communicator, &call->inputs[0], &call->outputs[0]);
+        exg_all_to_all_workspace(along(call), &call->inputs[0], &call->outputs[0]);
     return EXG_OK;
 }
 
 static void run_all_to_all(const exg_kernel_call *call)
 {
-    (void)exg_all_to_all(call->communicator, &call->inputs[0], &call->outputs[0], dim_at(call, 1),
+    (void)exg_all_to_all(along(call), &call->inputs[0], &call->outputs[0], dim_at(call, 1),
                          dim_at(call, 3), call->workspace, NULL);
 }
 

@@ -44,7 +44,7 @@ typedef struct exg_kernel_call {
     _Atomic int *fault; /* run raises an exg_fault here */
 
     const struct exg_random_source *random; /* of draws; set before each run */
-    struct exg_communicator *communicator; /* of collectives; known in prepare too */
+    const struct exg_grid *grid; /* of collectives; known in prepare too */
 
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
 } exg_kernel_call;

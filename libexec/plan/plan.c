@@ -97,7 +97,7 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
     s->call.input_count = input_count;
     s->call.output_count = output_count;
     s->call.arena = p->arena;
-    s->call.communicator = p->communicator;
+    s->call.grid = p->grid;
     if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
         s->call.outputs == NULL || s->name == NULL || !note_origin(p, s)) {
         return EXG_OUT_OF_MEMORY(p->err);
@@ -591,7 +591,7 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
 }
 
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
-                         const exg_plan_options *options, struct exg_communicator *communicator,
+                         const exg_plan_options *options, const struct exg_grid *grid,
                          exg_plan **plan, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(exg_arena_allocator(functional->arena),
@@ -612,7 +612,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     p.plan->arena = arena;
     p.no_fusion = options != NULL && options->no_fusion;
     p.no_reuse = options != NULL && options->no_reuse;
-    p.communicator = communicator;
+    p.grid = grid;
     status = plan_all(&p);
     if (status != EXG_OK) {
         exg_arena_destroy(arena);

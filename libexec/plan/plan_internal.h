@@ -85,9 +85,9 @@ struct exg_plan {
     exg_plan_summary summary;
 };
 
-/* exg_plan_create for one rank of a mesh: collectives go through `communicator`. */
+/* exg_plan_create for one rank of a mesh: collectives go through `grid`. */
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
-                         const exg_plan_options *options, struct exg_communicator *communicator,
+                         const exg_plan_options *options, const struct exg_grid *grid,
                          exg_plan **plan, exg_error *err);
 
 /* The kernel of an operator row, or NULL. */

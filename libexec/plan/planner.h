@@ -32,7 +32,7 @@ typedef struct exg_planner {
     bool once;              /* steps being added run once */
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
-    struct exg_communicator *communicator;
+    const struct exg_grid *grid;
     bool no_fusion, no_reuse;
     exg_error *err;
 } exg_planner;

@@ -5,6 +5,7 @@
  * moving cost is taken, the first among equals; in tensor mode products with
  * weights take the row that Megatron's scheme says.
  */
+#include "libexec/comm/grid.h"
 #include "libexec/sharding/cost.h"
 #include "libexec/sharding/rules.h"
 #include "libexport/base/text.h"
@@ -34,7 +35,7 @@ typedef struct placer {
     exg_rewrite r;
     const exg_place_options *options;
     exg_place_mode mode;
-    uint32_t n, rank;
+    uint32_t mesh_dim, n, rank; /* along that dim */
     forms *forms; /* by old value id */
     exg_place_summary summary;
     exg_text *report; /* NULL: none wanted */
@@ -152,19 +153,20 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
     if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
         p->summary.all_to_all_count++;
         return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
-                    to.dim, exg_arg_int(own_size(p, meta, to.dim)));
+                    to.dim, exg_arg_int(own_size(p, meta, to.dim)), p->mesh_dim);
     }
     if (s.kind == EXG_SHARD) {
         p->summary.all_gather_count++;
-        return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value));
+        return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
+                    p->mesh_dim);
     }
     if (to.kind == EXG_SHARD) {
         p->summary.reduce_scatter_count++;
         return EMIT(b, exg_reduce_scatter, from->ref, to.dim,
-                    exg_arg_int(own_size(p, meta, to.dim)), op);
+                    exg_arg_int(own_size(p, meta, to.dim)), op, p->mesh_dim);
     }
     p->summary.all_reduce_count++;
-    return EMIT(b, exg_all_reduce, from->ref, op);
+    return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
 }
 
 static void report_move(placer *p, exg_value_id id, exg_placement from, exg_placement to)
@@ -614,12 +616,18 @@ static exg_status check_patterns(const exg_program *program, const exg_place_opt
     return EXG_OK;
 }
 
+/* One mesh dim: which, how many ranks along it, which of them. */
+typedef struct line {
+    uint32_t dim, size, place;
+} line;
+
 static exg_status place_mode(const exg_program *functional, const exg_operators *operators,
-                             const exg_place_options *options, exg_place_mode mode, uint32_t n,
-                             uint32_t rank, exg_text *report, exg_place_summary *summary,
-                             exg_program **local, exg_error *err)
+                             const exg_place_options *options, exg_place_mode mode, line along,
+                             exg_text *report, exg_place_summary *summary, exg_program **local,
+                             exg_error *err)
 {
-    placer p = {.options = options, .mode = mode, .n = n, .rank = rank, .report = report};
+    placer p = {.options = options, .mode = mode, .mesh_dim = along.dim, .n = along.size,
+                .rank = along.place, .report = report};
     exg_status status;
 
     *local = NULL;
@@ -637,7 +645,6 @@ static exg_status place_mode(const exg_program *functional, const exg_operators 
         }
     }
     status = status == EXG_OK ? place_outputs(&p) : status;
-    p.summary.mode = mode;
     *summary = p.summary;
     exg_arena_destroy(p.scratch);
     return exg_rewrite_finish(&p.r, status, local);
@@ -645,16 +652,18 @@ static exg_status place_mode(const exg_program *functional, const exg_operators 
 
 /* The mode of least predicted time; ties go to the earlier. */
 static exg_status cheapest_mode(const exg_program *functional, const exg_operators *operators,
-                                const exg_place_options *options, uint32_t n, exg_place_mode *mode,
+                                const exg_place_options *options, line along, exg_place_mode *mode,
                                 exg_error *err)
 {
     double least = EXG_COST_IMPOSSIBLE;
 
+    along.place = 0; /* the same decision on every rank */
     for (exg_place_mode m = EXG_PLACE_REPLICATE; m <= EXG_PLACE_TENSOR; m++) {
         exg_place_summary summary;
         exg_program *program;
 
-        EXG_TRY(place_mode(functional, operators, options, m, n, 0, NULL, &summary, &program, err));
+        EXG_TRY(place_mode(functional, operators, options, m, along, NULL, &summary, &program,
+                           err));
         exg_program_destroy(program);
         if (summary.predicted_ns < least) {
             least = summary.predicted_ns;
@@ -664,26 +673,67 @@ static exg_status cheapest_mode(const exg_program *functional, const exg_operato
     return EXG_OK;
 }
 
-exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, uint32_t mesh_size, uint32_t rank,
-                     exg_program **local, exg_place_summary *summary, char **report,
-                     exg_error *err)
+static exg_status place_along(const exg_program *functional, const exg_operators *operators,
+                              const exg_place_options *options, line along, exg_text *report,
+                              exg_place_summary *summary, exg_program **local, exg_error *err)
 {
     exg_place_mode mode = options->mode;
-    exg_place_summary unused;
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status;
 
     *local = NULL;
     if (mode == EXG_PLACE_PATTERNS) {
         EXG_TRY(check_patterns(functional, options, err));
     }
     if (mode == EXG_PLACE_AUTO) {
-        EXG_TRY(cheapest_mode(functional, operators, options, mesh_size, &mode, err));
+        EXG_TRY(cheapest_mode(functional, operators, options, along, &mode, err));
     }
-    status = place_mode(functional, operators, options, mode, mesh_size, rank,
-                        report == NULL ? NULL : &text, summary == NULL ? &unused : summary, local,
-                        err);
+    EXG_TRY(place_mode(functional, operators, options, mode, along, report, summary, local, err));
+    summary->modes[along.dim] = mode;
+    return EXG_OK;
+}
+
+static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uint32_t dim)
+{
+    sum->modes[dim] = of->modes[dim];
+    sum->all_gather_count += of->all_gather_count;
+    sum->all_reduce_count += of->all_reduce_count;
+    sum->reduce_scatter_count += of->reduce_scatter_count;
+    sum->all_to_all_count += of->all_to_all_count;
+    sum->split_count += of->split_count;
+    sum->moved_bytes += of->moved_bytes;
+    sum->predicted_ns = of->predicted_ns; /* of what all dims before have left */
+}
+
+exg_status exg_place(const exg_program *functional, const exg_operators *operators,
+                     const exg_place_options *options, const exg_mesh_shape *mesh, uint32_t rank,
+                     exg_program **local, exg_place_summary *summary, char **report,
+                     exg_error *err)
+{
+    const exg_program *whole = functional;
+    exg_place_summary sum = {0};
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
+
+    *local = NULL;
+    for (uint32_t d = 0; status == EXG_OK && d < mesh->ndim; d++) {
+        line along = {d, mesh->sizes[d], exg_mesh_shape_coordinate(mesh, rank, d)};
+        exg_place_summary part;
+        exg_program *made = NULL;
+
+        if (report != NULL && mesh->ndim > 1) {
+            exg_text_printf(&text, "mesh dim %u of %u ranks\n", d, along.size);
+        }
+        status = place_along(whole, operators, &options[d], along, report == NULL ? NULL : &text,
+                             &part, &made, err);
+        if (status == EXG_OK) {
+            add_summary(&sum, &part, d);
+        }
+        exg_program_destroy(*local);
+        *local = made;
+        whole = made;
+    }
+    if (summary != NULL) {
+        *summary = sum;
+    }
     if (report != NULL) {
         *report = text.data;
     }

@@ -51,6 +51,61 @@ static exg_status add_one(exg_rule_call *call, exg_placement result, exg_placeme
     return EXG_OK;
 }
 
+/* ---- collectives along another mesh dim ------------------------------------------------ */
+
+/* What is moved may be split along dims that the move leaves alone, and may be summands:
+ * moving them is moving their sum. */
+static exg_status moved(exg_rule_call *call, int64_t dim, int64_t other)
+{
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        if (d != dim && d != other) {
+            SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+        }
+    }
+    for (exg_reduce_op op = EXG_REDUCE_SUM; op < EXG_REDUCE_OP_COUNT; op++) {
+        EXG_TRY(add_one(call, exg_partial(op), exg_partial(op)));
+    }
+    return EXG_OK;
+}
+
+/* Of two reductions the order may be changed when they are the same, or sum and mean. */
+static exg_status reduced(exg_rule_call *call, int64_t dim, const char *op)
+{
+    bool linear = strcmp(op, "sum") == 0 || strcmp(op, "avg") == 0;
+
+    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
+        if (d != dim) {
+            SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+        }
+    }
+    for (exg_reduce_op o = EXG_REDUCE_SUM; o < EXG_REDUCE_OP_COUNT; o++) {
+        if (strcmp(op, exg_reduce_op_name(o)) == 0 || (linear && o <= EXG_REDUCE_AVG)) {
+            EXG_TRY(add_one(call, exg_partial(o), exg_partial(o)));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_rule_all_gather(exg_rule_call *call)
+{
+    return moved(call, exg_get_int(&call->args[1]), -1);
+}
+
+exg_status exg_rule_all_to_all(exg_rule_call *call)
+{
+    return moved(call, exg_get_int(&call->args[1]), exg_get_int(&call->args[3]));
+}
+
+exg_status exg_rule_all_reduce(exg_rule_call *call)
+{
+    return reduced(call, -1, call->args[1].as_string);
+}
+
+exg_status exg_rule_reduce_scatter(exg_rule_call *call)
+{
+    return reduced(call, exg_get_int(&call->args[1]), call->args[3].as_string);
+}
+
 /* ---- matrices --------------------------------------------------------------------- */
 
 /* The dim of a broadcast addend that follows dim `d` of a result of `rank`; -1: whole. */

@@ -18,8 +18,10 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
   set_target_properties(test_exec_mpi PROPERTIES BUILD_RPATH ${PROJECT_BINARY_DIR}/libexec)
   add_dependencies(test_exec_mpi exg_mpi)
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
-  set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT
-    "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_mpi_yield_when_idle=1")
+  # several ranks a core, as root in a container
+  set(EXG_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
+  set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
 endif()
 exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 
@@ -41,7 +43,10 @@ exg_test(exec_stretches exec/session/stretches.c exec/session/fixture.c THREADS 
 # Random programs of views and writes, beside a reference of the test's own.
 exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
-# Every case of the operator corpus, alone and with inputs split over three ranks.
+# Every case of the operator corpus, alone, with inputs split over three ranks, and over a
+# grid of two by two.
 exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
+add_test(NAME exec_corpus_grid COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_corpus_grid PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=2x2)

@@ -10,6 +10,7 @@
 #ifndef EXG_PLACE_H
 #define EXG_PLACE_H
 
+#include <exg/device_mesh.h>
 #include <exg/operators.h>
 #include <exg/placement.h>
 #include <exg/program.h>
@@ -40,19 +41,19 @@ typedef struct exg_place_options {
 } exg_place_options;
 
 typedef struct exg_place_summary {
-    exg_place_mode mode;  /* the one taken, when AUTO was asked for */
+    exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count;
     uint32_t split_count; /* nodes with a result that is not replicated */
     uint64_t moved_bytes; /* received by a rank, all collectives of a run */
     double predicted_ns;  /* of a rank's run, by the cost table */
 } exg_place_summary;
 
-/* Rank `rank`'s program on a one-dimensional mesh of `mesh_size`. `summary` and
- * `report` may be NULL; the report is a line a node that moves or splits
- * something, freed by the caller. USAGE (a pattern matches nothing, or splits a
- * dimension that is not there), UNSUPPORTED. */
+/* Rank `rank`'s program on `mesh`: placed along the first mesh dim by options[0], what that
+ * leaves along the next by options[1], and so on. `summary` and `report` may be NULL; the
+ * report is a line a node that moves or splits something, freed by the caller. USAGE (a
+ * pattern matches nothing, or splits a dimension that is not there), UNSUPPORTED. */
 exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, uint32_t mesh_size, uint32_t rank,
+                     const exg_place_options *options, const exg_mesh_shape *mesh, uint32_t rank,
                      exg_program **local, exg_place_summary *summary, char **report,
                      exg_error *err);
 

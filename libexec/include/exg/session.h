@@ -28,8 +28,11 @@ typedef struct exg_session_options {
     size_t size;           /* sizeof(exg_session_options) */
     uint32_t thread_count; /* of the pool; 0: one per core. On a mesh each rank has one */
     exg_plan_options plan;
-    uint32_t mesh_size;      /* ranks, threads of this process; 0 or 1: no mesh */
-    exg_place_options place; /* on a mesh; patterns must stay as long as the session */
+    exg_mesh_shape mesh; /* ranks in a grid; no dims, or one rank: no mesh */
+    /* How to place, by mesh dim; patterns must stay as long as the session. */
+    exg_place_options place[EXG_MESH_DIMS_MAX];
+    bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
+                       without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
      * draws the same bits as the n-th of any session of this program with this seed and
      * these sizes, however many threads or ranks there are. */

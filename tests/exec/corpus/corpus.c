@@ -23,8 +23,19 @@ typedef struct tally {
     uint32_t passed, failed, known, stale;
     bool list;
     char *known_text;
-    uint32_t mesh;
+    exg_mesh_shape mesh;
 } tally;
+
+/* 0: one device. */
+static uint32_t ranks_of(const exg_mesh_shape *mesh)
+{
+    uint32_t ranks = mesh->ndim > 0;
+
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        ranks *= mesh->sizes[d];
+    }
+    return ranks;
+}
 
 typedef struct one_case {
     const char *file, *name;
@@ -177,9 +188,10 @@ static bool compare_outputs(const one_case *c, const exg_session *session, char 
     return true;
 }
 
-static bool run_session(const one_case *c, const exg_operators *operators, uint32_t mesh, char *why)
+static bool run_session(const one_case *c, const exg_operators *operators,
+                        const exg_mesh_shape *mesh, char *why)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh};
     exg_session_input inputs[32];
     uint32_t count = 0;
     exg_verified verified;
@@ -187,7 +199,9 @@ static bool run_session(const one_case *c, const exg_operators *operators, uint3
     exg_error err;
     bool right = false;
 
-    options.place.mode = EXG_PLACE_DATA;
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        options.place[d].mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR;
+    }
     if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
         snprintf(why, 200, "%s %.180s", err.code, err.message);
@@ -260,7 +274,7 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
     } else {
         add_constants(c);
-        right = run_session(c, operators, t->mesh, why);
+        right = run_session(c, operators, &t->mesh, why);
     }
     exg_program_destroy(c->program);
     t->passed += right;
@@ -289,7 +303,7 @@ static void run_cases(const char *file, const exg_tensor_file *tensors, exg_json
         return;
     }
     while (exg_json_next(&walk, &json)) {
-        one_case c = {.file = file, .tensors = tensors, .mesh = t->mesh};
+        one_case c = {.file = file, .tensors = tensors, .mesh = ranks_of(&t->mesh)};
         exg_json field;
         const char *text = "";
         size_t length = 0;
@@ -347,7 +361,9 @@ int main(int argc, char **argv)
     exg_error err;
     glob_t files = {0};
 
-    t.mesh = mesh == NULL ? 0 : (uint32_t)atoi(mesh);
+    for (char *at = (char *)(uintptr_t)mesh; at != NULL && *at != '\0'; at += *at == 'x') {
+        t.mesh.sizes[t.mesh.ndim++] = (uint32_t)strtoul(at, &at, 10); /* "2x2" */
+    }
     t.list = argc > 1 && strcmp(argv[1], "--list") == 0;
     if (exg_operators_create(&operators, &err) != EXG_OK) {
         return 1;

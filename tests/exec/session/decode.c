@@ -80,12 +80,13 @@ static void run_step(exg_session *session, int step, const exg_tensor_file *expe
 
 static void decode(const exg_verified *verified, uint32_t mesh)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+        .mesh = {mesh > 0, {mesh}}};
     exg_tensor_file *expected;
     exg_session *session;
     exg_error err;
 
-    options.place.mode = EXG_PLACE_TENSOR;
+    options.place[0].mode = EXG_PLACE_TENSOR;
     OK(exg_tensor_file_open("fixtures/lm.decode.expected.safetensors", &expected, &err));
     OK(exg_session_create(verified, &options, &session, &err));
     for (int step = 0; step < 3; step++) {

@@ -66,7 +66,7 @@ static window fresh(const window *like)
     return w;
 }
 
-/* ---- programs ---------------------------------------------------------------------------------- */
+/* ---- programs --------------------- */
 
 typedef enum step_kind {
     ADD, HALVE, RELU, CLONE, /* new tensors */
@@ -453,7 +453,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
         return -1;
     }
     assert_int_equal(exg_memory_create(program->weights, &memory, &err), EXG_OK);
-    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, &rank, &err), EXG_OK);
+    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, 0, &rank, &err), EXG_OK);
     exg_rank_set_input(rank, 1, x);
     exg_rank_fill(rank);
     assert_int_equal(exg_rank_run(rank, &err), EXG_OK);

@@ -71,6 +71,7 @@ static void it_places_alone(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_TENSOR};
+    exg_mesh_shape mesh = {1, {2}};
     exg_place_summary summary;
     exg_program *functional;
     exg_program *local;
@@ -80,7 +81,8 @@ static void it_places_alone(void **state)
     (void)state;
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
-    assert_int_equal(exg_place(functional, l.operators, &options, 2, 1, &local, &summary, &report,
+    assert_int_equal(exg_place(functional, l.operators, &options, &mesh, 1, &local, &summary,
+                               &report,
                                NULL), EXG_OK);
     assert_true(summary.split_count > 0 && summary.moved_bytes > 0);
     assert_true(report != NULL && report[0] != '\0');
@@ -93,9 +95,9 @@ static void it_places_alone(void **state)
 
 static void it_prepares_without_running(void **state)
 {
-    exg_session_options options = {.size = sizeof(options), .mesh_size = 2,
-                                   .place = {.size = sizeof(options.place),
-                                             .mode = EXG_PLACE_TENSOR}};
+    exg_session_options options = {.size = sizeof(options), .mesh = {1, {2}},
+                                   .place = {{.size = sizeof(options.place[0]),
+                                             .mode = EXG_PLACE_TENSOR}}};
     exg_session_input input;
     exg_session_stats stats;
     exg_session *session;

@@ -49,11 +49,13 @@ static void open_with(setup *s, uint64_t seed, uint32_t threads, uint32_t mesh)
 {
     exg_verified verified;
     exg_session_options options = {
-        .size = sizeof(options), .seed = seed, .thread_count = threads, .mesh_size = mesh};
+        .size = sizeof(options), .seed = seed, .thread_count = threads,
+        .mesh = {mesh > 0, {mesh}}};
     exg_error err;
 
     exg_session_destroy(s->session);
-    options.place = (exg_place_options){.size = sizeof(options.place), .mode = EXG_PLACE_TENSOR};
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
+                                           .mode = EXG_PLACE_TENSOR};
     if (exg_verify(s->program, s->operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &s->session, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);

@@ -28,14 +28,15 @@ static void agrees_on_ranks(void **state)
     for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
         for (uint32_t ranks = 1; ranks <= 3; ranks++) {
             for (int mode = EXG_PLACE_REPLICATE; mode <= EXG_PLACE_AUTO; mode++) {
-                exg_session_options options = {.size = sizeof(options), .mesh_size = ranks};
+                exg_session_options options = {.size = sizeof(options),
+        .mesh = {1, {ranks}}};
                 char what[40];
                 exg_session *session;
                 loaded l;
 
-                options.place = (exg_place_options){.size = sizeof(options.place)};
-                options.place.mode = (exg_place_mode)mode;
-                if (options.place.mode == EXG_PLACE_PATTERNS) {
+                options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
+                options.place[0].mode = (exg_place_mode)mode;
+                if (options.place[0].mode == EXG_PLACE_PATTERNS) {
                     continue;
                 }
                 load_fixture(&dynamic[i], &l);
@@ -206,14 +207,15 @@ static void a_loop_that_goes_on_is_stopped(void **state)
 
 static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks, size_t row)
 {
-    exg_session_options options = {.size = sizeof(options), .mesh_size = ranks};
+    exg_session_options options = {.size = sizeof(options),
+        .mesh = {1, {ranks}}};
     float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
     const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("count", &k)};
     exg_session *session;
     exg_error err;
     loaded l;
 
-    options.place = (exg_place_options){.size = sizeof(options.place)};
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
     load_fixture(&dynamic[row], &l);
     session = open_session(&l, &options);
     check_elements(session, good, 2);

@@ -12,16 +12,24 @@
 
 #include <cmocka.h>
 
-static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
+/* Placed along every mesh dim as `modes` says. */
+static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_mesh_shape *mesh)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh};
+    bool replicates = true;
+    size_t used = 0;
     exg_session_stats stats;
     uint64_t lengths[2];
     void *bytes[2];
-    char what[64];
+    char what[100];
 
-    options.place = (exg_place_options){.size = sizeof(options.place), .mode = mode};
-    snprintf(what, sizeof(what), "%s on %u ranks", exg_place_mode_name(mode), mesh);
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        options.place[d] =
+            (exg_place_options){.size = sizeof(options.place[d]), .mode = modes[d]};
+        replicates = replicates && modes[d] == EXG_PLACE_REPLICATE;
+        used += (size_t)snprintf(what + used, sizeof(what) - used, "%s over %u ranks ",
+                                 exg_place_mode_name(modes[d]), mesh->sizes[d]);
+    }
     for (int twice = 0; twice < 2; twice++) {
         exg_session *session = open_session(l, &options);
 
@@ -29,7 +37,7 @@ static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
         compare_with_expected(l, session, what);
         bytes[twice] = result_bytes(session, &lengths[twice]);
         exg_session_statistics(session, &stats);
-        if (mode == EXG_PLACE_REPLICATE && stats.place.moved_bytes != 0) {
+        if (replicates && stats.place.moved_bytes != 0) {
             fail_msg("%s, %s: moves %llu bytes", l->fixture->program, what,
                      (unsigned long long)stats.place.moved_bytes);
         }
@@ -40,6 +48,38 @@ static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
     }
     free(bytes[0]);
     free(bytes[1]);
+}
+
+static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
+{
+    check_grid(l, &mode, &(exg_mesh_shape){1, {mesh}});
+}
+
+/* Meshes of two and three dims: what is placed along one is placed again along the next. */
+static void programs_on_grids_agree_with_pytorch(void **state)
+{
+    static const struct {
+        exg_mesh_shape mesh;
+        exg_place_mode modes[3];
+    } rows[] = {
+        {{2, {2, 2}}, {EXG_PLACE_DATA, EXG_PLACE_TENSOR}},
+        {{2, {2, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_DATA}},
+        {{2, {2, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_TENSOR}},
+        {{2, {2, 3}}, {EXG_PLACE_DATA, EXG_PLACE_DATA}},
+        {{2, {3, 2}}, {EXG_PLACE_AUTO, EXG_PLACE_AUTO}},
+        {{3, {2, 1, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_DATA, EXG_PLACE_TENSOR}},
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < fixture_count; i++) {
+        loaded l;
+
+        load_fixture(&fixtures[i], &l);
+        for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+            check_grid(&l, rows[r].modes, &rows[r].mesh);
+        }
+        unload_fixture(&l);
+    }
 }
 
 static void check_mode(exg_place_mode mode)
@@ -83,12 +123,13 @@ static void check_pattern(const loaded *l, const char *pattern, exg_placement pl
                           uint32_t mesh)
 {
     exg_place_pattern row = {pattern, placement};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = mesh};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+        .mesh = {mesh > 0, {mesh}}};
     exg_session *session;
     char what[64];
     char text[16];
 
-    options.place = (exg_place_options){.size = sizeof(options.place),
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
                                         .mode = EXG_PLACE_PATTERNS,
                                         .patterns = &row,
                                         .pattern_count = 1};
@@ -134,7 +175,7 @@ static void every_weight_may_be_split_along_every_dimension(void **state)
 static void a_pattern_that_matches_nothing_is_told(void **state)
 {
     static const exg_place_pattern row = {"nothing.*", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh_size = 2};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = {1, {2}}};
     exg_session *session = NULL;
     exg_error err;
     loaded l;
@@ -142,7 +183,7 @@ static void a_pattern_that_matches_nothing_is_told(void **state)
 
     (void)state;
     load_fixture(&fixtures[0], &l);
-    options.place = (exg_place_options){.size = sizeof(options.place),
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
                                         .mode = EXG_PLACE_PATTERNS,
                                         .patterns = &row,
                                         .pattern_count = 1};
@@ -167,6 +208,7 @@ int main(void)
         cmocka_unit_test(replicated_programs_agree_with_pytorch),
         cmocka_unit_test(programs_split_by_data_agree_with_pytorch),
         cmocka_unit_test(programs_split_by_tensor_agree_with_pytorch),
+        cmocka_unit_test(programs_on_grids_agree_with_pytorch),
         cmocka_unit_test(programs_placed_by_cost_agree_with_pytorch),
         cmocka_unit_test(every_weight_may_be_split_along_every_dimension),
         cmocka_unit_test(a_pattern_that_matches_nothing_is_told),

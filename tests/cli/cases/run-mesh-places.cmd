@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --mesh 2x2 --place data,tensor,auto
