@@ -24,7 +24,8 @@
 typedef enum exg_fault {
     EXG_FAULT_NONE,
     EXG_FAULT_INDEX,         /* an index outside its dimension */
-    EXG_FAULT_DIVIDE_BY_ZERO /* of integers */
+    EXG_FAULT_DIVIDE_BY_ZERO, /* of integers */
+    EXG_FAULT_SINGULAR /* a matrix that cannot be factored as asked */
 } exg_fault;
 
 typedef struct exg_kernel_call {

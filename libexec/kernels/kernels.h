@@ -20,6 +20,7 @@
     X(baddbmm)                                                                                \
     X(bmm)                                                                                    \
     X(cat)                                                                                    \
+    X(cholesky_factor)                                                                        \
     X(constant_pad_nd)                                                                        \
     X(convolution)                                                                            \
     X(copy)                                                                                   \
@@ -29,16 +30,23 @@
     X(draw_bits)                                                                              \
     X(draw_normal)                                                                            \
     X(draw_uniform)                                                                           \
+    X(eig)                                                                                    \
+    X(eigh)                                                                                   \
     X(embedding)                                                                              \
     X(flip)                                                                                   \
     X(full)                                                                                   \
     X(gather)                                                                                 \
+    X(householder)                                                                            \
     X(index)                                                                                  \
     X(index_copy)                                                                             \
     X(index_put)                                                                              \
     X(index_select)                                                                           \
+    X(ldl_factor)                                                                             \
+    X(ldl_solve)                                                                              \
     X(linear)                                                                                 \
     X(log_softmax)                                                                            \
+    X(lu_factor)                                                                              \
+    X(matrix_exp)                                                                             \
     X(max_dim)                                                                                \
     X(max_pool2d_with_indices)                                                                \
     X(mean)                                                                                   \
@@ -46,9 +54,11 @@
     X(mm)                                                                                     \
     X(native_group_norm)                                                                      \
     X(native_layer_norm)                                                                      \
+    X(pivots_order)                                                                           \
     X(places)                                                                                 \
     X(pointwise)                                                                              \
     X(prod)                                                                                   \
+    X(qr_factor)                                                                              \
     X(rms_norm)                                                                               \
     X(roll)                                                                                   \
     X(scalar_tensor)                                                                          \
@@ -61,8 +71,10 @@
     X(select_scatter)                                                                         \
     X(slice_scatter)                                                                          \
     X(softmax)                                                                                \
+    X(solve_triangular)                                                                       \
     X(sort)                                                                                   \
     X(sum)                                                                                    \
+    X(svd_factor)                                                                             \
     X(topk)                                                                                   \
     X(tril)                                                                                   \
     X(triu)                                                                                   \

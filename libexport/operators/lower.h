@@ -58,6 +58,11 @@ void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, ex
 /* A scalar of a dtype. */
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
 
+/* Singular values of the matrices that two dims make, as the last dim; what is left when both
+ * dims are kept with size 1. */
+exg_ref exg_lower_singular_values(exg_builder *b, exg_ref x, int64_t dim0, int64_t dim1);
+exg_ref exg_lower_kept(exg_builder *b, exg_ref x, exg_ref of, const int64_t dims[2]);
+
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
 

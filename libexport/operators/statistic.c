@@ -202,9 +202,10 @@ void exg_lower_linalg_norm(exg_builder *b, const exg_argument *args, exg_argumen
         x = exg_get_bool(&args[3])
                 ? x
                 : EMIT(b, squeeze_dims, x, INTS(b, (int64_t)sum, (int64_t)most));
-    } else {
-        exg_lower_unsupported(b, "norms of matrices by their singular values");
-        return;
+    } else { /* 2, -2: the greatest and the least singular value */
+        x = exg_lower_singular_values(b, x, dims[0], dims[1]);
+        x = EMIT(b, select_int, x, -1, p > 0 ? 0 : -1);
+        x = exg_get_bool(&args[3]) ? exg_lower_kept(b, x, SELF, dims) : x;
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
 }
@@ -447,18 +448,6 @@ void exg_lower_safe_softmax(exg_builder *b, const exg_argument *args, exg_argume
 
     results[0] = exg_arg_ref(
         EMIT(b, where_self, nothing, EMIT(b, zeros_like_default, y), y));
-}
-
-/* (self, ord: "fro", dim, keepdim, dtype?) */
-void exg_lower_linalg_matrix_norm_word(exg_builder *b, const exg_argument *args,
-                                       exg_argument *results)
-{
-    if (args[1].kind != EXG_ARGUMENT_STRING || args[1].as_string[0] != 'f') {
-        exg_lower_unsupported(b, "norms of matrices by their singular values");
-        return;
-    }
-    results[0] = exg_arg_ref(
-        EMIT(b, linalg_vector_norm_default, SELF, 2.0, args[2], args[3], args[4]));
 }
 
 /* ---- quantiles ------------------------------------------------------------------------------- */
