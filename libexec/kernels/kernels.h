@@ -33,6 +33,7 @@
     X(eig)                                                                                    \
     X(eigh)                                                                                   \
     X(embedding)                                                                              \
+    X(fft)                                                                                    \
     X(flip)                                                                                   \
     X(full)                                                                                   \
     X(gather)                                                                                 \

@@ -308,6 +308,7 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
     for (int attempt = 0;; attempt++) {
         in.rank = source.window.rank;
         in.offset = source.offset;
+        in.dtype = out.dtype = source.window.dtype;
         memcpy(in.sizes, source.window.sizes, sizeof(in.sizes[0]) * in.rank);
         memcpy(in.strides, source.window.strides, sizeof(in.strides[0]) * in.rank);
         if (op->view(args, &in, &out, p->err) == EXG_OK) {
@@ -320,6 +321,7 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
     }
     p->locations[to] = source;
     p->locations[to].offset = out.offset;
+    p->locations[to].window.dtype = out.dtype;
     p->locations[to].window.rank = out.rank;
     memcpy(p->locations[to].window.sizes, out.sizes, sizeof(out.sizes[0]) * out.rank);
     memcpy(p->locations[to].window.strides, out.strides, sizeof(out.strides[0]) * out.rank);

@@ -1,12 +1,17 @@
 /* builder.c - adds nodes to a graph, with metas inferred and names made unique. */
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/complex.h"
 
 #include <assert.h>
 #include <exg/operators.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A complex value of two real ones. */
+typedef struct joined {
+    exg_ref value, parts[2];
+} joined;
 
 struct exg_builder {
     const exg_operators *operators;
@@ -19,6 +24,8 @@ struct exg_builder {
     const char *const *next_names;
     uint32_t next_name_count;
     int64_t draw_count; /* draws of random numbers so far */
+    joined *joins; /* complex values and what they were joined from */
+    uint32_t join_count, join_capacity;
     exg_string_map origin; /* metadata of the nodes to come */
     bool lowers; /* operators with a lowering are written out, even if they have a shape */
     exg_error error;
@@ -350,8 +357,8 @@ static bool has_shape(const exg_operator *op)
 }
 
 /* Writes out what the operator is made of; the results keep the names asked for. */
-static void lower(exg_builder *b, const exg_operator *op, const exg_argument *args,
-                  exg_argument *results)
+static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_complex,
+                  const exg_argument *args, exg_argument *results)
 {
     const char *const *names = b->next_names;
     uint32_t name_count = b->next_name_count;
@@ -359,7 +366,11 @@ static void lower(exg_builder *b, const exg_operator *op, const exg_argument *ar
     uint32_t at = 0;
 
     b->next_name_count = 0;
-    op->lowering(b, args, results);
+    if (of_complex != NULL) {
+        of_complex(b, op->id, args, results);
+    } else {
+        op->lowering(b, args, results);
+    }
     if (b->error.status != EXG_OK) {
         return;
     }
@@ -416,6 +427,44 @@ static exg_status complete(const exg_operator *op, const exg_argument *args, uin
     return EXG_OK;
 }
 
+bool exg_builder_parts(const exg_builder *b, exg_ref x, exg_ref parts[2])
+{
+    for (uint32_t i = b->join_count; i-- > 0;) {
+        if (b->joins[i].value.id == x.id) {
+            memcpy(parts, b->joins[i].parts, sizeof(b->joins[i].parts));
+            return true;
+        }
+    }
+    return false;
+}
+
+void exg_builder_set_parts(exg_builder *b, exg_ref x, exg_ref re, exg_ref im)
+{
+    if (x.id != EXG_NO_VALUE &&
+        reserve(b, &b->joins, b->join_count, &b->join_capacity, sizeof(*b->joins))) {
+        b->joins[b->join_count++] = (joined){x, {re, im}};
+    }
+}
+
+static bool is_complex_tensor(const exg_builder *b, exg_value_id id)
+{
+    return id != EXG_NO_VALUE && exg_dtype_is_complex(b->graph->values[id].tensor->dtype);
+}
+
+static bool is_complex_call(const exg_builder *b, const exg_operator *op, const exg_argument *args)
+{
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        const exg_argument *arg = &args[i];
+
+        if (arg->kind == EXG_ARGUMENT_COMPLEX ||
+            (arg->kind == EXG_ARGUMENT_SCALAR_TYPE && exg_dtype_is_complex(arg->as_scalar_type)) ||
+            (arg->kind == EXG_ARGUMENT_TENSOR && is_complex_tensor(b, arg->as_tensor))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
                         uint32_t count, exg_argument *results)
 {
@@ -424,6 +473,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
     exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
+    exg_complex_lowering *of_complex;
     exg_error err;
 
     for (uint32_t r = 0; results != NULL && r < op->schema->return_count; r++) {
@@ -441,10 +491,19 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         args = all;
         count = op->schema->argument_count;
     }
-    if (op->lowering != NULL && (b->lowers || !has_shape(op))) {
+    of_complex = (b->lowers || !has_shape(op)) && is_complex_call(b, op, all)
+                     ? exg_complex_lowering_of(id)
+                     : NULL;
+    if (of_complex == NULL && b->lowers && op->pointwise != EXG_POINTWISE_NOT &&
+        is_complex_call(b, op, all)) {
+        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-005", "%s of complex numbers", op->target);
+        exg_builder_fail(b, &err);
+        return b->error.status;
+    }
+    if (of_complex != NULL || (op->lowering != NULL && (b->lowers || !has_shape(op)))) {
         exg_argument unused[8];
 
-        lower(b, op, all, results != NULL ? results : unused);
+        lower(b, op, of_complex, all, results != NULL ? results : unused);
         b->next_name_count = 0;
         return b->error.status;
     }
@@ -454,6 +513,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         return b->error.status;
     }
     if (op->functional != EXG_OPERATOR_COUNT) { /* in place: the result is argument 0 itself */
+        b->join_count = 0; /* whose parts may have been written */
         metas = EXG_NEW_ARRAY(b->arena, exg_tensor_meta *, 1);
         if (metas == NULL) {
             out_of_memory(b);

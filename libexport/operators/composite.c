@@ -1,5 +1,5 @@
 /* composite.c - lowerings of composite.def. */
-#include "libexport/operators/lower.h"
+#include "libexport/operators/complex.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,7 +78,8 @@ void exg_lower_assert_tensor_metadata(exg_builder *b, const exg_argument *args,
 
         for (uint32_t i = 0; i < meta->rank; i++) {
             if (rank != meta->rank || sizes[i] != meta->sizes[i].value) {
-                (void)EXG_SHAPE_FAIL(&err, "_assert_tensor_metadata: the size differs in dim %u", i);
+                (void)EXG_SHAPE_FAIL(&err, "_assert_tensor_metadata: the size differs in dim %u",
+                                     i);
                 exg_builder_fail(b, &err);
                 return;
             }
@@ -100,8 +101,8 @@ void exg_lower_mvlgamma(exg_builder *b, const exg_argument *args, exg_argument *
         sum = EMIT(b, add_Tensor, sum,
                    EMIT(b, lgamma_default, EMIT(b, add_Scalar, SELF, -0.5 * (double)k)));
     }
-    results[0] = exg_arg_ref(EMIT(
-        b, add_Scalar, sum, (double)(p * (p - 1)) / 4 * log(3.14159265358979323846)));
+    results[0] = exg_arg_ref(
+        EMIT(b, add_Scalar, sum, (double)(p * (p - 1)) / 4 * log(3.14159265358979323846)));
 }
 
 void exg_lower_frexp(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -118,4 +119,41 @@ void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument 
         return;
     }
     results[0] = exg_arg_ref(EMIT(b, nextafter_wide, args[0], args[1]));
+}
+
+void exg_lower_complex(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(exg_lower_joined(b, SELF, exg_get_ref(&args[1])));
+}
+
+void exg_lower_polar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] =
+        exg_arg_ref(exg_lower_joined(b, EMIT(b, mul_Tensor, SELF, EMIT(b, cos_default, args[1])),
+                                     EMIT(b, mul_Tensor, SELF, EMIT(b, sin_default, args[1]))));
+}
+
+/* The number as a tensor of the other's dtype. */
+static exg_ref beside(exg_builder *b, const exg_argument *number, const exg_argument *other)
+{
+    return EMIT(b, scalar_tensor_default, *number, DTYPE(exg_lower_dtype(b, exg_get_ref(other))));
+}
+
+void exg_lower_bitwise_left_shift_scalar(exg_builder *b, const exg_argument *args,
+                                         exg_argument *results)
+{
+    results[0] =
+        exg_arg_ref(EMIT(b, bitwise_left_shift_Tensor, beside(b, &args[0], &args[1]), args[1]));
+}
+
+void exg_lower_bitwise_right_shift_scalar(exg_builder *b, const exg_argument *args,
+                                          exg_argument *results)
+{
+    results[0] =
+        exg_arg_ref(EMIT(b, bitwise_right_shift_Tensor, beside(b, &args[0], &args[1]), args[1]));
+}
+
+void exg_lower_chalf(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(exg_lower_cast(b, SELF, EXG_DTYPE_C32));
 }

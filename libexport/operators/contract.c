@@ -296,9 +296,13 @@ void exg_lower_matrix_power(exg_builder *b, const exg_argument *args, exg_argume
     exg_ref power = EXG_NO_REF;
     exg_ref square = SELF;
 
-    if (n < 0 || in.rank < 2) {
-        exg_lower_unsupported(b, "powers of matrices below 0");
+    if (in.rank < 2) {
+        exg_lower_refuse(b, "a power of what is no matrix");
         return;
+    }
+    if (n < 0) {
+        square = EMIT(b, linalg_inv_default, square);
+        n = n == INT64_MIN ? INT64_MAX : -n;
     }
     for (int64_t left = n; left > 0; left /= 2) {
         if (left % 2 == 1) {
@@ -317,25 +321,25 @@ void exg_lower_matrix_power(exg_builder *b, const exg_argument *args, exg_argume
 /* (x, N?): powers 0 ... N - 1 of every element */
 void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dims in = exg_lower_dims(b, SELF);
-    int64_t count = exg_is_none(&args[1]) ? in.n[in.rank == 0 ? 0 : in.rank - 1]
-                                          : exg_get_int(&args[1]);
+    exg_ref x = exg_lower_dims(b, SELF).rank == 0 ? exg_lower_flat(b, SELF) : SELF;
+    exg_dims in = exg_lower_dims(b, x);
+    int64_t count = exg_is_none(&args[1]) ? in.n[in.rank - 1] : exg_get_int(&args[1]);
     exg_dims wide = in;
     exg_ref ones[2];
 
-    if ((in.rank == 0 && exg_is_none(&args[1])) || in.rank == EXG_SHAPE_RANK_MAX || count < 1) {
+    if (in.rank == EXG_SHAPE_RANK_MAX || count < 1) {
         exg_lower_refuse(b, "vander wants a vector and one power at least");
         return;
     }
     wide.n[wide.rank++] = count - 1;
-    ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, SELF, -1),
+    ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, x, -1),
                    INTS_OF(b, wide.n, wide.rank));
     wide.n[wide.rank - 1] = 1;
     ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1,
-                   DTYPE(exg_lower_dtype(b, SELF)));
+                   DTYPE(exg_lower_dtype(b, x)));
     results[0] = exg_arg_ref(
         EMIT(b, cumprod_default, EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,
-             DTYPE(exg_lower_dtype(b, SELF))));
+             DTYPE(exg_lower_dtype(b, x))));
 }
 
 /* ---- convolutions ----------------------------------------------------------------------- */

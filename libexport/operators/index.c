@@ -1,7 +1,7 @@
 /* index.c - shapes and lowerings of index.def. */
 #include <exg/emit.h>
 #include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -344,4 +344,24 @@ void exg_lower_copy(exg_builder *b, const exg_argument *args, exg_argument *resu
     }
     src = EMIT(b, expand_default, src, INTS_OF(b, self.sizes, self.rank));
     results[0] = exg_arg_ref(EMIT(b, clone_default, src));
+}
+
+/* All in the dtype of the result; then it is the operator itself. */
+void exg_lower_cat(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t count = args[0].count;
+    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_dtype dtype = count == 0 ? EXG_DTYPE_F32 : exg_lower_dtype(b, exg_lower_item(args, 0));
+
+    for (uint32_t i = 1; i < count; i++) {
+        dtype = exg_promote_types(dtype, exg_lower_dtype(b, exg_lower_item(args, i)));
+    }
+    for (uint32_t i = 0; parts != NULL && i < count; i++) {
+        parts[i] = exg_lower_cast(b, exg_lower_item(args, i), dtype);
+    }
+    exg_builder_set_lowering(b, false);
+    if (parts != NULL) {
+        results[0] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, parts, count), args[1]));
+    }
+    exg_builder_set_lowering(b, true);
 }

@@ -2,6 +2,7 @@
 #include "libexport/operators/lower.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* (input, normalized_shape, weight, bias, eps) -> out, mean, rstd over the outer dims. */
 exg_status exg_shape_native_layer_norm(exg_shape_call *call, exg_error *err)
@@ -234,6 +235,31 @@ void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_ar
     results[0] = all[0];
     results[1] = all[1];
     results[2] = all[2];
+}
+
+/* The same, always training, with memory of the kernel's own at the end: none here. */
+void exg_lower_batch_norm_with_update_functional(exg_builder *b, const exg_argument *args,
+                                                 exg_argument *results)
+{
+    exg_argument all[5];
+
+    (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, args[0], args[1], args[2],
+                   args[3], args[4], exg_arg_bool(true), args[5], args[6]);
+    memcpy(results, all, 3 * sizeof(*results));
+    results[3] = exg_arg_ref(EMIT(b, zeros_default, INTS(b, 0), DTYPE(EXG_DTYPE_U8)));
+    results[4] = all[3];
+    results[5] = all[4];
+}
+
+void exg_lower_batch_norm_with_update(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    exg_argument all[6] = {exg_arg_none()};
+
+    exg_lower_batch_norm_with_update_functional(b, args, all);
+    (void)EMIT(b, copy__default, args[3], all[4]);
+    (void)EMIT(b, copy__default, args[4], all[5]);
+    memcpy(results, all, 4 * sizeof(*results));
 }
 
 /* In training mode the running statistics are written, though neither schema nor

@@ -166,11 +166,14 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
 /* ---- grid sampling -------------------------------------------------------------------------- */
 
 typedef struct grid {
-    exg_ref x, y;      /* (N, H W) places in the input, in elements */
-    exg_ref image;     /* (N, C, IH IW) */
-    exg_dims in;       /* N C IH IW */
-    int64_t places;    /* H W */
+    uint32_t count;    /* dims: 2, 3 */
+    exg_ref at[3];     /* (N, places) each, in elements; the first dim of the image first */
+    exg_ref image;     /* (N, C, elements) */
+    exg_dims in;       /* N C and the image's sizes */
+    int64_t places;
     bool zeros;        /* outside is 0; else the border */
+    int64_t padding;
+    bool align;
 } grid;
 
 /* From -1 ... 1 to elements. */
@@ -200,87 +203,141 @@ static exg_ref reflected(exg_builder *b, exg_ref x, int64_t size, bool align_cor
                 EMIT(b, rsub_Scalar, extra, span + low));
 }
 
-/* The image at whole places, (N, C, H W). */
-static exg_ref at_place(exg_builder *b, const grid *g, exg_ref x, exg_ref y)
+/* Places outside come to the border, or are mirrored. */
+static exg_ref bordered(exg_builder *b, const grid *g, exg_ref x, int64_t size)
 {
-    double right = (double)(g->in.n[3] - 1);
-    double bottom = (double)(g->in.n[2] - 1);
-    exg_ref column = EMIT(b, clamp_both, x, 0.0, right);
-    exg_ref row = EMIT(b, clamp_both, y, 0.0, bottom);
-    exg_ref lines = EMIT(b, mul_Scalar, exg_lower_cast(b, row, EXG_DTYPE_I64),
-                         exg_arg_int(g->in.n[3]));
-    exg_ref place = EMIT(b, add_Tensor, lines, exg_lower_cast(b, column, EXG_DTYPE_I64));
+    x = g->padding == 2 ? reflected(b, x, size, g->align) : x;
+    return g->padding == 0 ? x : EMIT(b, clamp_both, x, 0.0, (double)(size - 1));
+}
+
+/* The image at whole places, (N, C, places). */
+static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
+{
+    exg_ref place = EXG_NO_REF;
+    exg_ref inside = EXG_NO_REF;
     exg_ref taken;
 
+    for (uint32_t k = 0; k < g->count; k++) {
+        int64_t size = g->in.n[2 + k];
+        exg_ref near = EMIT(b, clamp_both, at[k], 0.0, (double)(size - 1));
+        exg_ref whole = exg_lower_cast(b, near, EXG_DTYPE_I64);
+        exg_ref is_in = EMIT(b, eq_Tensor, near, at[k]);
+
+        place = k == 0 ? whole
+                       : EMIT(b, add_Tensor, EMIT(b, mul_Scalar, place, exg_arg_int(size)), whole);
+        inside = k == 0 ? is_in : EMIT(b, logical_and_default, inside, is_in);
+    }
     place = EMIT(b, expand_default, EMIT(b, unsqueeze_default, place, 1),
                  INTS(b, g->in.n[0], g->in.n[1], g->places));
     taken = EMIT(b, gather_default, g->image, 2, place);
-    if (g->zeros) {
-        exg_ref inside = EMIT(b, logical_and_default, EMIT(b, eq_Tensor, column, x),
-                              EMIT(b, eq_Tensor, row, y));
-
-        taken = EMIT(b, where_self, EMIT(b, unsqueeze_default, inside, 1), taken,
-                     EMIT(b, zeros_like_default, taken));
-    }
-    return taken;
+    return g->zeros ? EMIT(b, where_self, EMIT(b, unsqueeze_default, inside, 1), taken,
+                           EMIT(b, zeros_like_default, taken))
+                    : taken;
 }
 
-static exg_ref bilinear(exg_builder *b, const grid *g)
+/* Of the two neighbours along every dim, as much as they are near. */
+static exg_ref linear(exg_builder *b, const grid *g)
 {
-    exg_ref left = EMIT(b, floor_default, g->x);
-    exg_ref top = EMIT(b, floor_default, g->y);
-    exg_ref part_x = EMIT(b, sub_Tensor, g->x, left);
-    exg_ref part_y = EMIT(b, sub_Tensor, g->y, top);
+    exg_ref low[3];
+    exg_ref part[3];
     exg_ref sum = EXG_NO_REF;
 
-    for (int k = 0; k < 4; k++) {
-        exg_ref x = k & 1 ? EMIT(b, add_Scalar, left, 1.0) : left;
-        exg_ref y = k & 2 ? EMIT(b, add_Scalar, top, 1.0) : top;
-        exg_ref weight = EMIT(b, mul_Tensor, k & 1 ? part_x : EMIT(b, rsub_Scalar, part_x, 1.0),
-                              k & 2 ? part_y : EMIT(b, rsub_Scalar, part_y, 1.0));
-        exg_ref term = EMIT(b, mul_Tensor, at_place(b, g, x, y),
-                            EMIT(b, unsqueeze_default, weight, 1));
+    for (uint32_t k = 0; k < g->count; k++) {
+        low[k] = EMIT(b, floor_default, g->at[k]);
+        part[k] = EMIT(b, sub_Tensor, g->at[k], low[k]);
+    }
+    for (uint32_t corner = 0; corner < 1u << g->count; corner++) {
+        exg_ref at[3];
+        exg_ref weight = EXG_NO_REF;
+        exg_ref term;
 
-        sum = k == 0 ? term : EMIT(b, add_Tensor, sum, term);
+        for (uint32_t k = 0; k < g->count; k++) {
+            bool upper = (corner >> k & 1) != 0;
+            exg_ref own = upper ? part[k] : EMIT(b, rsub_Scalar, part[k], 1.0);
+
+            at[k] = upper ? EMIT(b, add_Scalar, low[k], 1.0) : low[k];
+            weight = k == 0 ? own : EMIT(b, mul_Tensor, weight, own);
+        }
+        term = EMIT(b, mul_Tensor, at_place(b, g, at), EMIT(b, unsqueeze_default, weight, 1));
+        sum = corner == 0 ? term : EMIT(b, add_Tensor, sum, term);
     }
     return sum;
 }
 
-/* (input N C IH IW, grid N H W 2, interpolation: 0 bilinear, 1 nearest, 2 bicubic;
- * padding: 0 zeros, 1 border, 2 reflection; align_corners) */
+/* Of four neighbours along both dims of an image; each of them comes to the border alone. */
+static exg_ref bicubic(exg_builder *b, const grid *g)
+{
+    exg_ref low[2];
+    exg_ref weight[2][4];
+    exg_ref sum = EXG_NO_REF;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        exg_ref part;
+
+        low[k] = EMIT(b, floor_default, g->at[k]);
+        part = EMIT(b, sub_Tensor, g->at[k], low[k]);
+        for (int i = 0; i < 4; i++) {
+            exg_ref away = EMIT(b, abs_default, EMIT(b, sub_Scalar, part, (double)(i - 1)));
+
+            weight[k][i] = cubic(b, away, i == 1 || i == 2);
+        }
+    }
+    for (int i = 0; i < 16; i++) {
+        exg_ref at[2];
+        exg_ref both = EMIT(b, mul_Tensor, weight[0][i / 4], weight[1][i % 4]);
+        exg_ref term;
+
+        for (uint32_t k = 0; k < 2; k++) {
+            at[k] = EMIT(b, add_Scalar, low[k], (double)((k == 0 ? i / 4 : i % 4) - 1));
+            at[k] = bordered(b, g, at[k], g->in.n[2 + k]);
+        }
+        term = EMIT(b, mul_Tensor, at_place(b, g, at), EMIT(b, unsqueeze_default, both, 1));
+        sum = i == 0 ? term : EMIT(b, add_Tensor, sum, term);
+    }
+    return sum;
+}
+
+/* (input (N, C, sizes), grid (N, places, coordinates, the last dim's first), interpolation:
+ * 0 linear, 1 nearest, 2 cubic; padding: 0 zeros, 1 border, 2 reflection; align_corners) */
 void exg_lower_grid_sampler(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims by = exg_lower_dims(b, exg_get_ref(&args[1]));
     int64_t mode = exg_get_int(&args[2]);
-    int64_t padding = exg_get_int(&args[3]);
-    bool align = exg_get_bool(&args[4]);
-    exg_ref image = exg_lower_wide(b, SELF);
+    grid g = {.in = exg_lower_dims(b, SELF),
+              .zeros = exg_get_int(&args[3]) == 0,
+              .padding = exg_get_int(&args[3]),
+              .align = exg_get_bool(&args[4]),
+              .places = 1};
+    exg_dims made = g.in;
+    int64_t elements = 1;
     exg_ref places;
     exg_ref out;
-    grid g = {.in = exg_lower_dims(b, SELF), .zeros = padding == 0};
 
-    if (g.in.rank != 4 || by.rank != 4 || mode > 1 || g.in.n[2] < 1 || g.in.n[3] < 1) {
-        exg_lower_unsupported(b, "grid_sampler of volumes, by cubics, or of nothing");
+    g.count = g.in.rank - 2;
+    if ((g.in.rank != 4 && g.in.rank != 5) || by.rank != g.in.rank || (mode == 2 && g.count == 3) ||
+        by.n[by.rank - 1] != (int64_t)g.count || exg_lower_numel(b, SELF) == 0) {
+        exg_lower_refuse(b, "grid_sampler of a grid of other dims, or of nothing");
         return;
     }
-    g.places = by.n[1] * by.n[2];
-    g.image = EMIT(b, reshape_default, image, INTS(b, g.in.n[0], g.in.n[1], g.in.n[2] * g.in.n[3]));
+    for (uint32_t k = 0; k < g.count; k++) {
+        g.places *= by.n[1 + k];
+        elements *= g.in.n[2 + k];
+        made.n[2 + k] = by.n[1 + k];
+    }
+    g.image = EMIT(b, reshape_default, exg_lower_wide(b, SELF),
+                   INTS(b, g.in.n[0], g.in.n[1], elements));
     places = EMIT(b, reshape_default, exg_lower_wide(b, exg_get_ref(&args[1])),
-                  INTS(b, by.n[0], g.places, 2));
-    g.x = to_elements(b, EMIT(b, select_int, places, 2, 0), g.in.n[3], align);
-    g.y = to_elements(b, EMIT(b, select_int, places, 2, 1), g.in.n[2], align);
-    if (padding == 2) {
-        g.x = reflected(b, g.x, g.in.n[3], align);
-        g.y = reflected(b, g.y, g.in.n[2], align);
+                  INTS(b, by.n[0], g.places, (int64_t)g.count));
+    for (uint32_t k = 0; k < g.count; k++) {
+        exg_ref x = EMIT(b, select_int, places, 2, (int)(g.count - 1 - k));
+
+        x = to_elements(b, x, g.in.n[2 + k], g.align);
+        x = mode == 2 ? x : bordered(b, &g, x, g.in.n[2 + k]);
+        g.at[k] = mode == 1 ? EMIT(b, round_default, x) : x;
     }
-    if (padding != 0) {
-        g.x = EMIT(b, clamp_both, g.x, 0.0, (double)(g.in.n[3] - 1));
-        g.y = EMIT(b, clamp_both, g.y, 0.0, (double)(g.in.n[2] - 1));
-    }
-    out = mode == 0 ? bilinear(b, &g)
-                    : at_place(b, &g, EMIT(b, round_default, g.x), EMIT(b, round_default, g.y));
-    out = EMIT(b, reshape_default, out, INTS(b, g.in.n[0], g.in.n[1], by.n[1], by.n[2]));
-    results[0] = exg_arg_ref(exg_lower_cast(b, out, exg_lower_dtype(b, SELF)));
+    out = mode == 0 ? linear(b, &g) : mode == 1 ? at_place(b, &g, g.at) : bicubic(b, &g);
+    results[0] = exg_arg_ref(
+        exg_lower_cast(b, exg_lower_shaped(b, out, &made), exg_lower_dtype(b, SELF)));
 }
 
 /* (theta N 2 3, size N C H W, align_corners) -> N H W 2 */
@@ -510,81 +567,7 @@ void exg_lower_max_pool3d(exg_builder *b, const exg_argument *args, exg_argument
         as_volumes(b, x, in, exg_lower_dims(b, x).n[1], mid.n[1], mid.n[2]));
 }
 
-/* ---- the largest of every part --------------------------------------------------------------- */
-
-/* Every place of every part; all as long as the longest, the last place again where one is
- * shorter. (out, width) */
-static exg_ref parts(exg_builder *b, int64_t in, int64_t out, int64_t *width)
-{
-    exg_ref start;
-    exg_ref end;
-
-    *width = 0;
-    for (int64_t k = 0; k < out; k++) {
-        int64_t size = ((k + 1) * in + out - 1) / out - k * in / out;
-
-        *width = size > *width ? size : *width;
-    }
-    exg_lower_parts(b, in, out, &start, &end);
-    return EMIT(b, minimum_default,
-                EMIT(b, add_Tensor, start, exg_lower_steps(b, *width, EXG_DTYPE_I64, 1, 2)),
-                EMIT(b, sub_Scalar, end, 1));
-}
-
-/* (self, output_size) -> values, indices */
-void exg_lower_adaptive_max_pool2d(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
-{
-    exg_dims in = exg_lower_dims(b, SELF);
-    int64_t out[2] = {0};
-    int64_t width[2];
-    exg_ref places[2];
-    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
-    exg_ref x;
-    exg_ref index;
-    int64_t lead;
-
-    results[0] = results[1] = exg_arg_none();
-    if (in.rank < 3 || exg_get_ints(&args[1], out, 2) != 2 || out[0] < 1 || out[1] < 1 ||
-        in.n[in.rank - 2] < 1 || in.n[in.rank - 1] < 1) {
-        exg_lower_refuse(b, "adaptive_max_pool of no image, or to nothing");
-        return;
-    }
-    lead = exg_lower_numel(b, SELF) / (in.n[in.rank - 2] * in.n[in.rank - 1]);
-    for (uint32_t k = 0; k < 2; k++) {
-        places[k] = parts(b, in.n[in.rank - 2 + k], out[k], &width[k]);
-    }
-    x = EMIT(b, index_select_default, SELF, (int)in.rank - 2, exg_lower_flat(b, places[0]));
-    x = EMIT(b, index_select_default, x, (int)in.rank - 1, exg_lower_flat(b, places[1]));
-    x = EMIT(b, reshape_default, x, INTS(b, lead, out[0], width[0], out[1], width[1]));
-    x = EMIT(b, reshape_default, EMIT(b, permute_default, x, INTS(b, 0, 1, 3, 2, 4)),
-             INTS(b, lead, out[0], out[1], width[0] * width[1]));
-    (void)EMIT_ALL(b, max_dim, both, x, 3, exg_arg_bool(true));
-    index = EMIT(b, mul_Scalar, EMIT(b, view_default, places[0], INTS(b, out[0], 1, width[0], 1)),
-                 exg_arg_int(in.n[in.rank - 1]));
-    index = EMIT(b, add_Tensor, index,
-                 EMIT(b, view_default, places[1], INTS(b, 1, out[1], 1, width[1])));
-    index = EMIT(b, reshape_default, index, INTS(b, 1, out[0], out[1], width[0] * width[1]));
-    index = EMIT(b, expand_default, index,
-                 INTS(b, lead, out[0], out[1], width[0] * width[1]));
-    index = EMIT(b, gather_default, index, 3, exg_get_ref(&both[1]));
-    in.n[in.rank - 2] = out[0];
-    in.n[in.rank - 1] = out[1];
-    results[0] = exg_arg_ref(exg_lower_shaped(b, exg_get_ref(&both[0]), &in));
-    results[1] = exg_arg_ref(exg_lower_shaped(b, index, &in));
-}
-
-void exg_lower_adaptive_max_pool1d(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
-{
-    exg_argument wide[2] = {exg_arg_ref(EMIT(b, unsqueeze_default, SELF, -2)),
-                            pair_of(b, &args[1], 1)};
-
-    exg_lower_adaptive_max_pool2d(b, wide, results);
-    for (int i = 0; i < 2; i++) {
-        results[i] = exg_arg_ref(EMIT(b, squeeze_dims, exg_get_ref(&results[i]), INTS(b, -2)));
-    }
-}
+/* ---- back to where it was -------------------------------------------------------------------- */
 
 /* (self, indices, output_size, ...): values back where they came from, zeros elsewhere */
 void exg_lower_max_unpool(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -1,5 +1,5 @@
 /* shape.c - the metas of results: helpers, pointwise and view rows, the entry. */
-#include "libexport/operators/shape.h"
+#include "libexport/operators/complex.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,6 +17,7 @@ exg_status exg_strided_of(const exg_tensor_meta *meta, exg_strided *strided, exg
         return EXG_FAIL(err, LIMIT, "SHP-001", "a tensor of rank %u; at most %d are run",
                         meta->rank, EXG_SHAPE_RANK_MAX);
     }
+    strided->dtype = meta->dtype;
     strided->rank = meta->rank;
     for (uint32_t i = 0; i < meta->rank; i++) {
         strided->sizes[i] = meta->sizes[i].value;
@@ -232,6 +233,8 @@ void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
                 merge(&scalar, EXG_DTYPE_I64);
             } else if (arg->kind == EXG_ARGUMENT_BOOL) {
                 merge(&scalar, EXG_DTYPE_B8);
+            } else if (arg->kind == EXG_ARGUMENT_COMPLEX) {
+                merge(&scalar, EXG_DTYPE_C64);
             }
         }
     }
@@ -247,6 +250,8 @@ void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
         *compute = *result = first;
     } else if (op->pointwise == EXG_POINTWISE_CAST) {
         *compute = *result = asked == NO_DTYPE ? first : asked;
+    } else if (op->id == EXG_OP_abs_default) {
+        *result = exg_real_of(promoted);
     }
 }
 
@@ -331,8 +336,9 @@ static exg_status infer_view(exg_shape_call *call, exg_error *err)
     exg_strided out = {0};
 
     EXG_TRY(exg_strided_of(self, &in, err));
+    out.dtype = in.dtype;
     EXG_TRY(call->op->view(call->args, &in, &out, err));
-    return exg_shape_result_strided(call, 0, self->dtype, &out, err);
+    return exg_shape_result_strided(call, 0, out.dtype, &out, err);
 }
 
 exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,

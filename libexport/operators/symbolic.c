@@ -256,28 +256,38 @@ exg_status exg_symbolic_range(const exg_argument *args, uint32_t count, exg_argu
 
 /* ---- entry ----------------------------------------------------------------------- */
 
-static exg_status size_of(const exg_tensor_meta *meta, const exg_argument *args, uint32_t count,
-                          exg_argument *result, exg_error *err)
+/* One of the sizes, or of the strides the program was traced with. */
+static exg_status one_of(const exg_tensor_meta *meta, const exg_sym_int *of,
+                         const exg_argument *args, uint32_t count, exg_argument *result,
+                         exg_error *err)
 {
     int64_t dim = count > 1 ? exg_get_int(&args[1]) : 0;
 
     dim += dim < 0 ? meta->rank : 0;
     if (dim < 0 || dim >= meta->rank) {
-        return EXG_FAIL(err, MALFORMED, "NOD-017", "sym_size of dim %" PRId64, dim);
+        return EXG_FAIL(err, MALFORMED, "NOD-017", "a size or stride of dim %" PRId64, dim);
     }
-    *result = exg_arg_int(meta->sizes[dim].value);
+    *result = exg_arg_int(of[dim].value);
     return EXG_OK;
 }
 
 exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
                                  const exg_graph *graph, exg_argument *result, exg_error *err)
 {
+    const exg_tensor_meta *meta;
     int64_t numel;
 
     *result = exg_arg_none();
     switch (op->id) {
     case EXG_OP_sym_size_int:
-        return size_of(graph->values[args[0].as_tensor].tensor, args, count, result, err);
+        meta = graph->values[args[0].as_tensor].tensor;
+        return one_of(meta, meta->sizes, args, count, result, err);
+    case EXG_OP_sym_stride_int:
+        meta = graph->values[args[0].as_tensor].tensor;
+        return one_of(meta, meta->strides, args, count, result, err);
+    case EXG_OP_sym_storage_offset_default:
+        *result = exg_arg_int(graph->values[args[0].as_tensor].tensor->storage_offset.value);
+        return EXG_OK;
     case EXG_OP_sym_numel_default:
         if (!exg_tensor_meta_numel(graph->values[args[0].as_tensor].tensor, &numel)) {
             return overflow(err);

@@ -1,6 +1,7 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
 #include <exg/emit.h>
+#include "libexport/operators/complex.h"
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 
@@ -754,32 +755,29 @@ void exg_lower_unbind(exg_builder *b, const exg_argument *args, exg_argument *re
     results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
 }
 
-/* ---- of complex numbers, where there are none ----------------------------------------------- */
-
-static bool is_real(exg_builder *b, exg_ref x)
-{
-    const exg_tensor_meta *meta = exg_ref_meta(b, x);
-    exg_error err;
-
-    if (meta != NULL && exg_dtype_is_complex(meta->dtype)) {
-        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "complex numbers");
-        exg_builder_fail(b, &err);
-        return false;
-    }
-    return meta != NULL;
-}
+/* ---- of complex numbers, where there are none (complex.def has the others) ------------------- */
 
 void exg_lower_real_alias(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = is_real(b, SELF) ? exg_arg_ref(EMIT(b, alias_default, SELF)) : exg_arg_none();
+    results[0] = exg_arg_ref(EMIT(b, alias_default, SELF));
 }
 
 void exg_lower_real_clone(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = is_real(b, SELF) ? exg_arg_ref(EMIT(b, clone_default, SELF)) : exg_arg_none();
+    results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
 }
 
 void exg_lower_real_mT(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = is_real(b, SELF) ? exg_arg_ref(EMIT(b, mT_default, SELF)) : exg_arg_none();
+    results[0] = exg_arg_ref(EMIT(b, mT_default, SELF));
+}
+
+void exg_lower_no_imag(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_error err;
+
+    (void)args;
+    (void)results;
+    (void)EXG_SHAPE_FAIL(&err, "the imaginary part of real numbers");
+    exg_builder_fail(b, &err);
 }

@@ -161,6 +161,12 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
     case EXG_OP_unsqueeze_default:
     case EXG_OP_squeeze_dims:
         return EMIT(b, reshape_default, content, INTS_OF(b, sizes.sizes, sizes.rank));
+    case EXG_OP_view_as_real_default:
+        return EMIT(b, view_as_complex_default, content);
+    case EXG_OP_view_as_complex_default:
+        return EMIT(b, view_as_real_default, content);
+    case EXG_OP_view_dtype:
+        return EMIT(b, view_dtype, content, DTYPE(exg_ref_meta(b, parent)->dtype));
     case EXG_OP_permute_default:
         return inverse_permute(b, content, &a[1]);
     case EXG_OP_slice_Tensor:

@@ -164,6 +164,16 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
 
 /* ---- by LAPACK -------------------------------------------------------------------------- */
 
+/* Zeros on the other side of the diagonal. */
+static void keep_triangle(double *a, int n, bool upper)
+{
+    for (int j = 0; j < n; j++) {
+        for (int i = upper ? j + 1 : 0; i < (upper ? n : j); i++) {
+            a[i + (int64_t)j * n] = 0;
+        }
+    }
+}
+
 static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p, int64_t index,
                             double *a)
 {
@@ -172,11 +182,7 @@ static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p,
 
     gather(&call->inputs[0], index, n, n, a);
     info = exg_lapack_cholesky(n, p->flag, a);
-    for (int j = 0; j < n; j++) {
-        for (int i = p->flag ? j + 1 : 0; i < (p->flag ? n : j); i++) {
-            a[i + (int64_t)j * n] = 0;
-        }
-    }
+    keep_triangle(a, n, p->flag);
     scatter(&call->outputs[0], index, n, n, a);
     put_info(call, 1, index, info);
 }
@@ -192,7 +198,6 @@ static void lu_factor(const exg_kernel_call *call, const linalg_params *p, int64
     put_info(call, 2, index, info);
 }
 
-/* The upper triangle keeps what was there: only the lower one is read. */
 static void ldl_factor(const exg_kernel_call *call, const linalg_params *p, int64_t index,
                        double *a)
 {
@@ -201,6 +206,7 @@ static void ldl_factor(const exg_kernel_call *call, const linalg_params *p, int6
     gather(&call->inputs[0], index, p->n, p->n, a);
     info = exg_lapack_ldl(p->n, a, (int32_t *)call->outputs[1].data + index * p->n,
                           a + (int64_t)p->n * p->n);
+    keep_triangle(a, p->n, false);
     scatter(&call->outputs[0], index, p->n, p->n, a);
     put_info(call, 2, index, info);
 }

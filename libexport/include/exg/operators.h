@@ -157,8 +157,11 @@ bool exg_argument_fits(const exg_argument *arg, const exg_schema_type *type);
 
 #define EXG_SHAPE_RANK_MAX 16
 
-/* Sizes and strides of a window on a storage, in elements. */
+/* Sizes and strides of a window on a storage, in elements of its dtype. A view function
+ * finds the dtype of its argument in both, and changes that of `out` when it is one of those
+ * that read bytes as something else. */
 struct exg_strided {
+    exg_dtype dtype;
     uint32_t rank;
     int64_t sizes[EXG_SHAPE_RANK_MAX];
     int64_t strides[EXG_SHAPE_RANK_MAX];
