@@ -1,0 +1,35 @@
+/* out.c - lowerings of out.def: the operator itself, whose results are copied. */
+#include "libexport/operators/lower.h"
+
+#include <string.h>
+
+static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as,
+                      const exg_argument *args, exg_argument *results)
+{
+    const exg_operators *operators = exg_builder_operators(b);
+    const exg_function_schema *schema = exg_operators_get(operators, as)->schema;
+    exg_argument made[8];
+
+    if (exg_emit_all(b, as, args, schema->argument_count, made) != EXG_OK) {
+        return;
+    }
+    for (uint32_t r = 0; r < exg_operators_get(operators, id)->schema->return_count; r++) {
+        exg_ref out = exg_get_ref(&args[schema->argument_count + r]);
+        exg_dims want = exg_lower_dims(b, exg_get_ref(&made[r]));
+        exg_dims have = exg_lower_dims(b, out);
+
+        if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
+            exg_lower_unsupported(b, "out= with a tensor of other sizes than the result");
+            return;
+        }
+        results[r] = exg_arg_ref(EMIT(b, copy__default, out, made[r]));
+    }
+}
+
+#define EXG_OUT(id, schema, as)                                                               \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
+    {                                                                                          \
+        write_out(b, EXG_OP_##id, EXG_OP_##as, args, results);                                 \
+    }
+#include "libexport/operators/out.def"
+#undef EXG_OUT
