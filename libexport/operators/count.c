@@ -181,6 +181,50 @@ void exg_lower_histogramdd_from_bin_cts(exg_builder *b, const exg_argument *args
     results[0] = both[0];
 }
 
+/* (self, bins, weight, density) */
+void exg_lower_histogramdd_from_bin_tensors(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    const exg_argument all[5] = {args[0], args[1], exg_arg_none(), args[2], args[3]};
+
+    exg_lower_histogramdd_from_bin_cts(b, all, results);
+}
+
+/* (self, size, fill_value): the first `size` places that are not 0, one a row; the k-th goes
+ * to place k of a list with room for one more, where those that are too many end. */
+void exg_lower_nonzero_static(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t numel = exg_lower_numel(b, SELF);
+    int64_t size = exg_get_int(&args[1]);
+    exg_ref mask = EMIT(b, ne_Scalar, exg_lower_flat(b, SELF), 0);
+    exg_ref columns[EXG_SHAPE_RANK_MAX];
+    exg_ref at;
+    exg_ref found;
+    int64_t after = 1;
+
+    if (size < 0 || in.rank == 0) {
+        exg_lower_refuse(b, "nonzero_static of a number, or of a size below 0");
+        return;
+    }
+    at = EMIT(b, sub_Scalar, EMIT(b, cumsum_default, mask, 0), 1);
+    at = EMIT(b, where_ScalarOther, mask, at, exg_arg_int(size));
+    at = EMIT(b, clamp_max_default, at, exg_arg_int(size));
+    found = EMIT(b, scatter_src, EMIT(b, full_default, INTS(b, size + 1), -1, DTYPE(EXG_DTYPE_I64)),
+                 0, at, exg_lower_steps(b, numel, EXG_DTYPE_I64, 0, 1));
+    found = exg_lower_slice(b, found, 0, 0, size);
+    for (uint32_t d = in.rank; d-- > 0;) {
+        exg_ref place = EMIT(b, div_floor_Scalar, found, exg_arg_int(after));
+
+        place = EMIT(b, remainder_Scalar, place, exg_arg_int(in.n[d] < 1 ? 1 : in.n[d]));
+        columns[d] =
+            EMIT(b, unsqueeze_default,
+                 EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, found, 0), args[2], place), 1);
+        after *= in.n[d] < 1 ? 1 : in.n[d];
+    }
+    results[0] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, columns, in.rank), 1));
+}
+
 /* ---- groups -----------------------------------------------------------------------------------
  */
 

@@ -737,3 +737,10 @@ void exg_lower_linalg_tensorsolve(exg_builder *b, const exg_argument *args, exg_
     results[0] = OUT(exg_lower_shaped(
         b, solved(b, factored(b, a, true), a, exg_lower_flat(b, REF(1)), true), &out));
 }
+
+/* Narrow floats by way of float32. */
+void exg_lower_matrix_exp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = OUT(
+        exg_lower_cast(b, EMIT(b, matrix_exp, exg_lower_wide(b, SELF)), exg_lower_dtype(b, SELF)));
+}

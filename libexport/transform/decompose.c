@@ -12,6 +12,9 @@ static exg_dtype number_dtype(exg_argument_kind kind, exg_dtype beside)
     if (kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
         return EXG_DTYPE_F32;
     }
+    if (kind == EXG_ARGUMENT_COMPLEX) {
+        return exg_promote_types(beside, EXG_DTYPE_C64);
+    }
     return kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
 }
 
@@ -30,7 +33,8 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
-                      args[i].kind == EXG_ARGUMENT_BOOL;
+                      args[i].kind == EXG_ARGUMENT_BOOL ||
+                      args[i].kind == EXG_ARGUMENT_COMPLEX;
 
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(EMIT(r->builder, full_default,
