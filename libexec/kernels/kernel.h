@@ -47,6 +47,7 @@ typedef struct exg_kernel_call {
     const struct exg_random_source *random; /* of draws; set before each run */
     const struct exg_grid *grid; /* of collectives; known in prepare too */
 
+    bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
 } exg_kernel_call;
 
@@ -69,6 +70,9 @@ typedef struct exg_kernel {
      * all of the order but the operand's own layout. No element: no use for it. */
     const struct exg_kernel *packer;
     uint32_t packs;
+    /* Could the result of this call, (n, c, h, w), lie as (n, h, w, c)? Then operand 0 may
+     * have any strides. With a packer only where that has packed. */
+    bool (*suits_channels_last)(const exg_kernel_call *call);
 } exg_kernel;
 
 static inline void exg_raise(const exg_kernel_call *call, exg_fault fault)

@@ -117,7 +117,7 @@ static exg_status add_packing(exg_planner *p, const exg_kernel *kernel, exg_step
 
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
                             uint32_t arg_count, const exg_location *operands, uint32_t count,
-                            exg_location *packed)
+                            bool channels_last, exg_location *packed)
 {
     uint32_t from = count > kernel->packs ? operands[kernel->packs].buffer : EXG_NO_BUFFER;
     bool was_once = p->once;
@@ -134,6 +134,7 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
     if (status == EXG_OK) {
         step->call.args = args;
         step->call.arg_count = arg_count;
+        step->call.channels_last = channels_last;
         status = add_packing(p, kernel, step, operands, count);
     }
     if (status == EXG_OK && exg_tensor_numel(&step->call.outputs[0]) == 0) {
@@ -170,34 +171,76 @@ static void keep_constants(exg_plan *plan, const uint32_t *moved)
             continue;
         }
         buffer->first_step = moved[buffer->first_step];
-        if (buffer->last_step != UINT32_MAX) {
-            buffer->last_step = moved[buffer->last_step];
+        buffer->last_step = buffer->last_step == UINT32_MAX ? UINT32_MAX
+                                                            : moved[buffer->last_step];
+    }
+}
+
+/* By step: the packing that reads what it made last, right after which that goes; so that
+ * folded weights do not all live at once. EXG_NO_BUFFER: none. */
+static void find_packings(const exg_plan *plan, uint32_t *packing, uint32_t *maker)
+{
+    memset(packing, 0xff, plan->step_count * sizeof(*packing));
+    memset(maker, 0xff, plan->buffer_count * sizeof(*maker));
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        const exg_step *step = &plan->steps[s];
+        bool packs = step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
+                     plan->buffers[step->outputs[0].buffer].is_packed;
+
+        for (uint32_t i = 0; packs && i < step->call.input_count; i++) {
+            uint32_t buffer = step->inputs[i].buffer;
+
+            if (buffer != EXG_NO_BUFFER && maker[buffer] != UINT32_MAX &&
+                packing[maker[buffer]] == UINT32_MAX) {
+                packing[maker[buffer]] = s;
+                packing[s] = s;
+            }
+        }
+        for (uint32_t o = 0; step->once && !packs && o < step->call.output_count; o++) {
+            if (step->outputs[o].buffer != EXG_NO_BUFFER) {
+                maker[step->outputs[o].buffer] = s;
+            }
         }
     }
+}
+
+static void move_step(exg_plan *plan, exg_step *steps, uint32_t *moved, uint32_t from, uint32_t *at)
+{
+    moved[from] = *at;
+    steps[(*at)++] = plan->steps[from];
 }
 
 exg_status exg_planner_order(exg_planner *p)
 {
     exg_plan *plan = p->plan;
-    uint32_t *moved = calloc(plan->step_count + 1, sizeof(*moved));
     exg_step *steps = EXG_NEW_ARRAY(p->arena, exg_step, plan->step_count);
+    uint32_t *tables = calloc(2 * (size_t)plan->step_count + plan->buffer_count + 1,
+                              sizeof(*tables));
+    uint32_t *moved = tables;
+    uint32_t *packing = tables == NULL ? NULL : tables + plan->step_count;
     uint32_t at = 0;
 
-    if (moved == NULL || steps == NULL) {
-        free(moved);
+    if (tables == NULL || steps == NULL) {
+        free(tables);
         return EXG_OUT_OF_MEMORY(p->err);
     }
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t s = 0; s < plan->step_count; s++) {
-            if (plan->steps[s].once == (pass == 0)) {
-                moved[s] = at;
-                steps[at++] = plan->steps[s];
+    find_packings(plan, packing, packing + plan->step_count);
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        if (plan->steps[s].once && packing[s] != s) {
+            move_step(plan, steps, moved, s, &at);
+            if (packing[s] != UINT32_MAX) {
+                move_step(plan, steps, moved, packing[s], &at);
             }
         }
-        plan->once_count = pass == 0 ? at : plan->once_count;
+    }
+    plan->once_count = at;
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        if (!plan->steps[s].once) {
+            move_step(plan, steps, moved, s, &at);
+        }
     }
     plan->steps = steps;
     keep_constants(plan, moved);
-    free(moved);
+    free(tables);
     return EXG_OK;
 }

@@ -97,7 +97,59 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
 
 /* ---- making the step ---------------------------------------------------------------- */
 
+/* The order the group goes through its dimensions in: that of memory. Dense operands
+ * that are not row-major (channels last) say it; the results then lie like them. */
+static void find_order(const exg_planner *p, uint32_t *order)
+{
+    const exg_group *g = &p->group;
+
+    for (uint32_t d = 0; d < g->rank; d++) {
+        order[d] = d;
+    }
+    for (uint32_t i = 0; i < g->load_count; i++) {
+        exg_tensor window = p->locations[g->loads[i]].window;
+        exg_tensor sorted = window;
+
+        if (window.rank != g->rank || exg_tensor_is_contiguous(&window) ||
+            memcmp(window.sizes, g->sizes, g->rank * sizeof(int64_t)) != 0) {
+            continue;
+        }
+        for (uint32_t d = 1; d < g->rank; d++) { /* by stride, the longest first */
+            for (uint32_t e = d; e > 0 && window.strides[order[e]] > window.strides[order[e - 1]];
+                 e--) {
+                uint32_t swapped = order[e];
+
+                order[e] = order[e - 1];
+                order[e - 1] = swapped;
+            }
+        }
+        for (uint32_t d = 0; d < g->rank; d++) {
+            sorted.sizes[d] = window.sizes[order[d]];
+            sorted.strides[d] = window.strides[order[d]];
+        }
+        if (exg_tensor_is_contiguous(&sorted)) {
+            return;
+        }
+        for (uint32_t d = 0; d < g->rank; d++) {
+            order[d] = d;
+        }
+    }
+}
+
+/* A window seen in that order. */
+static exg_tensor in_order(const exg_tensor *window, const uint32_t *order)
+{
+    exg_tensor turned = *window;
+
+    for (uint32_t d = 0; d < window->rank; d++) {
+        turned.sizes[d] = window->sizes[order[d]];
+        turned.strides[d] = window->strides[order[d]];
+    }
+    return turned;
+}
+
 typedef struct group_step {
+    uint32_t order[EXG_RANK_MAX];
     exg_pointwise *program;
     uint32_t load_registers[LOADS_MAX];
     uint32_t registers[EXG_GROUP_NODES_MAX]; /* of each node's result */
@@ -175,8 +227,13 @@ static uint32_t inner_uses(const exg_planner *p, exg_value_id value)
 static exg_status build_program(exg_planner *p, group_step *s)
 {
     exg_group *g = &p->group;
+    int64_t sizes[EXG_RANK_MAX];
 
-    s->program = exg_pointwise_begin(p->arena, g->rank, g->sizes);
+    find_order(p, s->order);
+    for (uint32_t d = 0; d < g->rank; d++) {
+        sizes[d] = g->sizes[s->order[d]];
+    }
+    s->program = exg_pointwise_begin(p->arena, g->rank, sizes);
     if (s->program == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
@@ -199,7 +256,7 @@ static exg_status build_program(exg_planner *p, group_step *s)
 }
 
 /* An operand as seen from the iteration space: broadcast dims have stride 0. */
-static exg_location broadcast(const exg_planner *p, exg_value_id value)
+static exg_location broadcast(const exg_planner *p, exg_value_id value, const uint32_t *order)
 {
     exg_location location = p->locations[value];
     exg_tensor wide = location.window;
@@ -213,18 +270,19 @@ static exg_location broadcast(const exg_planner *p, exg_value_id value)
                               ? 0
                               : location.window.strides[d - missing];
     }
-    location.window = wide;
+    location.window = in_order(&wide, order);
     return location;
 }
 
 /* A load whose memory result `value` may take: it dies here, has the same layout,
  * and no other load reads the same buffer. */
-static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *taken)
+static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *taken,
+                         const uint32_t *order)
 {
     const exg_tensor_meta *meta = p->graph->values[value].tensor;
 
     for (uint32_t i = 0; i < p->group.load_count && !p->no_reuse; i++) {
-        exg_location operand = broadcast(p, p->group.loads[i]);
+        exg_location operand = broadcast(p, p->group.loads[i], order);
         const exg_buffer *buffer = &p->plan->buffers[operand.buffer];
         uint32_t readers = 0;
 
@@ -250,19 +308,26 @@ static exg_status place_results(exg_planner *p, const group_step *s, exg_step *s
 
     for (uint32_t at = 0; at < p->group.node_count; at++) {
         exg_value_id value = result_of(p, at);
+        exg_location result;
         uint32_t load;
 
         if (!s->stored[at]) {
             continue;
         }
-        load = reusable(p, value, taken);
+        load = reusable(p, value, taken, s->order);
         if (load < LOADS_MAX) {
             taken[load] = true;
         }
         EXG_TRY(exg_planner_place(
             p, value,
             load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer : EXG_NO_BUFFER));
-        exg_planner_output(p, step, output++, &p->locations[value]);
+        result = p->locations[value];
+        result.window = in_order(&result.window, s->order);
+        exg_tensor_set_contiguous(&result.window);
+        for (uint32_t d = 0; d < result.window.rank; d++) {
+            p->locations[value].window.strides[s->order[d]] = result.window.strides[d];
+        }
+        exg_planner_output(p, step, output++, &result);
     }
     return EXG_OK;
 }
@@ -316,7 +381,7 @@ exg_status exg_planner_close(exg_planner *p)
     step->fused = g->node_count;
     p->plan->summary.fused_count += g->node_count > 1 ? g->node_count : 0;
     for (uint32_t i = 0; i < g->load_count; i++) {
-        exg_location operand = broadcast(p, g->loads[i]);
+        exg_location operand = broadcast(p, g->loads[i], s.order);
 
         exg_planner_input(p, step, i, &operand);
     }

@@ -382,7 +382,14 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     return location->buffer;
 }
 
-static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel,
+/* Is operand `i` handed over with whatever strides it has? */
+static bool takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last)
+{
+    return (kernel->flags & EXG_KERNEL_ANY_STRIDES) != 0 || (i == 0 && channels_last) ||
+           (i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0);
+}
+
+static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool channels_last,
                                 const exg_value_id *values, uint32_t count, exg_location *bound)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -394,13 +401,47 @@ static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel,
         }
         EXG_TRY(exg_planner_need(p, values[i]));
         bound[i] = p->locations[values[i]];
-        if ((kernel->flags & EXG_KERNEL_ANY_STRIDES) == 0 &&
-            !(i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0) &&
+        if (!takes_strides(kernel, i, channels_last) &&
             !exg_tensor_is_contiguous(&bound[i].window)) {
             EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
         }
     }
     return EXG_OK;
+}
+
+/* The strides of (n, c, h, w) lying as (n, h, w, c). */
+static void set_channels_last(exg_tensor *t)
+{
+    t->strides[1] = 1;
+    t->strides[3] = t->sizes[1];
+    t->strides[2] = t->sizes[3] * t->strides[3];
+    t->strides[0] = t->sizes[2] * t->strides[2];
+}
+
+/* Do this node's kernel, operands and readers all take a result with its channels last? */
+static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const exg_node *node,
+                                const exg_argument *args, uint32_t arg_count,
+                                const exg_value_id *values, uint32_t count)
+{
+    exg_tensor windows[8] = {{0}};
+    exg_kernel_call call = {.args = args, .arg_count = arg_count, .inputs = windows,
+                            .input_count = count};
+
+    if (kernel->suits_channels_last == NULL || count > 8 || p->once || p->no_fusion ||
+        node->outputs[0].kind != EXG_ARGUMENT_TENSOR ||
+        p->plain_uses[node->outputs[0].as_tensor] > 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        windows[i].dtype = EXG_DTYPE_COUNT;
+        if (values[i] != EXG_NO_VALUE) {
+            if (exg_planner_need(p, values[i]) != EXG_OK) {
+                return false;
+            }
+            windows[i] = p->locations[values[i]].window;
+        }
+    }
+    return kernel->suits_channels_last(&call);
 }
 
 static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *node, uint32_t reuse)
@@ -422,6 +463,9 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                 continue;
             }
             EXG_TRY(exg_planner_place(p, value, at == 0 ? reuse : EXG_NO_BUFFER));
+            if (at == 0 && step->call.channels_last) {
+                set_channels_last(&p->locations[value].window);
+            }
             exg_planner_output(p, step, at++, &p->locations[value]);
         }
     }
@@ -448,55 +492,90 @@ static exg_status keep_arguments(exg_planner *p, const exg_argument *args, uint3
     return *kept == NULL ? EXG_OUT_OF_MEMORY(p->err) : EXG_OK;
 }
 
+/* What a kernel's step is made of. */
+typedef struct kernel_node {
+    const exg_kernel *kernel;
+    const exg_argument *args; /* kept */
+    uint32_t arg_count, count;
+    exg_value_id *values;
+    exg_location *bound;
+    exg_location packed;
+    bool channels_last;
+} kernel_node;
+
+/* Operands where they are, or packed, or copied. */
+static exg_status find_operands(exg_planner *p, const exg_node *node, const exg_operator *op,
+                                const exg_argument *args, kernel_node *k)
+{
+    exg_argument *kept;
+
+    k->count = operands_of(op, args, NULL, 0);
+    k->arg_count = op->schema->argument_count;
+    k->values = EXG_NEW_ARRAY(p->arena, exg_value_id, k->count);
+    k->bound = EXG_NEW_ARRAY(p->arena, exg_location, k->count);
+    if (k->values == NULL || k->bound == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    (void)operands_of(op, args, k->values, k->count);
+    EXG_TRY(keep_arguments(p, args, k->arg_count, &kept));
+    k->args = kept;
+    k->channels_last = suits_channels_last(p, k->kernel, node, args, k->arg_count, k->values,
+                                           k->count);
+    EXG_TRY(bind_operands(p, k->kernel, k->channels_last, k->values, k->count, k->bound));
+    EXG_TRY(exg_planner_pack(p, k->kernel, k->args, k->arg_count, k->bound, k->count,
+                             k->channels_last, &k->packed));
+    if (k->channels_last && k->packed.buffer == EXG_NO_BUFFER && k->kernel->packer != NULL) {
+        k->channels_last = false;
+        EXG_TRY(bind_operands(p, k->kernel, false, k->values, k->count, k->bound));
+    }
+    return EXG_OK;
+}
+
+static void set_operands(exg_planner *p, exg_step *step, kernel_node *k)
+{
+    if (k->packed.buffer != EXG_NO_BUFFER) { /* stands for the operand from here on */
+        exg_planner_input(p, step, k->count, &k->packed);
+        step->has_packed = true;
+        step->call.packed = &step->call.inputs[k->count];
+        k->bound[k->kernel->packs].buffer = EXG_NO_BUFFER;
+    }
+    for (uint32_t i = 0; i < k->count; i++) {
+        if (k->bound[i].buffer == EXG_NO_BUFFER) {
+            step->inputs[i] = k->bound[i];
+            step->call.inputs[i] = k->bound[i].window;
+        } else {
+            exg_planner_input(p, step, i, &k->bound[i]);
+        }
+    }
+}
+
 static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_operator *op,
                               const exg_argument *args)
 {
-    const exg_kernel *kernel = exg_kernel_of(op->id);
-    uint32_t count = operands_of(op, args, NULL, 0);
-    exg_value_id *values = EXG_NEW_ARRAY(p->arena, exg_value_id, count);
-    exg_location *bound = EXG_NEW_ARRAY(p->arena, exg_location, count);
-    exg_location packed;
-    exg_argument *kept;
+    kernel_node k = {.kernel = exg_kernel_of(op->id)};
     exg_step *step;
     uint32_t reuse = EXG_NO_BUFFER;
 
-    if (kernel == NULL) {
+    if (k.kernel == NULL) {
         return EXG_FAIL(p->err, UNSUPPORTED, "OPR-004", "no kernel for '%s'", op->target);
     }
-    if (values == NULL || bound == NULL) {
-        return EXG_OUT_OF_MEMORY(p->err);
+    EXG_TRY(find_operands(p, node, op, args, &k));
+    EXG_TRY(exg_planner_step(p, k.kernel, node->name != NULL ? node->name : op->schema->name,
+                             k.count + 1, result_count(node), &step));
+    step->call.input_count = k.count;
+    step->call.args = k.args;
+    step->call.arg_count = k.arg_count;
+    step->call.channels_last = k.channels_last;
+    if (k.count > 0 && k.values[0] != EXG_NO_VALUE && !k.channels_last &&
+        k.bound[0].buffer == p->locations[k.values[0]].buffer && node->output_count > 0 &&
+        node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
+        reuse = reusable(p, k.kernel, k.values[0], node->outputs[0].as_tensor);
     }
-    (void)operands_of(op, args, values, count);
-    EXG_TRY(bind_operands(p, kernel, values, count, bound));
-    EXG_TRY(keep_arguments(p, args, op->schema->argument_count, &kept));
-    EXG_TRY(exg_planner_pack(p, kernel, kept, op->schema->argument_count, bound, count, &packed));
-    EXG_TRY(exg_planner_step(p, kernel, node->name != NULL ? node->name : op->schema->name,
-                             count + 1, result_count(node), &step));
-    step->call.input_count = count;
-    step->call.args = kept;
-    step->call.arg_count = op->schema->argument_count;
-    if (count > 0 && values[0] != EXG_NO_VALUE && bound[0].buffer == p->locations[values[0]].buffer &&
-        node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
-        reuse = reusable(p, kernel, values[0], node->outputs[0].as_tensor);
-    }
-    if (packed.buffer != EXG_NO_BUFFER) { /* stands for the operand from here on */
-        exg_planner_input(p, step, count, &packed);
-        step->has_packed = true;
-        step->call.packed = &step->call.inputs[count];
-        bound[kernel->packs].buffer = EXG_NO_BUFFER;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (bound[i].buffer == EXG_NO_BUFFER) {
-            step->inputs[i] = bound[i];
-            step->call.inputs[i] = bound[i].window;
-        } else {
-            exg_planner_input(p, step, i, &bound[i]);
-        }
-    }
+    set_operands(p, step, &k);
     EXG_TRY(plan_results(p, step, node, reuse));
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i] != EXG_NO_VALUE) {
-            exg_planner_used(p, values[i]);
+    for (uint32_t i = 0; i < k.count; i++) {
+        if (k.values[i] != EXG_NO_VALUE) {
+            exg_planner_used(p, k.values[i]);
         }
     }
     return exg_planner_prepare(p, step);
@@ -533,18 +612,41 @@ static void count_use(void *user, exg_value_id *id)
     }
 }
 
+/* Notes who reads values but pointwise operators and kernels that take operand 0 with its
+ * channels last: a result all others read lies row-major. */
+static void count_plain_uses(exg_planner *p, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(p->operators, node->target);
+    const exg_kernel *kernel = op == NULL ? NULL : exg_kernel_of(op->id);
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_argument *arg = &node->inputs[i].arg;
+        bool takes = op != NULL && (op->pointwise != EXG_POINTWISE_NOT ||
+                                    (i == 0 && kernel != NULL &&
+                                     kernel->suits_channels_last != NULL));
+
+        for (uint32_t t = 0; arg->kind == EXG_ARGUMENT_TENSORS && t < arg->count; t++) {
+            p->plain_uses[arg->as_tensors[t]]++;
+        }
+        if (arg->kind == EXG_ARGUMENT_TENSOR && !takes) {
+            p->plain_uses[arg->as_tensor]++;
+        }
+    }
+}
+
 static exg_status prepare_tables(exg_planner *p)
 {
     const exg_graph *graph = p->graph;
 
     p->locations = EXG_NEW_ARRAY(p->arena, exg_location, graph->value_count);
     p->value_uses = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
+    p->plain_uses = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
     p->group_of = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
     p->plan->inputs = EXG_NEW_ARRAY(p->arena, exg_plan_input, graph->input_count);
     p->plan->outputs = EXG_NEW_ARRAY(p->arena, exg_plan_output, graph->output_count);
     p->plan->input_count = graph->input_count;
     p->plan->output_count = graph->output_count;
-    if (p->locations == NULL || p->value_uses == NULL || p->group_of == NULL ||
+    if (p->locations == NULL || p->value_uses == NULL || p->plain_uses == NULL || p->group_of == NULL ||
         p->plan->inputs == NULL || p->plan->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
@@ -555,6 +657,7 @@ static exg_status prepare_tables(exg_planner *p)
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, count_use, p);
         }
+        count_plain_uses(p, &graph->nodes[n]);
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
         exg_argument_visit_values(&graph->outputs[o], count_use, p);

@@ -25,6 +25,7 @@ typedef struct exg_planner {
     exg_arena *arena;
     exg_location *locations;   /* by value id; buffer EXG_NO_BUFFER: none yet */
     uint32_t *value_uses;      /* by value id: uses to come, outputs included */
+    uint32_t *plain_uses;      /* by value id: readers that want it row-major */
     uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
     uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
@@ -63,7 +64,7 @@ bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer); /* its bytes, 
  * reads it; *packed's buffer is EXG_NO_BUFFER when it is not. */
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
                             uint32_t arg_count, const exg_location *operands, uint32_t count,
-                            exg_location *packed);
+                            bool channels_last, exg_location *packed);
 /* Brings the steps that run once to the front, what they leave into constants. */
 exg_status exg_planner_order(exg_planner *p);
 

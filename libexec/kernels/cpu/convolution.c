@@ -10,26 +10,7 @@
  * brought into the order above first. Groups of one channel each go tap by tap over
  * rows instead.
  */
-#include "libexec/kernels/cpu/gemm.h"
-
-typedef struct convolution {
-    int64_t batch, groups, in, out; /* in, out: channels of a group */
-    int64_t size[3], result[3], kernel[3];
-    int64_t stride[3], padding[3], dilation[3];
-    int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
-    int64_t taps, positions, plane;
-    bool transposed, is_depthwise;
-    bool has_bias;
-    exg_dtype dtype;
-    uint32_t bytes;
-    uint32_t panel; /* columns of a panel of b */
-    exg_gemm gemm;
-    exg_move weight_move; /* transposed: to (groups * out, in, taps) in the workspace */
-    uint64_t weight_bytes;
-    const exg_convert_loops *convert;
-    const exg_row_f32_loops *f32;
-    const exg_row_f64_loops *f64;
-} convolution;
+#include "libexec/kernels/cpu/convolution.h"
 
 /* ---- packing columns --------------------------------------------------------------- */
 
@@ -41,8 +22,7 @@ typedef struct tap_row {
     int64_t every;       /* and of these one in `every` */
 } tap_row;
 
-/* The coordinate along dimension d that result coordinate o and tap k read, or -1. */
-static int64_t source_of(const convolution *c, int d, int64_t o, int64_t k)
+int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k)
 {
     int64_t i = o * c->stride[d] - c->padding[d] + k * c->dilation[d];
 
@@ -63,21 +43,21 @@ static void find_columns(const convolution *c, int64_t k, int64_t x, int64_t cou
     row->last = count;
     row->every = c->gap[2];
     row->step = c->gap[2] > 1 ? 1 : c->stride[2];
-    while (row->first < count && source_of(c, 2, x + row->first, k) < 0) {
+    while (row->first < count && exg_convolution_source(c, 2, x + row->first, k) < 0) {
         row->first++;
     }
-    while (row->last > row->first && source_of(c, 2, x + row->last - 1, k) < 0) {
+    while (row->last > row->first && exg_convolution_source(c, 2, x + row->last - 1, k) < 0) {
         row->last--;
     }
-    row->offset = row->last > row->first ? source_of(c, 2, x + row->first, k) : 0;
+    row->offset = row->last > row->first ? exg_convolution_source(c, 2, x + row->first, k) : 0;
 }
 
 /* The same of result row (z, y) for one tap; the offset from the channel's start. */
 static void find_row(const convolution *c, const int64_t *tap, int64_t z, int64_t y, int64_t x,
                      int64_t count, tap_row *row)
 {
-    int64_t iz = source_of(c, 0, z, tap[0]);
-    int64_t iy = source_of(c, 1, y, tap[1]);
+    int64_t iz = exg_convolution_source(c, 0, z, tap[0]);
+    int64_t iy = exg_convolution_source(c, 1, y, tap[1]);
 
     find_columns(c, tap[2], x, count, row);
     row->offset += (iz * c->size[1] + iy) * c->size[2];
@@ -238,8 +218,8 @@ static void depthwise_stretch(const depthwise_run *r, int64_t plane, const doubl
         }
     }
     for (int64_t t = 0; t < c->kernel[0] * c->kernel[1]; t++) {
-        int64_t iz = source_of(c, 0, y / c->result[1], t / c->kernel[1]);
-        int64_t iy = source_of(c, 1, y % c->result[1], t % c->kernel[1]);
+        int64_t iz = exg_convolution_source(c, 0, y / c->result[1], t / c->kernel[1]);
+        int64_t iy = exg_convolution_source(c, 1, y % c->result[1], t % c->kernel[1]);
 
         for (int64_t k = 0; k < c->kernel[2] && iz >= 0 && iy >= 0; k++) {
             tap_row row = columns[k];
@@ -292,7 +272,7 @@ static void spatial(const exg_kernel_call *call, uint32_t position, uint32_t ran
     }
 }
 
-static void read_shapes(const exg_kernel_call *call, convolution *c)
+void exg_convolution_read(const exg_kernel_call *call, convolution *c)
 {
     const exg_tensor *input = &call->inputs[0];
     const exg_tensor *weight = &call->inputs[1];
@@ -320,6 +300,12 @@ static void read_shapes(const exg_kernel_call *call, convolution *c)
     c->taps = c->kernel[0] * c->kernel[1] * c->kernel[2];
     c->positions = c->result[0] * c->result[1] * c->result[2];
     c->plane = c->size[0] * c->size[1] * c->size[2];
+    c->dtype = input->dtype;
+    c->bytes = exg_dtype_bytes(c->dtype);
+    c->has_bias = call->input_count > 2 && !exg_tensor_is_absent(&call->inputs[2]);
+    c->convert = EXG_LOOPS(exg_loops_convert);
+    c->f32 = EXG_LOOPS(exg_loops_row_f32);
+    c->f64 = EXG_LOOPS(exg_loops_row_f64);
 }
 
 /* A transposed convolution as one over an image with stride - 1 zeros in between:
@@ -384,15 +370,14 @@ static exg_status plan_gemm(exg_kernel_call *call, convolution *c, exg_error *er
 static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
 {
     convolution *c = EXG_NEW(call->arena, convolution);
+    exg_dtype dtype = call->inputs[0].dtype;
 
     if (c == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    c->dtype = call->inputs[0].dtype;
-    c->bytes = exg_dtype_bytes(c->dtype);
-    EXG_TRY(exg_require_float("convolution", c->dtype, err));
+    EXG_TRY(exg_require_float("convolution", dtype, err));
     for (uint32_t i = 1; i < call->input_count; i++) {
-        if (!exg_tensor_is_absent(&call->inputs[i]) && call->inputs[i].dtype != c->dtype) {
+        if (!exg_tensor_is_absent(&call->inputs[i]) && call->inputs[i].dtype != dtype) {
             return exg_unsupported_dtype("convolution with a weight", call->inputs[i].dtype, err);
         }
     }
@@ -400,12 +385,11 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
         return EXG_FAIL(err, UNSUPPORTED, "KRN-010", "a convolution over %u dimensions",
                         call->inputs[1].rank - 2);
     }
-    read_shapes(call, c);
+    if (call->channels_last) {
+        return exg_convolution_last_prepare(call, err);
+    }
+    exg_convolution_read(call, c);
     c->transposed = exg_call_bool(call, 6);
-    c->has_bias = call->input_count > 2 && !exg_tensor_is_absent(&call->inputs[2]);
-    c->convert = EXG_LOOPS(exg_loops_convert);
-    c->f32 = EXG_LOOPS(exg_loops_row_f32);
-    c->f64 = EXG_LOOPS(exg_loops_row_f64);
     if (c->transposed) {
         turn_transposed(call, c);
     }
@@ -419,8 +403,13 @@ static void convolution_run(const exg_kernel_call *call)
 {
     const convolution *c = call->params;
     const char *weight = call->inputs[1].data;
-    const char *bias = c->has_bias ? call->inputs[2].data : NULL;
+    const char *bias;
 
+    if (call->channels_last) {
+        exg_convolution_last_run(call);
+        return;
+    }
+    bias = c->has_bias ? call->inputs[2].data : NULL;
     if (c->transposed) {
         int64_t last = (c->taps - 1) * c->bytes;
 
@@ -442,4 +431,7 @@ const exg_kernel exg_kernel_convolution = {
     .name = "convolution",
     .prepare = convolution_prepare,
     .run = convolution_run,
+    .packer = &exg_convolution_last_packer,
+    .packs = 1,
+    .suits_channels_last = exg_convolution_last_suits,
 };

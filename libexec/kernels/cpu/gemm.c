@@ -24,6 +24,8 @@
 #define PACK_ROWS          64 /* rows of A packed at a time within a task */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
+#define PANELS_MIN         2     /* of ready b in a tile */
+#define PANELS_MAX         32
 #define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
 
 typedef struct gemm_run {
@@ -78,6 +80,28 @@ static int64_t a_count(const exg_gemm *g)
     return g->a.count > 0 ? g->a.count : g->batch;
 }
 
+/* b is packed already: wide tiles, since packing A is all the work beside the product;
+ * narrower ones only to have tasks. */
+static void plan_ready_tiles(exg_gemm *g)
+{
+    int64_t panels = exg_ceil_div(g->n, g->loops->columns);
+    int64_t across;
+
+    g->path = EXG_GEMM_TILES;
+    g->rows_of_tile = EXG_MIN(round_up(g->m, g->loops->rows), PACK_ROWS);
+    g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
+    across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
+    across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
+                     exg_ceil_div(panels, PANELS_MAX));
+    g->columns_of_tile = exg_ceil_div(panels, across) * g->loops->columns;
+    g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
+    g->packs_a_first = g->column_tiles > 1;
+    if (g->packs_a_first) {
+        g->packed_bytes = (uint64_t)round_up(g->m, g->loops->rows) * (uint64_t)g->k *
+                          real_bytes(g);
+    }
+}
+
 static void plan_tiles(exg_gemm *g)
 {
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
@@ -98,7 +122,7 @@ static void plan_tiles(exg_gemm *g)
                           real_bytes(g);
     }
     g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
-    g->packs_b_first = !g->b_is_packed && g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
+    g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
     if (g->packs_b_first) {
         g->packed_bytes = g->packed_b_offset + (uint64_t)round_up(g->n, g->loops->columns) *
                                                    (uint64_t)(g->batch / a_count(g) * g->k) *
@@ -110,7 +134,11 @@ static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
 
-    if (g->pack_b != NULL || g->b_is_packed) {
+    if (g->b_is_packed) {
+        plan_ready_tiles(g);
+        return;
+    }
+    if (g->pack_b != NULL) {
         plan_tiles(g);
         return;
     }
@@ -252,6 +280,20 @@ static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
     return r->packed + (padded * k + i * depth) * real_bytes(r->g);
 }
 
+/* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
+static void pack_a(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t k,
+                   int64_t depth, char *panels)
+{
+    const exg_gemm *g = r->g;
+
+    if (g->pack_a != NULL) {
+        g->pack_a(g->pack_context, r->a, batch, i, rows, k, depth, panels);
+    } else {
+        g->loops->pack(g->loops->rows, rows, depth, panels, element(r->a, &g->a, batch, i, k),
+                       g->a.dtype, g->a.row, g->a.column);
+    }
+}
+
 static void pack_block(void *context, uint32_t block)
 {
     const gemm_run *r = context;
@@ -262,8 +304,7 @@ static void pack_block(void *context, uint32_t block)
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
-        g->loops->pack(g->loops->rows, rows, depth, packed_rows(r, k, depth, i),
-                       element(r->a, &g->a, r->batch, i, k), g->a.dtype, g->a.row, g->a.column);
+        pack_a(r, r->batch, i, rows, k, depth, packed_rows(r, k, depth, i));
     }
 }
 
@@ -323,40 +364,50 @@ static void pack_b_block(void *context, uint32_t block)
     }
 }
 
+/* B's panels of one depth: ready, or packed now. */
+static const char *panels_of_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth,
+                               int64_t j, int64_t columns, char *panels)
+{
+    if (r->g->b_is_packed) {
+        return ready_columns(r, k, depth, j, columns, panels);
+    }
+    if (r->g->packs_b_first) {
+        return packed_columns(r, batch, k, depth, j);
+    }
+    pack_b(r, batch, k, depth, j, columns, panels);
+    return panels;
+}
+
 static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                  int64_t columns)
 {
     const exg_gemm *g = r->g;
-    const exg_gemm_loops *loops = g->loops;
     char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
+    int64_t room = round_up(TILE_COLUMNS, g->loops->columns);
+    bool is_in_place = g->b_is_packed && exg_dtype_bytes(g->b.dtype) == real_bytes(g);
+    int64_t step = is_in_place ? columns : room;
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
-        const char *b = b_panels;
+        for (int64_t at = 0; at < columns; at += step) {
+            int64_t width = EXG_MIN(columns - at, step);
+            const char *b = panels_of_b(r, batch, k, depth, j + at, width, b_panels);
 
-        if (g->b_is_packed) {
-            b = ready_columns(r, k, depth, j, columns, b_panels);
-        } else if (g->packs_b_first) {
-            b = packed_columns(r, batch, k, depth, j);
-        } else {
-            pack_b(r, batch, k, depth, j, columns, b_panels);
-        }
-        for (int64_t p = 0; p < rows; p += PACK_ROWS) {
-            int64_t count = EXG_MIN(rows - p, PACK_ROWS);
-            const char *panels = a_panels;
+            for (int64_t p = 0; p < rows; p += PACK_ROWS) {
+                int64_t count = EXG_MIN(rows - p, PACK_ROWS);
+                const char *panels = a_panels;
 
-            if (g->packs_a_first) {
-                panels = packed_rows(r, k, depth, i + p);
-            } else {
-                loops->pack(loops->rows, count, depth, a_panels,
-                            element(r->a, &g->a, batch, i + p, k), g->a.dtype,
-                            g->a.row, g->a.column);
+                if (g->packs_a_first) {
+                    panels = packed_rows(r, k, depth, i + p);
+                } else if (at == 0 || rows > PACK_ROWS) {
+                    pack_a(r, batch, i + p, count, k, depth, a_panels);
+                }
+                g->loops->block(count, width, depth, panels, b,
+                                c + (p * g->n + at) * real_bytes(g), g->n, k > 0);
             }
-            loops->block(count, columns, depth, panels, b, c + p * g->n * real_bytes(g),
-                         g->n, k > 0);
         }
     }
     finish(r, batch, i, rows, j, columns);

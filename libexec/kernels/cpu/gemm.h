@@ -15,6 +15,10 @@ typedef struct exg_matrix {
 typedef void exg_pack_b(const void *context, const void *b, int64_t batch, int64_t k,
                         int64_t depth, int64_t j, int64_t columns, void *panels);
 
+/* Packs rows [i, i + rows) of a, columns [k, k + depth), into panels. */
+typedef void exg_pack_a(const void *context, const void *a, int64_t batch, int64_t i,
+                        int64_t rows, int64_t k, int64_t depth, void *panels);
+
 /* c (batch, m, n) = alpha * a (batch, m, k) * b (batch, k, n) + beta * self; c dense. */
 typedef struct exg_gemm {
     int64_t batch, m, n, k;
@@ -23,6 +27,7 @@ typedef struct exg_gemm {
     bool has_self;
     double alpha, beta;
     exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
+    exg_pack_a *pack_a; /* the same of a; b is packed then */
     const void *pack_context;
     bool b_is_packed; /* b is what exg_gemm_packing_run made of it */
     /* chosen by the plan */

@@ -33,13 +33,13 @@ typedef double vf64x2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define SHUFFLE2(a, b, i, j)       __builtin_shuffle(a, b, (pick2){i, j})
 #endif
 
-/* panel[k][0..3] = the four rows at k .. k + 3 */
-static inline void transpose4_f32(float *panel, uint32_t width, const float *rows, int64_t stride)
+/* panel[0..3][0..3] = the four rows at k .. k + 3 */
+static inline void transpose4_f32(float *panel, uint32_t width, const float *const *rows, int64_t k)
 {
-    vf32x4 a = *(const vf32x4 *)rows;
-    vf32x4 b = *(const vf32x4 *)(rows + stride);
-    vf32x4 c = *(const vf32x4 *)(rows + 2 * stride);
-    vf32x4 d = *(const vf32x4 *)(rows + 3 * stride);
+    vf32x4 a = *(const vf32x4 *)(rows[0] + k);
+    vf32x4 b = *(const vf32x4 *)(rows[1] + k);
+    vf32x4 c = *(const vf32x4 *)(rows[2] + k);
+    vf32x4 d = *(const vf32x4 *)(rows[3] + k);
     vf32x4 ab_low = SHUFFLE4(a, b, 0, 4, 1, 5);
     vf32x4 ab_high = SHUFFLE4(a, b, 2, 6, 3, 7);
     vf32x4 cd_low = SHUFFLE4(c, d, 0, 4, 1, 5);
@@ -51,19 +51,19 @@ static inline void transpose4_f32(float *panel, uint32_t width, const float *row
     *(vf32x4 *)(panel + 3 * width) = SHUFFLE4(ab_high, cd_high, 2, 3, 6, 7);
 }
 
-static inline void transpose4_f64(double *panel, uint32_t width, const double *rows,
-                                  int64_t stride)
+static inline void transpose4_f64(double *panel, uint32_t width, const double *const *rows,
+                                  int64_t k)
 {
-    for (uint32_t k = 0; k < 4; k += 2) {
-        vf64x2 a = *(const vf64x2 *)(rows + k);
-        vf64x2 b = *(const vf64x2 *)(rows + stride + k);
-        vf64x2 c = *(const vf64x2 *)(rows + 2 * stride + k);
-        vf64x2 d = *(const vf64x2 *)(rows + 3 * stride + k);
+    for (int64_t end = k + 4; k < end; k += 2, panel += 2 * width) {
+        vf64x2 a = *(const vf64x2 *)(rows[0] + k);
+        vf64x2 b = *(const vf64x2 *)(rows[1] + k);
+        vf64x2 c = *(const vf64x2 *)(rows[2] + k);
+        vf64x2 d = *(const vf64x2 *)(rows[3] + k);
 
-        *(vf64x2 *)(panel + k * width) = SHUFFLE2(a, b, 0, 2);
-        *(vf64x2 *)(panel + k * width + 2) = SHUFFLE2(c, d, 0, 2);
-        *(vf64x2 *)(panel + (k + 1) * width) = SHUFFLE2(a, b, 1, 3);
-        *(vf64x2 *)(panel + (k + 1) * width + 2) = SHUFFLE2(c, d, 1, 3);
+        *(vf64x2 *)panel = SHUFFLE2(a, b, 0, 2);
+        *(vf64x2 *)(panel + 2) = SHUFFLE2(c, d, 0, 2);
+        *(vf64x2 *)(panel + width) = SHUFFLE2(a, b, 1, 3);
+        *(vf64x2 *)(panel + width + 2) = SHUFFLE2(c, d, 1, 3);
     }
 }
 
@@ -93,6 +93,7 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *r
     {                                                                                         \
         .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (width),          \
         .lanes = (width), .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,       \
+        .pack_rows = gemm_##suffix##_pack_one,                                                \
         .stream = gemm_##suffix##_stream,                                                     \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }

@@ -9,10 +9,12 @@ static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *
     int64_t r = 0;
 
     for (; r + 4 <= count; r += 4) {
+        const REAL *four[4] = {rows + r * stride, rows + (r + 1) * stride,
+                               rows + (r + 2) * stride, rows + (r + 3) * stride};
         int64_t k = 0;
 
         for (; k + 4 <= depth; k += 4) {
-            TRANSPOSE4(panel + k * width + r, width, rows + r * stride + k, stride);
+            TRANSPOSE4(panel + k * width + r, width, four, k);
         }
         for (; k < depth; k++) {
             for (int64_t i = r; i < r + 4; i++) {
@@ -23,6 +25,26 @@ static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *
     for (; r < width; r++) {
         for (int64_t k = 0; k < depth; k++) {
             panel[k * width + r] = r < count ? rows[r * stride + k] : 0;
+        }
+    }
+}
+
+/* One panel of A from rows anywhere. */
+static void GEMM(pack_one)(int64_t depth, void *panel_, const void *const *rows)
+{
+    REAL *panel = panel_;
+
+    for (int r = 0; r < ROWS; r += 4) {
+        const REAL *four[4] = {rows[r], rows[r + 1], rows[r + 2], rows[r + 3]};
+        int64_t k = 0;
+
+        for (; k + 4 <= depth; k += 4) {
+            TRANSPOSE4(panel + k * ROWS + r, ROWS, four, k);
+        }
+        for (; k < depth; k++) {
+            for (int i = 0; i < 4; i++) {
+                panel[k * ROWS + r + i] = four[i][k];
+            }
         }
     }
 }

@@ -133,6 +133,8 @@ typedef struct exg_gemm_loops {
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
+    /* One panel of A from `rows` dense rows of reals. */
+    void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
     /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
                   int64_t c_stride, bool adds);

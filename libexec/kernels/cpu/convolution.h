@@ -1,0 +1,38 @@
+/* convolution.h - what the two ways to compute aten.convolution share. */
+#ifndef EXG_LIBEXEC_KERNELS_CPU_CONVOLUTION_H
+#define EXG_LIBEXEC_KERNELS_CPU_CONVOLUTION_H
+
+#include "libexec/kernels/cpu/gemm.h"
+
+typedef struct convolution {
+    int64_t batch, groups, in, out; /* in, out: channels of a group */
+    int64_t size[3], result[3], kernel[3];
+    int64_t stride[3], padding[3], dilation[3];
+    int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
+    int64_t taps, positions, plane;
+    bool transposed, is_depthwise;
+    bool has_bias;
+    exg_dtype dtype;
+    uint32_t bytes;
+    uint32_t panel; /* columns of a panel of b */
+    exg_gemm gemm;
+    exg_move weight_move; /* transposed: to (groups * out, in, taps) in the workspace */
+    uint64_t weight_bytes;
+    const exg_convert_loops *convert;
+    const exg_row_f32_loops *f32;
+    const exg_row_f64_loops *f64;
+} convolution;
+
+/* The coordinate along dimension d that result coordinate o and tap k read, or -1. */
+int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k);
+
+/* Shapes and options of the call. */
+void exg_convolution_read(const exg_kernel_call *call, convolution *c);
+
+/* convolution_last.c: results with the channels of a position side by side. */
+bool exg_convolution_last_suits(const exg_kernel_call *call);
+exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);
+void exg_convolution_last_run(const exg_kernel_call *call);
+extern const exg_kernel exg_convolution_last_packer;
+
+#endif

@@ -1,0 +1,233 @@
+/* convolution_last.c - aten.convolution whose result lies channels-last.
+ *
+ *   result (batch, positions, out) = patches (positions, depth) times weight (depth, out)
+ *
+ * The weights are packed once (gemm.h); patches exist only as panels of a few positions,
+ * gathered from the image where it lies. The depth runs so that what is gathered lies
+ * side by side: channels within a tap (tap, channel) when the image is channels-last,
+ * columns of the filter (channel, row, column) when it is row-major with few channels,
+ * as images are.
+ */
+#include "libexec/kernels/cpu/convolution.h"
+
+#define FEW_CHANNELS 8
+#define POSITIONS    8 /* at most of a panel */
+
+typedef struct last_convolution {
+    convolution c;
+    bool by_columns;   /* depth is (channel, row, column) */
+    int64_t segment;   /* of the depth: what lies side by side */
+    int64_t step;      /* elements between neighbours of a segment */
+    int64_t strides[4]; /* of the image: batch, channel, row, column */
+} last_convolution;
+
+/* Where a position's filter begins. */
+typedef struct corner {
+    int64_t y, x;
+    bool is_real; /* panels are filled up with positions that are not */
+} corner;
+
+static const char zeros[EXG_GEMM_K * sizeof(double)];
+
+/* Elements [from, from + count) of segment `s` at one corner, or zeros. `room` holds
+ * them where they do not lie dense in the real type. */
+static const void *piece(const last_convolution *l, const char *image, const corner *at,
+                         int64_t s, int64_t from, int64_t count, char *room)
+{
+    const convolution *c = &l->c;
+    uint32_t real = c->gemm.loops->real_bytes;
+    int64_t row = l->by_columns ? s % c->kernel[1] : s / c->kernel[2];
+    int64_t y = at->y + row * c->dilation[1];
+    int64_t x = at->x + (l->by_columns ? from : s % c->kernel[2]) * c->dilation[2];
+    int64_t channel = l->by_columns ? s / c->kernel[1] : from;
+    int64_t inside = count;
+    int64_t skipped = 0;
+    const char *memory;
+
+    if (!at->is_real || y < 0 || y >= c->size[1]) {
+        return zeros;
+    }
+    if (l->by_columns) {
+        while (skipped < count && x < 0) {
+            skipped++;
+            x += c->dilation[2];
+        }
+        inside = x >= c->size[2] ? 0 : (c->size[2] - x + c->dilation[2] - 1) / c->dilation[2];
+        inside = EXG_MIN(inside, count - skipped);
+    } else if (x < 0 || x >= c->size[2]) {
+        return zeros;
+    }
+    if (inside <= 0) {
+        return zeros;
+    }
+    memory = image + (channel * l->strides[1] + y * l->strides[2] + x * l->strides[3]) * c->bytes;
+    if (inside == count && l->step == 1 && c->bytes == real) {
+        return memory;
+    }
+    if (inside < count) {
+        memset(room, 0, (size_t)count * real);
+    }
+    c->convert->load[c->dtype]((uint32_t)inside, room + skipped * real, memory, l->step);
+    return room;
+}
+
+/* Rows [i, i + rows) of the patches, depth [k, k + depth), as panels. */
+static void pack_patches(const void *context, const void *a, int64_t batch, int64_t i,
+                         int64_t rows, int64_t k, int64_t depth, void *panels)
+{
+    const last_convolution *l = context;
+    const convolution *c = &l->c;
+    const exg_gemm_loops *loops = c->gemm.loops;
+    const char *image = (const char *)a + batch * l->strides[0] * c->bytes;
+    _Alignas(64) char room[POSITIONS][EXG_GEMM_K * sizeof(double)];
+
+    for (int64_t p = 0; p < rows; p += loops->rows) {
+        char *panel = (char *)panels + p * depth * loops->real_bytes;
+        corner corners[POSITIONS];
+
+        for (uint32_t r = 0; r < loops->rows; r++) {
+            int64_t y = (i + p + r) / c->result[2];
+            int64_t x = (i + p + r) % c->result[2];
+
+            corners[r] = (corner){y * c->stride[1] - c->padding[1],
+                                  x * c->stride[2] - c->padding[2], p + r < rows};
+        }
+        for (int64_t done = 0; done < depth;) {
+            int64_t s = (k + done) / l->segment;
+            int64_t from = (k + done) % l->segment;
+            int64_t count = EXG_MIN(l->segment - from, depth - done);
+            const void *pieces[POSITIONS];
+
+            for (uint32_t r = 0; r < loops->rows; r++) {
+                pieces[r] = piece(l, image, &corners[r], s, from, count, room[r]);
+            }
+            loops->pack_rows(count, panel + done * loops->rows * loops->real_bytes, pieces);
+            done += count;
+        }
+    }
+}
+
+static bool is_row_major(const exg_tensor *t)
+{
+    return t->strides[3] == 1 && t->strides[1] != 1;
+}
+
+/* ---- prepare, run ---------------------------------------------------------------------- */
+
+bool exg_convolution_last_suits(const exg_kernel_call *call)
+{
+    const exg_tensor *input = &call->inputs[0];
+    const exg_tensor *weight = &call->inputs[1];
+    bool is_narrow = weight->rank == 4 && weight->sizes[1] < FEW_CHANNELS;
+    bool is_float = input->dtype == EXG_DTYPE_F32 || input->dtype == EXG_DTYPE_F64 ||
+                    input->dtype == EXG_DTYPE_BF16 || input->dtype == EXG_DTYPE_F16;
+
+    return input->rank == 4 && weight->rank == 4 && is_float && weight->dtype == input->dtype &&
+           !exg_call_bool(call, 6) && exg_call_int(call, 8) == 1 &&
+           (is_narrow ? is_row_major(input) : weight->sizes[0] >= FEW_CHANNELS) &&
+           weight->sizes[3] <= EXG_GEMM_K;
+}
+
+static bool reads_by_columns(const exg_kernel_call *call)
+{
+    return call->inputs[1].sizes[1] < FEW_CHANNELS;
+}
+
+static void plan_product(exg_kernel_call *call, last_convolution *l)
+{
+    convolution *c = &l->c;
+    exg_gemm *g = &c->gemm;
+    const int64_t *s = l->strides;
+    bool is_pointwise = c->taps == 1 && c->padding[1] == 0 && c->padding[2] == 0;
+
+    g->batch = c->batch;
+    g->m = c->positions;
+    g->n = c->out;
+    g->k = c->in * c->taps;
+    g->b = (exg_matrix){c->dtype, 0, 0, 0, 1};
+    g->b_is_packed = true;
+    g->c_dtype = c->dtype;
+    g->alpha = 1;
+    if (c->has_bias) {
+        g->has_self = true;
+        g->beta = 1;
+        g->self = (exg_matrix){c->dtype, 0, 0, call->inputs[2].strides[0], 0};
+    }
+    g->a = (exg_matrix){c->dtype, s[0], c->stride[2] * s[3], s[1], 0};
+    if (!is_pointwise || c->stride[1] * s[2] != c->result[2] * g->a.row) {
+        g->pack_a = pack_patches;
+        g->pack_context = l;
+    }
+}
+
+exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
+{
+    last_convolution *l = EXG_NEW(call->arena, last_convolution);
+
+    if (l == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_convolution_read(call, &l->c);
+    memcpy(l->strides, call->inputs[0].strides, sizeof(l->strides));
+    l->by_columns = reads_by_columns(call);
+    l->segment = l->by_columns ? l->c.kernel[2] : l->c.in;
+    l->step = l->by_columns ? l->c.dilation[2] * l->strides[3] : l->strides[1];
+    plan_product(call, l);
+    call->params = l;
+    return exg_gemm_plan(&l->c.gemm, call, err);
+}
+
+void exg_convolution_last_run(const exg_kernel_call *call)
+{
+    const last_convolution *l = call->params;
+
+    exg_gemm_run(&l->c.gemm, call->pool, call->workspace, call->outputs[0].data,
+                 call->inputs[0].data, call->packed->data,
+                 l->c.has_bias ? call->inputs[2].data : NULL);
+}
+
+/* ---- weights ----------------------------------------------------------------------------- */
+
+/* (out, in, row, column) to (out, depth) in the workspace, then as b of a product. */
+static exg_status packer_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *w = &call->inputs[1];
+    int64_t depth = w->sizes[1] * w->sizes[2] * w->sizes[3];
+    exg_matrix b = {w->dtype, 0, 1, depth, 0};
+
+    if (!call->channels_last) {
+        call->outputs[0].sizes[0] = 0;
+        return EXG_OK;
+    }
+    call->workspace_bytes = (uint64_t)exg_tensor_numel(w) * exg_dtype_bytes(w->dtype);
+    return exg_gemm_packing_plan(call, &b, w->sizes[0], depth, err);
+}
+
+static void packer_run(const exg_kernel_call *call)
+{
+    const exg_tensor *w = &call->inputs[1];
+    const int64_t *s = w->strides;
+    bool by_columns = reads_by_columns(call);
+    int64_t sizes[4] = {w->sizes[0], w->sizes[2], w->sizes[3], w->sizes[1]};
+    int64_t from[4] = {s[0], s[2], s[3], s[1]};
+    int64_t to[4];
+    exg_move move;
+
+    if (by_columns) {
+        memcpy(sizes, w->sizes, sizeof(sizes));
+        memcpy(from, s, sizeof(from));
+    }
+    to[3] = 1;
+    for (int d = 3; d > 0; d--) {
+        to[d - 1] = to[d] * sizes[d];
+    }
+    exg_move_plan(&move, 4, sizes, to, from, exg_dtype_bytes(w->dtype));
+    exg_move_run(&move, call->pool, call->workspace, w->data);
+    exg_gemm_packing_run(call, call->workspace);
+}
+
+const exg_kernel exg_convolution_last_packer = {
+    .name = "convolution_pack",
+    .prepare = packer_prepare,
+    .run = packer_run,
+};
