@@ -71,7 +71,8 @@ typedef struct exg_kernel {
     const struct exg_kernel *packer;
     uint32_t packs;
     /* Could the result of this call, (n, c, h, w), lie as (n, h, w, c)? Then operand 0 may
-     * have any strides. With a packer only where that has packed. */
+     * have any strides, and further results are absent. With a packer only where that has
+     * packed. */
     bool (*suits_channels_last)(const exg_kernel_call *call);
 } exg_kernel;
 

@@ -427,6 +427,12 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
     exg_kernel_call call = {.args = args, .arg_count = arg_count, .inputs = windows,
                             .input_count = count};
 
+    for (uint32_t o = 1; o < node->output_count; o++) { /* the others are not computed then */
+        if (node->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
+            p->value_uses[node->outputs[o].as_tensor] > 0) {
+            return false;
+        }
+    }
     if (kernel->suits_channels_last == NULL || count > 8 || p->once || p->no_fusion ||
         node->outputs[0].kind != EXG_ARGUMENT_TENSOR ||
         p->plain_uses[node->outputs[0].as_tensor] > 0) {
@@ -456,7 +462,7 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                                  : output->kind == EXG_ARGUMENT_TENSOR ? output->as_tensor
                                                                        : EXG_NO_VALUE;
 
-            if (value == EXG_NO_VALUE) {
+            if (value == EXG_NO_VALUE || (at > 0 && step->call.channels_last)) {
                 step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
                 step->outputs[at].buffer = EXG_NO_BUFFER;
                 step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;

@@ -24,7 +24,8 @@ typedef struct last_convolution {
 /* Where a position's filter begins. */
 typedef struct corner {
     int64_t y, x;
-    bool is_real; /* panels are filled up with positions that are not */
+    bool is_real;   /* panels are filled up with positions that are not */
+    bool is_inside; /* the whole filter falls on the image */
 } corner;
 
 static const char zeros[EXG_GEMM_K * sizeof(double)];
@@ -71,6 +72,57 @@ static const void *piece(const last_convolution *l, const char *image, const cor
     return room;
 }
 
+static corner corner_of(const last_convolution *l, int64_t position, bool is_real)
+{
+    const convolution *c = &l->c;
+    corner at = {.is_real = is_real};
+
+    at.y = position / c->result[2] * c->stride[1] - c->padding[1];
+    at.x = position % c->result[2] * c->stride[2] - c->padding[2];
+    at.is_inside = is_real && at.y >= 0 && at.x >= 0 &&
+                   at.y + (c->kernel[1] - 1) * c->dilation[1] < c->size[1] &&
+                   at.x + (c->kernel[2] - 1) * c->dilation[2] < c->size[2];
+    return at;
+}
+
+/* Elements from an inside corner to the first of segment `s` at `from`. */
+static int64_t reach(const last_convolution *l, int64_t s, int64_t from)
+{
+    const convolution *c = &l->c;
+    int64_t row = l->by_columns ? s % c->kernel[1] : s / c->kernel[2];
+
+    return l->by_columns
+               ? s / c->kernel[1] * l->strides[1] + row * c->dilation[1] * l->strides[2] +
+                     from * l->step
+               : row * c->dilation[1] * l->strides[2] +
+                     s % c->kernel[2] * c->dilation[2] * l->strides[3] + from * l->step;
+}
+
+/* The depth of one panel of positions that are all inside and read where they lie. */
+static void pack_inside(const last_convolution *l, const char *image, const corner *corners,
+                        int64_t k, int64_t depth, char *panel)
+{
+    const convolution *c = &l->c;
+    const exg_gemm_loops *loops = c->gemm.loops;
+    const char *first[POSITIONS];
+
+    for (uint32_t r = 0; r < loops->rows; r++) {
+        first[r] = image + (corners[r].y * l->strides[2] + corners[r].x * l->strides[3]) * c->bytes;
+    }
+    for (int64_t done = 0; done < depth;) {
+        int64_t from = (k + done) % l->segment;
+        int64_t count = EXG_MIN(l->segment - from, depth - done);
+        int64_t offset = reach(l, (k + done) / l->segment, from) * c->bytes;
+        const void *pieces[POSITIONS];
+
+        for (uint32_t r = 0; r < loops->rows; r++) {
+            pieces[r] = first[r] + offset;
+        }
+        loops->pack_rows(count, panel + done * loops->rows * loops->real_bytes, pieces);
+        done += count;
+    }
+}
+
 /* Rows [i, i + rows) of the patches, depth [k, k + depth), as panels. */
 static void pack_patches(const void *context, const void *a, int64_t batch, int64_t i,
                          int64_t rows, int64_t k, int64_t depth, void *panels)
@@ -83,14 +135,16 @@ static void pack_patches(const void *context, const void *a, int64_t batch, int6
 
     for (int64_t p = 0; p < rows; p += loops->rows) {
         char *panel = (char *)panels + p * depth * loops->real_bytes;
+        bool all_inside = l->step == 1 && c->bytes == loops->real_bytes;
         corner corners[POSITIONS];
 
         for (uint32_t r = 0; r < loops->rows; r++) {
-            int64_t y = (i + p + r) / c->result[2];
-            int64_t x = (i + p + r) % c->result[2];
-
-            corners[r] = (corner){y * c->stride[1] - c->padding[1],
-                                  x * c->stride[2] - c->padding[2], p + r < rows};
+            corners[r] = corner_of(l, i + p + r, p + r < rows);
+            all_inside = all_inside && corners[r].is_inside;
+        }
+        if (all_inside) {
+            pack_inside(l, image, corners, k, depth, panel);
+            continue;
         }
         for (int64_t done = 0; done < depth;) {
             int64_t s = (k + done) / l->segment;

@@ -21,6 +21,7 @@ typedef struct pool_params {
     int64_t planes_of_block;
     uint64_t plane_bytes; /* of a block's workspace: a plane in the compute type */
     const exg_convert_loops *convert;
+    const exg_row_f32_loops *rows;
 } pool_params;
 
 typedef struct pool_run_context {
@@ -188,12 +189,60 @@ static void pool_block(void *context, uint32_t block)
     }
 }
 
+/* ---- channels last ---------------------------------------------------------------------- */
+
+/* One row of results (width, channels) of one image: the greatest, channel by channel. */
+static void last_row(void *context, uint32_t block)
+{
+    const exg_kernel_call *call = context;
+    const pool_params *p = call->params;
+    const exg_tensor *in = &call->inputs[0];
+    int64_t channels = in->sizes[1];
+    int64_t y = block % p->out_height;
+    const float *image = (const float *)in->data + block / p->out_height * in->strides[0];
+    float *out = (float *)call->outputs[0].data + (int64_t)block * p->out_width * channels;
+    int64_t end = y * p->stride[0] - p->padding[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
+
+    for (int64_t x = 0; x < p->out_width; x++, out += channels) {
+        int64_t x_end = x * p->stride[1] - p->padding[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
+        bool is_first = true;
+
+        for (int64_t i = first_tap(p, 0, y); i < EXG_MIN(end, p->height); i += p->dilation[0]) {
+            for (int64_t j = first_tap(p, 1, x); j < EXG_MIN(x_end, p->width);
+                 j += p->dilation[1]) {
+                const float *from = image + i * in->strides[2] + j * in->strides[3];
+
+                if (is_first) {
+                    memcpy(out, from, (size_t)channels * sizeof(*out));
+                } else {
+                    p->rows->max_of(channels, out, from);
+                }
+                is_first = false;
+            }
+        }
+    }
+}
+
+/* Of f32 that lies so already, when nobody asks for the places. */
+static bool max_suits_channels_last(const exg_kernel_call *call)
+{
+    const exg_tensor *in = &call->inputs[0];
+
+    return in->dtype == EXG_DTYPE_F32 && in->rank == 4 && in->strides[1] == 1 &&
+           in->strides[3] == in->sizes[1];
+}
+
 static void pool_run_all(const exg_kernel_call *call)
 {
     const pool_params *p = call->params;
     pool_run_context r = {p, call->inputs[0].data, call->outputs[0].data,
                           p->kind == MAX ? call->outputs[1].data : NULL, call->workspace};
 
+    if (call->channels_last) {
+        exg_pool_run(call->pool, last_row, (void *)(uintptr_t)call,
+                     (uint32_t)(call->inputs[0].sizes[0] * p->out_height));
+        return;
+    }
     exg_pool_run(call->pool, pool_block, &r, exg_block_count(p->planes, p->planes_of_block));
 }
 
@@ -244,6 +293,7 @@ static exg_status plan(exg_kernel_call *call, pool_kind kind, pool_params **out,
             p->plane_bytes * exg_block_count(p->planes, p->planes_of_block);
     }
     p->convert = EXG_LOOPS(exg_loops_convert);
+    p->rows = EXG_LOOPS(exg_loops_row_f32);
     call->params = p;
     *out = p;
     return EXG_OK;
@@ -285,13 +335,14 @@ static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *
     return plan(call, ADAPTIVE, &p, err);
 }
 
-#define POOL_KERNEL(kernel)                                                                   \
+#define POOL_KERNEL(kernel, suits)                                                            \
     const exg_kernel exg_kernel_##kernel = {                                                  \
         .name = #kernel,                                                                      \
         .prepare = kernel##_prepare,                                                          \
         .run = pool_run_all,                                                                  \
+        .suits_channels_last = suits,                                                         \
     }
 
-POOL_KERNEL(max_pool2d_with_indices);
-POOL_KERNEL(avg_pool2d);
-POOL_KERNEL(adaptive_avg_pool2d);
+POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last);
+POOL_KERNEL(avg_pool2d, NULL);
+POOL_KERNEL(adaptive_avg_pool2d, NULL);
