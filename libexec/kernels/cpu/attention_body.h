@@ -84,7 +84,7 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
 
             p->gemm->block(t->count, whole, depth, b->query_panels + d * padded,
                            ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
-                           KEYS, d > 0);
+                           KEYS, d > 0, NULL);
         }
     }
     if (p->depth == 0) {
@@ -177,7 +177,8 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
                           value + j * width_stride * exg_dtype_bytes(v->dtype), v->dtype,
                           width_stride, key_stride);
         }
-        p->gemm->block(t->count, columns, keys, b->panels, panels, b->result + j, p->width, true);
+        p->gemm->block(t->count, columns, keys, b->panels, panels, b->result + j, p->width, true,
+                       NULL);
     }
 }
 

@@ -203,6 +203,9 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
                                              : EXG_LOOPS(exg_loops_gemm_f32);
     swap_if_column(g);
     choose_path(g);
+    g->starts = g->path == EXG_GEMM_TILES && g->has_self && g->alpha == 1 && g->beta == 1 &&
+                g->k > 0 && exg_dtype_bytes(g->self.dtype) == real_bytes(g) &&
+                g->self.batch == 0 && g->self.row == 0 && g->self.column == 1;
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->has_result = exg_dtype_bytes(g->c_dtype) != real_bytes(g);
     g->result_offset = g->packed_bytes;
@@ -230,6 +233,7 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
 {
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    bool adds = g->has_self && !g->starts;
 
     for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
         uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
@@ -240,17 +244,17 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
             double f64[FINISH_CHUNK];
         } self;
 
-        if (g->has_self) {
+        if (adds) {
             convert->load[g->self.dtype](n, &self, element(r->self, &g->self, batch, i, first),
                                          g->self.column);
         }
         for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
             ((double *)c)[k] = g->alpha * ((double *)c)[k] +
-                               (g->has_self ? g->beta * self.f64[k] : 0);
+                               (adds ? g->beta * self.f64[k] : 0);
         }
         for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F32; k++) {
             ((float *)c)[k] = (float)g->alpha * ((float *)c)[k] +
-                              (g->has_self ? (float)g->beta * self.f32[k] : 0);
+                              (adds ? (float)g->beta * self.f32[k] : 0);
         }
         if (g->has_result) {
             convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);
@@ -261,7 +265,7 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
 static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                    int64_t columns)
 {
-    if (!r->g->has_self && r->g->alpha == 1 && !r->g->has_result) {
+    if ((!r->g->has_self || r->g->starts) && r->g->alpha == 1 && !r->g->has_result) {
         return;
     }
     for (int64_t row = i; row < i + rows; row++) {
@@ -406,7 +410,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                     pack_a(r, batch, i + p, count, k, depth, a_panels);
                 }
                 g->loops->block(count, width, depth, panels, b,
-                                c + (p * g->n + at) * real_bytes(g), g->n, k > 0);
+                                c + (p * g->n + at) * real_bytes(g), g->n, k > 0,
+                                g->starts ? r->self + (j + at) * real_bytes(g) : NULL);
             }
         }
     }

@@ -49,6 +49,7 @@ typedef struct exg_gemm {
     uint64_t packed_b_offset;
     uint64_t result_offset; /* c in the real type, when its dtype is another */
     bool has_result;
+    bool starts; /* self is one row, which tiles begin with */
 } exg_gemm;
 
 /* Chooses a path; the workspace it needs is added to the call's. UNSUPPORTED dtypes. */

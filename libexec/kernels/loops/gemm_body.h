@@ -126,10 +126,11 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 /* ---- register tiles ---------------------------------------------------------------- */
 
 /* c (rows, vectors * LANES) = or += panel a times rows of b, `b_stride` apart: a
- * panel, or memory; rows and vectors constant. */
+ * panel, or memory; rows and vectors constant. `start` (NULL: 0) is what every row of c
+ * begins with. */
 static inline __attribute__((always_inline)) void
 GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b,
-           int64_t b_stride, REAL *c, int64_t c_stride, bool adds)
+           int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start)
 {
     VECTOR sums[ROWS][TILE_VECTORS];
 
@@ -159,6 +160,8 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
 
             if (adds) {
                 sums[i][j] += *at;
+            } else if (start != NULL) {
+                sums[i][j] += *(const VECTOR *)(start + j * LANES);
             }
             *at = sums[i][j];
         }
@@ -166,14 +169,14 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
 }
 
 typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, int64_t b_stride,
-                                 REAL *c, int64_t c_stride, bool adds);
+                                 REAL *c, int64_t c_stride, bool adds, const REAL *start);
 
 #define TILE_FUNCTION(rows, vectors)                                                          \
     static void GEMM(tile_##rows##_##vectors)(int64_t depth, const REAL *a, const REAL *b,    \
                                               int64_t b_stride, REAL *c, int64_t c_stride,    \
-                                              bool adds)                                      \
+                                              bool adds, const REAL *start)                   \
     {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds);                  \
+        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds, start);           \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
@@ -198,23 +201,27 @@ static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
 
 /* A tile whose last vector is not whole goes through a buffer. */
 static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const REAL *a,
-                            const REAL *b, REAL *c, int64_t c_stride, bool adds)
+                            const REAL *b, REAL *c, int64_t c_stride, bool adds,
+                            const REAL *start)
 {
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
     GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
-        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false);
+        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             REAL sum = buffer[i * TILE_VECTORS * LANES + j];
 
-            c[i * c_stride + j] = adds ? c[i * c_stride + j] + sum : sum;
+            c[i * c_stride + j] = adds            ? c[i * c_stride + j] + sum
+                                  : start != NULL ? sum + start[j]
+                                                  : sum;
         }
     }
 }
 
 static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panels,
-                        const void *b_panels, void *c_, int64_t c_stride, bool adds)
+                        const void *b_panels, void *c_, int64_t c_stride, bool adds,
+                        const void *start_)
 {
     REAL *c = c_;
 
@@ -226,12 +233,13 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panel
             const REAL *a = (const REAL *)a_panels + i * depth;
             int64_t rows = m - i < ROWS ? m - i : ROWS;
             REAL *at = c + i * c_stride + j;
+            const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
 
             if (columns % LANES == 0) {
                 GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, TILE_VECTORS * LANES, at,
-                                                           c_stride, adds);
+                                                           c_stride, adds, start);
             } else {
-                GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds);
+                GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds, start);
             }
         }
     }
@@ -247,7 +255,7 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_pane
         for (int64_t i = 0; i < m; i += ROWS) {
             GEMM(tiles)[(m - i < ROWS ? m - i : ROWS) - 1][vectors - 1](
                 depth, (const REAL *)a_panels + i * depth, (const REAL *)b_ + j, b_stride,
-                (REAL *)c_ + i * c_stride + j, c_stride, adds);
+                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL);
         }
     }
 }

@@ -135,9 +135,10 @@ typedef struct exg_gemm_loops {
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
     /* One panel of A from `rows` dense rows of reals. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
-    /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements. */
+    /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements.
+     * Where it does not add, each row begins with `start`, n reals or NULL. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
-                  int64_t c_stride, bool adds);
+                  int64_t c_stride, bool adds, const void *start);
     /* The same with b in memory, (depth, n) dense along n: for few rows. n is a multiple
      * of `lanes`. */
     void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
