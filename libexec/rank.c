@@ -187,7 +187,7 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
         found += bind_operands(rank, step->inputs, step->call.inputs,
-                               step->call.input_count + step->has_packed,
+                               exg_step_operands(step),
                                patches == NULL ? NULL : patches + found);
         found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
                                patches == NULL ? NULL : patches + found);

@@ -47,6 +47,12 @@ typedef struct exg_kernel_call {
     const struct exg_random_source *random; /* of draws; set before each run */
     const struct exg_grid *grid; /* of collectives; known in prepare too */
 
+    /* What follows the kernel, done on parts of its result while they are near: a pointwise
+     * program over the result's elements, which takes operand and result from there too. */
+    bool takes_epilogue; /* said by prepare */
+    const struct exg_pointwise *epilogue;
+    const exg_tensor *epilogue_inputs;
+
     bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
 } exg_kernel_call;

@@ -145,17 +145,15 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
     }
 }
 
-static void run_block(void *context, uint32_t block)
+/* Elements [start, end) of the iteration space. */
+static void run_range(const run *r, int64_t start, int64_t end)
 {
-    const run *r = context;
     const exg_pointwise *p = r->p;
-    int64_t end = ((int64_t)block + 1) * p->block_elements;
     int bad = 0;
     tile t;
     _Alignas(64) char buffers[EXG_TILE_BYTES_MAX];
 
-    end = end < p->numel ? end : p->numel;
-    t.start = (int64_t)block * p->block_elements;
+    t.start = start;
     for (int64_t d = p->rank, rest = t.start; d-- > 0; rest /= p->sizes[d]) {
         t.index[d] = rest % p->sizes[d];
     }
@@ -190,17 +188,39 @@ static void run_block(void *context, uint32_t block)
     }
 }
 
+static void run_block(void *context, uint32_t block)
+{
+    const run *r = context;
+    int64_t start = (int64_t)block * r->p->block_elements;
+    int64_t end = start + r->p->block_elements;
+
+    run_range(r, start, end < r->p->numel ? end : r->p->numel);
+}
+
+static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
+{
+    for (uint8_t o = 0; o < r->p->operand_count; o++) {
+        const exg_pointwise_operand *operand = &r->p->operands[o];
+
+        r->data[o] = operand->is_output ? outputs[operand->index].data
+                                        : inputs[operand->index].data;
+    }
+}
+
+void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t count)
+{
+    run r = {.p = call->epilogue, .fault = call->fault};
+
+    bind(&r, call->epilogue_inputs, call->outputs);
+    run_range(&r, start, start + count);
+}
+
 void exg_pointwise_run(const exg_kernel_call *call)
 {
     const exg_pointwise *p = call->params;
     run r = {.p = p, .fault = call->fault};
 
-    for (uint8_t o = 0; o < p->operand_count; o++) {
-        const exg_pointwise_operand *operand = &p->operands[o];
-
-        r.data[o] = operand->is_output ? call->outputs[operand->index].data
-                                       : call->inputs[operand->index].data;
-    }
+    bind(&r, call->inputs, call->outputs);
     if (p->numel > 0) {
         exg_pool_run(call->pool, run_block, &r, p->block_count);
     }

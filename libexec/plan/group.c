@@ -155,6 +155,7 @@ typedef struct group_step {
     uint32_t registers[EXG_GROUP_NODES_MAX]; /* of each node's result */
     bool stored[EXG_GROUP_NODES_MAX];
     uint32_t stored_count;
+    uint32_t product; /* the load that is the last step's own result, or LOADS_MAX */
 } group_step;
 
 static exg_value_id result_of(const exg_planner *p, uint32_t at)
@@ -314,7 +315,7 @@ static exg_status place_results(exg_planner *p, const group_step *s, exg_step *s
         if (!s->stored[at]) {
             continue;
         }
-        load = reusable(p, value, taken, s->order);
+        load = s->product < LOADS_MAX ? s->product : reusable(p, value, taken, s->order);
         if (load < LOADS_MAX) {
             taken[load] = true;
         }
@@ -329,6 +330,65 @@ static exg_status place_results(exg_planner *p, const group_step *s, exg_step *s
         }
         exg_planner_output(p, step, output++, &result);
     }
+    return EXG_OK;
+}
+
+/* ---- as an epilogue ------------------------------------------------------------------ */
+
+/* Which load is the result of the last step, when that is a product which finishes parts
+ * of its result with the group: then the group's one result takes its place. */
+static uint32_t product_of(const exg_planner *p, const group_step *s)
+{
+    const exg_plan *plan = p->plan;
+    const exg_step *step = plan->step_count == 0 ? NULL : &plan->steps[plan->step_count - 1];
+    bool taken[LOADS_MAX];
+
+    if (step == NULL || p->no_fusion || step->once != p->once || !step->call.takes_epilogue ||
+        step->call.epilogue != NULL || s->stored_count != 1) {
+        return LOADS_MAX;
+    }
+    for (uint32_t i = 0; i < p->group.load_count; i++) {
+        taken[i] = p->locations[p->group.loads[i]].buffer != step->outputs[0].buffer;
+    }
+    for (uint32_t at = 0; at < p->group.node_count; at++) {
+        if (s->stored[at]) {
+            return reusable(p, result_of(p, at), taken, s->order);
+        }
+    }
+    return LOADS_MAX;
+}
+
+/* Gives the last step the group's program, operands and result. */
+static exg_status attach(exg_planner *p, const group_step *s)
+{
+    exg_step *step = &p->plan->steps[p->plan->step_count - 1];
+    uint32_t before = step->call.input_count + step->has_packed;
+    uint32_t count = p->group.load_count;
+    exg_location *locations = EXG_NEW_ARRAY(p->arena, exg_location, before + count);
+    exg_tensor *tensors = EXG_NEW_ARRAY(p->arena, exg_tensor, before + count);
+    exg_kernel_call call = {.outputs = step->call.outputs, .input_count = count,
+                            .output_count = 1, .arena = p->arena};
+
+    if (locations == NULL || tensors == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    memcpy(locations, step->inputs, before * sizeof(*locations));
+    memcpy(tensors, step->call.inputs, before * sizeof(*tensors));
+    step->inputs = locations;
+    step->call.inputs = tensors;
+    step->call.packed = step->has_packed ? &tensors[step->call.input_count] : NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        exg_location operand = broadcast(p, p->group.loads[i], s->order);
+
+        exg_planner_input(p, step, before + i, &operand);
+    }
+    EXG_TRY(place_results(p, s, step));
+    call.inputs = tensors + before;
+    EXG_TRY(exg_pointwise_finish(s->program, &call, p->err));
+    step->call.epilogue = s->program;
+    step->call.epilogue_inputs = call.inputs;
+    step->epilogue_count = count;
+    step->fused += p->group.node_count;
     return EXG_OK;
 }
 
@@ -363,7 +423,7 @@ static void count_down(exg_planner *p, const group_step *s)
 exg_status exg_planner_close(exg_planner *p)
 {
     exg_group *g = &p->group;
-    group_step s = {0};
+    group_step s = {.product = LOADS_MAX};
     exg_step *step;
     const exg_node *last;
     const exg_node *next = p->origin;
@@ -373,6 +433,13 @@ exg_status exg_planner_close(exg_planner *p)
     }
     last = &p->graph->nodes[g->nodes[g->node_count - 1]];
     EXG_TRY(build_program(p, &s));
+    s.product = product_of(p, &s);
+    if (s.product < LOADS_MAX) {
+        p->plan->summary.fused_count += g->node_count + 1;
+        EXG_TRY(attach(p, &s));
+        count_down(p, &s);
+        return EXG_OK;
+    }
     p->origin = last;
     EXG_TRY(exg_planner_step(p, &exg_kernel_pointwise,
                              last->name != NULL ? last->name : "pointwise", g->load_count,

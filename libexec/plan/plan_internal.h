@@ -50,7 +50,14 @@ typedef struct exg_step {
     uint32_t fused;   /* nodes inside */
     bool once;        /* depends on weights alone: runs before the first run */
     bool has_packed;  /* inputs[input_count] is call.packed */
+    uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;
+
+/* All that a step reads. */
+static inline uint32_t exg_step_operands(const exg_step *step)
+{
+    return step->call.input_count + step->has_packed + step->epilogue_count;
+}
 
 typedef struct exg_plan_input {
     const char *name;

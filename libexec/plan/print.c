@@ -54,7 +54,7 @@ static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
         print_location(text, plan, &step->outputs[i]);
     }
     exg_text_puts(text, " <-");
-    for (uint32_t i = 0; i < step->call.input_count + step->has_packed; i++) {
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
         exg_text_puts(text, i > 0 ? ", " : " ");
         print_location(text, plan, &step->inputs[i]);
     }

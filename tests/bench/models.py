@@ -23,7 +23,6 @@ import torch
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"f32": 2e-4, "bf16": 1e-1}
-ROUNDS = 5
 ROUND_SECONDS = 0.6  # of each peer in a round, at least one run
 
 
@@ -157,6 +156,7 @@ class Row:
     def __init__(self, args):
         self.exg, self.cache, self.core = args.exg, args.cache, args.core
         self.name, self.dtype, self.threads = args.only, args.dtype, int(args.threads)
+        self.rounds = args.rounds
 
     def path(self, suffix):
         return os.path.join(self.cache, f"{self.name}.{self.dtype}.{suffix}")
@@ -182,7 +182,7 @@ class Row:
 
 def measure(call, seconds):
     times = []
-    while sum(times) < seconds or len(times) < 2:
+    while sum(times) < seconds or len(times) < 1:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
@@ -216,7 +216,7 @@ def bench(row, against):
         agree(row, want, load_file(row.path("out.safetensors"))["0"])
         repeat = max(3, min(200, int(ROUND_SECONDS * 1e9 / first["min_ns"]) + 1))
         times = {name: [] for name in ["exg", *calls]}
-        for _ in range(ROUNDS):
+        for _ in range(row.rounds):
             ran = row.run(program, repeat)
             times["exg"].append((ran["median_ns"] / 1e9, ran["min_ns"] / 1e9))
             for peer, call in calls.items():
@@ -244,6 +244,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--against", default="eager,inductor,ort")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--core", action="store_true")
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -261,7 +262,8 @@ def main():
             for name in args.only.split(","):
                 done = subprocess.run(
                     [sys.executable, __file__, "--row", "--exg", args.exg, "--cache", args.cache, "--only", name,
-                     "--threads", threads, "--dtype", dtype, "--against", args.against] +
+                     "--threads", threads, "--dtype", dtype, "--against", args.against,
+                     "--rounds", str(args.rounds)] +
                     ["--core"] * args.core, capture_output=True, text=True)
                 if done.returncode != 0:
                     print(f"{name:<14}{dtype:<6}{threads:<3}  failed: {done.stderr.strip()[-300:]}")

@@ -422,7 +422,7 @@ static void convolution_run(const exg_kernel_call *call)
         exg_pool_run(call->pool, depthwise_plane, &r,
                      (uint32_t)(c->batch * c->groups * c->out));
     } else {
-        exg_gemm_run(&c->gemm, call->pool, (char *)call->workspace + c->weight_bytes,
+        exg_gemm_run(&c->gemm, call, (char *)call->workspace + c->weight_bytes,
                      call->outputs[0].data, weight, call->inputs[0].data, bias);
     }
 }

@@ -235,7 +235,7 @@ void exg_convolution_last_run(const exg_kernel_call *call)
 {
     const last_convolution *l = call->params;
 
-    exg_gemm_run(&l->c.gemm, call->pool, call->workspace, call->outputs[0].data,
+    exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data,
                  call->inputs[0].data, call->packed->data,
                  l->c.has_bias ? call->inputs[2].data : NULL);
 }

@@ -11,6 +11,7 @@
  * How it is cut depends on sizes alone.
  */
 #include "libexec/kernels/cpu/gemm.h"
+#include "libexec/kernels/pointwise.h"
 
 #define DOT_ROWS_MAX       40
 #define STREAM_ROWS_MAX    16
@@ -30,6 +31,7 @@
 
 typedef struct gemm_run {
     const exg_gemm *g;
+    const exg_kernel_call *call;
     const char *a;
     const char *b;
     const char *self;
@@ -201,6 +203,7 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     }
     g->loops = g->compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
                                              : EXG_LOOPS(exg_loops_gemm_f32);
+    call->takes_epilogue = true;
     swap_if_column(g);
     choose_path(g);
     g->starts = g->path == EXG_GEMM_TILES && g->has_self && g->alpha == 1 && g->beta == 1 &&
@@ -265,11 +268,23 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
 static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                    int64_t columns)
 {
-    if ((!r->g->has_self || r->g->starts) && r->g->alpha == 1 && !r->g->has_result) {
+    const exg_gemm *g = r->g;
+    int64_t first = (batch * g->m + i) * g->n + j;
+
+    if ((g->has_self && !g->starts) || g->alpha != 1 || g->has_result) {
+        for (int64_t row = i; row < i + rows; row++) {
+            finish_row(r, batch, row, j, columns);
+        }
+    }
+    if (r->call->epilogue == NULL) {
         return;
     }
-    for (int64_t row = i; row < i + rows; row++) {
-        finish_row(r, batch, row, j, columns);
+    if (columns == g->n) {
+        exg_pointwise_epilogue(r->call, first, rows * columns);
+        return;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        exg_pointwise_epilogue(r->call, first + row * g->n, columns);
     }
 }
 
@@ -577,10 +592,11 @@ static void set_zero(const gemm_run *r)
     }
 }
 
-void exg_gemm_run(const exg_gemm *g, exg_pool *pool, void *workspace, void *c, const void *a,
-                  const void *b, const void *self)
+void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspace, void *c,
+                  const void *a, const void *b, const void *self)
 {
-    gemm_run r = {.g = g, .self = self, .c = c, .packed = workspace};
+    gemm_run r = {.g = g, .call = call, .self = self, .c = c, .packed = workspace};
+    exg_pool *pool = call->pool;
 
     r.packed_b = (char *)workspace + g->packed_b_offset;
     r.a = g->is_swapped ? b : a;

@@ -54,8 +54,9 @@ typedef struct exg_gemm {
 
 /* Chooses a path; the workspace it needs is added to the call's. UNSUPPORTED dtypes. */
 exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
-void exg_gemm_run(const exg_gemm *gemm, exg_pool *pool, void *workspace, void *c, const void *a,
-                  const void *b, const void *self);
+/* With the call's pool and epilogue. */
+void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
+                  const void *a, const void *b, const void *self);
 
 /* A matrix that is b of many products, as their tiles read it: panel after panel of a
  * depth of EXG_GEMM_K after the other, in its own dtype. */

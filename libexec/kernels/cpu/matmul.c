@@ -65,7 +65,7 @@ static exg_status mm_prepare(exg_kernel_call *call, exg_error *err)
 
 static void mm_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
                  call->inputs[0].data, second(call, 1), NULL);
 }
 
@@ -77,7 +77,7 @@ static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
 
 static void addmm_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
                  call->inputs[1].data, second(call, 2), call->inputs[0].data);
 }
 
@@ -159,7 +159,7 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
 
 static void linear_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call->pool, call->workspace, call->outputs[0].data,
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
                  call->inputs[0].data, second(call, 1),
                  call->input_count > 2 ? call->inputs[2].data : NULL);
 }
