@@ -25,6 +25,7 @@
 #define PACK_ROWS          64 /* rows of A packed at a time within a task */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
+#define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
 #define PANELS_MIN         2     /* of ready b in a tile */
 #define PANELS_MAX         32
 #define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
@@ -397,6 +398,30 @@ static const char *panels_of_b(const gemm_run *r, int64_t batch, int64_t k, int6
     return panels;
 }
 
+/* A tile of few rows over ready panels of bf16, read as they are. */
+static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                        int64_t columns)
+{
+    const exg_gemm *g = r->g;
+    float *c = (float *)(void *)r->result + (batch * g->m + i) * g->n + j;
+    int64_t padded = round_up(g->n, g->loops->columns);
+    _Alignas(64) char a_panels[(FEW_ROWS + 8) * EXG_GEMM_K * sizeof(float)];
+
+    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
+        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+        const char *a = a_panels;
+
+        if (g->packs_a_first) {
+            a = packed_rows(r, k, depth, i);
+        } else {
+            pack_a(r, batch, i, rows, k, depth, a_panels);
+        }
+        g->loops->block_bf16(rows, columns, depth, a, r->b + (k * padded + j * depth) * 2, c, g->n,
+                             k > 0);
+    }
+    finish(r, batch, i, rows, j, columns);
+}
+
 static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                  int64_t columns)
 {
@@ -442,8 +467,10 @@ static void tile_block(void *context, uint32_t block)
     int64_t i = block % tiles / g->column_tiles * g->rows_of_tile;
     int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
 
-    tile(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
-         EXG_MIN(g->n - j, g->columns_of_tile));
+    (g->b_is_packed && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS
+         ? narrow_tile
+         : tile)(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
+                 EXG_MIN(g->n - j, g->columns_of_tile));
 }
 
 /* Batches that share an A go together; without packing before, all at once. */

@@ -89,12 +89,87 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *c
 #define TRANSPOSE4 transpose4_f64
 #include "libexec/kernels/loops/gemm_body.h"
 
+/* ---- few rows, panels of bf16 ----------------------------------------------------- */
+
+typedef uint16_t narrow_lanes __attribute__((vector_size(EXG_VF32 * 2), aligned(2), may_alias));
+typedef uint32_t wide_lanes __attribute__((vector_size(EXG_VECTOR_BYTES)));
+
+/* c (rows, one panel) = or += panel a times a panel of bf16, widened on the way. */
+static inline __attribute__((always_inline)) void
+few_rows(const int rows, int64_t depth, const float *a, const uint16_t *b, float *c,
+         int64_t c_stride, bool adds)
+{
+    exg_vf32 sums[ROWS][TILE_VECTORS] = {{{0}}};
+
+    for (int64_t k = 0; k < depth; k++, a += ROWS, b += TILE_VECTORS * EXG_VF32) {
+        UNROLL for (int j = 0; j < TILE_VECTORS; j++) {
+            wide_lanes wide = __builtin_convertvector(
+                *(const narrow_lanes *)(b + j * EXG_VF32), wide_lanes);
+            exg_vf32 column = (exg_vf32)(wide << 16);
+
+            UNROLL for (int i = 0; i < rows; i++) {
+                sums[i][j] += a[i] * column;
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < TILE_VECTORS; j++) {
+            exg_vf32 *at = (exg_vf32 *)(c + i * c_stride + j * EXG_VF32);
+
+            if (adds) {
+                sums[i][j] += *at;
+            }
+            *at = sums[i][j];
+        }
+    }
+}
+
+static void few_rows_of(int64_t rows, int64_t depth, const float *a, const uint16_t *b, float *c,
+                        int64_t c_stride, bool adds)
+{
+    if (rows == 1) {
+        few_rows(1, depth, a, b, c, c_stride, adds);
+    } else if (rows == 2) {
+        few_rows(2, depth, a, b, c, c_stride, adds);
+    } else {
+        few_rows(ROWS, depth, a, b, c, c_stride, adds); /* those there are not are zeros */
+    }
+}
+
+static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
+                       float *c, int64_t c_stride, bool adds)
+{
+    enum { width = TILE_VECTORS * EXG_VF32 };
+
+    for (int64_t j = 0; j < n; j += width) {
+        for (int64_t i = 0; i < m; i += ROWS) {
+            int64_t rows = m - i < ROWS ? m - i : ROWS;
+            int64_t columns = n - j < width ? n - j : width;
+            float room[ROWS * width];
+            const float *panel = (const float *)a + i * depth;
+            const uint16_t *from = (const uint16_t *)b + j * depth;
+
+            if (columns == width && (rows < 3 || rows == ROWS)) {
+                few_rows_of(rows, depth, panel, from, c + i * c_stride + j, c_stride, adds);
+                continue;
+            }
+            few_rows_of(rows, depth, panel, from, room, width, false);
+            for (int64_t x = 0; x < rows * columns; x++) {
+                float *at = c + (i + x / columns) * c_stride + j + x % columns;
+                float sum = room[x / columns * width + x % columns];
+
+                *at = adds ? *at + sum : sum;
+            }
+        }
+    }
+}
+
 #define TABLE(suffix, real, width)                                                            \
     {                                                                                         \
         .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (width),          \
         .lanes = (width), .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,       \
         .pack_rows = gemm_##suffix##_pack_one,                                                \
-        .stream = gemm_##suffix##_stream,                                                     \
+        .stream = gemm_##suffix##_stream, .block_bf16 = block_bf16,                           \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }
 

@@ -139,6 +139,9 @@ typedef struct exg_gemm_loops {
      * Where it does not add, each row begins with `start`, n reals or NULL. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
                   int64_t c_stride, bool adds, const void *start);
+    /* block() of f32 with b in bf16, for few rows. */
+    void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
+                       float *c, int64_t c_stride, bool adds);
     /* The same with b in memory, (depth, n) dense along n: for few rows. n is a multiple
      * of `lanes`. */
     void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
