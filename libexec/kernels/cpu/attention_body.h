@@ -84,7 +84,7 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
 
             p->gemm->block(t->count, whole, depth, b->query_panels + d * padded,
                            ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
-                           KEYS, d > 0, NULL);
+                           KEYS, d > 0, NULL, NULL);
         }
     }
     if (p->depth == 0) {
@@ -178,7 +178,7 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
                           width_stride, key_stride);
         }
         p->gemm->block(t->count, columns, keys, b->panels, panels, b->result + j, p->width, true,
-                       NULL);
+                       NULL, NULL);
     }
 }
 

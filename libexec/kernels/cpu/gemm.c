@@ -22,7 +22,7 @@
 #define TILE_ROWS_MAX      2048
 #define TASKS              16 /* what a product should fall into, if it is large */
 #define TASK_FLOPS_MIN     (1 << 20)
-#define PACK_ROWS          64 /* rows of A packed at a time within a task */
+#define PACK_ROWS          128 /* rows of A packed at a time within a task */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
@@ -439,6 +439,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
         for (int64_t at = 0; at < columns; at += step) {
             int64_t width = EXG_MIN(columns - at, step);
             const char *b = panels_of_b(r, batch, k, depth, j + at, width, b_panels);
+            const char *next = b + depth * round_up(g->n, g->loops->columns) * real_bytes(g);
 
             for (int64_t p = 0; p < rows; p += PACK_ROWS) {
                 int64_t count = EXG_MIN(rows - p, PACK_ROWS);
@@ -451,7 +452,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                 }
                 g->loops->block(count, width, depth, panels, b,
                                 c + (p * g->n + at) * real_bytes(g), g->n, k > 0,
-                                g->starts ? r->self + (j + at) * real_bytes(g) : NULL);
+                                g->starts ? r->self + (j + at) * real_bytes(g) : NULL,
+                                is_in_place && k + depth < g->k ? next : NULL);
             }
         }
     }

@@ -219,15 +219,28 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     }
 }
 
+/* The part of a panel of b that is asked for ahead while rows from i of m are computed;
+ * a panel comes from far, and only the first rows wait for it. */
+static inline void GEMM(ask)(const REAL *panel, int64_t depth, int64_t i, int64_t m)
+{
+    const int64_t bytes = depth * TILE_VECTORS * LANES * (int64_t)sizeof(REAL);
+    int64_t end = bytes * (i + ROWS) / m < bytes ? bytes * (i + ROWS) / m : bytes;
+
+    for (int64_t at = bytes * i / m; at < end; at += 64) {
+        __builtin_prefetch((const char *)panel + at, 0, 2);
+    }
+}
+
 static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panels,
                         const void *b_panels, void *c_, int64_t c_stride, bool adds,
-                        const void *start_)
+                        const void *start_, const void *next)
 {
     REAL *c = c_;
 
     for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
         const REAL *b = (const REAL *)b_panels + j * depth;
         int64_t columns = n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES;
+        const REAL *ahead = columns == n - j ? next : b + TILE_VECTORS * LANES * depth;
 
         for (int64_t i = 0; i < m; i += ROWS) {
             const REAL *a = (const REAL *)a_panels + i * depth;
@@ -235,6 +248,9 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panel
             REAL *at = c + i * c_stride + j;
             const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
 
+            if (ahead != NULL && m > 2 * ROWS) {
+                GEMM(ask)(ahead, depth, i, m);
+            }
             if (columns % LANES == 0) {
                 GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, TILE_VECTORS * LANES, at,
                                                            c_stride, adds, start);

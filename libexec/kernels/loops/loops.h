@@ -136,9 +136,10 @@ typedef struct exg_gemm_loops {
     /* One panel of A from `rows` dense rows of reals. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
     /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements.
-     * Where it does not add, each row begins with `start`, n reals or NULL. */
+     * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
+     * panel that will be read after these, or NULL. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
-                  int64_t c_stride, bool adds, const void *start);
+                  int64_t c_stride, bool adds, const void *start, const void *next);
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
                        float *c, int64_t c_stride, bool adds);
