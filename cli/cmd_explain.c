@@ -2,6 +2,7 @@
  * exg explain CODE: what a fault code means. */
 #include "cli/cli.h"
 #include "libexport/base/text.h"
+#include "libexport/transform/stretch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,15 +92,22 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
 {
     static const char *const names[] = {"specialize", "decompose", "functionalize", "simplify"};
     exg_program *stages[4] = {NULL};
-    exg_status status = exg_specialize(&p->verified, symbols, &stages[0], err);
+    exg_stretch *stretch = NULL;
+    exg_status status = EXG_OK;
     uint32_t last = 0;
     bool place = strcmp(stage, "place") == 0;
 
     while (last < 3 && strcmp(names[last], stage) != 0) {
         last++;
     }
+    if (last == 0) {
+        status = exg_specialize(&p->verified, symbols, &stages[0], err);
+    } else { /* as a session makes it: as far as can be known before the run */
+        status = exg_stretch_begin(p->program, p->operators, symbols, NULL, NULL, &stretch, err);
+    }
     if (status == EXG_OK && last >= 1) {
-        status = exg_decompose(stages[0], p->operators, &stages[1], err);
+        stages[1] = stretch->program;
+        stretch->program = NULL;
     }
     if (status == EXG_OK && last >= 2) {
         status = exg_functionalize(stages[1], p->operators, &stages[2], err);
@@ -111,9 +119,13 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
         status = place ? print_placed(call, p, stages[3], err)
                        : print_program(call, stages[last], err);
     }
+    if (status == EXG_OK && stretch != NULL && stretch->waits != NULL && !call->json) {
+        fprintf(call->out, "%s\n", stretch->waits);
+    }
     for (uint32_t i = 0; i < 4; i++) {
         exg_program_destroy(stages[i]);
     }
+    exg_stretch_destroy(stretch);
     return status;
 }
 

@@ -54,6 +54,9 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, e
     EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
     fputs(text, call->out);
     free(text);
+    if (exg_session_waits(session) != NULL) {
+        fprintf(call->out, "%s\n", exg_session_waits(session));
+    }
     return EXG_OK;
 }
 

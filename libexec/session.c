@@ -360,6 +360,11 @@ const exg_plan *exg_session_plan(const exg_session *session)
     return session->routine.current == NULL ? NULL : exg_bound_plan(session->routine.current);
 }
 
+const char *exg_session_waits(const exg_session *session)
+{
+    return session->routine.current == NULL ? NULL : session->routine.current->stretch->waits;
+}
+
 /* Step `index` of those the last run took, from stretch to stretch (not those of loops). */
 static const exg_rank *find_step(const exg_session *session, uint32_t *index)
 {

@@ -1,4 +1,4 @@
-/* specialize.c - the program with every size a number.
+/* specialize.c - the program with every size a number that is known before the run.
  *
  * Values keep their ids: metas are evaluated, operators on sizes are computed and
  * dropped, arguments that named a size become numbers. Graphs inside modes are
@@ -19,6 +19,7 @@ typedef struct specializer {
     exg_program *out;
     exg_arena *arena;
     exg_argument *numbers; /* by value id; NONE: no number */
+    bool met_unknown;
     exg_error *err;
 } specializer;
 
@@ -30,6 +31,31 @@ static exg_status evaluate_size(const exg_symbols *symbols, exg_sym_int *size, e
         size->has_hint = false;
     }
     return EXG_OK;
+}
+
+static void note_unknown(void *user, const char *name, size_t length)
+{
+    specializer *s = user;
+
+    s->met_unknown = s->met_unknown || exg_symbols_find(s->symbols, name, length) == NULL;
+}
+
+/* Does the size speak of a symbol that has no number before the run? */
+static bool is_unknown(specializer *s, const exg_sym_int *size)
+{
+    s->met_unknown = false;
+    return size->expr != NULL &&
+           exg_symint_visit(size->expr, note_unknown, s, NULL) == EXG_OK && s->met_unknown;
+}
+
+static bool has_unknown(specializer *s, const exg_tensor_meta *meta)
+{
+    bool found = is_unknown(s, &meta->storage_offset);
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        found = found || is_unknown(s, &meta->sizes[d]) || is_unknown(s, &meta->strides[d]);
+    }
+    return found;
 }
 
 exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
@@ -76,17 +102,26 @@ static exg_status copy_values(specializer *s)
     }
     out->value_count = in->value_count;
     for (uint32_t v = 0; v < in->value_count; v++) {
-        if (in->values[v].tensor != NULL) {
+        if (in->values[v].tensor != NULL && !has_unknown(s, in->values[v].tensor)) {
             EXG_TRY_IN(s->err,
                        evaluate_meta(in->values[v].tensor, s->symbols, s->arena,
                                      &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
-        out->values[v].sym_int = NULL;
-        out->values[v].sym_float = NULL;
-        out->values[v].sym_bool = NULL;
     }
     return EXG_OK;
+}
+
+/* Values that became numbers are none any more. */
+static void drop_numbers(specializer *s)
+{
+    for (uint32_t v = 0; v < s->out->graph->value_count; v++) {
+        if (s->numbers[v].kind != EXG_ARGUMENT_NONE) {
+            s->out->graph->values[v].sym_int = NULL;
+            s->out->graph->values[v].sym_float = NULL;
+            s->out->graph->values[v].sym_bool = NULL;
+        }
+    }
 }
 
 void exg_meta_contiguous(exg_tensor_meta *meta)
@@ -135,18 +170,34 @@ exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *
     return EXG_OK;
 }
 
-static exg_status number_of(specializer *s, exg_value_id id, exg_argument *out)
+static bool is_number(const specializer *s, const exg_sym_argument *sym)
 {
-    if (s->numbers[id].kind == EXG_ARGUMENT_NONE) {
-        return EXG_FAIL(s->err, UNSUPPORTED, "SYM-020",
-                        "the size '%s' is known only when the program runs",
-                        s->in->graph->values[id].name);
+    return sym->value == EXG_NO_VALUE || s->numbers[sym->value].kind != EXG_ARGUMENT_NONE;
+}
+
+/* A list with numbers in the place of names; what only the run knows keeps its name. */
+static exg_status resolve_list(specializer *s, const exg_argument *in, exg_argument *out)
+{
+    int64_t *items = EXG_NEW_ARRAY(s->arena, int64_t, in->count);
+    bool all = true;
+
+    if (items == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
     }
-    *out = s->numbers[id];
+    for (uint32_t i = 0; i < in->count; i++) {
+        const exg_sym_argument *sym = &in->as_syms[i];
+
+        all = all && is_number(s, sym);
+        items[i] = sym->value == EXG_NO_VALUE ? sym->as_int : exg_get_int(&s->numbers[sym->value]);
+    }
+    if (all) {
+        out->kind = EXG_ARGUMENT_INTS;
+        out->as_ints = items;
+    }
     return EXG_OK;
 }
 
-/* An argument with sizes replaced by their numbers. */
+/* An argument with sizes replaced by their numbers, where they are known. */
 static exg_status resolve(specializer *s, const exg_argument *in, exg_argument *out)
 {
     *out = *in;
@@ -155,33 +206,35 @@ static exg_status resolve(specializer *s, const exg_argument *in, exg_argument *
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
         if (in->as_sym.value != EXG_NO_VALUE) {
-            return number_of(s, in->as_sym.value, out);
+            *out = is_number(s, &in->as_sym) ? s->numbers[in->as_sym.value] : *in;
+            return EXG_OK;
         }
         *out = in->kind == EXG_ARGUMENT_SYM_INT     ? exg_arg_int(in->as_sym.as_int)
                : in->kind == EXG_ARGUMENT_SYM_FLOAT ? exg_arg_float(in->as_sym.as_float)
                                                     : exg_arg_bool(in->as_sym.as_bool);
         return EXG_OK;
-    case EXG_ARGUMENT_SYM_INTS: {
-        int64_t *items = EXG_NEW_ARRAY(s->arena, int64_t, in->count);
-
-        if (items == NULL) {
-            return EXG_OUT_OF_MEMORY(s->err);
-        }
-        for (uint32_t i = 0; i < in->count; i++) {
-            exg_argument number = exg_arg_int(in->as_syms[i].as_int);
-
-            if (in->as_syms[i].value != EXG_NO_VALUE) {
-                EXG_TRY(number_of(s, in->as_syms[i].value, &number));
-            }
-            items[i] = exg_get_int(&number);
-        }
-        out->kind = EXG_ARGUMENT_INTS;
-        out->as_ints = items;
-        return EXG_OK;
-    }
+    case EXG_ARGUMENT_SYM_INTS:
+        return resolve_list(s, in, out);
     default:
         return EXG_OK;
     }
+}
+
+/* Can the operator on sizes be computed before the run? */
+static bool is_known(specializer *s, const exg_operator *op, const exg_node *node)
+{
+    bool known = op->id != EXG_OP_item_default && op->id != EXG_OP__local_scalar_dense_default;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_argument *arg = &node->inputs[i].arg;
+        bool sym = arg->kind == EXG_ARGUMENT_SYM_INT || arg->kind == EXG_ARGUMENT_SYM_FLOAT ||
+                   arg->kind == EXG_ARGUMENT_SYM_BOOL;
+
+        known = known && (!sym || is_number(s, &arg->as_sym)) &&
+                (arg->kind != EXG_ARGUMENT_TENSOR ||
+                 !has_unknown(s, s->in->graph->values[arg->as_tensor].tensor));
+    }
+    return known;
 }
 
 /* Computes an operator on sizes. */
@@ -236,7 +289,7 @@ static exg_status copy_nodes(specializer *s)
     for (uint32_t n = 0; n < in->node_count; n++) {
         const exg_operator *op = exg_operators_find(s->operators, in->nodes[n].target);
 
-        if (op != NULL && op->symbolic != NULL) {
+        if (op != NULL && op->symbolic != NULL && is_known(s, op, &in->nodes[n])) {
             EXG_TRY_IN(s->err, evaluate_node(s, op, &in->nodes[n]), "graph.nodes[%u]", n);
         } else {
             EXG_TRY_IN(s->err, copy_node(s, &in->nodes[n], &out->nodes[out->node_count]),
@@ -333,6 +386,9 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     status = status == EXG_OK ? copy_inputs(&s) : status;
     status = status == EXG_OK ? copy_nodes(&s) : status;
     status = status == EXG_OK ? copy_outputs(&s) : status;
+    if (status == EXG_OK) {
+        drop_numbers(&s);
+    }
     if (status != EXG_OK) {
         exg_program_destroy(s.out);
         return status;

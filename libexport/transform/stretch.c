@@ -504,6 +504,19 @@ static exg_status known_numbers(exg_maker *m, uint32_t next)
 
 /* ---- entry --------------------------------------------------------------------------------- */
 
+/* What the stretch waits for, in words. */
+static exg_status tell(exg_stretch *s, exg_error *err)
+{
+    const char *name = s->node->name == NULL ? "" : s->node->name;
+
+    s->waits = s->pause == EXG_PAUSE_LOOP
+                   ? exg_arena_printf(s->arena, "then the loop '%s' (%s)", name, s->node->target)
+                   : exg_arena_printf(s->arena, "then a number is read for '%s' (%s), and what "
+                                                "follows is planned for it",
+                                      name, s->node->target);
+    return s->waits == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 static exg_status finish(exg_maker *m)
 {
     exg_stretch *s = m->stretch;
@@ -517,6 +530,7 @@ static exg_status finish(exg_maker *m)
                      exg_operators_find(m->r.operators, s->node->target)->symbolic != NULL);
         uint32_t next = m->at + done;
 
+        EXG_TRY(tell(s, m->err));
         EXG_TRY(exg_carry(&m->r, s, next, m->err));
         EXG_TRY(known_numbers(m, next));
         if (s->pause == EXG_PAUSE_NUMBER) {

@@ -99,6 +99,7 @@ typedef struct exg_stretch {
     uint32_t check_count;
     exg_pause pause;
     const exg_node *node;   /* that waits; NULL at the END */
+    const char *waits;      /* for what, in words; NULL at the END */
     uint32_t number_output; /* NUMBER */
     exg_loop loop;          /* LOOP */
     const exg_course *course;

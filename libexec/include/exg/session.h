@@ -97,6 +97,10 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
  * NULL. */
 const exg_plan *exg_session_plan(const exg_session *session);
 
+/* Where that plan ends before the program does, and what it waits for there, in words ("then
+ * the loop 'while_loop' (...)"); NULL when it is the whole program's. */
+const char *exg_session_waits(const exg_session *session);
+
 /* What one step of the plan takes. Texts are the session's. */
 typedef struct exg_step_profile {
     const char *name;   /* of the node, the last of several in one step */

@@ -178,6 +178,36 @@ static void plans_for_old_numbers_go(void **state)
     unload_fixture(&l);
 }
 
+/* What is known before a run ends where a number is needed, and says so. */
+static void a_plan_tells_what_it_waits_for(void **state)
+{
+    static const struct {
+        size_t row;
+        const char *word;
+    } rows[] = {{0, "'cond'"}, {2, "the loop 'while_loop'"}, {4, "'nonzero'"}, {6, "'item'"}};
+    const fixture plain = {"mlp.pt2", "mlp.inputs.safetensors", "mlp.expected.safetensors", 1, 1};
+    exg_session *session;
+    loaded l;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        load_fixture(&dynamic[rows[i].row], &l);
+        session = open_session(&l, NULL);
+        assert_null(exg_session_waits(session));
+        run_fixture(&l, session);
+        assert_non_null(exg_session_waits(session));
+        assert_non_null(strstr(exg_session_waits(session), rows[i].word));
+        exg_session_destroy(session);
+        unload_fixture(&l);
+    }
+    load_fixture(&plain, &l);
+    session = open_session(&l, NULL);
+    run_fixture(&l, session);
+    assert_null(exg_session_waits(session));
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 /* ---- what ends a run ------------------------------------------------------------------------ */
 
 static void a_loop_that_goes_on_is_stopped(void **state)
@@ -361,6 +391,7 @@ int main(void)
         cmocka_unit_test(plans_are_found_again_by_the_numbers),
         cmocka_unit_test(running_again_allocates_nothing),
         cmocka_unit_test(plans_for_old_numbers_go),
+        cmocka_unit_test(a_plan_tells_what_it_waits_for),
         cmocka_unit_test(a_loop_that_goes_on_is_stopped),
         cmocka_unit_test(assertions_end_the_run_and_nothing_else),
         cmocka_unit_test(assertions_hold_without_ranges),
