@@ -476,6 +476,10 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
 
 static void two_living_values_in_one_place_are_found_out(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__
+    (void)state; /* which finds some of them itself, and ends the test */
+    skip();
+#else
     exg_operators *operators;
     uint32_t spoilt = 0;
     uint32_t found = 0;
@@ -493,6 +497,7 @@ static void two_living_values_in_one_place_are_found_out(void **state)
     assert_true(spoilt > PROGRAMS / 10);
     assert_true(found > spoilt / 2); /* in the others what was lost is not read again */
     exg_operators_destroy(operators);
+#endif
 }
 
 int main(void)
