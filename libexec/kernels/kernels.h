@@ -60,6 +60,7 @@
     X(pointwise)                                                                              \
     X(prod)                                                                                   \
     X(qr_factor)                                                                              \
+    X(recurrent)                                                                              \
     X(rms_norm)                                                                               \
     X(roll)                                                                                   \
     X(scalar_tensor)                                                                          \

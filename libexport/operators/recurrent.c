@@ -1,5 +1,6 @@
-/* recurrent.c - lowerings of recurrent.def: a step after the other, written out. The
- * input's products of all steps are one; only the state's are made step by step. */
+/* recurrent.c - lowerings of recurrent.def. The input's products of all steps are one; the
+ * steps are one operator, but in narrow dtypes and with projections, where they are written
+ * out one after the other. */
 #include "libexport/operators/lower.h"
 
 #define GATES_LSTM 4
@@ -72,6 +73,57 @@ static exg_ref step(exg_builder *b, cell kind, const weights *w, exg_ref from_in
                              : EMIT(b, relu_default, from_state);
 }
 
+/* The output of all steps, the state after the last one, and an LSTM's cell. */
+exg_status exg_shape_recurrent(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *x = exg_shape_input(call, 0);
+    const exg_tensor_meta *weight = exg_shape_input(call, 1);
+    const exg_tensor_meta *states[2] = {exg_shape_input(call, 3), exg_shape_input(call, 4)};
+    int64_t gates = exg_get_int(&call->args[5]) == CELL_LSTM  ? GATES_LSTM
+                    : exg_get_int(&call->args[5]) == CELL_GRU ? GATES_GRU
+                                                              : 1;
+    exg_dims out;
+    exg_dims state;
+
+    EXG_TRY(exg_dims_of(x, &out, err));
+    if (x->rank != 3 || weight->rank != 2 || weight->dtype != x->dtype ||
+        x->sizes[2].value != weight->sizes[0].value ||
+        weight->sizes[0].value != gates * weight->sizes[1].value ||
+        (exg_get_int(&call->args[5]) == CELL_LSTM) != (states[1] != NULL)) {
+        return EXG_SHAPE_FAIL(err, "a recurrent layer whose weights do not fit");
+    }
+    out.n[2] = weight->sizes[1].value;
+    state = (exg_dims){.rank = 2, .n = {out.n[1], out.n[2]}};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (states[i] != NULL &&
+            (states[i]->rank != 2 || states[i]->dtype != x->dtype ||
+             states[i]->sizes[0].value != state.n[0] || states[i]->sizes[1].value != state.n[1])) {
+            return EXG_SHAPE_FAIL(err, "a recurrent layer whose state does not fit");
+        }
+    }
+    if (exg_shape_input(call, 2) != NULL &&
+        (exg_shape_input(call, 2)->rank != 1 || exg_shape_input(call, 2)->dtype != x->dtype ||
+         exg_shape_input(call, 2)->sizes[0].value != weight->sizes[0].value)) {
+        return EXG_SHAPE_FAIL(err, "a recurrent layer whose bias does not fit");
+    }
+    EXG_TRY(exg_shape_result(call, 0, x->dtype, &out, err));
+    EXG_TRY(exg_shape_result(call, 1, x->dtype, &state, err));
+    return exg_shape_result(call, 2, x->dtype, &state, err);
+}
+
+/* All steps as one operator. */
+static exg_ref all_steps(exg_builder *b, cell kind, const weights *w, exg_ref from_input,
+                         bool backward, exg_ref *h, exg_ref *c)
+{
+    exg_argument made[3] = {exg_arg_none(), exg_arg_none(), exg_arg_none()};
+
+    (void)EMIT_ALL(b, recurrent, made, from_input, w->state, optional(w->state_bias), *h,
+                   kind == CELL_LSTM ? exg_arg_ref(*c) : exg_arg_none(), (int)kind, backward);
+    *h = exg_get_ref(&made[1]);
+    *c = kind == CELL_LSTM ? exg_get_ref(&made[2]) : *c;
+    return exg_get_ref(&made[0]);
+}
+
 /* x (T, N, in) -> (T, N, out); h and c become those after the last step. */
 static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x, bool backward,
                          exg_ref *h, exg_ref *c)
@@ -80,8 +132,13 @@ static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x,
     int64_t gates = kind == CELL_LSTM ? GATES_LSTM : kind == CELL_GRU ? GATES_GRU : 1;
     int64_t hidden = exg_lower_dims(b, w->state).n[0] / gates;
     exg_ref from_input = EMIT(b, linear_default, x, w->input, optional(w->input_bias));
-    exg_ref *out = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)steps);
+    exg_dtype dtype = exg_lower_dtype(b, from_input);
+    exg_ref *out;
 
+    if (w->projection.id == EXG_NO_VALUE && (dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64)) {
+        return all_steps(b, kind, w, from_input, backward, h, c);
+    }
+    out = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)steps);
     for (int64_t i = 0; out != NULL && i < steps; i++) {
         int64_t t = backward ? steps - 1 - i : i;
         exg_ref now = EMIT(b, select_int, from_input, 0, exg_arg_int(t));
