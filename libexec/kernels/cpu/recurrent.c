@@ -135,7 +135,7 @@ static void recurrent_run(const exg_kernel_call *call)
         int64_t t = p->backward ? p->steps - 1 - i : i;
         const char *x = (const char *)call->inputs[0].data + (uint64_t)(t * p->batch) * gates;
 
-        exg_gemm_run(&p->gemm, call->pool, call->workspace, products, h, weight, NULL);
+        exg_gemm_run(&p->gemm, call, call->workspace, products, h, weight, NULL);
         for (int64_t b = 0; b < p->batch; b++) {
             const void *from[] = {x + (uint64_t)b * gates, products + (uint64_t)b * gates,
                                   exg_tensor_is_absent(bias) ? NULL : bias->data};
