@@ -1,7 +1,9 @@
 /* bound.c - a stretch from program to plans, one a rank, and one run of them. */
 #include "libexec/bound.h"
+#include "libexec/comm/collectives.h"
 #include "libexec/loop.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -282,15 +284,49 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
     }
     EXG_TRY(engine->team == NULL ? run_alone(engine, bound, err) : run_team(engine, bound, err));
     for (uint32_t i = 0; i < s->check_count; i++) {
-        exg_session_output held = exg_bound_output(bound, s->checks[i].output);
+        exg_argument held;
 
-        if (exg_element_value(held.tensor.dtype, held.tensor.data) == 0) {
+        EXG_TRY(exg_bound_steer(engine, bound, s->checks[i].output, &held, err));
+        if (!exg_is_true(&held)) {
             return exg_error_within(err,
                                     EXG_FAIL(err, MALFORMED, "RUN-006", "the program asserts: %s",
                                              s->checks[i].message),
                                     "node '%s'", s->checks[i].name);
         }
     }
+    return EXG_OK;
+}
+
+/* The element at `at` as a number of its kind. */
+static exg_argument number_of(exg_dtype dtype, const void *at)
+{
+    int64_t whole;
+
+    if (!exg_dtype_is_integral(dtype)) {
+        return exg_arg_float(exg_element_value(dtype, at));
+    }
+    if (dtype == EXG_DTYPE_I64) { /* past 2^53 a double is not enough */
+        memcpy(&whole, at, sizeof(whole));
+        return exg_arg_int(whole);
+    }
+    whole = (int64_t)exg_element_value(dtype, at);
+    return dtype == EXG_DTYPE_B8 ? exg_arg_bool(whole != 0) : exg_arg_int(whole);
+}
+
+exg_status exg_bound_steer(exg_engine *engine, const exg_bound *bound, uint32_t index,
+                           exg_argument *number, exg_error *err)
+{
+    exg_session_output held = exg_bound_output(bound, index);
+    uint32_t bytes = exg_dtype_bytes(held.tensor.dtype);
+
+    if (exg_tensor_numel(&held.tensor) != 1) {
+        return EXG_FAIL(err, MALFORMED, "NOD-017", "a number of %" PRId64 " elements",
+                        exg_tensor_numel(&held.tensor));
+    }
+    for (uint32_t d = 0; engine->options.processes && d < engine->mesh.ndim; d++) {
+        EXG_TRY(exg_broadcast_bytes(engine->grids[0].dims[d], held.tensor.data, bytes, 0, err));
+    }
+    *number = number_of(held.tensor.dtype, held.tensor.data);
     return EXG_OK;
 }
 

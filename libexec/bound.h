@@ -42,6 +42,11 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err);
 /* Output `index` of the stretch, as rank 0 has it. */
 exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index);
 
+/* The one element of tensor output `index`, which steers what follows: as coordinate 0 of
+ * the mesh has it, on every process. PEER. */
+exg_status exg_bound_steer(exg_engine *engine, const exg_bound *bound, uint32_t index,
+                           exg_argument *number, exg_error *err);
+
 uint64_t exg_bound_bytes(const exg_bound *bound); /* and of all that follow */
 
 #endif

@@ -253,10 +253,7 @@ static exg_status go_on(exg_loop_run *l, bool *goes_on, exg_error *err)
     held = exg_bound_output(l->condition.last, 0);
     number = held.constant;
     if (held.constant.kind == EXG_ARGUMENT_TENSOR) {
-        if (exg_tensor_numel(&held.tensor) != 1) {
-            return EXG_FAIL(err, MALFORMED, "NOD-016", "the condition does not give one bool");
-        }
-        number = exg_number_of(held.tensor.dtype, held.tensor.data);
+        EXG_TRY(exg_bound_steer(l->engine, l->condition.last, 0, &number, err));
     }
     *goes_on = exg_is_true(&number);
     return EXG_OK;

@@ -55,21 +55,6 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
     return EXG_OK;
 }
 
-exg_argument exg_number_of(exg_dtype dtype, const void *at)
-{
-    int64_t whole;
-
-    if (!exg_dtype_is_integral(dtype)) {
-        return exg_arg_float(exg_element_value(dtype, at));
-    }
-    if (dtype == EXG_DTYPE_I64) { /* past 2^53 a double is not enough */
-        memcpy(&whole, at, sizeof(whole));
-        return exg_arg_int(whole);
-    }
-    whole = (int64_t)exg_element_value(dtype, at);
-    return dtype == EXG_DTYPE_B8 ? exg_arg_bool(whole != 0) : exg_arg_int(whole);
-}
-
 /* ---- what follows ---------------------------------------------------------------------- */
 
 static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, const int64_t *key,
@@ -82,12 +67,13 @@ static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, c
 
 static exg_status after_number(exg_routine *r, exg_bound *b, exg_bound **next, exg_error *err)
 {
-    exg_session_output held = exg_bound_output(b, b->stretch->number_output);
-    exg_argument number = exg_number_of(held.tensor.dtype, held.tensor.data);
-    int64_t key[2] = {(int64_t)number.kind, 0};
+    exg_argument number;
+    int64_t key[2] = {0};
     uint64_t start;
     exg_stretch *stretch;
 
+    EXG_TRY(exg_bound_steer(r->engine, b, b->stretch->number_output, &number, err));
+    key[0] = (int64_t)number.kind;
     memcpy(&key[1], &number.as_int, number.kind == EXG_ARGUMENT_BOOL ? 1 : sizeof(key[1]));
     *next = exg_bound_find(&b->follow, key, 2);
     if (*next != NULL) {

@@ -34,7 +34,4 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
 /* Runs from the current plan to the end. `data` by graph input: of the user's tensors. */
 exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *err);
 
-/* The element at `at` as a number of its kind. */
-exg_argument exg_number_of(exg_dtype dtype, const void *at);
-
 #endif
