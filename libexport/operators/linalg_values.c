@@ -297,3 +297,10 @@ exg_ref exg_lower_kept(exg_builder *b, exg_ref x, exg_ref of, const int64_t dims
     }
     return exg_lower_shaped(b, x, &sizes);
 }
+
+/* The same, of the last two dims when none are given. */
+void exg_lower_linalg_norm_word(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = OUT(EMIT(b, linalg_matrix_norm_str_ord, args[0], args[1],
+                          exg_is_none(&args[2]) ? INTS(b, -2, -1) : args[2], args[3], args[4]));
+}

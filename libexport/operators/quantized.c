@@ -207,3 +207,63 @@ void exg_lower_choose_qparams_token(exg_builder *b, const exg_argument *args,
     results[0] = exg_arg_ref(scale);
     results[1] = exg_arg_ref(EMIT(b, zeros_like_default, scale));
 }
+
+/* ---- quantized and back at once ------------------------------------------------------------ */
+
+/* zero_point + round(x / scale) held to [least, most], and back; the mask says what was in
+ * there anyway. Scale and zero point are tensors that broadcast. */
+static void fake_quantize(exg_builder *b, exg_ref x, exg_ref scale, exg_ref zero_point,
+                          const exg_argument *ends, exg_argument *results)
+{
+    exg_ref zero = exg_lower_cast(b, zero_point, exg_lower_dtype(b, scale));
+    exg_ref level = EMIT(b, mul_Tensor, x, EMIT(b, reciprocal_default, scale));
+    exg_ref held;
+
+    level = EMIT(b, add_Tensor, EMIT(b, round_default, level), zero);
+    held = EMIT(b, clamp_both, level, ends[0], ends[1]);
+    results[1] = exg_arg_ref(EMIT(b, eq_Tensor, held, level));
+    held = EMIT(b, mul_Tensor, EMIT(b, sub_Tensor, held, zero), scale);
+    results[0] = exg_arg_ref(exg_lower_cast(b, held, exg_lower_dtype(b, x)));
+}
+
+/* (self, scale, zero_point, quant_min, quant_max): numbers or 0-d tensors */
+void exg_lower_fake_quantize_cachemask(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    bool given = args[1].kind == EXG_ARGUMENT_TENSOR;
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref scale = given ? exg_get_ref(&args[1])
+                          : exg_lower_number(b, exg_get_float(&args[1]), dtype);
+    exg_ref zero = given ? exg_get_ref(&args[2])
+                         : exg_lower_number(b, (double)exg_get_int(&args[2]), dtype);
+
+    fake_quantize(b, SELF, scale, zero, &args[3], results);
+}
+
+void exg_lower_fake_quantize(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    exg_lower_fake_quantize_cachemask(b, args, both);
+    results[0] = both[0];
+}
+
+/* (self, scale, zero_point, axis, quant_min, quant_max): one of each along the axis */
+void exg_lower_fake_quantize_channel_cachemask(exg_builder *b, const exg_argument *args,
+                                               exg_argument *results)
+{
+    uint32_t rank = exg_lower_dims(b, SELF).rank;
+    uint32_t axis = exg_lower_dim(b, exg_get_int(&args[3]), rank);
+
+    fake_quantize(b, SELF, exg_lower_along(b, exg_get_ref(&args[1]), axis, rank),
+                  exg_lower_along(b, exg_get_ref(&args[2]), axis, rank), &args[4], results);
+}
+
+void exg_lower_fake_quantize_channel(exg_builder *b, const exg_argument *args,
+                                     exg_argument *results)
+{
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    exg_lower_fake_quantize_channel_cachemask(b, args, both);
+    results[0] = both[0];
+}
