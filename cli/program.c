@@ -51,6 +51,11 @@ static const struct {
     const char *name;
     bool in;
 } parts[] = {
+#ifdef EXG_WITH_LAPACK
+    {"lapack", true},
+#else
+    {"lapack", false},
+#endif
 #ifdef EXG_WITH_MPI
     {"mpi", true},
 #else

@@ -1,9 +1,6 @@
 # install.cmake - libraries, public headers, CMake package, pkg-config files.
 install(TARGETS exg_export_static exg_export_shared exg_exec_static exg_exec_shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET exg_mpi)
-  install(TARGETS exg_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endif()
 install(DIRECTORY libexport/include/exg libexec/include/exg
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 # operators.def includes these by a path relative to itself
@@ -13,11 +10,6 @@ install(DIRECTORY libexport/operators
 set(EXG_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/exg)
 file(RELATIVE_PATH EXG_CMAKE_TO_PREFIX /${EXG_CMAKE_DIR} /)
 file(RELATIVE_PATH EXG_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-set(EXG_LAPACK_LIBS "")
-if(LAPACKE_FOUND)
-  set(EXG_LAPACK_LIBS "lapacke;")
-  set(EXG_LAPACK_PC "-llapacke")
-endif()
 configure_file(cmake/exgConfig.cmake.in exgConfig.cmake @ONLY)
 configure_file(cmake/exg-export.pc.in exg-export.pc @ONLY)
 configure_file(cmake/exg-exec.pc.in exg-exec.pc @ONLY)

@@ -15,8 +15,6 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
   add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c)
   target_link_libraries(test_exec_mpi PRIVATE exg_flags exg::exec PkgConfig::CMOCKA)
   target_include_directories(test_exec_mpi PRIVATE ${PROJECT_SOURCE_DIR})
-  set_target_properties(test_exec_mpi PROPERTIES BUILD_RPATH ${PROJECT_BINARY_DIR}/libexec)
-  add_dependencies(test_exec_mpi exg_mpi)
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
   # several ranks a core, as root in a container
   set(EXG_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -11,6 +11,7 @@
 
 /* Of the first operand: sizes of its matrices, and how many. */
 typedef struct linalg_params {
+    const exg_lapack *lapack;
     int64_t batch;
     int m, n;
     int count;       /* columns of a right hand side, or of tau */
@@ -28,6 +29,7 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
                           exg_error *err)
 {
     linalg_params *p = EXG_NEW(call->arena, linalg_params);
+    const exg_lapack *lapack = NULL;
     const exg_tensor *a = &call->inputs[0];
     const exg_tensor *last = &call->inputs[call->input_count - 1];
     int64_t m = last_size(a, 2);
@@ -39,8 +41,11 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
     if (p == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (needs_lapack && !exg_lapack_is_there()) {
-        return EXG_FAIL(err, UNSUPPORTED, "KRN-012", "%s: this build has no LAPACK", name);
+    if (needs_lapack && (lapack = exg_lapack_load()) == NULL) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "KRN-012", "%s: LAPACK cannot be loaded",
+                                      name),
+                             "build exg where liblapacke-dev is installed");
     }
     if (a->dtype != EXG_DTYPE_F32 && a->dtype != EXG_DTYPE_F64) {
         return exg_unsupported_dtype(name, a->dtype, err);
@@ -49,7 +54,8 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
         return EXG_FAIL(err, LIMIT, "KRN-013", "%s of matrices of %lld by %lld", name, (long long)m,
                         (long long)n);
     }
-    *p = (linalg_params){.batch = 1, .m = (int)m, .n = (int)n, .count = (int)count};
+    *p = (linalg_params){
+        .lapack = lapack, .batch = 1, .m = (int)m, .n = (int)n, .count = (int)count};
     for (uint32_t d = 0; d + 2 < a->rank; d++) {
         p->batch *= a->sizes[d];
     }
@@ -181,7 +187,7 @@ static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p,
     int info;
 
     gather(&call->inputs[0], index, n, n, a);
-    info = exg_lapack_cholesky(n, p->flag, a);
+    info = p->lapack->cholesky(n, p->flag, a);
     keep_triangle(a, n, p->flag);
     scatter(&call->outputs[0], index, n, n, a);
     put_info(call, 1, index, info);
@@ -193,7 +199,7 @@ static void lu_factor(const exg_kernel_call *call, const linalg_params *p, int64
     int info;
 
     gather(&call->inputs[0], index, p->m, p->n, a);
-    info = exg_lapack_lu(p->m, p->n, a, pivots);
+    info = p->lapack->lu(p->m, p->n, a, pivots);
     scatter(&call->outputs[0], index, p->m, p->n, a);
     put_info(call, 2, index, info);
 }
@@ -204,7 +210,7 @@ static void ldl_factor(const exg_kernel_call *call, const linalg_params *p, int6
     int info;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
-    info = exg_lapack_ldl(p->n, a, (int32_t *)call->outputs[1].data + index * p->n,
+    info = p->lapack->ldl(p->n, a, (int32_t *)call->outputs[1].data + index * p->n,
                           a + (int64_t)p->n * p->n);
     keep_triangle(a, p->n, false);
     scatter(&call->outputs[0], index, p->n, p->n, a);
@@ -226,7 +232,7 @@ static void ldl_solve(const exg_kernel_call *call, const linalg_params *p, int64
     }
     gather(&call->inputs[0], index, p->n, p->n, a);
     gather(&call->inputs[2], index, p->n, p->count, x);
-    (void)exg_lapack_ldl_solve(p->n, p->count, a, pivots, x);
+    (void)p->lapack->ldl_solve(p->n, p->count, a, pivots, x);
     scatter(&call->outputs[0], index, p->n, p->count, x);
 }
 
@@ -236,7 +242,7 @@ static void qr_factor(const exg_kernel_call *call, const linalg_params *p, int64
     double *tau = a + (int64_t)p->m * p->n;
 
     gather(&call->inputs[0], index, p->m, p->n, a);
-    (void)exg_lapack_qr(p->m, p->n, a, tau, tau + k);
+    (void)p->lapack->qr(p->m, p->n, a, tau, tau + k);
     scatter(&call->outputs[0], index, p->m, p->n, a);
     put_vector(&call->outputs[1], index, k, tau);
 }
@@ -247,7 +253,7 @@ static void eigh(const exg_kernel_call *call, const linalg_params *p, int64_t in
     double *values = a + square;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
-    must_end(call, exg_lapack_eigh(p->n, p->flag, a, values, values + p->n, ints_of(call)), a,
+    must_end(call, p->lapack->eigh(p->n, p->flag, a, values, values + p->n, ints_of(call)), a,
              square + p->n);
     put_vector(&call->outputs[0], index, p->n, values);
     scatter(&call->outputs[1], index, p->n, p->n, a);
@@ -272,7 +278,7 @@ static void eig(const exg_kernel_call *call, const linalg_params *p, int64_t ind
     double *imaginary = real + n;
 
     gather(&call->inputs[0], index, n, n, a);
-    must_end(call, exg_lapack_eig(n, a, real, imaginary, v, imaginary + n), v, square + 2 * n);
+    must_end(call, p->lapack->eig(n, a, real, imaginary, v, imaginary + n), v, square + 2 * n);
     for (int j = 0; j < n; j++) {
         bool paired = imaginary[j] != 0 && j + 1 < n;
 
@@ -314,7 +320,7 @@ static void svd_factor(const exg_kernel_call *call, const linalg_params *p, int6
 
     gather(&call->inputs[0], index, p->m, p->n, a);
     if (k > 0) {
-        must_end(call, exg_lapack_svd(p->m, p->n, p->flag, a, s, u, vh, s + k, ints_of(call)), u,
+        must_end(call, p->lapack->svd(p->m, p->n, p->flag, a, s, u, vh, s + k, ints_of(call)), u,
                  s + k - u);
     } else {
         set_identity(u, u_columns == p->m ? p->m : 0);
