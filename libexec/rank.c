@@ -75,7 +75,8 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
         const exg_plan_input *input = &plan->inputs[i];
         const void *data = NULL;
 
-        if (input->buffer == EXG_NO_BUFFER || input->kind == EXG_INPUT_USER) {
+        if (input->buffer == EXG_NO_BUFFER || input->kind == EXG_INPUT_USER ||
+            input->kind == EXG_INPUT_TOKEN) { /* which nothing reads */
             continue;
         }
         if (input->mutated) {

@@ -3,7 +3,8 @@
  *
  * Values keep their ids; those of the inner graphs come after them. Gradients are none
  * of a run's business, so their mode leaves nothing; autocast leaves the conversions
- * that PyTorch would make when the program runs.
+ * that PyTorch would make when the program runs. So do operators with an effect: nodes
+ * run in order here, so the token that orders them is handed on as it is.
  */
 #include "libexport/transform/inline.h"
 
@@ -39,6 +40,12 @@ exg_higher_order exg_higher_order_of(const char *target)
         exg_higher_order is;
     } rows[] = {{"wrap_with_set_grad_enabled", EXG_HIGHER_ORDER_WRAPPER},
                 {"wrap_with_autocast", EXG_HIGHER_ORDER_WRAPPER},
+                {"wrap", EXG_HIGHER_ORDER_WRAPPER},
+                {"invoke_subgraph", EXG_HIGHER_ORDER_WRAPPER},
+                {"wrap_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
+                {"tag_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
+                {"strict_mode", EXG_HIGHER_ORDER_WRAPPER},
+                {"with_effects", EXG_HIGHER_ORDER_EFFECTS},
                 {"cond", EXG_HIGHER_ORDER_COND},
                 {"while_loop", EXG_HIGHER_ORDER_WHILE_LOOP},
                 {"scan", EXG_HIGHER_ORDER_SCAN},
@@ -59,10 +66,15 @@ static bool is_wrapper(const char *target)
     return exg_higher_order_of(target) == EXG_HIGHER_ORDER_WRAPPER;
 }
 
+static bool has_effects(const char *target)
+{
+    return exg_higher_order_of(target) == EXG_HIGHER_ORDER_EFFECTS;
+}
+
 static bool has_wrappers(const exg_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (is_wrapper(graph->nodes[n].target)) {
+        if (is_wrapper(graph->nodes[n].target) || has_effects(graph->nodes[n].target)) {
             return true;
         }
     }
@@ -374,6 +386,30 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
                         mode_of(node, at, m), depth);
 }
 
+/* with_effects(token, operator, arguments...) gives (token, results...). */
+static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map, mode m)
+{
+    exg_node inner = *node;
+    bool fits = node->input_count >= 2 && node->output_count >= 1 &&
+                node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR &&
+                node->inputs[1].arg.kind == EXG_ARGUMENT_OPERATOR &&
+                node->outputs[0].kind == EXG_ARGUMENT_TENSOR;
+
+    if (!fits) {
+        return mismatch(l, node);
+    }
+    map[node->outputs[0].as_tensor] = map[node->inputs[0].arg.as_tensor];
+    inner.target = node->inputs[1].arg.as_string;
+    inner.inputs += 2;
+    inner.input_count -= 2;
+    inner.outputs += 1;
+    inner.output_count -= 1;
+    if (inner.output_count == 1 && inner.outputs[0].kind == EXG_ARGUMENT_NONE) {
+        inner.output_count = 0; /* of an operator that returns nothing */
+    }
+    return copy_node(l, &inner, map, m);
+}
+
 static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
                                uint32_t depth)
 {
@@ -384,8 +420,9 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
         const exg_node *node = &graph->nodes[n];
 
         EXG_TRY_IN(l->err,
-                   is_wrapper(node->target) ? inline_call(l, node, map, m, depth)
-                                                : copy_node(l, node, map, m),
+                   is_wrapper(node->target)    ? inline_call(l, node, map, m, depth)
+                   : has_effects(node->target) ? inline_effects(l, node, map, m)
+                                               : copy_node(l, node, map, m),
                    "nodes[%u]", n);
     }
     return EXG_OK;

@@ -9,7 +9,9 @@
 
 typedef enum exg_higher_order {
     EXG_HIGHER_ORDER_NOT,
-    EXG_HIGHER_ORDER_WRAPPER, /* wrap_with_set_grad_enabled, wrap_with_autocast */
+    EXG_HIGHER_ORDER_WRAPPER, /* wrap_with_set_grad_enabled, wrap_with_autocast, and others
+                                 that call a graph */
+    EXG_HIGHER_ORDER_EFFECTS, /* with_effects: calls an operator and hands a token on */
     EXG_HIGHER_ORDER_COND,
     EXG_HIGHER_ORDER_WHILE_LOOP,
     EXG_HIGHER_ORDER_SCAN,

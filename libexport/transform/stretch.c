@@ -269,13 +269,11 @@ static exg_status evaluate(exg_maker *m, const exg_node *node, const exg_operato
 }
 
 /* An assertion on data is an output that is looked at when the stretch has run. */
-static exg_status do_check(exg_maker *m, const exg_node *node)
+static exg_status add_check(exg_maker *m, const exg_node *node, exg_ref value, const char *message)
 {
     exg_stretch *s = m->stretch;
     uint32_t capacity = m->check_capacity;
-    exg_ref value;
 
-    EXG_TRY(element(m, &node->inputs[0].arg, &value));
     if (!exg_arena_reserve(s->arena, &s->checks, s->check_count, &capacity, sizeof(*s->checks)) ||
         !exg_arena_reserve(s->arena, &m->checks, s->check_count, &m->check_capacity,
                            sizeof(*m->checks))) {
@@ -283,11 +281,38 @@ static exg_status do_check(exg_maker *m, const exg_node *node)
     }
     m->checks[s->check_count] = value;
     s->checks[s->check_count++] = (exg_check){
-        .name = node->name == NULL ? node->target : node->name,
-        .message = node->input_count > 1 && node->inputs[1].arg.kind == EXG_ARGUMENT_STRING
-                       ? node->inputs[1].arg.as_string
-                       : "a condition on data"};
+        .name = node->name == NULL ? node->target : node->name, .message = message};
     return EXG_OK;
+}
+
+static exg_status do_check(exg_maker *m, const exg_node *node)
+{
+    exg_ref value;
+
+    EXG_TRY(element(m, &node->inputs[0].arg, &value));
+    return add_check(m, node, value,
+                     node->input_count > 1 && node->inputs[1].arg.kind == EXG_ARGUMENT_STRING
+                         ? node->inputs[1].arg.as_string
+                         : "a condition on data");
+}
+
+/* What a factorisation says of each matrix is 0 where it went well. */
+static exg_status do_factorisation_check(exg_maker *m, const exg_node *node)
+{
+    exg_builder *b = m->r.builder;
+    const exg_argument *info = &node->inputs[0].arg;
+    exg_ref good;
+    const char *message;
+
+    if (info->kind != EXG_ARGUMENT_TENSOR || node->input_count < 2 ||
+        node->inputs[1].arg.kind != EXG_ARGUMENT_STRING) {
+        return EXG_FAIL(m->err, MALFORMED, "NOD-015", "%s of other arguments", node->target);
+    }
+    good = EMIT(b, all_default, EMIT(b, eq_Scalar, m->r.refs[info->as_tensor], 0));
+    EXG_TRY(exg_builder_status(b));
+    message = exg_arena_printf(m->stretch->arena, "%s: a matrix has no such factorisation",
+                               node->inputs[1].arg.as_string);
+    return message == NULL ? EXG_OUT_OF_MEMORY(m->err) : add_check(m, node, good, message);
 }
 
 /* The operator with the number it lacked; what an in-place one makes is copied to self. */
@@ -365,6 +390,8 @@ static exg_status do_any(exg_maker *m, const exg_node *node)
     case EXG_OP__assert_async_default:
     case EXG_OP__assert_async_msg:
         return do_check(m, node);
+    case EXG_OP__linalg_check_errors_default:
+        return do_factorisation_check(m, node);
     default:
         return op->symbolic != NULL ? evaluate(m, node, op) : do_node(m, node, op);
     }
