@@ -1,5 +1,6 @@
 /* reduction.c - shapes and lowerings of reduction.def. */
 #include <exg/emit.h>
+#include "libexport/operators/complex.h"
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 
@@ -72,7 +73,7 @@ exg_status exg_shape_var(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(reduced(call, &call->args[1], exg_get_bool(&call->args[3]), &out, err));
-    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+    return exg_shape_result(call, 0, exg_real_of(exg_shape_input(call, 0)->dtype), &out, err);
 }
 
 exg_status exg_shape_max_dim(exg_shape_call *call, exg_error *err)
