@@ -109,7 +109,8 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     }
     s->verified = *verified;
     if (options != NULL) {
-        s->engine.options = *options;
+        memcpy(&s->engine.options, options,
+               options->size < sizeof(*options) ? options->size : sizeof(*options));
     }
     if (s->engine.options.loop_limit == 0) {
         s->engine.options.loop_limit = LOOP_LIMIT;
