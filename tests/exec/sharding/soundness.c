@@ -74,6 +74,11 @@ static void programs_on_grids_agree_with_pytorch(void **state)
     for (uint32_t i = 0; i < fixture_count; i++) {
         loaded l;
 
+#ifdef __SANITIZE_THREAD__
+        if (i % 3 != 0) { /* slow there, and the threads do the same */
+            continue;
+        }
+#endif
         load_fixture(&fixtures[i], &l);
         for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
             check_grid(&l, rows[r].modes, &rows[r].mesh);
