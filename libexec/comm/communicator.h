@@ -56,8 +56,9 @@ struct exg_communicator {
 /* `size` communicators over threads of this process, one a rank. */
 exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg_error *err);
 
-/* This process's place among those that mpirun started. UNSUPPORTED COM-008 without MPI. */
-exg_status exg_mpi_create(exg_communicator **world, exg_error *err);
+/* This process's place among the `size` that mpirun started. UNSUPPORTED COM-008 without
+ * MPI, USAGE DTN-001 when they are not as many. */
+exg_status exg_mpi_create(uint32_t size, exg_communicator **world, exg_error *err);
 
 /* One wrapper for all implementations: a communicator that failed stays failed. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,

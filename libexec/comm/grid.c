@@ -88,19 +88,12 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
 exg_status exg_mpi_grid(const exg_mesh_shape *shape, exg_grid *grid, uint32_t *rank,
                         exg_error *err)
 {
-    uint32_t size = exg_mesh_shape_size(shape);
     exg_communicator *world;
     exg_status status = EXG_OK;
 
     *grid = (exg_grid){.ndim = shape->ndim};
-    EXG_TRY(exg_mpi_create(&world, err));
+    EXG_TRY(exg_mpi_create(exg_mesh_shape_size(shape), &world, err));
     *rank = world->rank;
-    if (world->size != size) {
-        status = exg_error_fix(err,
-                               EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes",
-                                        size, world->size),
-                               "start as many: mpirun -n %u", size);
-    }
     for (uint32_t d = 0; status == EXG_OK && d < shape->ndim; d++) {
         uint32_t coordinate = exg_mesh_shape_coordinate(shape, *rank, d);
 

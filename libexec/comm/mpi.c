@@ -121,19 +121,26 @@ static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_mpi_create(exg_communicator **world, exg_error *err)
+exg_status exg_mpi_create(uint32_t size, exg_communicator **world, exg_error *err)
 {
     const exg_mpi_plugin *plugin;
     exg_mpi_group *group;
     uint32_t rank = 0;
-    uint32_t size = 0;
+    uint32_t found = 0;
 
     *world = NULL;
     EXG_TRY(load(&plugin, err));
-    if (plugin->start(&group, &rank, &size) != EXG_MPI_DONE) {
+    if (plugin->start(&group, &rank, &found) != EXG_MPI_DONE) {
         return EXG_FAIL(err, PEER, "COM-007", "MPI does not start");
     }
-    return adopt(plugin, group, rank, size, world, err);
+    if (found != size) {
+        plugin->close(group);
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes",
+                                      size, found),
+                             "start as many: mpirun -n %u", size);
+    }
+    return adopt(plugin, group, rank, found, world, err);
 }
 
 void exg_mpi_finish(void)

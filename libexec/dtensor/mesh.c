@@ -1,5 +1,6 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
 #include "libexec/dtensor/mesh.h"
+#include "libexec/comm/grid.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,14 +108,7 @@ exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **me
 
     *mesh = NULL;
     EXG_TRY(check_shape(shape, &size, err));
-    EXG_TRY(exg_mpi_create(&world, err));
-    if (world->size != size) {
-        exg_status status = EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes",
-                                     size, world->size);
-
-        exg_communicator_close(world);
-        return exg_error_fix(err, status, "start as many: mpirun -n %u", size);
-    }
+    EXG_TRY(exg_mpi_create(size, &world, err));
     *mesh = make(shape, size);
     if (*mesh == NULL) {
         exg_communicator_abort(world, EXG_NO_MEMORY);
@@ -281,13 +275,8 @@ static exg_status slice_as(exg_device_mesh *mesh, const uint32_t *dims, uint32_t
                            const exg_mesh_shape *shape, exg_device_mesh **out, exg_error *err)
 {
     uint32_t rank = exg_device_mesh_rank(mesh);
-    uint32_t size = 1;
-    exg_device_mesh *part;
+    exg_device_mesh *part = make(shape, exg_mesh_shape_size(shape));
 
-    for (uint32_t d = 0; d < shape->ndim; d++) {
-        size *= shape->sizes[d];
-    }
-    part = make(shape, size);
     if (part == NULL) {
         return out_of_memory(mesh, err);
     }

@@ -96,9 +96,9 @@ exg_status exg_shape_qr_factor(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 1, dtype, &tau, err);
 }
 
-exg_status exg_shape_eigh(exg_shape_call *call, exg_error *err)
+/* Eigenvalues, and eigenvectors as columns. */
+static exg_status eigen(exg_shape_call *call, exg_dtype dtype, exg_error *err)
 {
-    exg_dtype dtype = exg_shape_input(call, 0)->dtype;
     exg_dims a;
     exg_dims values;
 
@@ -108,17 +108,16 @@ exg_status exg_shape_eigh(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 1, dtype, &a, err);
 }
 
+exg_status exg_shape_eigh(exg_shape_call *call, exg_error *err)
+{
+    return eigen(call, exg_shape_input(call, 0)->dtype, err);
+}
+
 exg_status exg_shape_eig(exg_shape_call *call, exg_error *err)
 {
-    exg_dtype dtype =
-        exg_shape_input(call, 0)->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_C128 : EXG_DTYPE_C64;
-    exg_dims a;
-    exg_dims values;
+    bool wide = exg_shape_input(call, 0)->dtype == EXG_DTYPE_F64;
 
-    EXG_TRY(matrix_of(call, 0, true, &a, err));
-    values = vectors_of(&a, least(&a));
-    EXG_TRY(exg_shape_result(call, 0, dtype, &values, err));
-    return exg_shape_result(call, 1, dtype, &a, err);
+    return eigen(call, wide ? EXG_DTYPE_C128 : EXG_DTYPE_C64, err);
 }
 
 exg_status exg_shape_svd_factor(exg_shape_call *call, exg_error *err)
