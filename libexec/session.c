@@ -49,6 +49,32 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
     return status;
 }
 
+/* Kernels know strided tensors alone. */
+static exg_status check_layouts(const exg_graph *graph, exg_error *err)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const exg_tensor_meta *meta = graph->values[i].tensor;
+
+        if (meta != NULL && meta->layout != EXG_LAYOUT_STRIDED) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, UNSUPPORTED, "OPR-006", "'%s' is a %s tensor",
+                                          graph->values[i].name, exg_layout_name(meta->layout)),
+                                 "export the program with strided tensors");
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            const exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                EXG_TRY_IN(err, check_layouts(arg->as_graph->graph, err), "%s",
+                           arg->as_graph->name);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status create_ranks(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
@@ -103,6 +129,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
 
     *session = NULL;
     EXG_TRY(check_operators(verified, err));
+    EXG_TRY(check_layouts(verified->program->graph, err));
     s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);

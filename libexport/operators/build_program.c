@@ -1,6 +1,6 @@
 /* build_program.c - what a program has beside its graph: weights, and how it is called. */
 #include "libexport/base/arena.h"
-#include "libexport/base/text.h"
+#include "libexport/program/python.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/operators.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAF "{\"type\": null, \"context\": null, \"children_spec\": []}"
 
 static void fail(exg_builder *b, exg_status status, const exg_error *err)
 {
@@ -107,69 +106,11 @@ exg_ref exg_builder_weight(exg_builder *b, const char *fqn, const exg_tensor_met
     return exg_builder_input(b, name, &input, kind, target, is_param ? EXG_UNSET : EXG_TRUE);
 }
 
-/* ---- the call --------------------------------------------------------------------------- */
-
-static const char *treespec(exg_arena *arena, uint32_t leaves, bool is_call)
-{
-    exg_text text = EXG_TEXT_EMPTY;
-    const char *kept = NULL;
-
-    exg_text_puts(&text, is_call ? "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", "
-                                   "\"children_spec\": ["
-                                 : "[1, ");
-    if (is_call || leaves != 1) {
-        exg_text_puts(&text, "{\"type\": \"builtins.tuple\", \"context\": \"null\", "
-                             "\"children_spec\": [");
-    }
-    for (uint32_t i = 0; i < leaves; i++) {
-        exg_text_puts(&text, i > 0 ? ", " LEAF : LEAF);
-    }
-    if (is_call || leaves != 1) {
-        exg_text_puts(&text, "]}");
-    }
-    exg_text_puts(&text, is_call ? ", {\"type\": \"builtins.dict\", \"context\": \"[]\", "
-                                   "\"children_spec\": []}]}]"
-                                 : "]");
-    if (exg_text_string(&text) != NULL) {
-        kept = exg_arena_strdup(arena, exg_text_string(&text));
-    }
-    exg_text_free(&text);
-    return kept;
-}
-
 void exg_builder_call(exg_builder *b)
 {
-    exg_program *program = exg_builder_program(b);
-    const exg_signature *signature = &program->signature;
-    exg_arena *arena = exg_builder_arena(b);
-    exg_module_call *call = EXG_NEW(arena, exg_module_call);
-    const char **names = EXG_NEW_ARRAY(arena, const char *, signature->input_count);
-    uint32_t inputs = 0;
-    uint32_t outputs = 0;
+    exg_error err;
 
-    if (exg_builder_status(b) != EXG_OK) {
-        return;
+    if (exg_builder_status(b) == EXG_OK) {
+        fail(b, exg_program_make_call(exg_builder_program(b), &err), &err);
     }
-    for (uint32_t i = 0; names != NULL && i < signature->input_count; i++) {
-        if (signature->inputs[i].kind == EXG_INPUT_USER) {
-            names[inputs++] = signature->inputs[i].arg.name;
-        }
-    }
-    for (uint32_t i = 0; i < signature->output_count; i++) {
-        outputs += signature->outputs[i].kind == EXG_OUTPUT_USER;
-    }
-    if (call != NULL) {
-        call->fqn = "";
-        call->has_signature = true;
-        call->in_spec = treespec(arena, inputs, true);
-        call->out_spec = treespec(arena, outputs, false);
-        call->forward_arg_names = names;
-        call->forward_arg_name_count = inputs;
-    }
-    if (call == NULL || names == NULL || call->in_spec == NULL || call->out_spec == NULL) {
-        out_of_memory(b);
-        return;
-    }
-    program->module_calls = call;
-    program->module_call_count = 1;
 }

@@ -153,6 +153,7 @@ static void graph_argument(copier *c, exg_argument *arg)
     if (arg->as_graph != NULL) {
         arg->as_graph->name = text(c, arg->as_graph->name);
         arg->as_graph->graph = graph(c, arg->as_graph->graph);
+        arg->as_graph->metadata = string_map(c, &arg->as_graph->metadata);
     }
 }
 

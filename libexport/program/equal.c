@@ -193,6 +193,9 @@ static exg_status leaves(const scope *s, const exg_argument *a, const exg_argume
         return doubles(a->as_complex.imag, b->as_complex.imag, "the imaginary part", s->err);
     case EXG_ARGUMENT_GRAPH:
         EXG_TRY(texts(a->as_graph->name, b->as_graph->name, "the graph's name", s->err));
+        EXG_TRY(numbers(a->as_graph->lifted_count, b->as_graph->lifted_count,
+                        "the count of lifted tensors", s->err));
+        EXG_TRY(string_maps(&a->as_graph->metadata, &b->as_graph->metadata, "metadata", s->err));
         EXG_TRY_IN(s->err, graphs(a->as_graph->graph, b->as_graph->graph, s->err), "%s",
                    a->as_graph->name);
         return EXG_OK;

@@ -7,6 +7,7 @@
  * nothing else reads the convolution; not in narrow dtypes, which would round W again.
  */
 #include "libexport/transform/fold.h"
+#include "libexport/program/uses.h"
 
 #include <exg/emit.h>
 #include <string.h>
@@ -32,13 +33,6 @@ typedef struct fold {
     uint32_t *uses;          /* by old value */
     exg_argument **products; /* by old value: the arguments of the convolution that makes it */
 } fold;
-
-static void count_use(void *user, exg_value_id *id)
-{
-    if (*id != EXG_NO_VALUE) {
-        ((uint32_t *)user)[*id]++;
-    }
-}
 
 static bool is_state(const exg_program *program, uint32_t input)
 {
@@ -189,7 +183,7 @@ static exg_status prepare(fold *f)
     exg_arena *arena = f->r.out->arena;
 
     f->constant = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-    f->uses = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    f->uses = exg_graph_count_uses(arena, graph);
     f->products = EXG_NEW_ARRAY(arena, exg_argument *, graph->value_count);
     if (f->constant == NULL || f->uses == NULL || f->products == NULL) {
         return EXG_OUT_OF_MEMORY(f->r.err);
@@ -199,14 +193,6 @@ static exg_status prepare(fold *f)
             in->signature.inputs[i].kind != EXG_INPUT_USER && !is_state(in, i)) {
             f->constant[graph->inputs[i].as_tensor] = true;
         }
-    }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, count_use, f->uses);
-        }
-    }
-    for (uint32_t o = 0; o < graph->output_count; o++) {
-        exg_argument_visit_values(&graph->outputs[o], count_use, f->uses);
     }
     return exg_rewrite_inputs(&f->r);
 }

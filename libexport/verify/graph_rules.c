@@ -2,6 +2,9 @@
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
 #include "libexport/verify/verifier.h"
 
+#include "libexport/program/python.h"
+#include "libexport/program/uses.h"
+
 #include <exg/symint.h>
 #include <string.h>
 
@@ -188,24 +191,6 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_place *pla
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_identifier(const char *name)
-{
-    if (!is_letter(name[0])) {
-        return name[0] == '\0';
-    }
-    for (const char *c = name; *c != '\0'; c++) {
-        if (!is_letter(*c) && (*c < '0' || *c > '9')) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool has_negative_size(const exg_tensor_meta *meta)
 {
     for (uint32_t d = 0; d < meta->rank; d++) {
@@ -244,7 +229,7 @@ static void check_tables(scope *s)
         if (value->name == NULL) {
             continue;
         }
-        if (!is_identifier(value->name)) {
+        if (!exg_is_identifier(value->name)) {
             exg_found(s->v, "VAL-008", place, "'%s' is no identifier", value->name);
         }
         if (exg_map_find(&names, value->name) != EXG_MAP_NONE) {
@@ -380,7 +365,7 @@ void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *
 /* ---- uses that never come ---------------------------------------------------------------- */
 
 typedef struct use_search {
-    const bool *used;
+    const uint32_t *uses;
     bool found;
 } use_search;
 
@@ -388,14 +373,14 @@ static void find_used(void *user, exg_value_id *id)
 {
     use_search *search = user;
 
-    search->found = search->found || (*id != EXG_NO_VALUE && search->used[*id]);
+    search->found = search->found || (*id != EXG_NO_VALUE && search->uses[*id] > 0);
 }
 
 /* A node whose results nobody takes, and that does nothing else. */
-static void check_node_used(exg_verifier *v, exg_node *node, const bool *used,
+static void check_node_used(exg_verifier *v, exg_node *node, const uint32_t *uses,
                             const exg_place *place)
 {
-    use_search search = {used, false};
+    use_search search = {uses, false};
     const exg_target *target;
 
     for (uint32_t o = 0; o < node->output_count; o++) {
@@ -411,33 +396,71 @@ static void check_node_used(exg_verifier *v, exg_node *node, const bool *used,
     }
 }
 
+/* Has another weight the same bytes? PyTorch lists a tied parameter once for each name, and
+ * uses one of them. */
+static bool *tied_storages(exg_verifier *v)
+{
+    const exg_weights *weights = v->program->weights;
+    bool *seen = EXG_NEW_ARRAY(v->arena, bool, weights->storage_count);
+    bool *tied = EXG_NEW_ARRAY(v->arena, bool, weights->storage_count);
+
+    for (uint32_t i = 0; seen != NULL && tied != NULL && i < weights->count; i++) {
+        uint32_t storage = weights->items[i].storage;
+
+        tied[storage] = seen[storage];
+        seen[storage] = true;
+    }
+    return tied;
+}
+
+/* A parameter that the graph takes and leaves: it is loaded for nothing, or a use was lost. */
+static void check_parameters_used(exg_verifier *v, const uint32_t *uses)
+{
+    const exg_program *program = v->program;
+    const exg_signature *s = &program->signature;
+    const bool *tied = tied_storages(v);
+
+    v->failed = v->failed || tied == NULL;
+    for (uint32_t i = 0; tied != NULL && i < s->input_count && i < program->graph->input_count;
+         i++) {
+        const exg_weight *weight = s->inputs[i].kind == EXG_INPUT_PARAMETER
+                                       ? exg_weights_find(program->weights, EXG_TABLE_STATE,
+                                                          s->inputs[i].target)
+                                       : NULL;
+
+        if (weight != NULL && !tied[weight->storage] &&
+            program->graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
+            uses[program->graph->inputs[i].as_tensor] == 0) {
+            exg_found(v, "SIG-027",
+                      EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i),
+                      "nothing uses the parameter '%s'", s->inputs[i].target);
+        }
+    }
+}
+
 void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
-    bool *used = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
+    const uint32_t *uses = exg_graph_count_uses(v->arena, graph);
 
-    if (used == NULL) {
+    if (uses == NULL) {
         v->failed = true;
         return;
     }
-    for (uint32_t o = 0; o < graph->output_count; o++) {
-        exg_argument_visit_values(&graph->outputs[o], mark, used);
-    }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            exg_argument *arg = &graph->nodes[n].inputs[i].arg;
-
-            exg_argument_visit_values(arg, mark, used);
-            if (arg->kind == EXG_ARGUMENT_GRAPH) {
-                exg_verify_uses(v, arg->as_graph->graph,
-                                EXG_AT(EXG_AT_INDEX(EXG_AT_INDEX(place, "nodes", n), "inputs", i),
-                                       "arg.as_graph.graph"));
-            }
-        }
+    if (graph == v->program->graph) {
+        check_parameters_used(v, uses);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_place here = {
             .within = place, .part = "nodes", .index = n, .node = &graph->nodes[n]};
 
-        check_node_used(v, &graph->nodes[n], used, &here);
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            const exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                exg_verify_uses(v, arg->as_graph->graph,
+                                EXG_AT(EXG_AT_INDEX(&here, "inputs", i), "arg.as_graph.graph"));
+            }
+        }
+        check_node_used(v, &graph->nodes[n], uses, &here);
     }
 }

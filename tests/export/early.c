@@ -348,6 +348,113 @@ static void it_keeps_results_and_symbols(void **state)
                              "\"2*s0 + 1\"}}, {\"name\": \"t\", \"value\": {\"as_int\": 0}}]"));
 }
 
+/* S002-102: what nothing uses is kept, and told. */
+static void it_warns_of_a_parameter_that_nothing_uses(void **state)
+{
+    exg_operators *operators = NULL;
+    exg_diagnostics found;
+    exg_verified verified;
+    exg_program *p = open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}",
+                                          "{\"as_tensor\": {\"name\": \"x\"}}"));
+
+    (void)state;
+    assert_int_equal(p->signature.input_count, 2);
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_verify(p, operators, &verified, &found, NULL), EXG_OK);
+    assert_int_equal(found.error_count, 0);
+    assert_string_equal(found.items[found.count - 1].code, "SIG-027");
+    assert_int_equal(found.items[found.count - 1].severity, EXG_SEVERITY_WARNING);
+    exg_diagnostics_free(&found);
+    exg_operators_destroy(operators);
+    exg_program_destroy(p);
+}
+
+/* S002-39: names among numbers; an early list has one of the two, so the list is carried. */
+static void it_carries_a_list_of_names_and_numbers(void **state)
+{
+    exg_sym_argument sizes[] = {{EXG_NO_VALUE, {.as_int = 0}}, {EXG_NO_VALUE, {.as_int = 3}}};
+    exg_program *p = open_text(early_node(
+        "mine.op.default", "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_ints\": [0, 3]}]",
+        "\"kwargs\": {}", "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}, "
+        "{\"as_symint\": {\"name\": \"s0\"}}]"));
+    exg_program *again;
+    char difference[256];
+    const exg_argument *list;
+    char *text;
+
+    (void)state;
+    sizes[0].value = exg_graph_find_value(p->graph, "s0");
+    assert_int_not_equal(sizes[0].value, EXG_NO_VALUE);
+    p->graph->nodes[0].inputs[1].arg =
+        (exg_argument){.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = sizes};
+    text = saved_text(p, NULL);
+    assert_non_null(strstr(text, "exg.carry"));
+    again = open_text(text);
+    if (!exg_program_equal(p, again, false, difference)) {
+        fail_msg("%s", difference);
+    }
+    list = &again->graph->nodes[0].inputs[1].arg;
+    assert_int_equal(list->kind, EXG_ARGUMENT_SYM_INTS);
+    assert_int_equal(list->as_syms[0].value, exg_graph_find_value(again->graph, "s0"));
+    assert_int_equal(list->as_syms[1].value, EXG_NO_VALUE);
+    assert_int_equal(list->as_syms[1].as_int, 3);
+    free(text);
+    exg_program_destroy(again);
+    exg_program_destroy(p);
+}
+
+static char *branches_text(void)
+{
+    FILE *file = fopen("tests/export/data/branches.json", "rb");
+    char *text = calloc(1, 1 << 16);
+    size_t length;
+
+    assert_non_null(file);
+    assert_non_null(text);
+    length = fread(text, 1, (1 << 16) - 1, file);
+    fclose(file);
+    assert_true(length > 0 && text[length - 1] == '\n');
+    text[length - 1] = '\0';
+    return text;
+}
+
+/* S002-49: what branches have is lifted, as "<branch>.<name>", and an operand of the call; the
+ * two called "w" stay apart. */
+static void it_lifts_what_branches_have(void **state)
+{
+    static const struct {
+        const char *target;
+        exg_input_kind kind;
+    } expected[] = {
+        {"s",               EXG_INPUT_PARAMETER},
+        {"positive.w",      EXG_INPUT_PARAMETER},
+        {"negative.near.b", EXG_INPUT_BUFFER   },
+        {"negative.far.w",  EXG_INPUT_PARAMETER},
+    };
+    char *text = branches_text();
+    exg_program *p = open_text(text);
+    const exg_node *call = &p->graph->nodes[2];
+    const exg_graph *negative;
+
+    (void)state;
+    assert_int_equal(p->signature.input_count, 5);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(p->signature.inputs[i].target, expected[i].target);
+        assert_int_equal(p->signature.inputs[i].kind, expected[i].kind);
+    }
+    assert_int_equal(p->signature.inputs[4].kind, EXG_INPUT_USER);
+    assert_string_equal(call->target, "torch.ops.higher_order.cond");
+    assert_int_equal(call->inputs[3].arg.count, 5);
+    assert_int_equal(call->inputs[1].arg.as_graph->lifted_count, 3);
+    assert_string_equal(call->inputs[1].arg.as_graph->metadata.items[0].value, "+");
+    assert_int_equal(call->inputs[1].arg.as_graph->graph->input_count, 5);
+    negative = call->inputs[2].arg.as_graph->graph;
+    assert_int_equal(negative->nodes[2].inputs[3].arg.count, 4);
+    exg_program_destroy(p);
+    expect_itself(text);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +467,9 @@ int main(void)
         cmocka_unit_test(it_turns_complex_numbers_by_halves),
         cmocka_unit_test(it_keeps_every_argument_as_it_is),
         cmocka_unit_test(it_keeps_results_and_symbols),
+        cmocka_unit_test(it_warns_of_a_parameter_that_nothing_uses),
+        cmocka_unit_test(it_carries_a_list_of_names_and_numbers),
+        cmocka_unit_test(it_lifts_what_branches_have),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

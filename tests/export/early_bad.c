@@ -39,7 +39,7 @@ static void it_refuses_what_contradicts_itself(void **state)
         exg_status status = try_text(early_json(rows[i].from, rows[i].to), NULL, &err);
 
         if (status != rows[i].status || strcmp(err.code, rows[i].code) != 0) {
-            fail_msg("row %zu, %s: %s %s: %s (%s)", i, rows[i].to, exg_status_name(status),
+            fail_msg("row %zu, %.60s: %s %s: %s (%s)", i, rows[i].to, exg_status_name(status),
                      err.code, err.message, err.where);
         }
     }

@@ -55,7 +55,8 @@ static exg_value inner_values[] = {{.name = "y"}};
 static exg_argument inner_input = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0};
 static exg_graph inner = {.inputs = &inner_input, .input_count = 1, .values = inner_values,
                           .value_count = 1, .is_single_tensor_return = true};
-static exg_graph_argument graph_argument = {"body", &inner};
+static exg_string_pair branch_metadata = {"from", "an early file"};
+static exg_graph_argument graph_argument = {"body", &inner, {&branch_metadata, 1}, 1};
 static exg_custom_obj custom = {"obj", "a.B"};
 static exg_string_argument pairs[] = {
     {"k", {.kind = EXG_ARGUMENT_INTS, .count = 0}},

@@ -202,6 +202,17 @@ def check_example(exg, mlp):
     check_signature(exg, path, program.graph_signature)
 
 
+def check_branches(exg):
+    """An early file whose branches have tensors (S002-49), as .pt2: PyTorch gets what its formulas say, and so does exg."""
+    path = exg.path(".pt2")
+    exg.command("convert", DATA / "branches.json", path)
+    program = load_pt2(str(path)).exported_programs["Branches"].module()
+    for x, expected in (([1, 2, 3], [3, 8, 19]), ([-1, -2, -3], [-1.5, -2.25, -3.125]), ([-10, -2, -3], [10, 4, 9])):
+        given, result = torch.tensor(x, dtype=torch.float32), torch.tensor(expected, dtype=torch.float32)
+        for got in (program(given), exg.run(path, {"x": given})[0]["0"], exg.run(DATA / "branches.json", {"x": given})[0]["0"]):
+            torch.testing.assert_close(got, result, rtol=0, atol=0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
@@ -217,6 +228,7 @@ def main():
                 check_file(report, exg, path)
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
         report.check("several programs", lambda: check_several(exg))
+        report.check("branches with tensors", lambda: check_branches(exg))
         report.check("examples/mlp.c", lambda: check_example(exg, mlp))
         for name, (make_program, save_options) in generated.programs().items():
             if not options.only or any(name.startswith(prefix) for prefix in options.only):

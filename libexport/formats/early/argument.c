@@ -196,10 +196,13 @@ static exg_status item_double(exg_decoder *d, exg_json value, void *item)
 
 static exg_status item_branch(exg_decoder *d, exg_json value, void *item)
 {
-    exg_graph_argument **branch = item;
+    exg_early_branch_argument *branch = EXG_NEW(d->arena, exg_early_branch_argument);
 
-    *branch = EXG_NEW(d->arena, exg_graph_argument);
-    return *branch == NULL ? exg_decoder_out_of_memory(d) : exg_early_branch(d, value, *branch);
+    if (branch == NULL) {
+        return exg_decoder_out_of_memory(d);
+    }
+    *(exg_graph_argument **)item = &branch->base;
+    return exg_early_branch(d, value, branch);
 }
 
 /* The seed's seventeen, and the list result that its comment foresees. */

@@ -1,6 +1,7 @@
 /* carry.c - what the early schema cannot say, beside what it can (S002-109).
  *
  *   {"version": 1, "origin", "name", "program": the current schema's JSON,
+ *    "bound": the inputs of an early file that are there by name alone,
  *    "weights": [{name, table, is_param, use_pickle, tensor_meta, storage}],
  *    "storages": [{"parameter": NAME} or {"buffer": NAME}: in the early part,
  *                 {byte_order, data}: here],
@@ -38,52 +39,54 @@ static exg_status put_bytes(exg_early_encoder *e, exg_text *out, uint32_t index)
     return status;
 }
 
-/* The weight whose tensor in the early part has the storage's bytes, or NULL. */
-static const exg_weight *holder_of(const exg_program *program, uint32_t storage)
+/* For each storage: the weight whose tensor in the early part has its bytes, and one more;
+ * else whether anything of the program is in it: those of other programs are left out. */
+static exg_status find_users(exg_early_encoder *e, uint32_t **holders, bool **used)
 {
-    for (uint32_t i = 0; i < program->weights->count; i++) {
-        const exg_weight *weight = &program->weights->items[i];
+    const exg_program *program = e->program;
+    const exg_weights *weights = program->weights;
 
-        if (weight->storage == storage && exg_early_holds(weight)) {
-            return weight;
-        }
+    *holders = EXG_NEW_ARRAY(e->arena, uint32_t, weights->storage_count);
+    *used = EXG_NEW_ARRAY(e->arena, bool, weights->storage_count);
+    if (*holders == NULL || *used == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
     }
-    return NULL;
-}
+    for (uint32_t i = weights->count; i > 0; i--) {
+        uint32_t storage = weights->items[i - 1].storage;
 
-/* Is the storage one of the program's? Those of others in the same weights are left out. */
-static bool is_used(const exg_program *program, uint32_t storage)
-{
-    bool used = false;
-
-    for (uint32_t i = 0; i < program->weights->count; i++) {
-        used = used || program->weights->items[i].storage == storage;
+        (*used)[storage] = true;
+        (*holders)[storage] =
+            exg_early_holds(&weights->items[i - 1]) ? i : (*holders)[storage];
     }
     for (uint32_t i = 0; i < program->sample_input_count; i++) {
-        used = used || (program->sample_inputs[i].kind == EXG_ARGUMENT_TENSOR &&
-                        program->sample_inputs[i].storage == storage);
+        if (program->sample_inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            (*used)[program->sample_inputs[i].storage] = true;
+        }
     }
     for (uint32_t i = 0; i < program->extra_file_count; i++) {
-        used = used || program->extra_files[i].storage == storage;
+        (*used)[program->extra_files[i].storage] = true;
     }
-    return used;
+    return EXG_OK;
 }
 
 static exg_status put_storages(exg_early_encoder *e, exg_text *out)
 {
+    uint32_t *holders = NULL;
+    bool *used = NULL;
+
+    EXG_TRY(find_users(e, &holders, &used));
     exg_text_puts(out, ", \"storages\": [");
     for (uint32_t i = 0; i < e->program->weights->storage_count; i++) {
-        const exg_weight *holder = holder_of(e->program, i);
         bool is_parameter = false;
 
         exg_json_put_item(out);
-        if (holder != NULL) {
-            const char *name = exg_early_name_of(e, holder, &is_parameter);
+        if (holders[i] != 0) {
+            const char *name = exg_early_name_of(e, holders[i] - 1, &is_parameter);
 
             exg_text_puts(out, is_parameter ? "{\"parameter\": " : "{\"buffer\": ");
             exg_text_json_string(out, name);
             exg_text_putc(out, '}');
-        } else if (is_used(e->program, i)) {
+        } else if (used[i]) {
             EXG_TRY_IN(e->err, put_bytes(e, out, i), "storages[%u]", i);
         } else {
             exg_text_puts(out, "{\"byte_order\": \"little\", \"data\": \"\"}");
@@ -147,6 +150,14 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
     exg_text_json_string(out, program->name);
     exg_text_puts(out, ", \"program\": ");
     EXG_TRY(exg_encode_program(program, out, e->err));
+    exg_text_puts(out, ", \"bound\": [");
+    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+        if (program->signature.inputs[i].implicit) {
+            exg_json_put_item(out);
+            exg_json_put_int(out, i);
+        }
+    }
+    exg_text_putc(out, ']');
     put_weights(e, out);
     EXG_TRY(put_storages(e, out));
     exg_text_puts(out, ", \"sample_inputs\": [");
@@ -199,7 +210,8 @@ typedef struct half_carry {
     half_storage *storages;
     half_sample *samples;
     half_extra *extras;
-    uint32_t weight_count, storage_count, sample_count, extra_count;
+    int64_t *bounds;
+    uint32_t weight_count, storage_count, sample_count, extra_count, bound_count;
 } half_carry;
 
 static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -271,7 +283,7 @@ static exg_status item_extra(exg_decoder *d, exg_json value, void *item)
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
-/* The four lists of the carry: each a pointer with a count behind it in half_carry. */
+/* The five lists of the carry: each a pointer with a count behind it in half_carry. */
 #define LIST_FIELD(name, type, item_)                                                              \
     static exg_status field_##name(exg_decoder *d, exg_json value, void *base,                     \
                                    const exg_field *field)                                         \
@@ -286,6 +298,7 @@ LIST_FIELD(weight, half_weight, item_weight)
 LIST_FIELD(storage, half_storage, item_storage)
 LIST_FIELD(sample, half_sample, item_sample)
 LIST_FIELD(extra, half_extra, item_extra)
+LIST_FIELD(bound, int64_t, exg_item_int)
 
 /* Decoded before the rest, by exg_decode_program(). */
 static exg_status field_program(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -305,9 +318,17 @@ static exg_status check_index(int64_t index, uint32_t count, exg_error *err)
                           (long long)index);
 }
 
+static exg_status check_input(int64_t index, const exg_program *program, exg_error *err)
+{
+    return index >= 0 && index < (int64_t)program->signature.input_count
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "EAR-004", "the carry has no input %lld",
+                          (long long)index);
+}
+
 /* A storage from the early part, or from the carry itself. */
 static exg_status take_storage(exg_decoder *d, exg_json root, const half_storage *half,
-                               exg_weights *weights)
+                               exg_weights *weights, exg_map *ranges)
 {
     const char *name = half->parameter != NULL ? half->parameter : half->buffer;
     exg_json table;
@@ -319,7 +340,7 @@ static exg_status take_storage(exg_decoder *d, exg_json root, const half_storage
             !exg_json_find(table, name, &tensor)) {
             return EXG_FAIL(d->err, MALFORMED, "EAR-004", "the early part has no '%s'", name);
         }
-        return exg_early_storage(d, tensor, weights, &index);
+        return exg_early_storage(d, tensor, weights, ranges, &index);
     }
     if (half->data == NULL || half->byte_order == NULL) {
         return EXG_FAIL(d->err, MALFORMED, "EAR-004", "a storage of the carry has no bytes");
@@ -406,13 +427,16 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
         EXG_FIELD(half_carry, is_early, "is_early", EXG_FIELD_REQUIRED, exg_field_bool),
         EXG_FIELD(half_carry, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
         {"program",       7,  EXG_FIELD_REQUIRED, field_program, 0},
+        {"bound",         5,  EXG_FIELD_OPTIONAL, field_bound,   0},
         {"weights",       7,  EXG_FIELD_REQUIRED, field_weight,  0},
         {"storages",      8,  EXG_FIELD_REQUIRED, field_storage, 0},
         {"sample_inputs", 13, EXG_FIELD_REQUIRED, field_sample,  0},
         {"extra_files",   11, EXG_FIELD_REQUIRED, field_extra,   0},
     };
     half_carry carry = {0};
+    exg_map ranges;
 
+    exg_map_init(&ranges, d->arena);
     EXG_TRY(exg_decode_struct(d, carried, &carry, fields, EXG_FIELD_COUNT(fields)));
     if (carry.version != CARRY_VERSION) {
         return EXG_FAIL(d->err, UNSUPPORTED, "EAR-004", "the carry has version %lld",
@@ -421,7 +445,7 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
     for (uint32_t i = 0; i < carry.storage_count; i++) {
         uint32_t before = program->weights->storage_count;
 
-        EXG_TRY_IN(d->err, take_storage(d, root, &carry.storages[i], program->weights),
+        EXG_TRY_IN(d->err, take_storage(d, root, &carry.storages[i], program->weights, &ranges),
                    "storages[%u]", i);
         if (program->weights->storage_count != before + 1) {
             return EXG_FAIL(d->err, MALFORMED, "EAR-004", "storage %u is another one again", i);
@@ -433,6 +457,10 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
     }
     EXG_TRY(take_samples(d, &carry, program));
     EXG_TRY(take_extras(d, &carry, program));
+    for (uint32_t i = 0; i < carry.bound_count; i++) {
+        EXG_TRY(check_input(carry.bounds[i], program, d->err));
+        program->signature.inputs[carry.bounds[i]].implicit = true;
+    }
     program->name = carry.name;
     program->origin = carry.is_early ? EXG_ORIGIN_EARLY : EXG_ORIGIN_CURRENT;
     return EXG_OK;

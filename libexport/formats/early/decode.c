@@ -100,8 +100,8 @@ static exg_status join_metadata(exg_decoder *d, half_node *half)
     return EXG_OK;
 }
 
-/* "aten.add.Tensor" is "torch.ops.aten.add.Tensor"; what has fewer points is no operator of
- * a namespace ("_operator.mul"). */
+/* "aten.add.Tensor" is "torch.ops.aten.add.Tensor", "higher_order.cond" has no overload; what
+ * else has fewer points is no operator of a namespace ("_operator.mul"). */
 static exg_status field_target(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     half_node *half = base;
@@ -111,7 +111,8 @@ static exg_status field_target(exg_decoder *d, exg_json value, void *base, const
     (void)field;
     EXG_TRY(exg_decoder_text(d, value, &text));
     point = strchr(text, '.');
-    if (strncmp(text, "torch.", 6) != 0 && point != NULL && strchr(point + 1, '.') != NULL) {
+    if (strncmp(text, "torch.", 6) != 0 && point != NULL &&
+        (strchr(point + 1, '.') != NULL || strncmp(text, "higher_order.", 13) == 0)) {
         text = exg_arena_printf(d->arena, "torch.ops.%s", text);
     }
     half->node.target = text;
@@ -277,19 +278,14 @@ static exg_status decode_graph(exg_decoder *d, exg_json value, exg_graph *graph)
 
 /* ---- graph module --------------------------------------------------------------------------- */
 
-/* A bound tensor: its object, to be read once the graph is known. */
-typedef struct bound {
-    const char *name;
-    exg_json tensor;
-    exg_tensor_meta *meta;
-} bound;
-
 typedef struct half_module {
     const char *name;
     exg_graph *graph;
     exg_string_map metadata;
-    bound *parameters, *buffers;
+    exg_early_bound *parameters, *buffers;
     uint32_t parameter_count, buffer_count;
+    exg_early_bound *own; /* both, and what was lifted out of branches */
+    uint32_t own_count;
 } half_module;
 
 static exg_status field_graph(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -303,7 +299,7 @@ static exg_status field_graph(exg_decoder *d, exg_json value, void *base, const 
 static exg_status member_bound(exg_decoder *d, const char *key, uint32_t key_length,
                                exg_json value, void *item)
 {
-    bound *b = item;
+    exg_early_bound *b = item;
     exg_json meta;
 
     b->tensor = value;
@@ -325,7 +321,7 @@ static exg_status field_parameters(exg_decoder *d, exg_json value, void *base,
     half_module *half = base;
 
     (void)field;
-    return exg_decode_map(d, value, sizeof(bound), member_bound, &half->parameters,
+    return exg_decode_map(d, value, sizeof(exg_early_bound), member_bound, &half->parameters,
                           &half->parameter_count);
 }
 
@@ -335,8 +331,25 @@ static exg_status field_buffers(exg_decoder *d, exg_json value, void *base,
     half_module *half = base;
 
     (void)field;
-    return exg_decode_map(d, value, sizeof(bound), member_bound, &half->buffers,
+    return exg_decode_map(d, value, sizeof(exg_early_bound), member_bound, &half->buffers,
                           &half->buffer_count);
+}
+
+/* One list: parameters, buffers, what branches have. */
+static exg_status gather_own(exg_decoder *d, half_module *half)
+{
+    half->own_count = half->parameter_count + half->buffer_count;
+    half->own = EXG_NEW_ARRAY(d->arena, exg_early_bound, half->own_count);
+    if (half->own == NULL) {
+        return exg_decoder_out_of_memory(d);
+    }
+    for (uint32_t i = 0; i < half->own_count; i++) {
+        bool is_param = i < half->parameter_count;
+
+        half->own[i] = is_param ? half->parameters[i] : half->buffers[i - half->parameter_count];
+        half->own[i].is_param = is_param;
+    }
+    return exg_early_lift_branches(d, half->graph, &half->own, &half->own_count);
 }
 
 static exg_status decode_module(exg_decoder *d, exg_json value, half_module *half)
@@ -349,13 +362,61 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
         {"buffers",    7,  EXG_FIELD_REQUIRED, field_buffers,    0},
     };
 
-    return exg_decode_struct(d, value, half, fields, EXG_FIELD_COUNT(fields));
+    EXG_TRY(exg_decode_struct(d, value, half, fields, EXG_FIELD_COUNT(fields)));
+    return gather_own(d, half);
+}
+
+/* Each tensor's value; own_of[value] is its place in half->own and one more, or 0. */
+static exg_status bind_own(exg_decoder *d, exg_json value, half_module *half, uint32_t **own_of)
+{
+    for (uint32_t i = 0; i < half->own_count; i++) {
+        exg_early_bound *b = &half->own[i];
+        exg_value *known;
+
+        EXG_TRY(exg_decoder_value(d, value, b->name, (uint32_t)strlen(b->name), &b->id));
+        known = exg_decoder_value_at(d, b->id);
+        known->tensor = known->tensor == NULL ? b->meta : known->tensor;
+    }
+    *own_of = EXG_NEW_ARRAY(d->arena, uint32_t, exg_decoder_value_count(d));
+    if (*own_of == NULL) {
+        return exg_decoder_out_of_memory(d);
+    }
+    for (uint32_t i = 0; i < half->own_count; i++) {
+        if ((*own_of)[half->own[i].id] != 0) {
+            return exg_json_fault(value, d->err, EXG_MALFORMED, "VAL-001",
+                                  "'%s' is a parameter and a buffer", half->own[i].name);
+        }
+        (*own_of)[half->own[i].id] = i + 1;
+    }
+    return EXG_OK;
+}
+
+/* The branch's tensors are values of its graph; as inputs they come with those of the node's
+ * other branches. */
+static exg_status bind_branch(exg_decoder *d, exg_json value, half_module *half)
+{
+    uint32_t *own_of = NULL;
+
+    EXG_TRY(bind_own(d, value, half, &own_of));
+    for (uint32_t i = 0; i < half->graph->input_count; i++) {
+        uint32_t own = own_of[half->graph->inputs[i].as_tensor];
+
+        if (own != 0) {
+            return exg_error_fix(d->err,
+                                 exg_json_fault(value, d->err, EXG_UNSUPPORTED, "EAR-003",
+                                                "'%s' is an input of the branch '%s' and a "
+                                                "tensor that it has",
+                                                half->own[own - 1].name, half->name),
+                                 "a branch's tensor is no input of it");
+        }
+    }
+    return EXG_OK;
 }
 
 /* A branch, in a scope of its own. */
 exg_status exg_early_branch(exg_decoder *d, exg_json value, void *item)
 {
-    exg_graph_argument *branch = item;
+    exg_early_branch_argument *branch = item;
     half_module half = {.graph = EXG_NEW(d->arena, exg_graph)};
 
     if (half.graph == NULL) {
@@ -363,15 +424,12 @@ exg_status exg_early_branch(exg_decoder *d, exg_json value, void *item)
     }
     EXG_TRY(exg_decoder_enter(d));
     EXG_TRY(decode_module(d, value, &half));
+    EXG_TRY(bind_branch(d, value, &half));
     EXG_TRY(exg_decoder_leave(d, half.graph));
-    if (half.parameter_count + half.buffer_count + half.metadata.count > 0) {
-        return exg_error_fix(d->err,
-                             exg_json_fault(value, d->err, EXG_UNSUPPORTED, "EAR-003",
-                                            "the branch '%s' has tensors or metadata of its own",
-                                            half.name),
-                             "hand its tensors to the branch as operands");
-    }
-    *branch = (exg_graph_argument){half.name, half.graph};
+    branch->base =
+        (exg_graph_argument){.name = half.name, .graph = half.graph, .metadata = half.metadata};
+    branch->own = half.own;
+    branch->own_count = half.own_count;
     return EXG_OK;
 }
 
@@ -381,14 +439,28 @@ typedef struct lifter {
     exg_decoder *d;
     exg_program *program;
     exg_early_bytes bytes;
-    exg_input_spec *lifted; /* of inputs that come first */
-    exg_argument *inputs;
-    uint32_t count;
+    exg_map *ranges;        /* of external storages */
+    exg_input_spec *lifted; /* one for each tensor that the module has */
+    const uint32_t *own_of; /* value -> place in `lifted` and one more */
 } lifter;
 
-static exg_status add_weight(lifter *l, const bound *b, bool is_param)
+/* Internal bytes are at hand; of those outside `verify --data` tells (WGT-014). */
+static exg_status check_bools(lifter *l, const exg_tensor_meta *meta, const exg_storage *storage)
 {
-    exg_weight weight = {.fqn = b->name, .table = EXG_TABLE_STATE, .is_param = is_param,
+    for (uint64_t i = 0; meta->dtype == EXG_DTYPE_B8 && storage->kind == EXG_STORAGE_MEMORY &&
+                         i < storage->length;
+         i++) {
+        if (storage->data[i] > 1) {
+            return EXG_FAIL(l->d->err, MALFORMED, "WGT-014", "byte %llu of a bool tensor is %u",
+                            (unsigned long long)i, storage->data[i]);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status add_weight(lifter *l, const exg_early_bound *b)
+{
+    exg_weight weight = {.fqn = b->name, .table = EXG_TABLE_STATE, .is_param = b->is_param,
                          .meta = b->meta};
     exg_weights *weights = l->program->weights;
     uint64_t length;
@@ -399,7 +471,7 @@ static exg_status add_weight(lifter *l, const bound *b, bool is_param)
         EXG_TRY(exg_weights_add_storage(weights, &none, &weight.storage, l->d->err));
         return exg_weights_add(weights, &weight, l->d->err);
     }
-    EXG_TRY(exg_early_storage(l->d, b->tensor, weights, &weight.storage));
+    EXG_TRY(exg_early_storage(l->d, b->tensor, weights, l->ranges, &weight.storage));
     length = weights->storages[weight.storage].length;
     if (b->meta->layout != EXG_LAYOUT_STRIDED) {
         return EXG_FAIL(l->d->err, MALFORMED, "WGT-009", "bytes of a %s tensor have no meaning",
@@ -410,46 +482,16 @@ static exg_status add_weight(lifter *l, const bound *b, bool is_param)
                         (unsigned long long)length, exg_dtype_name(b->meta->dtype));
     }
     EXG_TRY(exg_tensor_meta_check_view(b->meta, length, l->d->err));
+    EXG_TRY(check_bools(l, b->meta, &weights->storages[weight.storage]));
     return exg_weights_add(weights, &weight, l->d->err);
 }
 
-static exg_status lift(lifter *l, const bound *b, bool is_param)
-{
-    exg_value_id id = EXG_NO_VALUE;
-    exg_value *value;
-    bool is_input = false;
-
-    EXG_TRY(exg_decoder_value(l->d, b->tensor, b->name, (uint32_t)strlen(b->name), &id));
-    value = exg_decoder_value_at(l->d, id);
-    for (uint32_t i = 0; i < l->program->graph->input_count; i++) {
-        is_input = is_input || l->program->graph->inputs[i].as_tensor == id;
-    }
-    for (uint32_t i = 0; i < l->count; i++) {
-        if (l->inputs[i].as_tensor == id) {
-            return EXG_FAIL(l->d->err, MALFORMED, "VAL-001",
-                            "'%s' is a parameter and a buffer", b->name);
-        }
-    }
-    value->tensor = value->tensor == NULL ? b->meta : value->tensor;
-    EXG_TRY(add_weight(l, b, is_param));
-    l->inputs[l->count] = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = id};
-    l->lifted[l->count] = (exg_input_spec){
-        .kind = is_param ? EXG_INPUT_PARAMETER : EXG_INPUT_BUFFER,
-        .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = b->name},
-        .target = b->name,
-        .persistent = is_param ? EXG_UNSET : EXG_TRUE,
-        .implicit = !is_input,
-    };
-    l->count++;
-    return EXG_OK;
-}
-
 /* The lifted inputs come first, those the file lists itself keep their place. */
-static exg_status join_inputs(lifter *l)
+static exg_status join_inputs(lifter *l, const half_module *half)
 {
     exg_graph *graph = l->program->graph;
     exg_signature *s = &l->program->signature;
-    uint32_t most = l->count + graph->input_count;
+    uint32_t most = half->own_count + graph->input_count;
     exg_argument *inputs = EXG_NEW_ARRAY(l->d->arena, exg_argument, most);
     uint32_t count = 0;
 
@@ -457,24 +499,23 @@ static exg_status join_inputs(lifter *l)
     if (inputs == NULL || s->inputs == NULL) {
         return exg_decoder_out_of_memory(l->d);
     }
-    for (uint32_t i = 0; i < l->count; i++) {
+    for (uint32_t i = 0; i < half->own_count; i++) {
         if (l->lifted[i].implicit) {
             s->inputs[count] = l->lifted[i];
-            inputs[count++] = l->inputs[i];
+            inputs[count++] =
+                (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = half->own[i].id};
         }
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
         exg_value_id id = graph->inputs[i].as_tensor;
 
-        s->inputs[count] = (exg_input_spec){
-            .kind = EXG_INPUT_USER,
-            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = exg_decoder_value_at(l->d, id)->name},
-            .persistent = EXG_UNSET};
-        for (uint32_t k = 0; k < l->count; k++) {
-            if (l->inputs[k].as_tensor == id) {
-                s->inputs[count] = l->lifted[k];
-            }
-        }
+        s->inputs[count] =
+            l->own_of[id] != 0
+                ? l->lifted[l->own_of[id] - 1]
+                : (exg_input_spec){.kind = EXG_INPUT_USER,
+                                   .arg = {.kind = EXG_ARGUMENT_TENSOR,
+                                           .name = exg_decoder_value_at(l->d, id)->name},
+                                   .persistent = EXG_UNSET};
         inputs[count++] = graph->inputs[i];
     }
     graph->inputs = inputs;
@@ -502,24 +543,38 @@ static exg_status make_outputs(lifter *l)
     return EXG_OK;
 }
 
-static exg_status lift_all(lifter *l, const half_module *half)
+static exg_status lift_all(lifter *l, exg_json root, half_module *half)
 {
-    uint32_t count = half->parameter_count + half->buffer_count;
+    const exg_graph *graph = l->program->graph;
+    uint32_t *own_of = NULL;
 
-    l->inputs = EXG_NEW_ARRAY(l->d->arena, exg_argument, count);
-    l->lifted = EXG_NEW_ARRAY(l->d->arena, exg_input_spec, count);
-    if (l->inputs == NULL || l->lifted == NULL) {
+    EXG_TRY(bind_own(l->d, root, half, &own_of));
+    l->own_of = own_of;
+    l->lifted = EXG_NEW_ARRAY(l->d->arena, exg_input_spec, half->own_count);
+    if (l->lifted == NULL) {
         return exg_decoder_out_of_memory(l->d);
     }
-    for (uint32_t i = 0; i < half->parameter_count; i++) {
-        EXG_TRY_IN(l->d->err, lift(l, &half->parameters[i], true), "parameters['%s']",
-                   half->parameters[i].name);
+    for (uint32_t i = 0; i < half->own_count; i++) {
+        const exg_early_bound *b = &half->own[i];
+
+        EXG_TRY_IN(l->d->err, add_weight(l, b), "%s['%s']", b->is_param ? "parameters" : "buffers",
+                   b->name);
+        l->lifted[i] = (exg_input_spec){
+            .kind = b->is_param ? EXG_INPUT_PARAMETER : EXG_INPUT_BUFFER,
+            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = b->name},
+            .target = b->name,
+            .persistent = b->is_param ? EXG_UNSET : EXG_TRUE,
+            .implicit = true,
+        };
     }
-    for (uint32_t i = 0; i < half->buffer_count; i++) {
-        EXG_TRY_IN(l->d->err, lift(l, &half->buffers[i], false), "buffers['%s']",
-                   half->buffers[i].name);
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        uint32_t own = own_of[graph->inputs[i].as_tensor];
+
+        if (own != 0) {
+            l->lifted[own - 1].implicit = false;
+        }
     }
-    EXG_TRY(join_inputs(l));
+    EXG_TRY(join_inputs(l, half));
     return make_outputs(l);
 }
 
@@ -566,11 +621,13 @@ static exg_status decode_root(exg_decoder *d, exg_json root, exg_early_bytes byt
                               const exg_operators *names, exg_program *program)
 {
     half_module half = {.graph = program->graph};
-    lifter l = {.d = d, .program = program, .bytes = bytes};
+    exg_map ranges;
+    lifter l = {.d = d, .program = program, .bytes = bytes, .ranges = &ranges};
 
+    exg_map_init(&ranges, d->arena);
     EXG_TRY(exg_decoder_enter(d));
     EXG_TRY(decode_module(d, root, &half));
-    EXG_TRY(lift_all(&l, &half));
+    EXG_TRY(lift_all(&l, root, &half));
     EXG_TRY(exg_decoder_leave(d, program->graph));
     if (names != NULL) {
         name_arguments(program->graph, names);

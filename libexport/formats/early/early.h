@@ -13,6 +13,8 @@
 #include "libexport/formats/json_writer.h"
 #include "libexport/formats/pt2/decode.h"
 
+#include "libexport/base/map.h"
+
 #include <exg/operators.h>
 #include <exg/program.h>
 #include <exg/weights.h>
@@ -34,22 +36,47 @@ exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_oper
 exg_status exg_early_union(exg_decoder *d, exg_json value, const char **tag, uint32_t *length,
                            exg_json *payload);
 
+/* A tensor that a module has, bound by name to a value of its graph. */
+typedef struct exg_early_bound {
+    const char *name;
+    exg_json tensor; /* its object, to be read once the graph is known */
+    exg_tensor_meta *meta;
+    bool is_param;
+    exg_value_id id; /* of a branch's: in its graph */
+} exg_early_bound;
+
+/* What exg_argument.as_graph points to while a file is read. */
+typedef struct exg_early_branch_argument {
+    exg_graph_argument base;
+    exg_early_bound *own;
+    uint32_t own_count;
+} exg_early_branch_argument;
+
 exg_item_fn exg_early_argument;    /* exg_argument */
 exg_item_fn exg_early_return;      /* exg_argument: ReturnArgument */
 exg_item_fn exg_early_tensor_name; /* exg_argument: TensorArgument */
 exg_item_fn exg_early_sym_int;     /* exg_sym_int */
 exg_item_fn exg_early_tensor_meta; /* exg_tensor_meta */
-exg_item_fn exg_early_branch;      /* exg_graph_argument: a GraphModule inside an argument */
+exg_item_fn exg_early_branch;      /* exg_early_branch_argument: a GraphModule in an argument */
 
-/* The storage of a Tensor, added to `weights`. Equal external ranges are one. */
+/* Appends what the branches of the graph's nodes have to what the module around them has; to be
+ * called in the graph's scope. EAR-003. */
+exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_bound **own,
+                                   uint32_t *own_count);
+
+/* The storage of a Tensor, added to `weights`. Equal external ranges are one: `ranges` has
+ * those that were seen, and begins empty. */
 exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
-                             uint32_t *storage);
+                             exg_map *ranges, uint32_t *storage);
 
 /* Bytes in base64 as a storage; EAR-006. */
 exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order order,
                                 exg_weights *weights, uint32_t *storage, exg_error *err);
 
-/* ---- writing: encode.c, encode_argument.c --------------------------------------------------- */
+/* `target`, or the first of "<target>_<number>" that is not taken; NULL: out of memory. */
+const char *exg_early_free_name(exg_arena *arena, const exg_map *taken, const char *target);
+
+/* ---- writing: encode.c, encode_argument.c, branch.c ----------------------------------------- */
 
 /* Where a tensor's bytes are; both NULL: in no document (EXG_EARLY_WITHOUT_BYTES). */
 typedef struct exg_early_range {
@@ -63,10 +90,25 @@ typedef struct exg_early_encoder {
     const exg_program *program;
     exg_arena *arena;
     exg_early_bytes bytes;
+    bool to_branches;              /* what was lifted out of a branch goes back into it */
     const char **names;            /* value id of the root graph -> early name */
+    uint32_t *holders;             /* value id of the root graph -> weight and one more, or 0 */
+    uint32_t *lifters;             /* weight -> input that lifts it and one more, or 0 */
     const exg_early_range *ranges; /* storage -> place, NULL: inside */
     exg_error *err;
 } exg_early_encoder;
+
+/* What a module's tables leave out of a value. */
+#define EXG_EARLY_NO_INPUT 1u /* bound by name */
+#define EXG_EARLY_NO_VALUE 2u /* in a branch, not here */
+
+/* A module being written. */
+typedef struct exg_early_scope {
+    exg_early_encoder *e;
+    const char *const *names; /* of the graph's values */
+    const uint32_t *holders;  /* as the encoder's */
+    uint8_t *flags;           /* of the values: EXG_EARLY_NO_* */
+} exg_early_scope;
 
 /* The GraphModule; `carry` may be NULL. */
 exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out);
@@ -74,20 +116,31 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
 /* Is it a tensor that the early schema can hold: dtype, layout, not pickled? */
 bool exg_early_holds(const exg_weight *weight);
 
-/* The input spec that lifts `weight`, or NULL; its name and table in an early file. */
-const exg_input_spec *exg_early_spec_of(const exg_program *program, const exg_weight *weight);
-const char *exg_early_name_of(const exg_early_encoder *e, const exg_weight *weight,
-                              bool *is_parameter);
+/* A weight's name and table in an early file; after exg_early_name_values(). */
+const char *exg_early_name_of(const exg_early_encoder *e, uint32_t weight, bool *is_parameter);
+
+exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight);
 
 /* The bytes of a weight's storage as an early file has them: big endian, malloc'ed. */
 exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, void **bytes);
 
-/* Fills e->names. NO_MEMORY. */
+/* Fills e->names, ->holders and ->lifters. NO_MEMORY. */
 exg_status exg_early_name_values(exg_early_encoder *e);
 
-void exg_early_put_argument(exg_text *out, const char *const *names, const exg_argument *arg);
-void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *const *names,
-                         const bool *lifted);
+exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out,
+                               const exg_graph *graph);
+
+/* How many of the node's last operands were tensors of its branches and are to be so again, the
+ * last of them being in or at inputs[*last]. */
+uint32_t exg_early_lifted(const exg_early_scope *scope, const exg_node *node, uint32_t *last);
+
+/* Flags what goes back to the branches of the graph's nodes. */
+void exg_early_put_back(exg_early_scope *scope, const exg_graph *graph);
+
+/* The branch at inputs[input] as a GraphModule, its tensors in it. */
+exg_status exg_early_put_branch(const exg_early_scope *scope, exg_text *out, const exg_node *node,
+                                uint32_t input);
+
 void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta);
 bool exg_early_says_meta(const exg_tensor_meta *meta);
 bool exg_early_says_argument(const exg_argument *arg);

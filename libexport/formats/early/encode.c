@@ -24,14 +24,46 @@ bool exg_early_holds(const exg_weight *weight)
 
 /* ---- names, S002-106 ------------------------------------------------------------------------ */
 
-static const char *free_name(exg_early_encoder *e, const exg_map *taken, const char *target)
+const char *exg_early_free_name(exg_arena *arena, const exg_map *taken, const char *target)
 {
     const char *name = target;
 
     for (uint32_t i = 1; name != NULL && exg_map_find(taken, name) != EXG_MAP_NONE; i++) {
-        name = exg_arena_printf(e->arena, "%s_%u", target, i);
+        name = exg_arena_printf(arena, "%s_%u", target, i == 1 ? 1 : taken->count + i);
     }
     return name;
+}
+
+/* Fills e->holders and e->lifters: which weight stands at a value, which input lifts a weight. */
+static exg_status find_lifters(exg_early_encoder *e)
+{
+    const exg_graph *graph = e->program->graph;
+    const exg_signature *s = &e->program->signature;
+    const exg_weights *weights = e->program->weights;
+    exg_map known;
+
+    exg_map_init(&known, e->arena);
+    e->holders = EXG_NEW_ARRAY(e->arena, uint32_t, graph->value_count);
+    e->lifters = EXG_NEW_ARRAY(e->arena, uint32_t, weights->count);
+    if (e->holders == NULL || e->lifters == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (!exg_map_put(&known, weights->items[i].fqn, i)) {
+            return EXG_OUT_OF_MEMORY(e->err);
+        }
+    }
+    for (uint32_t i = 0; i < s->input_count && i < graph->input_count; i++) {
+        uint32_t w = is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR
+                         ? exg_map_find(&known, s->inputs[i].target)
+                         : EXG_MAP_NONE;
+
+        if (w != EXG_MAP_NONE) {
+            e->holders[graph->inputs[i].as_tensor] = w + 1;
+            e->lifters[w] = e->lifters[w] == 0 ? i + 1 : e->lifters[w];
+        }
+    }
+    return EXG_OK;
 }
 
 exg_status exg_early_name_values(exg_early_encoder *e)
@@ -46,6 +78,7 @@ exg_status exg_early_name_values(exg_early_encoder *e)
     if (e->names == NULL || moved == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
     }
+    EXG_TRY(find_lifters(e));
     for (uint32_t i = 0; i < s->input_count && i < graph->input_count; i++) {
         if (is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             moved[graph->inputs[i].as_tensor] = true;
@@ -61,7 +94,7 @@ exg_status exg_early_name_values(exg_early_encoder *e)
         if (is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             const char **name = &e->names[graph->inputs[i].as_tensor];
 
-            *name = free_name(e, &taken, s->inputs[i].target);
+            *name = exg_early_free_name(e->arena, &taken, s->inputs[i].target);
             if (*name == NULL || !exg_map_put(&taken, *name, i)) {
                 return EXG_OUT_OF_MEMORY(e->err);
             }
@@ -70,31 +103,17 @@ exg_status exg_early_name_values(exg_early_encoder *e)
     return EXG_OK;
 }
 
-const exg_input_spec *exg_early_spec_of(const exg_program *program, const exg_weight *weight)
+const char *exg_early_name_of(const exg_early_encoder *e, uint32_t weight, bool *is_parameter)
 {
-    const exg_signature *s = &program->signature;
+    const exg_weight *w = &e->program->weights->items[weight];
+    uint32_t input = e->lifters[weight];
 
-    for (uint32_t i = 0; i < s->input_count; i++) {
-        if (is_lifted(&s->inputs[i]) && strcmp(s->inputs[i].target, weight->fqn) == 0) {
-            return &s->inputs[i];
-        }
+    if (input == 0) { /* unused: kept all the same (S002-102) */
+        *is_parameter = w->is_param;
+        return w->fqn;
     }
-    return NULL;
-}
-
-const char *exg_early_name_of(const exg_early_encoder *e, const exg_weight *weight,
-                              bool *is_parameter)
-{
-    const exg_input_spec *spec = exg_early_spec_of(e->program, weight);
-    exg_value_id id;
-
-    if (spec == NULL) { /* unused: kept all the same (S002-102) */
-        *is_parameter = weight->is_param;
-        return weight->fqn;
-    }
-    *is_parameter = spec->kind == EXG_INPUT_PARAMETER;
-    id = e->program->graph->inputs[spec - e->program->signature.inputs].as_tensor;
-    return e->names[id];
+    *is_parameter = e->program->signature.inputs[input - 1].kind == EXG_INPUT_PARAMETER;
+    return e->names[e->program->graph->inputs[input - 1].as_tensor];
 }
 
 /* ---- tensors -------------------------------------------------------------------------------- */
@@ -131,7 +150,7 @@ static exg_status put_internal(exg_early_encoder *e, exg_text *out, const exg_we
     return status;
 }
 
-static exg_status put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
 {
     const exg_early_range *range = e->ranges == NULL ? NULL : &e->ranges[weight->storage];
 
@@ -154,20 +173,26 @@ static exg_status put_tensor(exg_early_encoder *e, exg_text *out, const exg_weig
     return EXG_OK;
 }
 
-static exg_status put_table(exg_early_encoder *e, exg_text *out, bool parameters)
+/* The tensors of the program itself; those that went back to a branch are there. */
+static exg_status put_table(const exg_early_scope *scope, exg_text *out, bool parameters)
 {
+    exg_early_encoder *e = scope->e;
     const exg_weights *weights = e->program->weights;
 
     exg_text_putc(out, '{');
     for (uint32_t i = 0; i < weights->count; i++) {
+        uint32_t input = e->lifters[i];
+        bool is_elsewhere =
+            input != 0 && (scope->flags[e->program->graph->inputs[input - 1].as_tensor] &
+                           EXG_EARLY_NO_VALUE) != 0;
         bool is_parameter = false;
-        const char *name = exg_early_holds(&weights->items[i])
-                               ? exg_early_name_of(e, &weights->items[i], &is_parameter)
+        const char *name = exg_early_holds(&weights->items[i]) && !is_elsewhere
+                               ? exg_early_name_of(e, i, &is_parameter)
                                : NULL;
 
         if (name != NULL && is_parameter == parameters) {
             exg_json_put_key(out, name);
-            EXG_TRY_IN(e->err, put_tensor(e, out, &weights->items[i]), "%s['%s']",
+            EXG_TRY_IN(e->err, exg_early_put_tensor(e, out, &weights->items[i]), "%s['%s']",
                        parameters ? "parameters" : "buffers", name);
         }
     }
@@ -177,25 +202,39 @@ static exg_status put_table(exg_early_encoder *e, exg_text *out, bool parameters
 
 /* ---- graph module --------------------------------------------------------------------------- */
 
+static exg_status root_scope(exg_early_encoder *e, exg_early_scope *scope)
+{
+    const exg_program *program = e->program;
+    const exg_graph *graph = program->graph;
+
+    EXG_TRY(exg_early_name_values(e));
+    *scope = (exg_early_scope){.e = e, .names = e->names, .holders = e->holders};
+    scope->flags = EXG_NEW_ARRAY(e->arena, uint8_t, graph->value_count);
+    if (scope->flags == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
+    for (uint32_t i = 0; i < graph->input_count && i < program->signature.input_count; i++) {
+        const exg_input_spec *spec = &program->signature.inputs[i];
+
+        if (is_lifted(spec) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
+            (program->origin != EXG_ORIGIN_EARLY || spec->implicit)) {
+            scope->flags[graph->inputs[i].as_tensor] |= EXG_EARLY_NO_INPUT;
+        }
+    }
+    exg_early_put_back(scope, graph);
+    return EXG_OK;
+}
+
 exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out)
 {
     const exg_program *program = e->program;
-    uint32_t count = program->graph->input_count;
-    bool *lifted = EXG_NEW_ARRAY(e->arena, bool, count);
+    exg_early_scope scope;
 
-    if (lifted == NULL) {
-        return EXG_OUT_OF_MEMORY(e->err);
-    }
-    EXG_TRY(exg_early_name_values(e));
-    for (uint32_t i = 0; i < count && i < program->signature.input_count; i++) {
-        const exg_input_spec *spec = &program->signature.inputs[i];
-
-        lifted[i] = is_lifted(spec) && (program->origin != EXG_ORIGIN_EARLY || spec->implicit);
-    }
+    EXG_TRY(root_scope(e, &scope));
     exg_text_puts(out, "{\"name\": ");
     exg_text_json_string(out, program->name);
     exg_text_puts(out, ", \"graph\": ");
-    exg_early_put_graph(out, program->graph, e->names, lifted);
+    EXG_TRY(exg_early_put_graph(&scope, out, program->graph));
     exg_text_puts(out, ", \"metadata\": {");
     for (uint32_t i = 0; i < program->metadata.count; i++) {
         if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
@@ -208,9 +247,9 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
         exg_text_json_string(out, carry);
     }
     exg_text_puts(out, "}, \"parameters\": ");
-    EXG_TRY(put_table(e, out, true));
+    EXG_TRY(put_table(&scope, out, true));
     exg_text_puts(out, ", \"buffers\": ");
-    EXG_TRY(put_table(e, out, false));
+    EXG_TRY(put_table(&scope, out, false));
     exg_text_putc(out, '}');
     return EXG_OK;
 }

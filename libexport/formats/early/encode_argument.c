@@ -141,27 +141,6 @@ static void put_list_item(exg_text *out, const char *const *names, const exg_arg
     }
 }
 
-/* A branch: a GraphModule without tensors of its own. */
-static void put_branch(exg_text *out, const exg_graph_argument *branch)
-{
-    const exg_graph *graph = branch->graph;
-    const char **names = calloc(graph->value_count + 1u, sizeof(*names));
-
-    if (names == NULL) {
-        out->failed = true;
-        return;
-    }
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        names[i] = graph->values[i].name;
-    }
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, branch->name);
-    exg_text_puts(out, ", \"graph\": ");
-    exg_early_put_graph(out, graph, names, NULL);
-    exg_text_puts(out, ", \"metadata\": {}, \"parameters\": {}, \"buffers\": {}}");
-    free(names);
-}
-
 static void put_payload(exg_text *out, const char *const *names, const exg_argument *arg)
 {
     switch (arg->kind) {
@@ -182,9 +161,6 @@ static void put_payload(exg_text *out, const char *const *names, const exg_argum
         break;
     case EXG_ARGUMENT_STRING:
         exg_text_json_string(out, arg->as_string);
-        break;
-    case EXG_ARGUMENT_GRAPH:
-        put_branch(out, arg->as_graph);
         break;
     case EXG_ARGUMENT_SCALAR_TYPE:
         exg_text_printf(out, "\"%s\"", dtype_name(arg->as_scalar_type));
@@ -216,7 +192,7 @@ static void put_payload(exg_text *out, const char *const *names, const exg_argum
     }
 }
 
-void exg_early_put_argument(exg_text *out, const char *const *names, const exg_argument *arg)
+static void put_argument(exg_text *out, const char *const *names, const exg_argument *arg)
 {
     exg_argument plain = *arg;
     int64_t *ints = NULL;
@@ -241,6 +217,23 @@ void exg_early_put_argument(exg_text *out, const char *const *names, const exg_a
     put_payload(out, names, &plain);
     exg_text_putc(out, '}');
     free(ints);
+}
+
+/* An input of a node; `lifted` of the last operands are not written. */
+static exg_status put_input(const exg_early_scope *scope, exg_text *out, const exg_node *node,
+                            uint32_t input, uint32_t lifted)
+{
+    exg_argument arg = node->inputs[input].arg;
+
+    if (arg.kind == EXG_ARGUMENT_GRAPH) {
+        exg_text_puts(out, "{\"as_gm\": ");
+        EXG_TRY(exg_early_put_branch(scope, out, node, input));
+        exg_text_putc(out, '}');
+        return EXG_OK;
+    }
+    arg.count -= lifted;
+    put_argument(out, scope->names, &arg);
+    return EXG_OK;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -282,49 +275,96 @@ static void put_metadata(exg_text *out, const exg_string_map *map)
     exg_text_puts(out, "}}");
 }
 
-static void put_node(exg_text *out, const char *const *names, const exg_node *node)
+static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const exg_node *node)
 {
-    const char *target = node->target;
+    uint32_t last = 0;
+    uint32_t lifted = exg_early_lifted(scope, node, &last);
+    bool in_list = lifted > 0 && node->inputs[last].arg.kind == EXG_ARGUMENT_TENSORS;
 
-    exg_text_puts(out, "{\"target\": ");
-    exg_text_json_string(out, strncmp(target, "torch.ops.", 10) == 0 ? target + 10 : target);
     exg_text_puts(out, ", \"args\": [");
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i].kind != EXG_KIND_KEYWORD) {
+        bool is_lifted = !in_list && lifted > 0 && i <= last && last - i < lifted;
+
+        if (node->inputs[i].kind != EXG_KIND_KEYWORD && !is_lifted) {
             exg_json_put_item(out);
-            exg_early_put_argument(out, names, &node->inputs[i].arg);
+            EXG_TRY(put_input(scope, out, node, i, in_list && i == last ? lifted : 0));
         }
     }
     exg_text_puts(out, "], \"kwargs\": {");
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
             exg_json_put_key(out, node->inputs[i].name);
-            exg_early_put_argument(out, names, &node->inputs[i].arg);
+            EXG_TRY(put_input(scope, out, node, i, 0));
         }
     }
-    exg_text_puts(out, "}, \"outputs\": [");
+    exg_text_putc(out, '}');
+    return EXG_OK;
+}
+
+static exg_status put_node(const exg_early_scope *scope, exg_text *out, const exg_node *node)
+{
+    const char *target = node->target;
+
+    exg_text_puts(out, "{\"target\": ");
+    exg_text_json_string(out, strncmp(target, "torch.ops.", 10) == 0 ? target + 10 : target);
+    EXG_TRY(put_inputs(scope, out, node));
+    exg_text_puts(out, ", \"outputs\": [");
     for (uint32_t i = 0; i < node->output_count; i++) {
         const exg_argument *result = &node->outputs[i];
 
         if (result->kind == EXG_ARGUMENT_TENSOR || result->kind == EXG_ARGUMENT_TENSORS ||
             (result->kind == EXG_ARGUMENT_SYM_INT && exg_early_says_argument(result))) {
             exg_json_put_item(out);
-            exg_early_put_argument(out, names, result);
+            put_argument(out, scope->names, result);
         }
     }
     exg_text_puts(out, "], \"metadata\": ");
     put_metadata(out, &node->metadata);
     exg_text_putc(out, '}');
+    return EXG_OK;
 }
 
 /* ---- graphs --------------------------------------------------------------------------------- */
 
-void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *const *names,
-                         const bool *lifted)
+static void put_values(const exg_early_scope *scope, exg_text *out, const exg_graph *graph)
 {
+    exg_text_puts(out, "\"tensor_values\": [");
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const exg_tensor_meta *meta = graph->values[i].tensor;
+
+        if (meta != NULL && exg_early_says_meta(meta) &&
+            (scope->flags[i] & EXG_EARLY_NO_VALUE) == 0) {
+            exg_json_put_item(out);
+            exg_text_puts(out, "{\"name\": ");
+            exg_text_json_string(out, scope->names[i]);
+            exg_text_puts(out, ", \"meta\": ");
+            exg_early_put_meta(out, meta);
+            exg_text_putc(out, '}');
+        }
+    }
+    exg_text_puts(out, "], \"symint_values\": [");
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].sym_int != NULL) {
+            exg_json_put_item(out);
+            exg_text_puts(out, "{\"name\": ");
+            exg_text_json_string(out, scope->names[i]);
+            exg_text_puts(out, ", \"value\": ");
+            put_sym_int(out, graph->values[i].sym_int);
+            exg_text_putc(out, '}');
+        }
+    }
+    exg_text_putc(out, ']');
+}
+
+exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out,
+                               const exg_graph *graph)
+{
+    const char *const *names = scope->names;
+
     exg_text_puts(out, "{\"inputs\": [");
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR && (lifted == NULL || !lifted[i])) {
+        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
+            (scope->flags[graph->inputs[i].as_tensor] & EXG_EARLY_NO_INPUT) == 0) {
             exg_json_put_item(out);
             put_name(out, names[graph->inputs[i].as_tensor]);
         }
@@ -339,31 +379,10 @@ void exg_early_put_graph(exg_text *out, const exg_graph *graph, const char *cons
     exg_text_puts(out, "], \"nodes\": [");
     for (uint32_t i = 0; i < graph->node_count; i++) {
         exg_json_put_item(out);
-        put_node(out, names, &graph->nodes[i]);
+        EXG_TRY_IN(scope->e->err, put_node(scope, out, &graph->nodes[i]), "nodes[%u]", i);
     }
-    exg_text_puts(out, "], \"tensor_values\": [");
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        const exg_tensor_meta *meta = graph->values[i].tensor;
-
-        if (meta != NULL && exg_early_says_meta(meta)) {
-            exg_json_put_item(out);
-            exg_text_puts(out, "{\"name\": ");
-            exg_text_json_string(out, names[i]);
-            exg_text_puts(out, ", \"meta\": ");
-            exg_early_put_meta(out, meta);
-            exg_text_putc(out, '}');
-        }
-    }
-    exg_text_puts(out, "], \"symint_values\": [");
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        if (graph->values[i].sym_int != NULL) {
-            exg_json_put_item(out);
-            exg_text_puts(out, "{\"name\": ");
-            exg_text_json_string(out, names[i]);
-            exg_text_puts(out, ", \"value\": ");
-            put_sym_int(out, graph->values[i].sym_int);
-            exg_text_putc(out, '}');
-        }
-    }
-    exg_text_puts(out, "]}");
+    exg_text_puts(out, "], ");
+    put_values(scope, out, graph);
+    exg_text_putc(out, '}');
+    return EXG_OK;
 }

@@ -124,18 +124,22 @@ static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights,
     return EXG_OK;
 }
 
-/* The storage that an equal range is already, or UINT32_MAX. */
-static uint32_t find_range(const exg_weights *weights, const exg_storage *like)
+/* The range's storage: an equal one that is known, or a new one. */
+static exg_status add_range(exg_decoder *d, const exg_storage *made, exg_weights *weights,
+                            exg_map *ranges, uint32_t *storage)
 {
-    for (uint32_t i = 0; i < weights->storage_count; i++) {
-        const exg_storage *s = &weights->storages[i];
+    const char *key = exg_arena_printf(d->arena, "%" PRIu64 "+%" PRIu64 " %s", made->offset,
+                                       made->length, made->location);
 
-        if (s->kind == EXG_STORAGE_EXTERNAL && s->offset == like->offset &&
-            s->length == like->length && strcmp(s->location, like->location) == 0) {
-            return i;
-        }
+    if (key == NULL) {
+        return exg_decoder_out_of_memory(d);
     }
-    return UINT32_MAX;
+    *storage = exg_map_find(ranges, key);
+    if (*storage != EXG_MAP_NONE) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_weights_add_storage(weights, made, storage, d->err));
+    return exg_map_put(ranges, key, *storage) ? EXG_OK : exg_decoder_out_of_memory(d);
 }
 
 typedef struct half_external {
@@ -143,7 +147,7 @@ typedef struct half_external {
 } half_external;
 
 static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
-                           uint32_t *storage)
+                           exg_map *ranges, uint32_t *storage)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_external, location, "location", EXG_FIELD_REQUIRED, field_json),
@@ -170,13 +174,11 @@ static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
         return exg_json_fault(half.offset, d->err, EXG_MALFORMED, "EAR-001",
                               "offset and length pass 64 bits");
     }
-    *storage = find_range(weights, &made);
-    return *storage != UINT32_MAX ? EXG_OK
-                                  : exg_weights_add_storage(weights, &made, storage, d->err);
+    return add_range(d, &made, weights, ranges, storage);
 }
 
 exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
-                             uint32_t *storage)
+                             exg_map *ranges, uint32_t *storage)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_storage, location, "data_location", EXG_FIELD_REQUIRED, field_location),
@@ -202,7 +204,7 @@ exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weigh
     }
     EXG_TRY_IN(d->err,
                has_buffer ? internal(d, half.data, weights, storage)
-                          : external(d, half.data, weights, storage),
+                          : external(d, half.data, weights, ranges, storage),
                "storage.data");
     return EXG_OK;
 }

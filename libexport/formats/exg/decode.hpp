@@ -385,6 +385,8 @@ void decoder::scalar(flat::ArgumentValue type, const void *f, exg_argument *to)
             to->as_graph->name = text(t->name());
             to->as_graph->graph = array<exg_graph>(1);
             graph(t->graph(), to->as_graph->graph);
+            to->as_graph->metadata = pairs(t->metadata());
+            to->as_graph->lifted_count = t->lifted_count();
         }
         break;
         EXG_CASE(as_custom_obj, CUSTOM_OBJ, flat::CustomObj)

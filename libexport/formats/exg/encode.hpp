@@ -335,8 +335,10 @@ encoder::content encoder::scalar(const exg_argument &a)
                            flat::CreateComplex(fbb_, a.as_complex.real, a.as_complex.imag));
     case EXG_ARGUMENT_GRAPH: {
         auto name = must(a.as_graph->name);
-        return EXG_CONTENT(as_graph,
-                           flat::CreateGraphArgument(fbb_, name, graph(a.as_graph->graph)));
+        auto body = graph(a.as_graph->graph);
+        auto metadata = pairs(a.as_graph->metadata);
+        return EXG_CONTENT(as_graph, flat::CreateGraphArgument(fbb_, name, body, metadata,
+                                                               a.as_graph->lifted_count));
     }
     case EXG_ARGUMENT_CUSTOM_OBJ: {
         auto name = must(a.as_custom_obj->name);

@@ -217,6 +217,11 @@ exg_value *exg_decoder_value_at(exg_decoder *d, exg_value_id id)
     return &d->scope->values[id];
 }
 
+uint32_t exg_decoder_value_count(const exg_decoder *d)
+{
+    return d->scope->count;
+}
+
 exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, uint32_t length,
                              exg_value_id *id)
 {

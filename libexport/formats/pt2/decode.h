@@ -86,6 +86,7 @@ exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, u
 exg_status exg_decoder_enter(exg_decoder *d);
 exg_status exg_decoder_leave(exg_decoder *d, exg_graph *graph);
 exg_value *exg_decoder_value_at(exg_decoder *d, exg_value_id id); /* until the next new one */
+uint32_t exg_decoder_value_count(const exg_decoder *d);           /* of the scope at hand */
 
 /* ---- structs ---------------------------------------------------------------------- */
 

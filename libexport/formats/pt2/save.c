@@ -11,6 +11,7 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
+#include "libexport/program/python.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -258,8 +259,8 @@ static exg_status check_options(const exg_save_options *options, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_pt2_save(const exg_program *program, const char *path,
-                        const exg_save_options *options, exg_error *err)
+static exg_status save(const exg_program *program, const char *path,
+                       const exg_save_options *options, exg_error *err)
 {
     saver s = {.program = program, .options = options, .err = err};
     exg_status status;
@@ -282,5 +283,23 @@ exg_status exg_pt2_save(const exg_program *program, const char *path,
     exg_zip_writer_free(&s.zip);
     free(s.block);
     exg_arena_destroy(s.arena);
+    return status;
+}
+
+exg_status exg_pt2_save(const exg_program *program, const char *path,
+                        const exg_save_options *options, exg_error *err)
+{
+    exg_program *named = NULL;
+    exg_status status;
+
+    if (exg_program_suits_python(program)) {
+        return save(program, path, options, err);
+    }
+    EXG_TRY(exg_program_copy(program, &named, err)); /* PyTorch makes Python code of it */
+    status = exg_program_suit_python(named, err);
+    if (status == EXG_OK) {
+        status = save(named, path, options, err);
+    }
+    exg_program_destroy(named);
     return status;
 }

@@ -93,9 +93,23 @@ typedef struct exg_custom_obj {
     const char *class_fqn;
 } exg_custom_obj;
 
+typedef struct exg_string_pair {
+    const char *key;
+    const char *value;
+} exg_string_pair;
+
+typedef struct exg_string_map {
+    exg_string_pair *items; /* in file order */
+    uint32_t count;
+} exg_string_map;
+
 typedef struct exg_graph_argument {
     const char *name;
     exg_graph *graph; /* with a name scope of its own */
+    /* Of an early file, where a branch is a GraphModule: its metadata, and how many of its last
+     * inputs stand for tensors that were in the module, lifted to the program (S002-49). */
+    exg_string_map metadata;
+    uint32_t lifted_count;
 } exg_graph_argument;
 
 typedef struct exg_string_argument exg_string_argument; /* {key, argument} */
@@ -152,16 +166,6 @@ typedef struct exg_named_argument {
 exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err);
 
 /* ---- graph ------------------------------------------------------------------ */
-
-typedef struct exg_string_pair {
-    const char *key;
-    const char *value;
-} exg_string_pair;
-
-typedef struct exg_string_map {
-    exg_string_pair *items; /* in file order */
-    uint32_t count;
-} exg_string_map;
 
 typedef enum exg_tristate { EXG_UNSET = -1, EXG_FALSE = 0, EXG_TRUE = 1 } exg_tristate;
 

@@ -136,6 +136,75 @@ static void state_goes_on_from_run_to_run(void **state)
     each_fixture(check_repeats);
 }
 
+/* What a program was recorded with: another device, matrices column by column. */
+static void record_otherwise(exg_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        exg_tensor_meta *meta = graph->values[i].tensor;
+
+        if (meta != NULL) {
+            meta->device = (exg_device){"cuda", 3};
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_argument *out = &graph->nodes[n].outputs[0];
+        exg_tensor_meta *meta = graph->nodes[n].output_count == 1 &&
+                                        out->kind == EXG_ARGUMENT_TENSOR
+                                    ? graph->values[out->as_tensor].tensor
+                                    : NULL;
+
+        if (meta != NULL && meta->rank == 2) {
+            exg_sym_int rows = meta->sizes[0];
+
+            meta->strides[0] = (exg_sym_int){.value = 1};
+            meta->strides[1] = rows;
+        }
+    }
+}
+
+static void check_recorded(const loaded *l)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+    exg_session *session;
+
+    record_otherwise(l->program->graph);
+    session = open_session(l, &options);
+    run_fixture(l, session);
+    compare_with_expected(l, session, "recorded otherwise");
+    exg_session_destroy(session);
+}
+
+/* S002-59, S002-63: the device and the strides of a value bind nobody. */
+static void what_was_recorded_binds_nobody(void **state)
+{
+    (void)state;
+    each_fixture(check_recorded);
+}
+
+/* S002-16, S002-17: what is not strided is kept and converted, not run. */
+static void only_strided_tensors_run(void **state)
+{
+    static const exg_layout layouts[] = {EXG_LAYOUT_SPARSE_COO, EXG_LAYOUT_SPARSE_CSR,
+                                         EXG_LAYOUT_SPARSE_CSC, EXG_LAYOUT_SPARSE_BSR,
+                                         EXG_LAYOUT_SPARSE_BSC, EXG_LAYOUT_MKLDNN};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+        exg_session *session = NULL;
+        exg_error err;
+        loaded l;
+
+        load_fixture(&fixtures[0], &l);
+        l.program->graph->values[l.program->graph->outputs[0].as_tensor].tensor->layout =
+            layouts[i];
+        assert_int_equal(exg_session_create(&l.verified, &options, &session, &err),
+                         EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "OPR-006");
+        unload_fixture(&l);
+    }
+}
+
 static void plans_are_kept_by_size(void **state)
 {
     static const char *const lengths[] = {"lm.t1", "lm.t17", "lm.t200", "lm.t17", "lm.t1"};
@@ -247,6 +316,8 @@ int main(void)
         cmocka_unit_test(fusion_changes_no_bit),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(state_goes_on_from_run_to_run),
+        cmocka_unit_test(what_was_recorded_binds_nobody),
+        cmocka_unit_test(only_strided_tensors_run),
         cmocka_unit_test(plans_are_kept_by_size),
         cmocka_unit_test(guards_are_asked_when_inputs_are_bound),
         cmocka_unit_test(each_step_is_measured),
