@@ -7,6 +7,19 @@
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
+static exg_ref *new_refs(exg_builder *b, uint32_t count)
+{
+    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+
+    if (refs == NULL) {
+        exg_error err;
+
+        (void)EXG_OUT_OF_MEMORY(&err);
+        exg_builder_fail(b, &err);
+    }
+    return refs;
+}
+
 static exg_ref at_least(exg_builder *b, exg_ref x, uint32_t rank)
 {
     exg_dims in = exg_lower_dims(b, x);
@@ -35,6 +48,32 @@ void exg_lower_atleast_2d(exg_builder *b, const exg_argument *args, exg_argument
 void exg_lower_atleast_3d(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(at_least(b, SELF, 3));
+}
+
+static void all_at_least(exg_builder *b, const exg_argument *list, uint32_t rank,
+                         exg_argument *results)
+{
+    exg_ref *refs = new_refs(b, list->count);
+
+    for (uint32_t i = 0; refs != NULL && i < list->count; i++) {
+        refs[i] = at_least(b, exg_lower_item(list, i), rank);
+    }
+    results[0] = refs == NULL ? exg_arg_none() : exg_arg_refs(b, refs, list->count);
+}
+
+void exg_lower_atleast_1d_each(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    all_at_least(b, &args[0], 1, results);
+}
+
+void exg_lower_atleast_2d_each(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    all_at_least(b, &args[0], 2, results);
+}
+
+void exg_lower_atleast_3d_each(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    all_at_least(b, &args[0], 3, results);
 }
 
 void exg_lower_ravel(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -191,19 +230,6 @@ void exg_lower_repeat_interleave(exg_builder *b, const exg_argument *args, exg_a
     x = EMIT(b, clone_default, EMIT(b, expand_default, x, INTS_OF(b, wide.n, wide.rank)));
     in.n[dim] *= times;
     results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
-}
-
-static exg_ref *new_refs(exg_builder *b, uint32_t count)
-{
-    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
-
-    if (refs == NULL) {
-        exg_error err;
-
-        (void)EXG_OUT_OF_MEMORY(&err);
-        exg_builder_fail(b, &err);
-    }
-    return refs;
 }
 
 void exg_lower_broadcast_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)

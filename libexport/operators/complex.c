@@ -727,9 +727,10 @@ void exg_complex_addmm(exg_builder *b, exg_operator_id id, const exg_argument *a
                                : add(b, mul(b, operand(b, &args[0], dtype), beta), z));
 }
 
-/* (input, weight, bias, ...); a bias is added along dim `dim` of the result */
+/* (input, weight, bias, ...); a bias is added along the last dim of the result but
+ * `dims_after` */
 static void layer(exg_builder *b, exg_operator_id id, const exg_argument *args,
-                  uint32_t dim_of_bias, exg_argument *results)
+                  uint32_t dims_after, exg_argument *results)
 {
     exg_argument bare[12];
     uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
@@ -741,7 +742,7 @@ static void layer(exg_builder *b, exg_operator_id id, const exg_argument *args,
     z = product(b, id, bare, 0);
     if (exg_lower_given(&args[2])) {
         uint32_t rank = exg_lower_dims(b, z.re).rank;
-        uint32_t dim = dim_of_bias < rank ? dim_of_bias : rank - 1;
+        uint32_t dim = rank - 1 - dims_after;
         pair bias = parts_of(b, exg_get_ref(&args[2]));
 
         z = add(
@@ -754,13 +755,13 @@ static void layer(exg_builder *b, exg_operator_id id, const exg_argument *args,
 void exg_complex_linear(exg_builder *b, exg_operator_id id, const exg_argument *args,
                         exg_argument *results)
 {
-    layer(b, id, args, UINT32_MAX, results);
+    layer(b, id, args, 0, results);
 }
 
 void exg_complex_convolution(exg_builder *b, exg_operator_id id, const exg_argument *args,
                              exg_argument *results)
 {
-    layer(b, id, args, 1, results);
+    layer(b, id, args, exg_lower_dims(b, exg_get_ref(&args[1])).rank - 2, results);
 }
 
 /* ---- the table

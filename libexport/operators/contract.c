@@ -29,12 +29,20 @@ void exg_lower_mv(exg_builder *b, const exg_argument *args, exg_argument *result
     results[0] = exg_arg_ref(EMIT(b, matmul_default, args[0], args[1]));
 }
 
-/* beta * self + alpha * product */
-static exg_ref added(exg_builder *b, exg_ref self, exg_ref product, const exg_argument *beta,
-                     const exg_argument *alpha)
+/* The factor of integers is one: 0.6 of them are none, as in PyTorch. */
+static exg_argument factor_of(exg_dtype dtype, const exg_argument *factor)
+{
+    return exg_dtype_is_float(dtype) || exg_dtype_is_complex(dtype)
+               ? *factor
+               : exg_arg_int((int64_t)exg_get_float(factor));
+}
+
+static exg_ref scaled_sum(exg_builder *b, exg_ref self, exg_ref product, const exg_argument *beta,
+                          const exg_argument *alpha)
 {
     product = EMIT(b, mul_Scalar, product, *alpha);
-    if (exg_get_float(beta) == 0) { /* self counts for nothing, not even NaN */
+    /* of no self, not even a NaN counts */
+    if (beta->kind != EXG_ARGUMENT_COMPLEX && exg_get_float(beta) == 0) {
         exg_dims dims = exg_lower_dims(b, product);
         exg_dims in = exg_lower_dims(b, self);
         exg_dims out;
@@ -45,6 +53,17 @@ static exg_ref added(exg_builder *b, exg_ref self, exg_ref product, const exg_ar
                    : product;
     }
     return EMIT(b, add_Tensor, EMIT(b, mul_Scalar, self, *beta), product);
+}
+
+/* beta * self + alpha * product */
+static exg_ref added(exg_builder *b, exg_ref self, exg_ref product, const exg_argument *beta,
+                     const exg_argument *alpha)
+{
+    exg_dtype dtype = exg_promote_types(exg_lower_dtype(b, self), exg_lower_dtype(b, product));
+    exg_argument own = factor_of(dtype, beta);
+    exg_argument others = factor_of(dtype, alpha);
+
+    return exg_lower_cast(b, scaled_sum(b, self, product, &own, &others), dtype);
 }
 
 void exg_lower_addmv(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -222,10 +241,23 @@ void exg_lower_cross(exg_builder *b, const exg_argument *args, exg_argument *res
                                   EMIT(b, mul_Tensor, turned[0][1], turned[1][0])));
 }
 
+static exg_ref conjugate(exg_builder *b, exg_ref x)
+{
+    return exg_dtype_is_complex(exg_lower_dtype(b, x)) ? EMIT(b, conj_physical_default, x) : x;
+}
+
+void exg_lower_vdot(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument both[2] = {exg_arg_ref(conjugate(b, SELF)), args[1]};
+
+    exg_lower_dot(b, both, results);
+}
+
 /* (x, y, dim) */
 void exg_lower_linalg_vecdot(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, args[0], args[1]),
+    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList,
+                                  EMIT(b, mul_Tensor, conjugate(b, SELF), args[1]),
                                   INTS(b, exg_get_int(&args[2]))));
 }
 

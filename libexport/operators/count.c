@@ -203,8 +203,15 @@ void exg_lower_nonzero_static(exg_builder *b, const exg_argument *args, exg_argu
     exg_ref found;
     int64_t after = 1;
 
-    if (size < 0 || in.rank == 0) {
-        exg_lower_refuse(b, "nonzero_static of a number, or of a size below 0");
+    if (size < 0) {
+        exg_lower_refuse(b, "nonzero_static of a size below 0");
+        return;
+    }
+    if (in.rank == 0) { /* a place in a number has no dims */
+        int64_t none[2] = {size, 0};
+
+        results[0] = exg_arg_ref(EMIT(b, full_default, INTS_OF(b, none, 2), -1,
+                                      DTYPE(EXG_DTYPE_I64)));
         return;
     }
     at = EMIT(b, sub_Scalar, EMIT(b, cumsum_default, mask, 0), 1);

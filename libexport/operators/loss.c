@@ -1,6 +1,8 @@
 /* loss.c - lowerings of loss.def. Most end in reduction: 0 none, 1 mean, 2 sum. */
 #include "libexport/operators/lower.h"
 
+#include <string.h>
+
 #define SELF exg_get_ref(&args[0])
 
 static void reduce(exg_builder *b, exg_ref x, const exg_argument *reduction, exg_argument *results)
@@ -338,6 +340,44 @@ void exg_lower_cross_entropy_loss(exg_builder *b, const exg_argument *args, exg_
                     smoothing / (double)dims.n[dim]);
     }
     results[0] = exg_arg_ref(loss);
+}
+
+/* (input, linear_weight, target, linear_bias?, weight?, ...): how it is cut into chunks is nothing
+ * to the loss. */
+static exg_ref linear_cross_entropy(exg_builder *b, const exg_argument *args, int reduction,
+                                    const exg_argument *ignored, double smoothing)
+{
+    exg_ref logits = EMIT(b, linear_default, args[0], args[1], args[3]);
+
+    return EMIT(b, cross_entropy_loss_default, logits, args[2], args[4], reduction, *ignored,
+                smoothing);
+}
+
+/* (..., reduction, ignore_index, label_smoothing, chunk, policy, dtype, retain, compute_*) ->
+ * loss, gradients to input, weight and bias */
+void exg_lower_linear_cross_entropy_chunked(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    int reduction = strcmp(args[5].as_string, "sum") == 0 ? 2 : 1;
+    int64_t none[2] = {0, 0};
+
+    if (exg_get_bool(&args[12]) || exg_get_bool(&args[13]) || exg_get_bool(&args[14])) {
+        exg_lower_unsupported(b, "gradients made while the loss is");
+        return;
+    }
+    results[0] = exg_arg_ref(
+        linear_cross_entropy(b, args, reduction, &args[6], exg_get_float(&args[7])));
+    for (uint32_t i = 1; i <= 3; i++) {
+        results[i] = exg_arg_ref(
+            EMIT(b, full_default, INTS_OF(b, none, i < 3 ? 2 : 1), 0.0, DTYPE(dtype)));
+    }
+}
+
+void exg_lower_linear_cross_entropy_chunked_each(exg_builder *b, const exg_argument *args,
+                                                 exg_argument *results)
+{
+    results[0] = exg_arg_ref(linear_cross_entropy(b, args, 0, &args[5], 0));
 }
 
 /* (self [N, C], target [N], p, margin, weight, reduction) */

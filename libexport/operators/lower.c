@@ -1,6 +1,8 @@
 /* lower.c - see lower.h. */
 #include "libexport/operators/lower.h"
 
+#include <math.h>
+
 exg_dims exg_lower_dims(const exg_builder *b, exg_ref x)
 {
     exg_dims dims = {.rank = 0};
@@ -127,6 +129,16 @@ void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, ex
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype)
 {
     return EMIT(b, scalar_tensor_default, value, DTYPE(dtype));
+}
+
+exg_argument exg_lower_least(exg_dtype dtype)
+{
+    uint32_t bits = 8 * exg_dtype_bytes(dtype);
+    bool is_signed = dtype == EXG_DTYPE_I8 || dtype == EXG_DTYPE_I16 || dtype == EXG_DTYPE_I32 ||
+                     dtype == EXG_DTYPE_I64;
+
+    return exg_dtype_is_float(dtype) ? exg_arg_float(-(double)INFINITY)
+                                     : exg_arg_int(is_signed ? INT64_MIN >> (64 - bits) : 0);
 }
 
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)

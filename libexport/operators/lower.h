@@ -58,6 +58,9 @@ void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, ex
 /* A scalar of a dtype. */
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
 
+/* What no number of the dtype is below; 0 of unsigned ones. */
+exg_argument exg_lower_least(exg_dtype dtype);
+
 /* Singular values of the matrices that two dims make, as the last dim; what is left when both
  * dims are kept with size 1. */
 exg_ref exg_lower_singular_values(exg_builder *b, exg_ref x, int64_t dim0, int64_t dim1);

@@ -146,6 +146,12 @@ static batch_stats batch_statistics(exg_builder *b, exg_ref x, double eps)
     return stats;
 }
 
+/* Statistics as the CPU keeps them: in the input's dtype. */
+static exg_argument saved(exg_builder *b, exg_ref statistic, exg_ref input)
+{
+    return exg_arg_ref(exg_lower_cast(b, statistic, exg_lower_dtype(b, input)));
+}
+
 /* momentum * batch + (1 - momentum) * running */
 static exg_ref moved(exg_builder *b, exg_ref running, exg_ref batch, double momentum)
 {
@@ -174,8 +180,8 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
         double momentum = exg_get_float(&args[6]);
 
         out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
-        results[1] = exg_arg_ref(s.mean);
-        results[2] = exg_arg_ref(s.rstd);
+        results[1] = saved(b, s.mean, SELF);
+        results[2] = saved(b, s.rstd, SELF);
         results[3] = exg_arg_ref(moved(b, running_mean, s.mean, momentum));
         results[4] = exg_arg_ref(
             moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum));
@@ -185,7 +191,7 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
 
         out = normalized(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
         results[1] = results[2] =
-            exg_arg_ref(EMIT(b, full_default, INTS(b, 0), 0.0, DTYPE(EXG_DTYPE_F32)));
+            exg_arg_ref(EMIT(b, full_default, INTS(b, 0), 0.0, DTYPE(exg_lower_dtype(b, SELF))));
         results[3] = args[3];
         results[4] = args[4];
     }
@@ -216,8 +222,8 @@ void exg_lower_batch_norm_no_stats(exg_builder *b, const exg_argument *args, exg
     exg_ref out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
 
     results[0] = exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
-    results[1] = exg_arg_ref(s.mean);
-    results[2] = exg_arg_ref(s.rstd);
+    results[1] = saved(b, s.mean, SELF);
+    results[2] = saved(b, s.rstd, SELF);
 }
 
 /* (input, weight, bias, running_mean, running_var, training, momentum, eps): the

@@ -422,6 +422,9 @@ void exg_lower_sum_to_size(exg_builder *b, const exg_argument *args, exg_argumen
         }
     }
     x = count > 0 ? EMIT(b, sum_dim_IntList, x, INTS_OF(b, dims, count), exg_arg_bool(true)) : x;
+    if (exg_lower_dtype(b, x) == EXG_DTYPE_B8) { /* a sum of one counts too */
+        x = exg_lower_cast(b, x, EXG_DTYPE_I64);
+    }
     results[0] = exg_arg_ref(EMIT(b, view_default, x, INTS_OF(b, size, rank)));
 }
 

@@ -213,8 +213,10 @@ void exg_lower_linalg_norm(exg_builder *b, const exg_argument *args, exg_argumen
 static void dist(exg_builder *b, exg_ref gap, double p, exg_argument dims, exg_argument keepdim,
                  exg_argument *results)
 {
-    exg_dtype dtype = exg_lower_dtype(b, gap);
+    exg_dtype dtype;
 
+    gap = exg_dtype_is_complex(exg_lower_dtype(b, gap)) ? EMIT(b, abs_default, gap) : gap;
+    dtype = exg_lower_dtype(b, gap);
     results[0] = exg_arg_ref(
         exg_lower_cast(b, norm_over(b, exg_lower_wide(b, gap), p, dims, keepdim), dtype));
 }
@@ -422,9 +424,14 @@ void exg_lower_round_decimals(exg_builder *b, const exg_argument *args, exg_argu
 /* Both in float64. */
 void exg_lower_float_power(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Tensor,
-                                  exg_lower_cast(b, SELF, EXG_DTYPE_F64),
-                                  exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_F64)));
+    exg_ref y = exg_get_ref(&args[1]);
+    exg_dtype dtype = exg_dtype_is_complex(exg_lower_dtype(b, SELF)) ||
+                              exg_dtype_is_complex(exg_lower_dtype(b, y))
+                          ? EXG_DTYPE_C128
+                          : EXG_DTYPE_F64;
+
+    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Tensor, exg_lower_cast(b, SELF, dtype),
+                                  exg_lower_cast(b, y, dtype)));
 }
 
 void exg_lower_float_power_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -475,8 +482,8 @@ static exg_ref between(exg_builder *b, exg_ref sorted, exg_ref rank, const char 
 static void quantile(exg_builder *b, const exg_argument *args, exg_ref q, bool skips,
                      exg_argument *results)
 {
-    bool whole = exg_is_none(&args[2]);
     exg_dims in = exg_lower_dims(b, SELF);
+    bool whole = exg_is_none(&args[2]) || in.rank == 0;
     bool many = exg_lower_dims(b, q).rank > 0;
     int64_t count = exg_lower_numel(b, q);
     uint32_t dim = whole ? 0 : exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
@@ -623,7 +630,11 @@ void exg_lower_histc(exg_builder *b, const exg_argument *args, exg_argument *res
 
 void exg_lower_isreal(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
+    results[0] = exg_arg_ref(
+        exg_dtype_is_complex(exg_lower_dtype(b, SELF))
+            ? EMIT(b, eq_Scalar,
+                   EMIT(b, select_int, EMIT(b, view_as_real_default, SELF), -1, 1), 0)
+            : EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
 }
 
 /* Of real numbers: 0, or pi below. */

@@ -77,7 +77,8 @@ static void largest(exg_builder *b, exg_ref x, const places *p, uint32_t count,
             EMIT(b, gather_default, EMIT(b, reshape_default, x, INTS(b, lead, whole)), 1, place);
         taken = exg_lower_shaped(b, taken, &dims);
         if (inside.id != EXG_NO_VALUE) {
-            taken = EMIT(b, where_ScalarOther, inside, taken, (double)-INFINITY);
+            taken = EMIT(b, where_ScalarOther, inside, taken,
+                         exg_lower_least(exg_lower_dtype(b, taken)));
         }
     }
     taken = EMIT(b, reshape_default, taken, INTS(b, lead, windows, width));
