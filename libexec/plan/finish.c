@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Results outlive the run: contiguous, in the arena, never reused. */
+/* Results outlive the run: contiguous, in the arena and never reused, or in the caller's
+ * memory, each in its own. */
 static exg_status plan_result(exg_planner *p, uint32_t o)
 {
     exg_plan_output *output = &p->plan->outputs[o];
@@ -16,6 +17,10 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
         EXG_TRY(exg_planner_copy(p, &location, "output", &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
+    if (p->outputs_apart) {
+        p->plan->buffers[location.buffer].place = EXG_PLACE_OUTPUT;
+        p->plan->buffers[location.buffer].index = o;
+    }
     output->location = location;
     return EXG_OK;
 }

@@ -304,6 +304,10 @@ exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
     size_t length;
 
     memset(schema, 0, sizeof(*schema));
+    schema->text = exg_arena_strdup(arena, text);
+    if (schema->text == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     EXG_TRY(take_word(&r, &schema->name_space));
     if (!take(&r, "::")) {
         return expected(&r, "'::'");

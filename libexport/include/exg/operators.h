@@ -65,6 +65,7 @@ typedef struct exg_function_schema {
     bool is_inplace;     /* name ends in _ and argument 0 is written (S000-08) */
     bool is_out_variant; /* some argument is declared out (S000-09) */
     bool is_mutable;     /* some argument is written */
+    const char *text;    /* as it was written */
 } exg_function_schema;
 
 /* Parses "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor".
