@@ -300,20 +300,35 @@ static exg_status find_entry(exg_call *call, exg_entry **entry)
 
 /* ---- calls ------------------------------------------------------------------------------------------------ */
 
-bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
+static bool is_complex(const exg_call *call)
 {
-    if (op->lowering != NULL) {
-        return true;
-    }
     for (uint32_t i = 0; i < call->operand_count; i++) {
         const exg_object *object = call->operands[i].object;
 
         if (object->kind == EXG_OBJECT_DTENSOR &&
             exg_dtype_is_complex(object->dtensor->local.dtype)) {
-            return exg_complex_lowering_of(op->id) != NULL;
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
+        const exg_object *object = call->at[i];
+
+        if (object != NULL && object->kind == EXG_OBJECT_VALUE &&
+            (object->value.kind == EXG_ARGUMENT_COMPLEX ||
+             (object->value.kind == EXG_ARGUMENT_SCALAR_TYPE &&
+              exg_dtype_is_complex(object->value.as_scalar_type)))) {
+            return true;
         }
     }
     return false;
+}
+
+bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
+{
+    if (op->lowering != NULL) {
+        return true;
+    }
+    return is_complex(call) && exg_complex_lowering_of(op->id) != NULL;
 }
 
 /* Do two local tensors share bytes without being the same window? */
@@ -399,6 +414,11 @@ static exg_status run_call(exg_call *call, exg_object *result)
         if (call->operand_count == 0 || call->operands[0].object->kind != EXG_OBJECT_DTENSOR) {
             return EXG_FAIL(call->err, USAGE, "DSP-001", "%s writes no DTensor", call->row->key);
         }
+        if (call->operands[0].object->dtensor->detached) {
+            return EXG_FAIL(call->err, UNSUPPORTED, "DSP-006",
+                            "inplace_moves_self: %s of a view that had to be moved, whose base "
+                            "would not see it", call->row->key);
+        }
         if (functional->id == EXG_OP_alias_default) {
             *result = *call->operands[0].object;
             return EXG_OK;
@@ -430,24 +450,15 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
     return status;
 }
 
-exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
-                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
-                        exg_object *result, exg_error *err)
+exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_object *args,
+                                 uint32_t arg_count, const exg_named_object *kwargs,
+                                 uint32_t kwarg_count, exg_object *result, exg_error *err)
 {
     exg_dispatch_op *row;
     exg_op_schema as_given;
     exg_call call;
 
-    *result = exg_object_none();
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
-    if (row->callers.lowering != NULL) {
-        return row->callers.lowering(row->callers.user, d, key, args, arg_count, kwargs,
-                                     kwarg_count, result, err);
-    }
-    if (row->callers.handler != NULL) {
-        return row->callers.handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count,
-                                    result, err);
-    }
     if (row->op == NULL || row->op->symbolic != NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "OPR-003", "no operator '%s'", key);
     }
@@ -463,10 +474,20 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
     return exg_dispatch_call(&call, d->options.mesh, result);
 }
 
-exg_status exg_dispatch_inner(exg_dispatcher *d, const char *key, exg_object *args, uint32_t count,
-                              exg_object *result, exg_error *err)
+exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
+                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                        exg_object *result, exg_error *err)
 {
-    return exg_dispatch(d, key, args, count, NULL, 0, result, err);
+    exg_dispatch_op *row;
+    exg_custom_handler *handler;
+
+    *result = exg_object_none();
+    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
+    if (handler != NULL) {
+        return handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count, result, err);
+    }
+    return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
 }
 
 exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,

@@ -82,7 +82,8 @@ exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_aren
 
 /* Decides. The entry is not in the cache yet. */
 exg_status exg_entry_create(const exg_call *call, exg_entry **entry);
-exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry);
+/* *itself: the operator is made of nothing but itself, and the entry is to be filled as such. */
+exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself);
 
 /* Carries out. */
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result);
@@ -145,9 +146,10 @@ bool exg_call_is_composite(const exg_operator *op, const exg_call *call);
 exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dtensor *from,
                              exg_error *err);
 
-/* Runs the operator called `key` on the objects given by position. */
-exg_status exg_dispatch_inner(exg_dispatcher *d, const char *key, exg_object *args, uint32_t count,
-                              exg_object *result, exg_error *err);
+/* exg_dispatch past lowerings and handlers. */
+exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_object *args,
+                                 uint32_t arg_count, const exg_named_object *kwargs,
+                                 uint32_t kwarg_count, exg_object *result, exg_error *err);
 
 /* log.c; nothing without a log. */
 void exg_log_call(const exg_call *call);

@@ -271,6 +271,7 @@ exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_entry *made = arena == NULL ? NULL : EXG_NEW(arena, exg_entry);
     exg_status status;
+    bool whole;
 
     *entry = NULL;
     if (made == NULL) {
@@ -278,9 +279,9 @@ exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
         return EXG_OUT_OF_MEMORY(call->err);
     }
     made->arena = arena;
-    status = exg_call_is_composite(call->op, call) && call->row->callers.rule == NULL
-                 ? exg_graph_entry_fill(call, made)
-                 : decide(call, made);
+    whole = !exg_call_is_composite(call->op, call) || call->row->callers.rule != NULL;
+    status = whole ? EXG_OK : exg_graph_entry_fill(call, made, &whole);
+    status = status == EXG_OK && whole ? decide(call, made) : status;
     if (status != EXG_OK) {
         exg_entry_destroy(made);
         return status;
@@ -328,9 +329,11 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
     const exg_dtensor *t;
     exg_dtensor *moved;
     exg_block *block;
+    bool detached;
     uint8_t *data;
 
     EXG_TRY(bring(call, entry, 0, &t, &moved));
+    detached = t->detached || moved != NULL || entry->copies;
     block = exg_block_share(t->owned);
     data = t->local.data;
     if (entry->copies && t->mesh->communicator != NULL) {
@@ -350,7 +353,9 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
         exg_box_copy(&box, &t->local, &box, &copy, &box);
     }
     exg_dtensor_destroy(moved);
-    return make_result(call, r, block, data == NULL ? NULL : data + r->byte_offset, result);
+    EXG_TRY(make_result(call, r, block, data == NULL ? NULL : data + r->byte_offset, result));
+    (*result)->detached = detached;
+    return EXG_OK;
 }
 
 /* Results of a rank that is no member: empty, a single number zero. */

@@ -114,7 +114,7 @@ static void note_use(void *user, exg_value_id *id)
     }
 }
 
-exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry)
+exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself)
 {
     const exg_graph *graph;
 
@@ -122,6 +122,7 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry)
     entry->returns_out = call->op->schema->is_out_variant;
     EXG_TRY(lower(call, entry));
     graph = entry->program->graph;
+    *itself = graph->node_count == 1 && strcmp(graph->nodes[0].target, call->op->target) == 0;
     entry->nodes = EXG_NEW_ARRAY(entry->arena, exg_graph_node, graph->node_count);
     entry->last_use = EXG_NEW_ARRAY(entry->arena, uint32_t, graph->value_count);
     if (entry->nodes == NULL || entry->last_use == NULL) {

@@ -76,6 +76,29 @@ static exg_status item(void *user, exg_dispatcher *d, const char *key, const exg
     return EXG_OK;
 }
 
+/* Nothing comes of what holds. */
+static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
+                               const exg_object *args, uint32_t arg_count,
+                               const exg_named_object *kwargs, uint32_t kwarg_count,
+                               exg_object *result, exg_error *err)
+{
+    bool says = arg_count > 1 && args[1].kind == EXG_OBJECT_VALUE &&
+                args[1].value.kind == EXG_ARGUMENT_STRING;
+    exg_argument number;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    (void)kwarg_count;
+    (void)result;
+    EXG_TRY(want(key, is_dtensor(args, arg_count, 0), err));
+    EXG_TRY(exg_dtensor_item(args[0].dtensor, &number, err));
+    return exg_is_none(&number) || exg_get_float(&number) != 0
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "RUN-006", "an assertion does not hold: %s",
+                          says ? args[1].value.as_string : "");
+}
+
 /* Element by element, whatever the strides. */
 static bool equal_local(const exg_tensor *a, const exg_tensor *b)
 {
@@ -218,13 +241,14 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     exg_dtensor *same;
 
     (void)user;
-    (void)d;
-    (void)kwargs;
     EXG_TRY(want(key, arg_count >= 3 && kwarg_count == 0 && is_dtensor(args, arg_count, 0), err));
     t = args[0].dtensor;
     if (!is_ints(&args[1], t->sizes, t->rank) || !is_ints(&args[2], t->strides, t->rank) ||
         (arg_count > 3 && args[3].kind == EXG_OBJECT_VALUE &&
          exg_get_int(&args[3].value) != 0)) {
+        if (d->options.fallback == EXG_FALLBACK_REPLICATE) {
+            return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
+        }
         return EXG_FAIL(err, UNSUPPORTED, "DSP-005",
                         "%s of other sizes, strides or offset than the tensor has", key);
     }
@@ -318,6 +342,8 @@ static const struct {
     {"aten.item.default", item, NULL},
     {"aten._local_scalar_dense.default", item, NULL},
     {"aten.equal.default", equal, NULL},
+    {"aten._assert_async.default", assert_async, NULL},
+    {"aten._assert_async.msg", assert_async, NULL},
     {"aten.is_same_size.default", is_same_size, NULL},
     {"aten.is_pinned.default", is_pinned, NULL},
     {"aten.as_strided.default", as_strided, NULL},

@@ -12,6 +12,7 @@ exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error 
 {
     EXG_TRY(exg_dtensor_make(t->mesh, t->placements, &t->local, t->sizes, t->strides, out, err));
     (*out)->owned = exg_block_share(t->owned);
+    (*out)->detached = t->detached;
     return EXG_OK;
 }
 

@@ -22,6 +22,7 @@ struct exg_dtensor {
     int64_t sizes[EXG_RANK_MAX];   /* global */
     int64_t strides[EXG_RANK_MAX]; /* global */
     exg_block *owned;              /* the local memory, when it is ours */
+    bool detached;                 /* of a view: of moved or copied memory */
 };
 
 /* A run of each dim. */
