@@ -75,7 +75,7 @@ exg_status exg_call_operands(const exg_function_schema *schema, exg_object *cons
     return EXG_OK;
 }
 
-/* ---- as a graph ------------------------------------------------------------------------------ */
+/* ---- as a graph --------------------------------- */
 
 static exg_tensor_meta *new_meta(exg_arena *arena, exg_dtype dtype, uint32_t rank,
                                  const int64_t *sizes, const int64_t *strides)
@@ -140,6 +140,34 @@ static exg_status add_values(exg_meta_call *call, exg_arena *arena, exg_error *e
         call->graph.values[call->graph.value_count++] = (exg_value){.name = "", .tensor = meta};
     }
     return EXG_OK;
+}
+
+void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_object *const *at,
+                        const exg_place_in_call *operands, uint32_t count, const exg_ref *refs,
+                        exg_argument *args)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
+        const exg_object *object = at[i];
+        uint32_t first = next;
+
+        while (next < count && operands[next].position == i) {
+            next++;
+        }
+        if (schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            args[i] = object == NULL                     ? schema->arguments[i].default_value
+                      : object->kind == EXG_OBJECT_VALUE ? object->value
+                                                         : exg_arg_none();
+        } else if (object != NULL && is_list(object)) {
+            args[i] = exg_arg_refs(b, &refs[first], next - first);
+            if (schema->arguments[i].type.is_element_optional) {
+                args[i].kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
+            }
+        } else {
+            args[i] = exg_arg_ref(refs[first]);
+        }
+    }
 }
 
 /* A tensor parameter's argument over the ids from *next on. */

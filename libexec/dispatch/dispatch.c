@@ -9,7 +9,7 @@
 
 #define CACHE_CAPACITY 1024
 
-/* ---- making -------------------------------------------------------------------------------------- */
+/* ---- making --------------------------------- */
 
 void exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options)
 {
@@ -75,7 +75,7 @@ void exg_dispatcher_statistics(const exg_dispatcher *d, exg_dispatch_stats *stat
     stats->entries = d->cache.entry_count;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------- */
 
 void exg_operator_key(const exg_operator *op, char *text, size_t room)
 {
@@ -139,7 +139,7 @@ exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key, const exg
     return EXG_OK;
 }
 
-/* ---- operands ---------------------------------------------------------------------------------------- */
+/* ---- operands --------------------------------- */
 
 static exg_status other_mesh(const exg_device_mesh *a, const exg_device_mesh *b, exg_error *err)
 {
@@ -175,9 +175,11 @@ static exg_status find_mesh(exg_call *call, exg_device_mesh *otherwise)
         mesh = object->dtensor->mesh;
     }
     call->mesh = mesh == NULL ? otherwise : mesh;
-    return call->mesh != NULL ? EXG_OK
-                              : EXG_FAIL(call->err, USAGE, "DSP-008",
-                                         "%s without a DTensor, and no mesh is set", call->row->key);
+    if (call->mesh == NULL) {
+        return EXG_FAIL(call->err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set",
+                        call->row->key);
+    }
+    return EXG_OK;
 }
 
 static exg_status wrap_plain(exg_call *call, uint32_t i)
@@ -227,7 +229,7 @@ static exg_status wrap_plains(exg_call *call)
     return EXG_OK;
 }
 
-/* ---- what names a call ---------------------------------------------------------------------------------- */
+/* ---- what names a call --------------------------------- */
 
 /* Everything that a decision depends on. */
 static void write_words(const exg_call *call, exg_words *w)
@@ -298,7 +300,7 @@ static exg_status find_entry(exg_call *call, exg_entry **entry)
     return EXG_OK;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------ */
+/* ---- calls --------------------------------- */
 
 static bool is_complex(const exg_call *call)
 {
@@ -485,7 +487,8 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
     if (handler != NULL) {
-        return handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count, result, err);
+        return handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count, result,
+                       err);
     }
     return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
 }

@@ -29,7 +29,7 @@ typedef struct exg_call {
     exg_error *err;
 } exg_call;
 
-/* ---- entries ------------------------------------------------------------------------------------ */
+/* ---- entries --------------------------------- */
 
 typedef enum exg_entry_kind {
     EXG_ENTRY_LOCAL, /* a plan of one node */
@@ -89,7 +89,7 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result);
 exg_status exg_graph_run(const exg_call *call, exg_entry *entry, exg_object *result);
 
-/* ---- the cache ------------------------------------------------------------------------------------ */
+/* ---- the cache --------------------------------- */
 
 typedef struct exg_cache {
     exg_entry **slots; /* a power of two of them */
@@ -105,7 +105,7 @@ exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t has
 exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *words, uint64_t hash,
                          exg_error *err);
 
-/* ---- the dispatcher ---------------------------------------------------------------------------------- */
+/* ---- the dispatcher --------------------------------- */
 
 struct exg_dispatcher {
     const exg_operators *operators;

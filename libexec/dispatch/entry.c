@@ -15,7 +15,7 @@ void exg_entry_destroy(exg_entry *entry)
     }
 }
 
-/* ---- deciding ----------------------------------------------------------------------------------- */
+/* ---- deciding --------------------------------- */
 
 exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena)
 {
@@ -290,7 +290,7 @@ exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
     return EXG_OK;
 }
 
-/* ---- carrying out -------------------------------------------------------------------------------- */
+/* ---- carrying out --------------------------------- */
 
 /* The local tensor of operand `i`, moved where the entry says; *moved is then the caller's. */
 static exg_status bring(const exg_call *call, const exg_entry *entry, uint32_t i,

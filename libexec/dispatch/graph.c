@@ -15,7 +15,7 @@ struct exg_graph_node {
     exg_argument *args; /* normalized */
 };
 
-/* ---- deciding ------------------------------------------------------------------------------------- */
+/* ---- deciding --------------------------------- */
 
 static exg_ref add_operand(const exg_call *call, exg_builder *b, uint32_t i, exg_dtype beside)
 {
@@ -49,35 +49,6 @@ static exg_dtype dtype_beside(const exg_call *call)
     return EXG_DTYPE_F32;
 }
 
-static void set_arguments(const exg_call *call, exg_builder *b, const exg_ref *refs,
-                          exg_argument *args)
-{
-    const exg_function_schema *f = call->op->schema;
-    uint32_t next = 0;
-
-    for (uint32_t i = 0; i < f->argument_count; i++) {
-        const exg_object *object = call->at[i];
-        uint32_t first = next;
-
-        while (next < call->operand_count && call->operands[next].position == i) {
-            next++;
-        }
-        if (f->arguments[i].type.base != EXG_TYPE_TENSOR) {
-            args[i] = object == NULL                     ? f->arguments[i].default_value
-                      : object->kind == EXG_OBJECT_VALUE ? object->value
-                                                         : exg_arg_none();
-        } else if (object != NULL &&
-                   (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE)) {
-            args[i] = exg_arg_refs(b, &refs[first], next - first);
-            if (f->arguments[i].type.is_element_optional) {
-                args[i].kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
-            }
-        } else {
-            args[i] = exg_arg_ref(refs[first]);
-        }
-    }
-}
-
 static exg_status lower(const exg_call *call, exg_entry *entry)
 {
     exg_ref refs[EXG_CALL_OPERANDS_MAX];
@@ -91,7 +62,8 @@ static exg_status lower(const exg_call *call, exg_entry *entry)
     for (uint32_t i = 0; i < call->operand_count; i++) {
         refs[i] = add_operand(call, b, i, dtype_beside(call));
     }
-    set_arguments(call, b, refs, args);
+    exg_call_arguments(b, call->op->schema, call->at, call->operands, call->operand_count, refs,
+                       args);
     (void)exg_emit_all(b, call->op->id, args, call->op->schema->argument_count, results);
     EXG_TRY(exg_builder_finish(b, call->err));
     entry->output_count = call->op->schema->return_count;
@@ -156,7 +128,7 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
     return EXG_OK;
 }
 
-/* ---- carrying out ------------------------------------------------------------------------------------- */
+/* ---- carrying out --------------------------------- */
 
 typedef struct walk {
     const exg_call *call;
@@ -212,7 +184,9 @@ static void set_outputs(walk *w, const exg_node *node, exg_object *result)
         uint32_t count = out->kind == EXG_ARGUMENT_TENSORS ? out->count : 1;
 
         for (uint32_t i = 0; i < count; i++, at++) {
-            const exg_object *item = !many ? result : at < result->count ? &result->items[at] : NULL;
+            const exg_object *item = !many                ? result
+                                     : at < result->count ? &result->items[at]
+                                                          : NULL;
             exg_value_id id = out->kind == EXG_ARGUMENT_TENSORS  ? out->as_tensors[i]
                               : out->kind == EXG_ARGUMENT_TENSOR ? out->as_tensor
                                                                  : EXG_NO_VALUE;

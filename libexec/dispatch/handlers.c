@@ -16,7 +16,7 @@ static bool is_dtensor(const exg_object *args, uint32_t count, uint32_t i)
     return i < count && args[i].kind == EXG_OBJECT_DTENSOR;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------- */
 
 static exg_argument element(const exg_tensor *t)
 {
@@ -189,7 +189,7 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     return status;
 }
 
-/* ---- what needs no element ------------------------------------------------------------------------- */
+/* ---- what needs no element --------------------------------- */
 
 static exg_status is_same_size(void *user, exg_dispatcher *d, const char *key,
                                const exg_object *args, uint32_t arg_count,
@@ -257,7 +257,7 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     return EXG_OK;
 }
 
-/* ---- views in place --------------------------------------------------------------------------------- */
+/* ---- views in place --------------------------------- */
 
 /* The object becomes the view `user` of itself: no element moves. */
 static exg_status view_in_place(void *user, exg_dispatcher *d, const char *key,
@@ -286,7 +286,7 @@ static exg_status view_in_place(void *user, exg_dispatcher *d, const char *key,
     return EXG_OK;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------------- */
+/* ---- lists --------------------------------- */
 
 /* Operator `user` on each item of the list, other lists alongside; what is no list is given to
  * all. In place: nothing comes back. */
@@ -329,7 +329,7 @@ static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg
     return status;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------- */
 
 #define EACH(name, overload) \
     {"aten._foreach_" name "." overload, each, "aten." name "." overload}

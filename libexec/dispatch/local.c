@@ -45,36 +45,6 @@ static void add_operands(maker *m)
     }
 }
 
-/* The node's arguments over the operands. */
-static void set_arguments(maker *m)
-{
-    const exg_function_schema *f = m->call->op->schema;
-    uint32_t next = 0;
-
-    for (uint32_t i = 0; i < f->argument_count; i++) {
-        const exg_object *object = m->call->at[i];
-        uint32_t first = next;
-
-        if (f->arguments[i].type.base != EXG_TYPE_TENSOR) {
-            m->args[i] = object == NULL                     ? f->arguments[i].default_value
-                         : object->kind == EXG_OBJECT_VALUE ? object->value
-                                                            : exg_arg_none();
-            continue;
-        }
-        while (next < m->call->operand_count && m->call->operands[next].position == i) {
-            next++;
-        }
-        if (object != NULL && (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE)) {
-            m->args[i] = exg_arg_refs(m->b, &m->refs[first], next - first);
-            if (f->arguments[i].type.is_element_optional) {
-                m->args[i].kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
-            }
-        } else {
-            m->args[i] = exg_arg_ref(m->refs[first]);
-        }
-    }
-}
-
 /* The result in place of operand 0. */
 static void write_back(maker *m)
 {
@@ -134,7 +104,8 @@ static exg_status make_program(maker *m, exg_local_result *results, uint32_t *co
         return status;
     }
     add_operands(m);
-    set_arguments(m);
+    exg_call_arguments(m->b, op->schema, m->call->at, m->call->operands, m->call->operand_count,
+                       m->refs, m->args);
     (void)exg_emit_all(m->b, op->id, m->args, op->schema->argument_count, m->made);
     if (m->call->in_place) {
         *count = 0;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- moving ------------------------------------------------------------------------------------ */
+/* ---- moving --------------------------------- */
 
 exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
@@ -59,7 +59,7 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
     return status;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------ */
+/* ---- packing --------------------------------- */
 
 static bool is_list(const exg_object *object)
 {
@@ -110,7 +110,7 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
     return EXG_OK;
 }
 
-/* ---- wrapping ------------------------------------------------------------------------------------ */
+/* ---- wrapping --------------------------------- */
 
 static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, exg_object *result,
                               exg_error *err)

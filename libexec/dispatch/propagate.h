@@ -25,6 +25,11 @@ exg_status exg_call_operands(const exg_function_schema *schema, exg_object *cons
                              exg_place_in_call *operands, uint32_t max, uint32_t *count,
                              exg_error *err);
 
+/* The arguments of a node over `refs`, one an operand; defaults filled in. */
+void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_object *const *at,
+                        const exg_place_in_call *operands, uint32_t count, const exg_ref *refs,
+                        exg_argument *args);
+
 /* The call as a graph of nothing but values: one a tensor operand, metas of the global
  * tensors (S000-23). Numbers where tensors are due are 0-d. */
 typedef struct exg_meta_call {

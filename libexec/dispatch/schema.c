@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- specs --------------------------------------------------------------------------------- */
+/* ---- specs --------------------------------- */
 
 void exg_dtensor_get_spec(const exg_dtensor *t, exg_dtensor_spec *spec)
 {
@@ -33,7 +33,7 @@ bool exg_dtensor_spec_equal(const exg_dtensor_spec *a, const exg_dtensor_spec *b
     return true;
 }
 
-/* ---- objects --------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------- */
 
 exg_object exg_object_none(void)
 {
@@ -81,7 +81,7 @@ void exg_object_clear(exg_object *object, bool dtensors)
     *object = exg_object_none();
 }
 
-/* ---- schemas ---------------------------------------------------------------------------------- */
+/* ---- schemas --------------------------------- */
 
 void exg_op_schema_init(exg_op_schema *schema, const exg_function_schema *func_schema,
                         exg_object *args, uint32_t arg_count, exg_named_object *kwargs,
@@ -214,7 +214,7 @@ exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i, const exg_
     return EXG_OK;
 }
 
-/* ---- equality ---------------------------------------------------------------------------------- */
+/* ---- equality --------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

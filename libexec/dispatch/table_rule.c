@@ -42,7 +42,7 @@ const exg_operator *exg_computed_by(const exg_operators *operators, const exg_op
     return op->functional == EXG_OPERATOR_COUNT ? op : exg_operators_get(operators, op->functional);
 }
 
-/* ---- what a mesh dim sees ------------------------------------------------------------------- */
+/* ---- what a mesh dim sees --------------------------------- */
 
 /* `global` as the ranks at `rank`'s coordinates along the dims before `m` have it. */
 static const exg_tensor_meta *chunk_of(const search *s, const exg_tensor_meta *global,
@@ -152,7 +152,7 @@ static exg_status common_rows(search *s, const choice *from, uint32_t m, exg_rul
     return EXG_OK;
 }
 
-/* ---- what a row costs ------------------------------------------------------------------------- */
+/* ---- what a row costs --------------------------------- */
 
 static double bytes_of(const exg_tensor_meta *meta)
 {
@@ -229,10 +229,11 @@ static bool fits_in_place(const search *s, uint32_t m, const exg_row *row)
         return true;
     }
     self = s->call->operands[0].object->spec->placements[m];
-    return exg_placement_equal(row->operands[0], self) && exg_placement_equal(row->results[0], self);
+    return exg_placement_equal(row->operands[0], self) &&
+           exg_placement_equal(row->results[0], self);
 }
 
-/* ---- the search --------------------------------------------------------------------------------- */
+/* ---- the search --------------------------------- */
 
 static bool better(const choice *a, const choice *b)
 {
@@ -341,7 +342,7 @@ static exg_status find_choices(search *s)
     return EXG_OK;
 }
 
-/* ---- what comes of it --------------------------------------------------------------------------- */
+/* ---- what comes of it --------------------------------- */
 
 static exg_dtensor_spec *new_spec(const search *s, const exg_tensor_meta *meta,
                                   const exg_placement *placements, bool strided)

@@ -174,6 +174,33 @@ static exg_status read_list(reader *r, exg_argument *value)
     return value->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
+/* In quotes; a backslash keeps the character after it. */
+static exg_status read_string(reader *r, exg_argument *value)
+{
+    const char *end = r->at + 1;
+    char *text;
+    size_t length = 0;
+
+    while (*end != '"' && *end != '\0') {
+        end += *end == '\\' && end[1] != '\0' ? 2 : 1;
+    }
+    if (*end == '\0') {
+        return expected(r, "'\"'");
+    }
+    text = exg_arena_strndup(r->arena, r->at + 1, (size_t)(end - r->at - 1));
+    if (text == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (const char *c = r->at + 1; c < end; c++) {
+        c += *c == '\\';
+        text[length++] = *c;
+    }
+    text[length] = '\0';
+    *value = exg_arg_string(text);
+    r->at = end + 1;
+    return EXG_OK;
+}
+
 static exg_status read_default(reader *r, exg_schema_argument *arg)
 {
     exg_argument *value = &arg->default_value;
@@ -188,13 +215,7 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
     } else if (take(r, "[")) {
         return read_list(r, value);
     } else if (*r->at == '"') {
-        const char *end = strchr(r->at + 1, '"');
-
-        if (end == NULL) {
-            return expected(r, "'\"'");
-        }
-        *value = exg_arg_string(exg_arena_strndup(r->arena, r->at + 1, (size_t)(end - r->at - 1)));
-        r->at = end + 1;
+        return read_string(r, value);
     } else if (take(r, "contiguous_format")) {
         value->kind = EXG_ARGUMENT_MEMORY_FORMAT;
         value->as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS;

@@ -51,6 +51,23 @@ set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_COR
 add_test(NAME exec_corpus_grid COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_grid PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=2x2)
 
+# The same cases operator by operator on DTensors.
+function(exg_eager_corpus name mesh placements)
+  add_test(NAME exec_corpus_eager_${name} COMMAND test_exec_corpus
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_corpus_eager_${name} PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_CORPUS_MESH=${mesh};EXG_CORPUS_EAGER=${placements}")
+endfunction()
+exg_eager_corpus(rows 3 "S(0)")
+exg_eager_corpus(columns 2 "S(1)")
+exg_eager_corpus(summands 4 "P(sum)")
+exg_eager_corpus(grid 2x2 "S(1) S(0)")
+exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
+
 # One operator on DTensors, now.
 exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
+exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_dispatch_rules exec/dispatch/rules.c exec/dispatch/eager.c exec/dtensor/ranks.c
+  THREADS LIBS exg::exec)

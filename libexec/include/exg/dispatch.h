@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/* ---- what a DTensor is, without its data ------------------------------------------------- */
+/* ---- what a DTensor is, without its data --------------------------------- */
 
 typedef struct exg_dtensor_spec {
     exg_device_mesh *mesh;
@@ -41,7 +41,7 @@ void exg_dtensor_get_spec(const exg_dtensor *t, exg_dtensor_spec *spec);
 /* Mesh, placements, sizes, strides and dtype. */
 bool exg_dtensor_spec_equal(const exg_dtensor_spec *a, const exg_dtensor_spec *b);
 
-/* ---- objects: arguments and results ------------------------------------------------------- */
+/* ---- objects: arguments and results --------------------------------- */
 
 typedef enum exg_object_kind {
     EXG_OBJECT_NONE,
@@ -82,7 +82,7 @@ exg_object exg_object_list(exg_object *items, uint32_t count);
 /* Frees the lists of a result, and with `dtensors` the DTensors in it too. */
 void exg_object_clear(exg_object *object, bool dtensors);
 
-/* ---- what propagation sees and says --------------------------------------------------------- */
+/* ---- what propagation sees and says --------------------------------- */
 
 /* One call, DTensors by their specs. A plain struct: what it points to belongs to whoever
  * made it. Rules may change values among the arguments (to fit the local part) and no spec. */
@@ -144,7 +144,7 @@ typedef struct exg_output_sharding {
 typedef exg_status exg_sharding_rule(void *user, exg_op_schema *schema, exg_arena *arena,
                                      exg_output_sharding *out, exg_error *err);
 
-/* ---- the dispatcher -------------------------------------------------------------------------- */
+/* ---- the dispatcher --------------------------------- */
 
 typedef struct exg_dispatcher exg_dispatcher;
 
@@ -229,7 +229,7 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err);
 
-/* ---- its parts ------------------------------------------------------------------------------- */
+/* ---- its parts --------------------------------- */
 
 /* Which schema to run with, whether inputs have to move for it, and how the results lie
  * (sharding->status OK; with EXG_FALLBACK_LOCAL and no rule, *sharding is NULL). Without
