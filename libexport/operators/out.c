@@ -21,7 +21,7 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as,
         if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
             exg_error err;
 
-            (void)EXG_FAIL(&err, USAGE, "OPR-006",
+            (void)EXG_FAIL(&err, USAGE, "OPR-007",
                            "%s: the tensor for out= has other sizes than the result",
                            exg_operators_get(operators, id)->target);
             exg_builder_fail(b, &err);

@@ -72,10 +72,12 @@ static const struct {
     {"str", EXG_TYPE_STRING},            {"ScalarType", EXG_TYPE_SCALAR_TYPE},
     {"Layout", EXG_TYPE_LAYOUT},         {"Device", EXG_TYPE_DEVICE},
     {"MemoryFormat", EXG_TYPE_MEMORY_FORMAT}, {"Generator", EXG_TYPE_GENERATOR},
-    {"SymBool", EXG_TYPE_SYM_BOOL},
+    {"SymBool", EXG_TYPE_SYM_BOOL},      {"QScheme", EXG_TYPE_OBJECT},
+    {"Stream", EXG_TYPE_OBJECT},         {"Storage", EXG_TYPE_OBJECT},
+    {"__torch__", EXG_TYPE_OBJECT}, /* a class, with a path behind it */
 };
 
-/* Tensor(a!), Tensor(a -> *): the alias set of a tensor. */
+/* Tensor(a!), Tensor(a -> *), Tensor(a|b): the alias set of a tensor, by its first letter. */
 static exg_status read_alias(reader *r, exg_schema_argument *arg)
 {
     if (*r->at != '(') {
@@ -87,6 +89,9 @@ static exg_status read_alias(reader *r, exg_schema_argument *arg)
         return expected(r, "an alias letter");
     }
     r->at++;
+    while (*r->at == '|' && r->at[1] >= 'a' && r->at[1] <= 'z') {
+        r->at += 2;
+    }
     if (*r->at == '!') {
         arg->is_write = true;
         r->at++;
@@ -111,6 +116,9 @@ static exg_status read_type(reader *r, exg_schema_argument *arg)
         return expected(r, "a known type");
     }
     arg->type.base = type_rows[row].base;
+    while (strcmp(word, "__torch__") == 0 && (is_word(*r->at) || *r->at == '.')) {
+        r->at++;
+    }
     EXG_TRY(read_alias(r, arg));
     if (*r->at == '?' && r->at[1] == '[') {
         arg->type.is_element_optional = true;

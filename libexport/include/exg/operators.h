@@ -32,7 +32,8 @@ typedef enum exg_type_base {
     EXG_TYPE_DEVICE,
     EXG_TYPE_MEMORY_FORMAT,
     EXG_TYPE_GENERATOR,
-    EXG_TYPE_SYM_BOOL
+    EXG_TYPE_SYM_BOOL,
+    EXG_TYPE_OBJECT /* anything else, which no argument of a program fits */
 } exg_type_base;
 
 typedef struct exg_schema_type {

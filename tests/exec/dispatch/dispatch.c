@@ -412,6 +412,43 @@ static void masked_results_are_none(void **state)
     on_mesh("2", some_results_are_none, NULL);
 }
 
+static void keep_statistics(rank_context *c)
+{
+    eager e;
+    exg_dtensor *x, *mean, *var;
+    exg_object args[8], result;
+    const void *data;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
+    mean = parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){0, 0});
+    var = parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){1, 1});
+    data = exg_dtensor_to_local(mean)->data;
+    args[0] = T(x);
+    args[1] = args[2] = exg_object_none();
+    args[3] = T(mean);
+    args[4] = T(var);
+    args[5] = of_bool(true);
+    args[6] = of_float(0.5);
+    args[7] = of_float(1e-5);
+    result = call(&e, "aten._native_batch_norm_legit.default", args, 8);
+    EXPECT(c, result.kind == EXG_OBJECT_TUPLE && result.count == 3, "three results");
+    EXPECT(c, exg_dtensor_to_local(mean)->data == data, "other memory");
+    expect_values(&e, mean, "R", (const double[]){1.5, 2}, 2, "the running mean");
+    exg_object_clear(&result, true);
+    exg_dtensor_destroy(x);
+    exg_dtensor_destroy(mean);
+    exg_dtensor_destroy(var);
+    eager_end(&e);
+}
+
+/* S001-05 */
+static void operators_that_write_statistics_keep_them_in_place(void **state)
+{
+    (void)state;
+    on_mesh("2", keep_statistics, NULL);
+}
+
 /* ---- the cache --------------------------------- */
 
 static void cached(rank_context *c)
@@ -678,6 +715,7 @@ int main(void)
         cmocka_unit_test(out_variants_fill_what_they_are_given),
         cmocka_unit_test(results_may_be_numbers_or_lists),
         cmocka_unit_test(masked_results_are_none),
+        cmocka_unit_test(operators_that_write_statistics_keep_them_in_place),
         cmocka_unit_test(equal_calls_are_decided_once),
         cmocka_unit_test(the_cache_is_bounded),
         cmocka_unit_test(kinds_of_numbers_are_kept_apart),
