@@ -32,8 +32,13 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
     exg_status status;
 
     *d = NULL;
-    if (made == NULL || (made->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)) == NULL) {
-        free(made);
+    if (made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    made->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    made->scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (made->arena == NULL || made->scratch == NULL) {
+        exg_dispatcher_destroy(made);
         return EXG_OUT_OF_MEMORY(err);
     }
     made->operators = operators;
@@ -66,6 +71,7 @@ void exg_dispatcher_destroy(exg_dispatcher *d)
     exg_program_destroy(d->empty);
     exg_words_free(&d->words);
     exg_arena_destroy(d->arena);
+    exg_arena_destroy(d->scratch);
     free(d);
 }
 

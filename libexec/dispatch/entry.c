@@ -107,13 +107,13 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
 {
     const exg_operator *op = call->op;
     exg_local_result *result = &entry->results[0];
-    exg_meta_call *metas = EXG_NEW(entry->arena, exg_meta_call);
+    exg_meta_call *metas = EXG_NEW(call->d->scratch, exg_meta_call);
     exg_strided in = {0}, out = {0};
 
     if (metas == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    EXG_TRY(exg_op_schema_meta_args(target, entry->arena, metas, call->err));
+    EXG_TRY(exg_op_schema_meta_args(target, call->d->scratch, metas, call->err));
     for (entry->copies = false;; entry->copies = true) {
         const exg_tensor *local = &entry->operands[0].local;
 
@@ -241,21 +241,22 @@ static exg_status guess_specs(const exg_call *call, exg_entry *entry)
 
 static exg_status decide(const exg_call *call, exg_entry *entry)
 {
-    exg_op_schema *schema = EXG_NEW(entry->arena, exg_op_schema);
+    exg_arena *scratch = call->d->scratch;
+    exg_op_schema *schema;
     exg_op_schema *target;
     exg_output_sharding *sharding;
     bool moves;
 
-    if (schema == NULL) {
+    exg_arena_reset(scratch);
+    schema = EXG_NEW(scratch, exg_op_schema);
+    entry->results = EXG_NEW_ARRAY(scratch, exg_local_result, EXG_RESULTS_MAX);
+
+    if (schema == NULL || entry->results == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    EXG_TRY(exg_call_schema(call, schema, entry->arena));
+    EXG_TRY(exg_call_schema(call, schema, scratch));
     entry->in_place = call->op->functional != EXG_OPERATOR_COUNT;
-    entry->results = EXG_NEW_ARRAY(entry->arena, exg_local_result, EXG_RESULTS_MAX);
-    if (entry->results == NULL) {
-        return EXG_OUT_OF_MEMORY(call->err);
-    }
-    EXG_TRY(exg_propagate_on(call->d, call->row, call->mesh, schema, entry->arena, &target, &moves,
+    EXG_TRY(exg_propagate_on(call->d, call->row, call->mesh, schema, scratch, &target, &moves,
                              &sharding, call->err));
     EXG_TRY(fill_operands(call, entry, target));
     if (call->op->view != NULL) {
@@ -263,7 +264,10 @@ static exg_status decide(const exg_call *call, exg_entry *entry)
     } else {
         EXG_TRY(fill_plan(call, entry, target));
     }
-    return sharding == NULL ? guess_specs(call, entry) : fill_specs(call, entry, sharding);
+    EXG_TRY(sharding == NULL ? guess_specs(call, entry) : fill_specs(call, entry, sharding));
+    entry->results = exg_arena_memdup(entry->arena, entry->results, entry->result_count,
+                                      sizeof(*entry->results));
+    return entry->results == NULL ? EXG_OUT_OF_MEMORY(call->err) : EXG_OK;
 }
 
 exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
