@@ -3,6 +3,7 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,36 +100,51 @@ static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
                           says ? args[1].value.as_string : "");
 }
 
+/* Goes on to the next element of `t` in row-major order; false after the last. */
+static bool next_element(const exg_tensor *t, int64_t *index)
+{
+    uint32_t d = t->rank;
+
+    while (d-- > 0 && ++index[d] == t->sizes[d]) {
+        index[d] = 0;
+    }
+    return d != UINT32_MAX;
+}
+
+static uint8_t *element_at(const exg_tensor *t, const int64_t *index)
+{
+    int64_t at = 0;
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        at += index[d] * t->strides[d];
+    }
+    return (uint8_t *)t->data + at * (int64_t)exg_dtype_bytes(t->dtype);
+}
+
 /* Element by element, whatever the strides. */
 static bool equal_local(const exg_tensor *a, const exg_tensor *b)
 {
     int64_t index[EXG_RANK_MAX] = {0};
-    int64_t numel = exg_tensor_numel(a);
     uint32_t bytes = exg_dtype_bytes(a->dtype);
 
-    for (int64_t i = 0; i < numel; i++) {
-        int64_t x = 0, y = 0;
+    if (exg_tensor_numel(a) == 0) {
+        return true;
+    }
+    do {
+        const uint8_t *x = element_at(a, index);
+        const uint8_t *y = element_at(b, index);
 
-        for (uint32_t d = 0; d < a->rank; d++) {
-            x += index[d] * a->strides[d];
-            y += index[d] * b->strides[d];
-        }
         if (exg_dtype_is_integral(a->dtype)
-                ? memcmp((const uint8_t *)a->data + x * bytes,
-                         (const uint8_t *)b->data + y * bytes, bytes) != 0
-                : exg_element_value(a->dtype, (const uint8_t *)a->data + x * bytes) !=
-                      exg_element_value(b->dtype, (const uint8_t *)b->data + y * bytes)) {
+                ? memcmp(x, y, bytes) != 0
+                : exg_element_value(a->dtype, x) != exg_element_value(b->dtype, y)) {
             return false;
         }
-        for (uint32_t d = a->rank; d-- > 0 && ++index[d] == a->sizes[d];) {
-            index[d] = 0;
-        }
-    }
+    } while (next_element(a, index));
     return true;
 }
 
-/* True where every rank of the mesh finds it so. */
-static exg_status agree(exg_device_mesh *mesh, bool *truth, exg_error *err)
+/* The smallest or largest of what the ranks of the mesh found. */
+static exg_status agree(exg_device_mesh *mesh, exg_reduce_op op, bool *truth, exg_error *err)
 {
     uint8_t own = *truth;
     uint8_t all = 0;
@@ -141,7 +157,7 @@ static exg_status agree(exg_device_mesh *mesh, bool *truth, exg_error *err)
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    status = exg_all_reduce(mesh->communicator, &in, &out, EXG_REDUCE_MIN, workspace, err);
+    status = exg_all_reduce(mesh->communicator, &in, &out, op, workspace, err);
     free(workspace);
     *truth = all != 0;
     return status;
@@ -181,7 +197,7 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
     if (status == EXG_OK) {
         truth = equal_local(&a->local, &b->local);
-        status = agree(x->mesh, &truth, err);
+        status = agree(x->mesh, EXG_REDUCE_MIN, &truth, err);
         *result = exg_object_value(exg_arg_bool(truth));
     }
     exg_dtensor_destroy(a);
@@ -255,6 +271,68 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     EXG_TRY(exg_dtensor_alias(t, &same, err));
     *result = exg_object_dtensor(same);
     return EXG_OK;
+}
+
+/* ---- gradients that are scaled --------------------------------- */
+
+/* Times `scale`, where they lie; *bad when an element was not finite. */
+static exg_status unscale(const exg_tensor *t, double scale, bool *bad, exg_error *err)
+{
+    int64_t index[EXG_RANK_MAX] = {0};
+
+    if (exg_tensor_numel(t) == 0) {
+        return EXG_OK;
+    }
+    do {
+        uint8_t *at = element_at(t, index);
+        double value = exg_element_value(t->dtype, at);
+
+        *bad = *bad || !isfinite(value);
+        EXG_TRY(exg_element_store(t->dtype, at, value * scale, err));
+    } while (next_element(t, index));
+    return EXG_OK;
+}
+
+static const exg_tensor *local_number(const exg_object *object)
+{
+    const exg_tensor *t = object->kind == EXG_OBJECT_DTENSOR ? &object->dtensor->local
+                          : object->kind == EXG_OBJECT_TENSOR ? object->tensor
+                                                              : NULL;
+
+    return t != NULL && t->rank < 2 && exg_dtype_is_float(t->dtype) ? t : NULL;
+}
+
+/* (Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale): found on one rank is found. */
+static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
+                             const exg_object *args, uint32_t arg_count,
+                             const exg_named_object *kwargs, uint32_t kwarg_count,
+                             exg_object *result, exg_error *err)
+{
+    const exg_tensor *found = arg_count == 3 ? local_number(&args[1]) : NULL;
+    const exg_tensor *scale = arg_count == 3 ? local_number(&args[2]) : NULL;
+    exg_device_mesh *mesh = NULL;
+    bool bad = false;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    (void)kwarg_count;
+    (void)result;
+    EXG_TRY(want(key, found != NULL && scale != NULL && args[0].kind == EXG_OBJECT_LIST, err));
+    for (uint32_t i = 0; i < args[0].count; i++) {
+        EXG_TRY(want(key, is_dtensor(args[0].items, args[0].count, i) &&
+                              exg_dtype_is_float(args[0].items[i].dtensor->local.dtype), err));
+        mesh = args[0].items[i].dtensor->mesh;
+        if (mesh->communicator == NULL) {
+            return EXG_OK;
+        }
+        EXG_TRY(unscale(&args[0].items[i].dtensor->local,
+                        exg_element_value(scale->dtype, scale->data), &bad, err));
+    }
+    if (mesh != NULL) {
+        EXG_TRY(agree(mesh, EXG_REDUCE_MAX, &bad, err));
+    }
+    return bad ? exg_element_store(found->dtype, found->data, 1, err) : EXG_OK;
 }
 
 /* ---- views in place --------------------------------- */
@@ -344,6 +422,7 @@ static const struct {
     {"aten.equal.default", equal, NULL},
     {"aten._assert_async.default", assert_async, NULL},
     {"aten._assert_async.msg", assert_async, NULL},
+    {"aten._amp_foreach_non_finite_check_and_unscale_.default", non_finite, NULL},
     {"aten.is_same_size.default", is_same_size, NULL},
     {"aten.is_pinned.default", is_pinned, NULL},
     {"aten.as_strided.default", as_strided, NULL},

@@ -1,6 +1,7 @@
 /* rules.c - rules and handlers of the caller's own, fallbacks, packing, the log: seeds.md S001. */
 #include "tests/exec/dispatch/eager.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,6 +362,109 @@ static void operators_without_a_rule_fall_back_as_told(void **state)
     on_mesh("2", run_fallbacks, NULL);
 }
 
+static void find_infinite(rank_context *c)
+{
+    eager e;
+    exg_dtensor *good, *bad, *found, *scale;
+    exg_object items[2], args[3];
+
+    eager_begin(&e, c, NULL);
+    good = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    bad = counted(&e, EXG_DTYPE_F32, "3", "S(0)");
+    found = parts(&e, EXG_DTYPE_F32, "", "R", (const double[]){0});
+    scale = parts(&e, EXG_DTYPE_F32, "", "R", (const double[]){0.5});
+    items[0] = T(good);
+    items[1] = T(bad);
+    args[0] = exg_object_list(items, 1);
+    args[1] = T(found);
+    args[2] = T(scale);
+    (void)call(&e, "aten._amp_foreach_non_finite_check_and_unscale_.default", args, 3);
+    expect_values(&e, good, "S(0)", (const double[]){0, 0.5, 1, 1.5}, 4, "unscaled");
+    expect_values(&e, found, "R", (const double[]){0}, 1, "nothing is found");
+    if (exg_device_mesh_rank(c->mesh) == 1) {
+        ((float *)exg_dtensor_to_local(bad)->data)[0] = INFINITY;
+    }
+    args[0] = exg_object_list(items, 2);
+    (void)call(&e, "aten._amp_foreach_non_finite_check_and_unscale_.default", args, 3);
+    EXPECT(c, *(const float *)exg_dtensor_to_local(found)->data == 1, "found on every rank");
+    exg_dtensor_destroy(good);
+    exg_dtensor_destroy(bad);
+    exg_dtensor_destroy(found);
+    exg_dtensor_destroy(scale);
+    eager_end(&e);
+}
+
+/* S001-36 */
+static void what_one_rank_finds_infinite_all_know(void **state)
+{
+    (void)state;
+    on_mesh("2", find_infinite, NULL);
+}
+
+/* Two specs as LIST or TUPLE (`user`), whatever lies how. */
+static exg_status pair_rule(void *user, exg_op_schema *schema, exg_arena *arena,
+                            exg_output_sharding *out, exg_error *err)
+{
+    exg_dtensor_spec *specs = exg_arena_alloc(arena, 2, sizeof(*specs));
+    exg_object *items = exg_arena_alloc(arena, 2, sizeof(*items));
+
+    (void)err;
+    for (int i = 0; i < 2; i++) {
+        specs[i] = *exg_op_schema_args_spec(schema, 0);
+        specs[i].sizes[1] = 1;
+        specs[i].strides[0] = 1;
+        items[i] = exg_object_spec(&specs[i]);
+    }
+    specs[1].dtype = EXG_DTYPE_I64;
+    out->result = (exg_object){.kind = *(const exg_object_kind *)user, .count = 2, .items = items};
+    return EXG_OK;
+}
+
+static void run_containers(rank_context *c)
+{
+    exg_object_kind kinds[2] = {EXG_OBJECT_LIST, EXG_OBJECT_TUPLE};
+    eager e;
+    exg_dtensor *x, *y, *values, *indices, *z;
+    exg_named_object outs[2], other;
+    exg_object result;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "2x3", "S(0)");
+    values = counted(&e, EXG_DTYPE_F32, "2x1", "S(0)");
+    indices = counted(&e, EXG_DTYPE_I64, "2x1", "S(0)");
+    outs[0] = (exg_named_object){"values", T(values)};
+    outs[1] = (exg_named_object){"indices", T(indices)};
+    for (int k = 0; k < 2; k++) {
+        exg_dispatch_row row = {.rule = pair_rule, .user = &kinds[k]};
+
+        EXPECT(c, exg_dispatcher_register(e.d, "aten.topk.default", &row, &e.err) == EXG_OK, "-");
+        EXPECT(c, exg_dispatch(e.d, "aten.topk.values", (exg_object[]){T(x), of_int(1)}, 2, outs, 2,
+                               &result, &e.err) == EXG_OK, "%s", e.err.message);
+        exg_object_clear(&result, false);
+        expect_values(&e, values, "S(0)", (const double[]){2, 5}, 2, "values");
+        expect_values(&e, indices, "S(0)", (const double[]){2, 2}, 2, "indices");
+    }
+    y = counted(&e, EXG_DTYPE_F32, "2x3", "S(1)");
+    other = (exg_named_object){"other", T(y)}; /* moved as a positional one would be */
+    EXPECT(c, exg_dispatch(e.d, "aten.add.Tensor", (exg_object[]){T(x)}, 1, &other, 1, &result,
+                           &e.err) == EXG_OK, "%s", e.err.message);
+    z = result.dtensor;
+    expect_values(&e, z, "", (const double[]){0, 2, 4, 6, 8, 10}, 6, "a keyword tensor");
+    exg_dtensor_destroy(x);
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(z);
+    exg_dtensor_destroy(values);
+    exg_dtensor_destroy(indices);
+    eager_end(&e);
+}
+
+/* S001-44, S001-14 */
+static void containers_of_specs_are_alike(void **state)
+{
+    (void)state;
+    on_mesh("2", run_containers, NULL);
+}
+
 /* ---- the log --------------------------------- */
 
 static void keep_line(void *user, exg_dispatch_event event, const char *text)
@@ -555,6 +659,8 @@ int main(void)
         cmocka_unit_test(suggestions_are_the_call_with_other_specs),
         cmocka_unit_test(lowerings_come_before_handlers_before_rules),
         cmocka_unit_test(operators_without_a_rule_fall_back_as_told),
+        cmocka_unit_test(what_one_rank_finds_infinite_all_know),
+        cmocka_unit_test(containers_of_specs_are_alike),
         cmocka_unit_test(the_log_tells_what_is_done),
         cmocka_unit_test(arguments_are_packed_in_their_structure),
         cmocka_unit_test(results_are_wrapped_by_their_specs),

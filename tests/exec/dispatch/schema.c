@@ -448,6 +448,40 @@ static void rules_fit_values_and_leave_specs(void **state)
     end(&f, 2);
 }
 
+/* S000-23: the call with global metas in the place of specs. */
+static void meta_arguments_feed_shape_inference(void **state)
+{
+    exg_dtensor_spec x, y;
+    exg_object args[2];
+    exg_op_schema s;
+    exg_meta_call *call;
+    exg_tensor_meta **results;
+    uint32_t count;
+    fixed f;
+
+    (void)state;
+    begin(&f, 2);
+    x = matrix(&f, "S(0)", 4, 8);
+    y = matrix(&f, "R", 8, 2);
+    args[0] = exg_object_spec(&x);
+    args[1] = exg_object_spec(&y);
+    s = call_of("torch.ops.aten.mm.default", args, 2, NULL, 0);
+    call = exg_arena_alloc(f.arena, 1, sizeof(*call));
+    assert_int_equal(exg_op_schema_meta_args(&s, f.arena, call, NULL), EXG_OK);
+    assert_int_equal(call->operand_count, 2);
+    assert_int_equal(call->graph.values[0].tensor->sizes[0].value, 4);
+    assert_int_equal(call->graph.values[0].tensor->strides[0].value, 8);
+    assert_int_equal(call->graph.values[1].tensor->dtype, EXG_DTYPE_F32);
+    assert_int_equal(exg_operator_infer(exg_operators_find(all_operators(),
+                                                           "torch.ops.aten.mm.default"),
+                                        call->args, &call->graph, f.arena, &results, &count, NULL),
+                     EXG_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(results[0]->sizes[0].value, 4);
+    assert_int_equal(results[0]->sizes[1].value, 2);
+    end(&f, 2);
+}
+
 /* S001-21 */
 static void keys_are_spelled_as_in_pytorch(void **state)
 {
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(propagation_gives_what_to_run),
         cmocka_unit_test(pointwise_rows_offer_both_ways),
         cmocka_unit_test(rules_fit_values_and_leave_specs),
+        cmocka_unit_test(meta_arguments_feed_shape_inference),
         cmocka_unit_test(keys_are_spelled_as_in_pytorch),
     };
     int failed;
