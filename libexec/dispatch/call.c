@@ -54,11 +54,11 @@ exg_status exg_call_operands(const exg_function_schema *schema, exg_object *cons
                              exg_place_in_call *operands, uint32_t max, uint32_t *count,
                              exg_error *err)
 {
-    static exg_object absent = {.kind = EXG_OBJECT_NONE};
+    static const exg_object absent = {.kind = EXG_OBJECT_NONE}; /* never written: no spec */
 
     *count = 0;
     for (uint32_t i = 0; i < schema->argument_count; i++) {
-        exg_object *object = at[i] == NULL ? &absent : at[i];
+        exg_object *object = at[i] == NULL ? (exg_object *)(uintptr_t)&absent : at[i];
         uint32_t items = is_list(object) ? object->count : 1;
 
         if (schema->arguments[i].type.base != EXG_TYPE_TENSOR) {

@@ -483,6 +483,9 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
     } else {
         status = run_plan(call, entry, results);
     }
+    if (status == EXG_NO_MEMORY && call->mesh->communicator != NULL) { /* the others wait */
+        exg_communicator_abort(call->mesh->communicator, status);
+    }
     if (status == EXG_OK && entry->in_place) {
         *result = *call->operands[0].object;
         return EXG_OK;

@@ -12,7 +12,8 @@ endforeach()
 
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
-  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c)
+  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c
+    exec/dispatch/eager.c)
   target_link_libraries(test_exec_mpi PRIVATE exg_flags exg::exec PkgConfig::CMOCKA)
   target_include_directories(test_exec_mpi PRIVATE ${PROJECT_SOURCE_DIR})
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
