@@ -28,10 +28,11 @@
 #endif
 
 #define ALIGNMENT       16
-#define CHUNK_BYTES_MIN (16u << 10)
-#define CHUNK_GROWTH    8u
-#define CHUNK_BYTES_MAX (LARGE_PAGE - sizeof(chunk))
-#define LARGE_PAGE      (2u << 20)
+#define CHUNK_BYTES_MIN   (4u << 10)
+#define CHUNK_BYTES_SMALL (64u << 10) /* up to here the next is twice as large */
+#define CHUNK_GROWTH      8u          /* and from here on */
+#define CHUNK_BYTES_MAX   (LARGE_PAGE - sizeof(chunk))
+#define LARGE_PAGE        (2u << 20)
 
 typedef struct chunk {
     struct chunk *next;
@@ -202,8 +203,9 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
     POISON(c + 1, c->capacity);
     c->next = arena->newest;
     arena->newest = c;
-    arena->chunk_bytes = capacity < CHUNK_BYTES_MAX / CHUNK_GROWTH ? capacity * CHUNK_GROWTH
-                                                                   : CHUNK_BYTES_MAX;
+    arena->chunk_bytes = capacity < CHUNK_BYTES_SMALL                ? capacity * 2
+                         : capacity < CHUNK_BYTES_MAX / CHUNK_GROWTH ? capacity * CHUNK_GROWTH
+                                                                     : CHUNK_BYTES_MAX;
     return c;
 }
 
