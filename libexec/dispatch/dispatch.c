@@ -365,22 +365,25 @@ static bool overlap(const exg_tensor *a, const exg_tensor *b)
            memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0])) != 0;
 }
 
-/* May a plan write operand 0 where it lies? Else its value is made and then copied. */
-static bool writes_directly(const exg_call *call, const exg_operator *functional)
+/* Does one plan compute the value and write it? The same on every rank. */
+static bool is_one_plan(const exg_call *call, const exg_operator *functional)
+{
+    return functional->view == NULL && !exg_call_is_composite(functional, call) &&
+           call->row->callers.rule == NULL;
+}
+
+/* May it write operand 0 where that lies? Of this rank's part. */
+static bool writes_directly(const exg_call *call)
 {
     const exg_tensor *self = &call->operands[0].object->dtensor->local;
 
-    if (functional->view != NULL || exg_call_is_composite(functional, call) ||
-        !exg_tensor_is_contiguous(self) || call->row->callers.rule != NULL) {
-        return false;
-    }
     for (uint32_t i = 1; i < call->operand_count; i++) {
         if (call->operands[i].object->kind == EXG_OBJECT_DTENSOR &&
             overlap(self, &call->operands[i].object->dtensor->local)) {
             return false;
         }
     }
-    return true;
+    return exg_tensor_is_contiguous(self);
 }
 
 /* The functional operator's value, written to argument 0. */
@@ -411,11 +414,47 @@ static exg_status run_written(exg_call *call, const exg_operator *functional, ex
     return status;
 }
 
+static exg_status run_entry(exg_call *call, exg_object *result)
+{
+    exg_entry *entry;
+    exg_status status;
+
+    EXG_TRY(find_entry(call, &entry));
+    entry->runs++;
+    status = exg_entry_run(call, entry, result);
+    entry->runs--;
+    return status;
+}
+
+/* On a row-major copy of operand 0, which is then copied back: other ranks, whose parts lie
+ * better, send and receive the same. */
+static exg_status run_aside(exg_call *call, exg_object *result)
+{
+    exg_object *self = call->operands[0].object;
+    exg_dtensor *t = self->dtensor;
+    exg_object copy;
+    exg_box box = {{0}, {0}};
+    exg_status status;
+
+    EXG_TRY(exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype, t->rank, t->sizes,
+                                   &copy.dtensor, call->err));
+    copy.kind = EXG_OBJECT_DTENSOR;
+    memcpy(box.size, t->local.sizes, sizeof(box.size));
+    exg_box_copy(&box, &t->local, &box, &copy.dtensor->local, &box);
+    call->operands[0].object = &copy;
+    status = run_entry(call, result);
+    call->operands[0].object = self;
+    if (status == EXG_OK) {
+        exg_box_copy(&box, &copy.dtensor->local, &box, &t->local, &box);
+        *result = *self;
+    }
+    exg_dtensor_destroy(copy.dtensor);
+    return status;
+}
+
 static exg_status run_call(exg_call *call, exg_object *result)
 {
     const exg_operator *functional = exg_computed_by(call->d->operators, call->op);
-    exg_entry *entry;
-    exg_status status;
 
     exg_log_call(call);
     if (functional != call->op) {
@@ -431,15 +470,14 @@ static exg_status run_call(exg_call *call, exg_object *result)
             *result = *call->operands[0].object;
             return EXG_OK;
         }
-        if (!writes_directly(call, functional)) {
+        if (!is_one_plan(call, functional)) {
             return run_written(call, functional, result);
         }
+        if (call->mesh->communicator != NULL && !writes_directly(call)) {
+            return run_aside(call, result);
+        }
     }
-    EXG_TRY(find_entry(call, &entry));
-    entry->runs++;
-    status = exg_entry_run(call, entry, result);
-    entry->runs--;
-    return status;
+    return run_entry(call, result);
 }
 
 exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result)

@@ -172,6 +172,47 @@ static void views_share_memory_or_say_so(void **state)
     on_mesh("2", write_moved_view, NULL);
 }
 
+/* Parts that do not lie row by row on one rank, or share bytes with the other operand. */
+static void write_strided(rank_context *c)
+{
+    float data[4] = {0, 10, 20, 30};
+    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 2},
+                       .strides = {2, 1}};
+    exg_placement rows = exg_shard(0);
+    int64_t dims[] = {1, 0};
+    eager e;
+    exg_dtensor *x, *y, *t;
+
+    eager_begin(&e, c, NULL);
+    if (rank_of(&e) == 0) { /* the same matrix, column by column */
+        part.strides[0] = 1;
+        part.strides[1] = 2;
+        data[1] = 20;
+        data[2] = 10;
+    }
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &part, &rows, 1, NULL, &x, &e.err) == EXG_OK, "%s",
+           e.err.message);
+    y = counted(&e, EXG_DTYPE_F32, "4x2", "S(1)"); /* has to move: on both ranks alike */
+    EXPECT(c, CALL(&e, "aten.add_.Tensor", T(x), T(y)) == x &&
+                  exg_dtensor_to_local(x)->data == data, "another object or memory");
+    expect_values(&e, x, "S(0)", (const double[]){0, 11, 22, 33, 4, 15, 26, 37}, 8, "add_");
+    exg_dtensor_destroy(x);
+    exg_dtensor_destroy(y);
+    x = counted(&e, EXG_DTYPE_F32, "2x2", "R");
+    t = CALL(&e, "aten.permute.default", T(x), of_ints(dims, 2));
+    (void)CALL(&e, "aten.add_.Tensor", T(x), T(t)); /* reads what it writes */
+    expect_values(&e, x, "R", (const double[]){0, 3, 3, 6}, 4, "x += x.T");
+    exg_dtensor_destroy(t);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void strided_parts_are_written_too(void **state)
+{
+    (void)state;
+    on_mesh("2", write_strided, NULL);
+}
+
 static void renumber(rank_context *c)
 {
     eager e;
@@ -710,6 +751,7 @@ int main(void)
         cmocka_unit_test(in_place_returns_the_argument),
         cmocka_unit_test(what_is_written_may_not_move),
         cmocka_unit_test(views_share_memory_or_say_so),
+        cmocka_unit_test(strided_parts_are_written_too),
         cmocka_unit_test(in_place_views_renumber_dims),
         cmocka_unit_test(in_place_over_lists_writes_each),
         cmocka_unit_test(out_variants_fill_what_they_are_given),

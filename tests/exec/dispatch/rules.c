@@ -626,6 +626,42 @@ static void results_are_wrapped_by_their_specs(void **state)
     on_mesh("2", run_wrapped, NULL);
 }
 
+static void take_apart(rank_context *c)
+{
+    double data[4] = {1, 2, 3, 4};
+    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F64, .rank = 2, .sizes = {2, 2},
+                       .strides = {1, 2}};
+    exg_dtensor_spec spec = {.mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 2},
+                             .strides = {1, 4}, .placements = {exg_shard(0)}};
+    exg_object local = exg_object_tensor(&part), given = exg_object_spec(&spec), result;
+    exg_dtensor_spec seen;
+    uint64_t before = exg_device_mesh_exchanges(c->mesh);
+    exg_error err;
+
+    EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_OK, "%s", err.message);
+    exg_dtensor_get_spec(result.dtensor, &seen);
+    EXPECT(c, seen.strides[0] == 1 && seen.strides[1] == 4, "the spec's strides are kept");
+    EXPECT(c, seen.dtype == EXG_DTYPE_F64, "the dtype is the part's");
+    EXPECT(c, exg_dtensor_to_local(result.dtensor)->data == data &&
+                  exg_device_mesh_exchanges(c->mesh) == before, "copied, or sent something");
+    seen.sizes[0] = 8; /* put together anew: other sizes of the whole, all else the same */
+    seen.strides[1] = 8;
+    part = *exg_dtensor_to_local(result.dtensor);
+    spec = seen;
+    exg_object_clear(&result, true);
+    EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_OK, "%s", err.message);
+    exg_dtensor_get_spec(result.dtensor, &seen);
+    EXPECT(c, exg_dtensor_spec_equal(&seen, &spec), "another spec");
+    exg_object_clear(&result, true);
+}
+
+/* S003-40, S003-45, S003-46 */
+static void a_part_and_a_spec_are_a_dtensor(void **state)
+{
+    (void)state;
+    on_mesh("2", take_apart, NULL);
+}
+
 static void look_at_item(rank_context *c)
 {
     eager e;
@@ -664,6 +700,7 @@ int main(void)
         cmocka_unit_test(the_log_tells_what_is_done),
         cmocka_unit_test(arguments_are_packed_in_their_structure),
         cmocka_unit_test(results_are_wrapped_by_their_specs),
+        cmocka_unit_test(a_part_and_a_spec_are_a_dtensor),
         cmocka_unit_test(an_item_is_reduced_first),
     };
     int failed;
