@@ -193,8 +193,28 @@ static void keep_result(eager_rank *r, const exg_node *node, exg_object *result)
     exg_object_clear(result, false);
 }
 
+/* Rules and moves leave the arguments as they were (S000-13). */
+static bool specs_stay(const exg_object *args, const exg_dtensor_spec *before, uint32_t count,
+                       const exg_object *result)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        exg_dtensor_spec now;
+
+        if (args[i].kind != EXG_OBJECT_DTENSOR ||
+            (result->kind == EXG_OBJECT_DTENSOR && result->dtensor == args[i].dtensor)) {
+            continue;
+        }
+        exg_dtensor_get_spec(args[i].dtensor, &now);
+        if (!exg_dtensor_spec_equal(&now, &before[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool run_node(eager_rank *r, const exg_node *node)
 {
+    exg_dtensor_spec before[32];
     exg_object args[32], items[600];
     exg_named_object kwargs[32];
     int64_t ints[32][EXG_RANK_MAX];
@@ -208,12 +228,18 @@ static bool run_node(eager_rank *r, const exg_node *node)
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
             kwargs[kwarg_count++] = (exg_named_object){node->inputs[i].name, object};
         } else {
+            if (object.kind == EXG_OBJECT_DTENSOR) {
+                exg_dtensor_get_spec(object.dtensor, &before[arg_count]);
+            }
             args[arg_count++] = object;
         }
     }
     if (exg_dispatch(r->d, key, args, arg_count, kwargs, kwarg_count, &result, &r->err) !=
         EXG_OK) {
         return fail(r, key);
+    }
+    if (!specs_stay(args, before, arg_count, &result)) {
+        return fail(r, "an argument's spec was changed");
     }
     keep_result(r, node, &result);
     return true;
