@@ -47,6 +47,7 @@ struct exg_arena {
     uint64_t budget;
     uint64_t used;
     uint64_t chunk_bytes;
+    bool is_dry; /* a chunk was refused */
 };
 
 #define BLOCK_ALIGNMENT 64
@@ -223,6 +224,7 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
     if (c == NULL || taken > c->capacity - c->used) {
         c = grow(arena, taken);
         if (c == NULL) {
+            arena->is_dry = true;
             return NULL;
         }
     }
@@ -231,6 +233,11 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
     arena->used += taken;
     UNPOISON(block, bytes);
     return block;
+}
+
+bool exg_arena_is_dry(const exg_arena *arena)
+{
+    return arena->is_dry;
 }
 
 char *exg_arena_strdup(exg_arena *arena, const char *text)

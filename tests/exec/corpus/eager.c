@@ -215,8 +215,8 @@ static bool specs_stay(const exg_object *args, const exg_dtensor_spec *before, u
 static bool run_node(eager_rank *r, const exg_node *node)
 {
     exg_dtensor_spec before[32];
-    exg_object args[32], items[600];
-    exg_named_object kwargs[32];
+    exg_object args[32] = {{0}}, items[600];
+    exg_named_object kwargs[32] = {{0}};
     int64_t ints[32][EXG_RANK_MAX];
     uint32_t arg_count = 0, kwarg_count = 0, used = 0;
     exg_object result;
