@@ -176,9 +176,6 @@ static double move_cost(const search *s, uint32_t m, const exg_tensor_meta *meta
     if (to.kind == EXG_SHARD && meta->sizes[to.dim].value < (int64_t)n) {
         return EXG_COST_IMPOSSIBLE; /* too short to be split anew */
     }
-    if (to.kind == EXG_PARTIAL && s->in_place) {
-        return EXG_COST_IMPOSSIBLE;
-    }
     if (to.kind == EXG_PARTIAL && from.kind != EXG_REPLICATE) {
         double whole = exg_move_cost(from, exg_replicate(), bytes, n);
         double back = exg_move_cost(exg_replicate(), to, bytes, n);

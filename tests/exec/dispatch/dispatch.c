@@ -131,6 +131,11 @@ static void may_not_move(rank_context *c)
     q = CALL(&e, "aten.mul_.Tensor", T(p), of_int(2));
     EXPECT(c, q == p, "mul_ gives another object");
     expect_values(&e, p, "P(sum)", (const double[]){4, -8, 12, -16}, 4, "mul_");
+    q = counted(&e, EXG_DTYPE_F32, "4", "R"); /* what is added may move: one rank adds it */
+    (void)CALL(&e, "aten.add_.Tensor", T(p), T(q));
+    expect_values(&e, p, "P(sum)", (const double[]){4, -7, 14, -13}, 4, "add_ of a whole");
+    (void)CALL(&e, "aten.sub_.Tensor", T(p), T(q));
+    exg_dtensor_destroy(q);
     exg_dispatcher_statistics(e.d, &before);
     (void)CALL(&e, "aten.mul_.Tensor", T(p), of_int(2));
     exg_dispatcher_statistics(e.d, &after);
