@@ -8,10 +8,10 @@
 #include <time.h>
 #include <xxhash.h>
 
-/* An operand that moves when a user input's data does. */
+/* An operand that moves when a user input's data does, or the memory of an output. */
 typedef struct patch {
     exg_tensor *operand;
-    uint32_t input;
+    uint8_t *const *base;
     int64_t byte_offset;
 } patch;
 
@@ -28,6 +28,7 @@ struct exg_rank {
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
+    uint8_t **outputs; /* of each graph output's memory, where that is the caller's */
     exg_made **made;  /* by constant */
     bool is_filled;   /* the steps that run once have run */
     patch *patches;
@@ -53,10 +54,16 @@ static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
 
-    if (b->place == EXG_PLACE_CONSTANT) {
+    switch (b->place) {
+    case EXG_PLACE_CONSTANT:
         return rank->made[b->index]->data;
+    case EXG_PLACE_INPUT:
+        return rank->inputs[b->index];
+    case EXG_PLACE_OUTPUT:
+        return rank->outputs[b->index];
+    default:
+        return rank->arena + b->offset;
     }
-    return b->place == EXG_PLACE_ARENA ? rank->arena + b->offset : rank->inputs[b->index];
 }
 
 void *exg_rank_data(const exg_rank *rank, const exg_location *location)
@@ -147,10 +154,17 @@ static exg_status bind_constants(exg_rank *rank, exg_error *err)
     return EXG_OK;
 }
 
-static bool is_user_input(const exg_plan *plan, uint32_t buffer)
+/* Where the caller's memory behind a buffer is noted; NULL: it is not the caller's. */
+static uint8_t *const *callers_base(const exg_rank *rank, uint32_t buffer)
 {
-    return plan->buffers[buffer].place == EXG_PLACE_INPUT &&
-           plan->inputs[plan->buffers[buffer].index].kind == EXG_INPUT_USER;
+    const exg_buffer *b = &rank->plan->buffers[buffer];
+
+    if (b->place == EXG_PLACE_OUTPUT) {
+        return &rank->outputs[b->index];
+    }
+    return b->place == EXG_PLACE_INPUT && rank->plan->inputs[b->index].kind == EXG_INPUT_USER
+               ? &rank->inputs[b->index]
+               : NULL;
 }
 
 static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg_tensor *operands,
@@ -159,16 +173,19 @@ static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg
     uint32_t found = 0;
 
     for (uint32_t i = 0; i < count; i++) {
+        uint8_t *const *base;
+
         if (locations[i].buffer == EXG_NO_BUFFER) {
             continue;
         }
-        if (!is_user_input(rank->plan, locations[i].buffer)) {
+        base = callers_base(rank, locations[i].buffer);
+        if (base == NULL) {
             operands[i].data = exg_rank_data(rank, &locations[i]);
             continue;
         }
         if (patches != NULL) {
             patches[found] =
-                (patch){&operands[i], rank->plan->buffers[locations[i].buffer].index,
+                (patch){&operands[i], base,
                         locations[i].offset * (int64_t)exg_dtype_bytes(locations[i].window.dtype)};
         }
         found++;
@@ -214,10 +231,11 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->grid = grid;
     r->index = index;
     r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
+    r->outputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->output_count);
     r->made = EXG_NEW_ARRAY(plan->arena, exg_made *, plan->constant_count);
     r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
     r->workspace = exg_allocate(allocator, plan->summary.workspace_bytes);
-    if (r->inputs == NULL || r->made == NULL || r->arena == NULL || r->workspace == NULL) {
+    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL || r->arena == NULL || r->workspace == NULL) {
         status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
                           (unsigned long long)exg_rank_bytes(r));
         exg_rank_destroy(r);
@@ -258,6 +276,17 @@ void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data)
 {
     rank->moved = rank->moved || rank->inputs[index] != data;
     rank->inputs[index] = data;
+}
+
+uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index)
+{
+    return plan->buffers[plan->outputs[index].location.buffer].bytes;
+}
+
+void exg_rank_set_output(exg_rank *rank, uint32_t index, void *data)
+{
+    rank->moved = rank->moved || rank->outputs[index] != data;
+    rank->outputs[index] = data;
 }
 
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run)
@@ -355,7 +384,7 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 
     if (rank->moved) {
         for (uint32_t i = 0; i < rank->patch_count; i++) {
-            uint8_t *base = rank->inputs[rank->patches[i].input];
+            uint8_t *base = *rank->patches[i].base;
 
             rank->patches[i].operand->data = base == NULL ? NULL : base + rank->patches[i].byte_offset;
         }

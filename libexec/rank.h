@@ -64,6 +64,11 @@ uint64_t exg_rank_bytes(const exg_rank *rank);
 /* Data of graph input `index`, a user input; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 
+/* Memory for graph output `index`, a tensor, of a plan with its outputs apart: as many bytes
+ * as exg_plan_output_bytes says. */
+void exg_rank_set_output(exg_rank *rank, uint32_t index, void *data);
+uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
+
 /* What the next run draws random numbers from: equal seeds and runs draw equal bits, on
  * every rank. */
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);

@@ -259,7 +259,9 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
     EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
     EXG_TRY(check(t, to, &same, err));
     if (same) {
-        return exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err);
+        EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
+        (*out)->owned = exg_block_share(t->owned);
+        return EXG_OK;
     }
     EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
     if (t->mesh->communicator == NULL) {

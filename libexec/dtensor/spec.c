@@ -1,5 +1,6 @@
 /* spec.c - placements that fit, the part of a rank, DTensor objects. */
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/arena.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -64,6 +65,42 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
     }
 }
 
+#define BLOCK_HEAD 64
+
+struct exg_block {
+    uint32_t uses; /* by one rank's thread */
+};
+
+exg_block *exg_block_create(uint64_t bytes)
+{
+    exg_block *block = exg_allocate(NULL, BLOCK_HEAD + bytes);
+
+    if (block != NULL) {
+        block->uses = 1;
+    }
+    return block;
+}
+
+exg_block *exg_block_share(exg_block *block)
+{
+    if (block != NULL) {
+        block->uses++;
+    }
+    return block;
+}
+
+void exg_block_release(exg_block *block)
+{
+    if (block != NULL && --block->uses == 0) {
+        exg_release(NULL, block, 0);
+    }
+}
+
+void *exg_block_data(exg_block *block)
+{
+    return (uint8_t *)block + BLOCK_HEAD;
+}
+
 exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
                             const exg_tensor *local, const int64_t *sizes, const int64_t *strides,
                             exg_dtensor **t, exg_error *err)
@@ -96,7 +133,7 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
     exg_tensor whole = {.dtype = dtype, .rank = rank};
     exg_tensor local = whole;
     int64_t offsets[EXG_RANK_MAX];
-    void *memory;
+    exg_block *memory;
 
     *t = NULL;
     memcpy(whole.sizes, sizes, rank * sizeof(*sizes));
@@ -104,15 +141,15 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
     exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, rank, offsets,
                     local.sizes);
     exg_tensor_set_contiguous(&local);
-    memory = malloc(mesh->communicator == NULL
-                        ? 1
-                        : (size_t)exg_tensor_numel(&local) * exg_dtype_bytes(dtype) + 1);
+    memory = exg_block_create(
+        mesh->communicator == NULL ? 0
+                                   : (uint64_t)exg_tensor_numel(&local) * exg_dtype_bytes(dtype));
     if (memory == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    local.data = memory;
+    local.data = exg_block_data(memory);
     if (exg_dtensor_make(mesh, placements, &local, sizes, whole.strides, t, err) != EXG_OK) {
-        free(memory);
+        exg_block_release(memory);
         return EXG_NO_MEMORY;
     }
     (*t)->owned = memory;
@@ -122,7 +159,7 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
 void exg_dtensor_destroy(exg_dtensor *t)
 {
     if (t != NULL) {
-        free(t->owned);
+        exg_block_release(t->owned);
         free(t);
     }
 }

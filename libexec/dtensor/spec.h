@@ -6,6 +6,14 @@
 
 #include <exg/dtensor.h>
 
+/* Local memory that DTensors share, as views of one another do: it goes with the last. */
+typedef struct exg_block exg_block;
+
+exg_block *exg_block_create(uint64_t bytes); /* unset; one use. NULL: out of memory */
+exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL */
+void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
+void *exg_block_data(exg_block *block);       /* aligned to 64 bytes */
+
 struct exg_dtensor {
     exg_device_mesh *mesh;
     exg_placement placements[EXG_MESH_DIMS_MAX];
@@ -13,7 +21,8 @@ struct exg_dtensor {
     uint32_t rank;
     int64_t sizes[EXG_RANK_MAX];   /* global */
     int64_t strides[EXG_RANK_MAX]; /* global */
-    void *owned;                   /* the local memory, when it is ours */
+    exg_block *owned;              /* the local memory, when it is ours */
+    bool detached;                 /* of a view: of moved or copied memory */
 };
 
 /* A run of each dim. */

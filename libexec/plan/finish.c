@@ -4,7 +4,25 @@
 
 #include <string.h>
 
-/* Results outlive the run: contiguous, in the arena, never reused. */
+/* A copy in every run, even of what is the same in each. */
+static exg_status copy_apart(exg_planner *p, exg_location *location)
+{
+    extern const exg_kernel exg_kernel_copy;
+    exg_location from = *location;
+    uint64_t bytes = (uint64_t)exg_tensor_numel(&from.window) * exg_dtype_bytes(from.window.dtype);
+    exg_step *step;
+
+    EXG_TRY(exg_planner_step(p, &exg_kernel_copy, "output", 1, 1, &step));
+    exg_tensor_set_contiguous(&location->window);
+    location->offset = 0;
+    EXG_TRY(exg_planner_buffer(p, bytes, &location->buffer));
+    exg_planner_input(p, step, 0, &from);
+    exg_planner_output(p, step, 0, location);
+    return exg_planner_prepare(p, step);
+}
+
+/* Results outlive the run: contiguous, in the arena and never reused, or in the caller's
+ * memory, each in its own. */
 static exg_status plan_result(exg_planner *p, uint32_t o)
 {
     exg_plan_output *output = &p->plan->outputs[o];
@@ -13,9 +31,14 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
         p->plan->buffers[location.buffer].is_once ||
         !exg_tensor_is_contiguous(&location.window)) {
-        EXG_TRY(exg_planner_copy(p, &location, "output", &location));
+        EXG_TRY(p->outputs_apart ? copy_apart(p, &location)
+                                 : exg_planner_copy(p, &location, "output", &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
+    if (p->outputs_apart) {
+        p->plan->buffers[location.buffer].place = EXG_PLACE_OUTPUT;
+        p->plan->buffers[location.buffer].index = o;
+    }
     output->location = location;
     return EXG_OK;
 }

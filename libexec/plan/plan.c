@@ -723,6 +723,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     p.plan->arena = arena;
     p.no_fusion = options != NULL && options->no_fusion;
     p.no_reuse = options != NULL && options->no_reuse;
+    p.outputs_apart = options != NULL && options->outputs_apart;
     p.grid = grid;
     status = plan_all(&p);
     if (status != EXG_OK) {

@@ -17,11 +17,12 @@ typedef enum exg_buffer_place {
     EXG_PLACE_ARENA,
     EXG_PLACE_INPUT, /* the tensor of graph input `index` */
     EXG_PLACE_CONSTANT, /* the session's own, made once from weights: constant `index` */
+    EXG_PLACE_OUTPUT, /* where the caller says: graph output `index` */
 } exg_buffer_place;
 
 typedef struct exg_buffer {
     exg_buffer_place place;
-    uint32_t index;       /* INPUT: graph input; CONSTANT: which */
+    uint32_t index;       /* INPUT: graph input; OUTPUT: graph output; CONSTANT: which */
     uint64_t bytes;
     uint64_t offset;      /* ARENA: where it begins */
     uint32_t first_step;  /* written first */

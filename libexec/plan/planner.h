@@ -34,7 +34,7 @@ typedef struct exg_planner {
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
-    bool no_fusion, no_reuse;
+    bool no_fusion, no_reuse, outputs_apart;
     exg_error *err;
 } exg_planner;
 

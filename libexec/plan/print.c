@@ -29,6 +29,8 @@ static void print_location(exg_text *text, const exg_plan *plan, const exg_locat
         exg_text_printf(text, "@constant %u", buffer->index);
     } else if (buffer->place == EXG_PLACE_ARENA) {
         exg_text_printf(text, "@%" PRIu64, buffer->offset);
+    } else if (buffer->place == EXG_PLACE_OUTPUT) {
+        exg_text_printf(text, "@output %u", buffer->index);
     } else {
         exg_text_printf(text, "@%s", plan->inputs[buffer->index].name);
     }

@@ -211,3 +211,10 @@ exg_status exg_rule_rows(exg_rule_call *call)
     }
     return c->rule == NULL ? EXG_OK : c->rule(call);
 }
+
+bool exg_rule_exists(const exg_operator *op)
+{
+    const column *c = &columns[op->id];
+
+    return c->letters != NULL || c->rule != NULL || op->pointwise != EXG_POINTWISE_NOT;
+}

@@ -45,6 +45,9 @@ exg_status exg_rule_rows(exg_rule_call *call);
 /* A fresh row, all replicated; NULL without memory. For rules. */
 exg_row *exg_rule_add(exg_rule_call *call);
 
+/* Has the operator's row a rule? Without one only the replicated row is there. */
+bool exg_rule_exists(const exg_operator *op);
+
 typedef exg_status exg_rule(exg_rule_call *call);
 
 #endif

@@ -28,10 +28,11 @@
 #endif
 
 #define ALIGNMENT       16
-#define CHUNK_BYTES_MIN (16u << 10)
-#define CHUNK_GROWTH    8u
-#define CHUNK_BYTES_MAX (LARGE_PAGE - sizeof(chunk))
-#define LARGE_PAGE      (2u << 20)
+#define CHUNK_BYTES_MIN   (4u << 10)
+#define CHUNK_BYTES_SMALL (64u << 10) /* up to here the next is twice as large */
+#define CHUNK_GROWTH      8u          /* and from here on */
+#define CHUNK_BYTES_MAX   (LARGE_PAGE - sizeof(chunk))
+#define LARGE_PAGE        (2u << 20)
 
 typedef struct chunk {
     struct chunk *next;
@@ -46,6 +47,7 @@ struct exg_arena {
     uint64_t budget;
     uint64_t used;
     uint64_t chunk_bytes;
+    bool is_dry; /* a chunk was refused */
 };
 
 #define BLOCK_ALIGNMENT 64
@@ -202,8 +204,9 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
     POISON(c + 1, c->capacity);
     c->next = arena->newest;
     arena->newest = c;
-    arena->chunk_bytes = capacity < CHUNK_BYTES_MAX / CHUNK_GROWTH ? capacity * CHUNK_GROWTH
-                                                                   : CHUNK_BYTES_MAX;
+    arena->chunk_bytes = capacity < CHUNK_BYTES_SMALL                ? capacity * 2
+                         : capacity < CHUNK_BYTES_MAX / CHUNK_GROWTH ? capacity * CHUNK_GROWTH
+                                                                     : CHUNK_BYTES_MAX;
     return c;
 }
 
@@ -221,6 +224,7 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
     if (c == NULL || taken > c->capacity - c->used) {
         c = grow(arena, taken);
         if (c == NULL) {
+            arena->is_dry = true;
             return NULL;
         }
     }
@@ -229,6 +233,11 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
     arena->used += taken;
     UNPOISON(block, bytes);
     return block;
+}
+
+bool exg_arena_is_dry(const exg_arena *arena)
+{
+    return arena->is_dry;
 }
 
 char *exg_arena_strdup(exg_arena *arena, const char *text)

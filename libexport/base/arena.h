@@ -18,6 +18,9 @@ const exg_allocator *exg_arena_allocator(const exg_arena *arena);
 void *exg_allocate(const exg_allocator *allocator, uint64_t bytes);
 void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
 
+/* Was something refused because there is no more memory, and not for the budget? */
+bool exg_arena_is_dry(const exg_arena *arena);
+
 /* Takes back all that was handed out and keeps the newest memory for what comes:
  * for work of the same size over and over. */
 void exg_arena_reset(exg_arena *arena);

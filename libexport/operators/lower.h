@@ -55,6 +55,10 @@ exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size);
  * floor(i in / out) and ends before ceil((i + 1) in / out). (out, 1) each. */
 void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, exg_ref *end);
 
+/* The dtype a number takes beside a tensor of dtype `beside`: the tensor's, unless
+ * the number is of a higher category (torch.result_type). */
+exg_dtype exg_number_dtype(exg_argument_kind kind, exg_dtype beside);
+
 /* A scalar of a dtype. */
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
 

@@ -41,6 +41,7 @@ static bool fits_one(const exg_argument *arg, exg_type_base base)
         return arg->kind == EXG_ARGUMENT_DEVICE;
     case EXG_TYPE_MEMORY_FORMAT:
         return arg->kind == EXG_ARGUMENT_MEMORY_FORMAT;
+    case EXG_TYPE_OBJECT:
     case EXG_TYPE_GENERATOR:
         return false; /* only None may be saved */
     }

@@ -19,7 +19,12 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as,
         exg_dims have = exg_lower_dims(b, out);
 
         if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
-            exg_lower_unsupported(b, "out= with a tensor of other sizes than the result");
+            exg_error err;
+
+            (void)EXG_FAIL(&err, USAGE, "OPR-007",
+                           "%s: the tensor for out= has other sizes than the result",
+                           exg_operators_get(operators, id)->target);
+            exg_builder_fail(b, &err);
             return;
         }
         results[r] = exg_arg_ref(EMIT(b, copy__default, out, made[r]));

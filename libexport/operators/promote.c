@@ -2,6 +2,7 @@
  * Order of categories: bool < integer < float < complex; u8 with a signed type
  * goes to the next wider signed one.
  */
+#include "libexport/operators/lower.h"
 #include "libexport/operators/shape.h"
 
 static int category(exg_dtype dtype)
@@ -67,4 +68,15 @@ exg_dtype exg_promote_types(exg_dtype a, exg_dtype b)
         return EXG_DTYPE_F32; /* f16 with bf16 */
     }
     return exg_dtype_bytes(a) >= exg_dtype_bytes(b) ? a : b;
+}
+
+exg_dtype exg_number_dtype(exg_argument_kind kind, exg_dtype beside)
+{
+    if (kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
+        return EXG_DTYPE_F32;
+    }
+    if (kind == EXG_ARGUMENT_COMPLEX) {
+        return exg_promote_types(beside, EXG_DTYPE_C64);
+    }
+    return kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
 }

@@ -72,10 +72,12 @@ static const struct {
     {"str", EXG_TYPE_STRING},            {"ScalarType", EXG_TYPE_SCALAR_TYPE},
     {"Layout", EXG_TYPE_LAYOUT},         {"Device", EXG_TYPE_DEVICE},
     {"MemoryFormat", EXG_TYPE_MEMORY_FORMAT}, {"Generator", EXG_TYPE_GENERATOR},
-    {"SymBool", EXG_TYPE_SYM_BOOL},
+    {"SymBool", EXG_TYPE_SYM_BOOL},      {"QScheme", EXG_TYPE_OBJECT},
+    {"Stream", EXG_TYPE_OBJECT},         {"Storage", EXG_TYPE_OBJECT},
+    {"__torch__", EXG_TYPE_OBJECT}, /* a class, with a path behind it */
 };
 
-/* Tensor(a!), Tensor(a -> *): the alias set of a tensor. */
+/* Tensor(a!), Tensor(a -> *), Tensor(a|b): the alias set of a tensor, by its first letter. */
 static exg_status read_alias(reader *r, exg_schema_argument *arg)
 {
     if (*r->at != '(') {
@@ -87,6 +89,9 @@ static exg_status read_alias(reader *r, exg_schema_argument *arg)
         return expected(r, "an alias letter");
     }
     r->at++;
+    while (*r->at == '|' && r->at[1] >= 'a' && r->at[1] <= 'z') {
+        r->at += 2;
+    }
     if (*r->at == '!') {
         arg->is_write = true;
         r->at++;
@@ -111,6 +116,9 @@ static exg_status read_type(reader *r, exg_schema_argument *arg)
         return expected(r, "a known type");
     }
     arg->type.base = type_rows[row].base;
+    while (strcmp(word, "__torch__") == 0 && (is_word(*r->at) || *r->at == '.')) {
+        r->at++;
+    }
     EXG_TRY(read_alias(r, arg));
     if (*r->at == '?' && r->at[1] == '[') {
         arg->type.is_element_optional = true;
@@ -174,6 +182,33 @@ static exg_status read_list(reader *r, exg_argument *value)
     return value->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
+/* In quotes; a backslash keeps the character after it. */
+static exg_status read_string(reader *r, exg_argument *value)
+{
+    const char *end = r->at + 1;
+    char *text;
+    size_t length = 0;
+
+    while (*end != '"' && *end != '\0') {
+        end += *end == '\\' && end[1] != '\0' ? 2 : 1;
+    }
+    if (*end == '\0') {
+        return expected(r, "'\"'");
+    }
+    text = exg_arena_strndup(r->arena, r->at + 1, (size_t)(end - r->at - 1));
+    if (text == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (const char *c = r->at + 1; c < end; c++) {
+        c += *c == '\\';
+        text[length++] = *c;
+    }
+    text[length] = '\0';
+    *value = exg_arg_string(text);
+    r->at = end + 1;
+    return EXG_OK;
+}
+
 static exg_status read_default(reader *r, exg_schema_argument *arg)
 {
     exg_argument *value = &arg->default_value;
@@ -188,13 +223,7 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
     } else if (take(r, "[")) {
         return read_list(r, value);
     } else if (*r->at == '"') {
-        const char *end = strchr(r->at + 1, '"');
-
-        if (end == NULL) {
-            return expected(r, "'\"'");
-        }
-        *value = exg_arg_string(exg_arena_strndup(r->arena, r->at + 1, (size_t)(end - r->at - 1)));
-        r->at = end + 1;
+        return read_string(r, value);
     } else if (take(r, "contiguous_format")) {
         value->kind = EXG_ARGUMENT_MEMORY_FORMAT;
         value->as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS;
@@ -304,6 +333,10 @@ exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
     size_t length;
 
     memset(schema, 0, sizeof(*schema));
+    schema->text = exg_arena_strdup(arena, text);
+    if (schema->text == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     EXG_TRY(take_word(&r, &schema->name_space));
     if (!take(&r, "::")) {
         return expected(&r, "'::'");

@@ -1,22 +1,10 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
 #include <exg/emit.h>
+#include "libexport/operators/lower.h"
 #include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
-
-/* The dtype a number takes beside a tensor of dtype `beside`: the tensor's, unless
- * the number is of a higher category (torch.result_type). */
-static exg_dtype number_dtype(exg_argument_kind kind, exg_dtype beside)
-{
-    if (kind == EXG_ARGUMENT_FLOAT && exg_dtype_is_integral(beside)) {
-        return EXG_DTYPE_F32;
-    }
-    if (kind == EXG_ARGUMENT_COMPLEX) {
-        return exg_promote_types(beside, EXG_DTYPE_C64);
-    }
-    return kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
-}
 
 /* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
  * of the kind in `slots`, takes the dtype a number would. */
@@ -39,10 +27,10 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(EMIT(r->builder, full_default,
                                        exg_arg_ints(r->builder, NULL, 0), args[i],
-                                       DTYPE(number_dtype(args[i].kind, beside))));
+                                       DTYPE(exg_number_dtype(args[i].kind, beside))));
         } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
             args[i] = exg_arg_ref(EMIT(r->builder, _to_copy_default, args[i],
-                                       DTYPE(number_dtype(slots[i], beside))));
+                                       DTYPE(exg_number_dtype(slots[i], beside))));
         }
     }
 }

@@ -12,7 +12,8 @@ endforeach()
 
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
-  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c)
+  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c
+    exec/dispatch/eager.c)
   target_link_libraries(test_exec_mpi PRIVATE exg_flags exg::exec PkgConfig::CMOCKA)
   target_include_directories(test_exec_mpi PRIVATE ${PROJECT_SOURCE_DIR})
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
@@ -21,6 +22,7 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
   set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
 endif()
+exg_test(exec_gradient exec/dtensor/gradient.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 
 # A program that keeps state in buffers, call after call.
@@ -45,8 +47,29 @@ exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
 add_test(NAME exec_corpus_grid COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_grid PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=2x2)
+
+# The same cases operator by operator on DTensors.
+function(exg_eager_corpus name mesh placements)
+  add_test(NAME exec_corpus_eager_${name} COMMAND test_exec_corpus
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_corpus_eager_${name} PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_CORPUS_MESH=${mesh};EXG_CORPUS_EAGER=${placements}")
+endfunction()
+exg_eager_corpus(rows 3 "S(0)")
+exg_eager_corpus(columns 2 "S(1)")
+exg_eager_corpus(summands 4 "P(sum)")
+exg_eager_corpus(grid 2x2 "S(1) S(0)")
+exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
+
+# One operator on DTensors, now.
+exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_dispatch_rules exec/dispatch/rules.c exec/dispatch/eager.c exec/dtensor/ranks.c
+  THREADS LIBS exg::exec)

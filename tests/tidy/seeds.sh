@@ -38,6 +38,7 @@ check()
     [ $faults -eq 0 ] && echo "$table: $(grep -c '^| S0' "$table") rows"
 }
 
+check tests/seeds-000-001.md S000:28 S001:56
 check tests/seeds-002-004.md S002:113 S004:84
 check tests/seeds-003.md S003:140
 [ $faults -eq 0 ]

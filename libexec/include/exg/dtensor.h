@@ -79,6 +79,28 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
 /* Collective. The whole value on every rank: redistribute to Replicate. */
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
 
+/* ---- gradients: what the steps above give back -------------------------------------------- */
+
+/* Of to_local: `gradient`, this rank's part of the gradient of `t`, as a DTensor over the same
+ * memory; no message. It lies as `placements` says, when there are none as `t` does, whole where
+ * that is Partial. Strides follow from the part's. USAGE DTN-015 when the part does not fit.
+ * A gradient that is NULL gives NULL, here and below. */
+exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradient,
+                                 const exg_placement *placements, uint32_t count,
+                                 exg_dtensor **out, exg_error *err);
+
+/* Collective. Of from_local, which gave `t`: the gradient with the local part's as its own. It
+ * is made to lie as `placements` says, when there are none as `t` does, whole where that is
+ * Partial. Never divided. USAGE DTN-015 where that is not the part's sizes. */
+exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
+                                   const exg_placement *placements, uint32_t count,
+                                   exg_dtensor **out, exg_error *err);
+
+/* Collective. Of redistribute (and full_tensor) from `source`: the gradient lies as `source` does,
+ * whole where that is Partial and the gradient is not. */
+exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
+                                     exg_dtensor **out, exg_error *err);
+
 /* ---- factories: no message ---------------------------------------------------------------- */
 
 typedef struct exg_dtensor_like {

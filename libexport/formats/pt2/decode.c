@@ -55,7 +55,7 @@ void exg_decoder_free(exg_decoder *d)
 
 exg_status exg_decoder_out_of_memory(exg_decoder *d)
 {
-    if (d->budget == EXG_ARENA_UNBOUNDED) {
+    if (d->budget == EXG_ARENA_UNBOUNDED || exg_arena_is_dry(d->arena)) {
         return EXG_OUT_OF_MEMORY(d->err);
     }
     return exg_error_fix(d->err,

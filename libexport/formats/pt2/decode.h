@@ -69,7 +69,7 @@ typedef struct exg_decoder {
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);
 void exg_decoder_free(exg_decoder *d); /* not what was decoded */
 
-/* LIMIT when the arena has a budget, else NO_MEMORY. */
+/* NO_MEMORY when the system refused, LIMIT when the arena's budget did. */
 exg_status exg_decoder_out_of_memory(exg_decoder *d);
 
 /* The one copy of a string value, or of a text that stands in or at `value`; a NUL in

@@ -32,7 +32,8 @@ typedef enum exg_type_base {
     EXG_TYPE_DEVICE,
     EXG_TYPE_MEMORY_FORMAT,
     EXG_TYPE_GENERATOR,
-    EXG_TYPE_SYM_BOOL
+    EXG_TYPE_SYM_BOOL,
+    EXG_TYPE_OBJECT /* anything else, which no argument of a program fits */
 } exg_type_base;
 
 typedef struct exg_schema_type {
@@ -65,6 +66,7 @@ typedef struct exg_function_schema {
     bool is_inplace;     /* name ends in _ and argument 0 is written (S000-08) */
     bool is_out_variant; /* some argument is declared out (S000-09) */
     bool is_mutable;     /* some argument is written */
+    const char *text;    /* as it was written */
 } exg_function_schema;
 
 /* Parses "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor".

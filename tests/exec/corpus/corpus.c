@@ -4,13 +4,15 @@
  * the run, so the list can only shrink.
  *
  *   test_corpus [FILE ...]     --list prints the cases that fail, for known.txt
- *   Under EXG_CORPUS_MESH=n every case runs on n ranks, inputs split along dim 0.
+ *   Under EXG_CORPUS_MESH=n every case runs on n ranks, inputs split along dim 0. With
+ *   EXG_CORPUS_EAGER=PLACEMENT... too, operator by operator, on inputs that lie so.
  */
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/pt2/decode.h"
 
-#include <exg/exec.h>
+#include "tests/exec/corpus/corpus.h"
+
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ typedef struct tally {
     bool list;
     char *known_text;
     exg_mesh_shape mesh;
+    const char *eager; /* placements, or NULL */
 } tally;
 
 /* 0: one device. */
@@ -36,14 +39,6 @@ static uint32_t ranks_of(const exg_mesh_shape *mesh)
     }
     return ranks;
 }
-
-typedef struct one_case {
-    const char *file, *name;
-    double rtol, atol;
-    uint32_t mesh; /* 0: one device */
-    exg_program *program;
-    const exg_tensor_file *tensors;
-} one_case;
 
 static char *read_text(const char *path)
 {
@@ -101,7 +96,7 @@ static double mesh_rounding(const one_case *c, const exg_named_tensor *want, int
     return isfinite(largest) ? c->mesh * unit * largest : 0;
 }
 
-static bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_named_tensor *want,
+bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_named_tensor *want,
                           char *why)
 {
     int64_t numel = exg_tensor_numel(got);
@@ -129,7 +124,7 @@ static bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_na
     return true;
 }
 
-static const exg_named_tensor *case_tensor(const one_case *c, const char *kind, const char *name)
+const exg_named_tensor *case_tensor(const one_case *c, const char *kind, const char *name)
 {
     char key[300];
 
@@ -274,7 +269,8 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
     } else {
         add_constants(c);
-        right = run_session(c, operators, &t->mesh, why);
+        right = t->eager == NULL ? run_session(c, operators, &t->mesh, why)
+                                 : run_eager(c, operators, &t->mesh, t->eager, why);
     }
     exg_program_destroy(c->program);
     t->passed += right;
@@ -361,6 +357,7 @@ int main(int argc, char **argv)
     exg_error err;
     glob_t files = {0};
 
+    t.eager = getenv("EXG_CORPUS_EAGER");
     for (char *at = (char *)(uintptr_t)mesh; at != NULL && *at != '\0'; at += *at == 'x') {
         t.mesh.sizes[t.mesh.ndim++] = (uint32_t)strtoul(at, &at, 10); /* "2x2" */
     }

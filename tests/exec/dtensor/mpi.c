@@ -2,6 +2,7 @@
  *
  *   mpirun -n 4 test_exec_mpi
  */
+#include "tests/exec/dispatch/eager.h"
 #include "tests/exec/dtensor/pairs.h"
 
 #include <stdio.h>
@@ -57,6 +58,28 @@ static void take_a_slice(rank_context *c)
     exg_device_mesh_destroy(row);
 }
 
+/* Operators dispatched between processes: a product of parts, its sum, a number told to all. */
+static void dispatch_operators(rank_context *c)
+{
+    eager e;
+    exg_dtensor *x, *y, *z, *sum;
+    exg_argument number;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "2x3", "S(1)");
+    y = counted(&e, EXG_DTYPE_F32, "3x2", "S(0)");
+    z = CALL(&e, "aten.mm.default", T(x), T(y));
+    expect_values(&e, z, "P(sum)", (const double[]){10, 13, 28, 40}, 4, "mm");
+    sum = CALL(&e, "aten.sum.default", T(z));
+    EXPECT(c, exg_dtensor_item(sum, &number, &e.err) == EXG_OK && number.as_float == 91,
+           "the item: %s", e.err.message);
+    exg_dtensor_destroy(x);
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(z);
+    exg_dtensor_destroy(sum);
+    eager_end(&e);
+}
+
 /* Rank 1 never comes: the others are told so, in time. */
 static void miss_rank_1(rank_context *c)
 {
@@ -107,6 +130,9 @@ int main(void)
     faults += on_processes("4", check_pairs, &(pairs){(int64_t[]){0}, 0, EXG_REDUCE_SUM});
     faults += on_processes("4", sum_in_order, NULL);
     faults += on_processes("2x2", take_a_slice, NULL);
+    (void)all_operators();
+    faults += on_processes("4", dispatch_operators, NULL);
+    free_operators();
     faults += exg_mpi_mesh_create(&wrong, &none, NULL) != EXG_USAGE;
     faults += on_processes("4", miss_rank_1, NULL);
     exg_mpi_finish();

@@ -1,0 +1,586 @@
+/* dispatch.c - a call from key and objects to its entry: lowering, handler, cache. */
+#include "libexec/dispatch/dispatcher.h"
+#include "libexport/base/arena.h"
+#include "libexport/operators/complex.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_CAPACITY 1024
+
+/* ---- making --------------------------------- */
+
+void exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options)
+{
+    exg_dispatch_options all = {0};
+    uint32_t capacity = d->options.cache_capacity;
+
+    if (options != NULL) {
+        memcpy(&all, options, options->size < sizeof(all) ? options->size : sizeof(all));
+    }
+    d->options = all;
+    d->options.cache_capacity = capacity;
+}
+
+exg_status exg_dispatcher_create(const exg_operators *operators,
+                                 const exg_dispatch_options *options, exg_dispatcher **d,
+                                 exg_error *err)
+{
+    exg_dispatcher *made = calloc(1, sizeof(*made));
+    uint32_t capacity = CACHE_CAPACITY;
+    exg_status status;
+
+    *d = NULL;
+    if (made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    made->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    made->scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (made->arena == NULL || made->scratch == NULL) {
+        exg_dispatcher_destroy(made);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    made->operators = operators;
+    exg_map_init(&made->by_key, made->arena);
+    exg_dispatcher_configure(made, options);
+    if (options != NULL && options->size >= sizeof(*options) && options->cache_capacity > 0) {
+        capacity = options->cache_capacity;
+    }
+    made->options.cache_capacity = capacity;
+    status = exg_cache_init(&made->cache, capacity, err);
+    status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
+                              : status;
+    status = status == EXG_OK ? exg_memory_create(made->empty->weights, &made->memory, err)
+                              : status;
+    if (status != EXG_OK) {
+        exg_dispatcher_destroy(made);
+        return status;
+    }
+    *d = made;
+    return EXG_OK;
+}
+
+void exg_dispatcher_destroy(exg_dispatcher *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    exg_cache_free(&d->cache);
+    exg_memory_destroy(d->memory);
+    exg_program_destroy(d->empty);
+    exg_words_free(&d->words);
+    exg_arena_destroy(d->arena);
+    exg_arena_destroy(d->scratch);
+    free(d);
+}
+
+void exg_dispatcher_statistics(const exg_dispatcher *d, exg_dispatch_stats *stats)
+{
+    *stats = d->stats;
+    stats->entries = d->cache.entry_count;
+}
+
+/* ---- rows --------------------------------- */
+
+void exg_operator_key(const exg_operator *op, char *text, size_t room)
+{
+    static const char prefix[] = "torch.ops.";
+    const char *target = op->target;
+
+    target += strncmp(target, prefix, sizeof(prefix) - 1) == 0 ? sizeof(prefix) - 1 : 0;
+    snprintf(text, room, "%s", target);
+}
+
+static exg_status add_row(exg_dispatcher *d, const char *key, const exg_operator *op,
+                          exg_dispatch_op **row, exg_error *err)
+{
+    exg_dispatch_op *made = EXG_NEW(d->arena, exg_dispatch_op);
+
+    if (made == NULL || (made->key = exg_arena_strdup(d->arena, key)) == NULL ||
+        !exg_arena_reserve(d->arena, &d->rows, d->row_count, &d->row_capacity,
+                           sizeof(exg_dispatch_op *)) ||
+        !exg_map_put(&d->by_key, made->key, d->row_count)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    made->op = op;
+    made->index = d->row_count;
+    made->callers = exg_builtin_row(key);
+    d->rows[d->row_count++] = made;
+    *row = made;
+    return EXG_OK;
+}
+
+exg_status exg_dispatch_row_of(exg_dispatcher *d, const char *key, exg_dispatch_op **row,
+                               exg_error *err)
+{
+    uint32_t index = exg_map_find(&d->by_key, key);
+    char target[256];
+
+    if (index != EXG_MAP_NONE) {
+        *row = d->rows[index];
+        return EXG_OK;
+    }
+    snprintf(target, sizeof(target), "torch.ops.%s", key);
+    return add_row(d, key, exg_operators_find(d->operators, target), row, err);
+}
+
+exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg_dispatch_op **row,
+                                  exg_error *err)
+{
+    char key[256];
+
+    exg_operator_key(op, key, sizeof(key));
+    return exg_dispatch_row_of(d, key, row, err);
+}
+
+exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key, const exg_dispatch_row *row,
+                                   exg_error *err)
+{
+    exg_dispatch_op *known;
+
+    EXG_TRY(exg_dispatch_row_of(d, key, &known, err));
+    known->callers = *row;
+    exg_cache_empty(&d->cache); /* which was decided by other rules */
+    return EXG_OK;
+}
+
+/* ---- operands --------------------------------- */
+
+static exg_status other_mesh(const exg_device_mesh *a, const exg_device_mesh *b, exg_error *err)
+{
+    char texts[2][80];
+
+    for (int i = 0; i < 2; i++) {
+        const exg_device_mesh *mesh = i == 0 ? a : b;
+        size_t at = 0;
+
+        texts[i][0] = '\0';
+        for (uint32_t r = 0; r < mesh->size && at + 16 < sizeof(texts[i]); r++) {
+            at += (size_t)snprintf(texts[i] + at, sizeof(texts[i]) - at, "%s%u", r > 0 ? ", " : "",
+                                   exg_device_mesh_global_rank(mesh, r));
+        }
+    }
+    return EXG_FAIL(err, USAGE, "DSP-003", "DTensors of two meshes: {%s} and {%s}", texts[0],
+                    texts[1]);
+}
+
+static exg_status find_mesh(exg_call *call, exg_device_mesh *otherwise)
+{
+    exg_device_mesh *mesh = NULL;
+
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const exg_object *object = call->operands[i].object;
+
+        if (object->kind != EXG_OBJECT_DTENSOR || object->dtensor->mesh == mesh) {
+            continue;
+        }
+        if (mesh != NULL && !exg_device_mesh_equal(mesh, object->dtensor->mesh)) {
+            return other_mesh(mesh, object->dtensor->mesh, call->err);
+        }
+        mesh = object->dtensor->mesh;
+    }
+    call->mesh = mesh == NULL ? otherwise : mesh;
+    if (call->mesh == NULL) {
+        return EXG_FAIL(call->err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set",
+                        call->row->key);
+    }
+    return EXG_OK;
+}
+
+static exg_status wrap_plain(exg_call *call, uint32_t i)
+{
+    const exg_tensor *tensor = call->operands[i].object->tensor;
+    exg_dtensor *t = &call->wrapped[i];
+    int64_t numel = exg_tensor_numel(tensor);
+
+    if (numel != 1 && !call->d->options.implicit_replication) {
+        return exg_error_fix(call->err,
+                             EXG_FAIL(call->err, USAGE, "DSP-002",
+                                      "%s of a plain tensor of %lld elements beside DTensors",
+                                      call->row->key, (long long)numel),
+                             "distribute it, or allow implicit replication");
+    }
+    if (tensor->rank > 0 && numel == 1 && !call->d->options.implicit_replication) {
+        exg_log_note(call->d, "%s: a plain tensor of one element counts as replicated",
+                     call->row->key);
+    }
+    *t = (exg_dtensor){.mesh = call->mesh, .local = *tensor, .rank = tensor->rank};
+    memcpy(t->sizes, tensor->sizes, sizeof(t->sizes));
+    memcpy(t->strides, tensor->strides, sizeof(t->strides));
+    for (uint32_t m = 0; m < call->mesh->ndim; m++) {
+        t->placements[m] = exg_replicate();
+    }
+    call->plain[i] = exg_object_dtensor(t);
+    call->operands[i].object = &call->plain[i];
+    return EXG_OK;
+}
+
+/* Plain tensors become replicated ones for the time of the call. */
+static exg_status wrap_plains(exg_call *call)
+{
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        if (call->operands[i].object->kind != EXG_OBJECT_TENSOR) {
+            continue;
+        }
+        if (call->plain == NULL) {
+            call->plain = calloc(call->operand_count, sizeof(*call->plain));
+            call->wrapped = calloc(call->operand_count, sizeof(*call->wrapped));
+        }
+        if (call->plain == NULL || call->wrapped == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        EXG_TRY(wrap_plain(call, i));
+    }
+    return EXG_OK;
+}
+
+/* ---- what names a call --------------------------------- */
+
+/* Everything that a decision depends on. */
+static void write_words(const exg_call *call, exg_words *w)
+{
+    const exg_function_schema *f = call->op->schema;
+    uint32_t next = 0;
+
+    exg_words_empty(w);
+    exg_words_put(w, (uint64_t)call->row->index << 32 | (uint64_t)call->d->options.fallback << 8 |
+                         (uint64_t)call->d->options.first_suggestion << 1 |
+                         (uint64_t)call->d->options.implicit_replication);
+    exg_words_mesh(w, call->mesh);
+    for (uint32_t i = 0; i < f->argument_count; i++) {
+        const exg_object *object = call->at[i];
+
+        exg_words_put(w, object == NULL ? UINT64_MAX
+                                        : (uint64_t)object->kind << 32 | object->count);
+        if (object == NULL || f->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            if (object != NULL && object->kind == EXG_OBJECT_VALUE) {
+                exg_words_value(w, &object->value);
+            }
+            next += object == NULL && f->arguments[i].type.base == EXG_TYPE_TENSOR;
+            continue;
+        }
+        for (; next < call->operand_count && call->operands[next].position == i; next++) {
+            const exg_object *operand = call->operands[next].object;
+
+            if (operand->kind == EXG_OBJECT_DTENSOR) {
+                exg_words_dtensor(w, operand->dtensor);
+            } else {
+                exg_words_object(w, operand);
+            }
+        }
+    }
+}
+
+static exg_status find_entry(exg_call *call, exg_entry **entry)
+{
+    exg_dispatcher *d = call->d;
+    uint64_t hash;
+    exg_words kept;
+    exg_status status;
+
+    write_words(call, &d->words);
+    if (d->words.failed) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    hash = exg_words_hash(&d->words);
+    *entry = exg_cache_find(&d->cache, &d->words, hash);
+    if (*entry != NULL) {
+        d->stats.hits++;
+        exg_log_decision(call, *entry, true);
+        return EXG_OK;
+    }
+    d->stats.misses++;
+    kept = d->words; /* deciding may dispatch */
+    d->words = (exg_words){0};
+    status = exg_entry_create(call, entry);
+    exg_words_free(&d->words);
+    d->words = kept;
+    EXG_TRY(status);
+    status = exg_cache_put(&d->cache, *entry, &d->words, hash, call->err);
+    if (status != EXG_OK) {
+        exg_entry_destroy(*entry);
+        return status;
+    }
+    exg_log_decision(call, *entry, false);
+    return EXG_OK;
+}
+
+/* ---- calls --------------------------------- */
+
+static bool is_complex(const exg_call *call)
+{
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const exg_object *object = call->operands[i].object;
+
+        if (object->kind == EXG_OBJECT_DTENSOR &&
+            exg_dtype_is_complex(object->dtensor->local.dtype)) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
+        const exg_object *object = call->at[i];
+
+        if (object != NULL && object->kind == EXG_OBJECT_VALUE &&
+            (object->value.kind == EXG_ARGUMENT_COMPLEX ||
+             (object->value.kind == EXG_ARGUMENT_SCALAR_TYPE &&
+              exg_dtype_is_complex(object->value.as_scalar_type)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
+{
+    if (op->lowering != NULL) {
+        return true;
+    }
+    return is_complex(call) && exg_complex_lowering_of(op->id) != NULL;
+}
+
+/* Do two local tensors share bytes without being the same window? */
+static bool overlap(const exg_tensor *a, const exg_tensor *b)
+{
+    const exg_tensor *both[2] = {a, b};
+    const uint8_t *end[2];
+
+    if (exg_tensor_numel(a) == 0 || exg_tensor_numel(b) == 0) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        int64_t last = 0;
+
+        for (uint32_t k = 0; k < both[i]->rank; k++) {
+            last += (both[i]->sizes[k] - 1) * both[i]->strides[k];
+        }
+        end[i] = (const uint8_t *)both[i]->data +
+                 (last + 1) * (int64_t)exg_dtype_bytes(both[i]->dtype);
+    }
+    if (end[0] <= (const uint8_t *)b->data || end[1] <= (const uint8_t *)a->data) {
+        return false;
+    }
+    return a->data != b->data || a->dtype != b->dtype || a->rank != b->rank ||
+           memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) != 0 ||
+           memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0])) != 0;
+}
+
+/* Does one plan compute the value and write it? The same on every rank. */
+static bool is_one_plan(const exg_call *call, const exg_operator *functional)
+{
+    return functional->view == NULL && !exg_call_is_composite(functional, call) &&
+           call->row->callers.rule == NULL;
+}
+
+/* May it write operand 0 where that lies? Of this rank's part. */
+static bool writes_directly(const exg_call *call)
+{
+    const exg_tensor *self = &call->operands[0].object->dtensor->local;
+
+    for (uint32_t i = 1; i < call->operand_count; i++) {
+        if (call->operands[i].object->kind == EXG_OBJECT_DTENSOR &&
+            overlap(self, &call->operands[i].object->dtensor->local)) {
+            return false;
+        }
+    }
+    return exg_tensor_is_contiguous(self);
+}
+
+/* The functional operator's value, written to argument 0. */
+static exg_status run_written(exg_call *call, const exg_operator *functional, exg_object *result)
+{
+    exg_object *self = call->operands[0].object;
+    exg_object made = exg_object_none();
+    exg_dispatch_op *row;
+    exg_call inner;
+    exg_status status;
+
+    EXG_TRY(exg_dispatch_row_of_op(call->d, functional, &row, call->err));
+    inner.d = call->d;
+    inner.row = row;
+    inner.op = functional;
+    inner.depth = call->depth + 1;
+    inner.err = call->err;
+    memcpy(inner.at, call->at, sizeof(inner.at));
+    EXG_TRY(exg_dispatch_call(&inner, call->mesh, &made));
+    if (made.kind != EXG_OBJECT_DTENSOR) {
+        exg_object_clear(&made, true);
+        return EXG_FAIL(call->err, UNSUPPORTED, "DSP-006", "%s gives no tensor to write",
+                        functional->target);
+    }
+    status = exg_dtensor_write(call->d, self->dtensor, made.dtensor, call->err);
+    exg_dtensor_destroy(made.dtensor);
+    *result = *self;
+    return status;
+}
+
+static exg_status run_entry(exg_call *call, exg_object *result)
+{
+    exg_entry *entry;
+    exg_status status;
+
+    EXG_TRY(find_entry(call, &entry));
+    entry->runs++;
+    status = exg_entry_run(call, entry, result);
+    entry->runs--;
+    return status;
+}
+
+/* On a row-major copy of operand 0, which is then copied back: other ranks, whose parts lie
+ * better, send and receive the same. */
+static exg_status run_aside(exg_call *call, exg_object *result)
+{
+    exg_object *self = call->operands[0].object;
+    exg_dtensor *t = self->dtensor;
+    exg_object copy;
+    exg_box box = {{0}, {0}};
+    exg_status status;
+
+    EXG_TRY(exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype, t->rank, t->sizes,
+                                   &copy.dtensor, call->err));
+    copy.kind = EXG_OBJECT_DTENSOR;
+    memcpy(box.size, t->local.sizes, sizeof(box.size));
+    exg_box_copy(&box, &t->local, &box, &copy.dtensor->local, &box);
+    call->operands[0].object = &copy;
+    status = run_entry(call, result);
+    call->operands[0].object = self;
+    if (status == EXG_OK) {
+        exg_box_copy(&box, &copy.dtensor->local, &box, &t->local, &box);
+        *result = *self;
+    }
+    exg_dtensor_destroy(copy.dtensor);
+    return status;
+}
+
+static exg_status run_call(exg_call *call, exg_object *result)
+{
+    const exg_operator *functional = exg_computed_by(call->d->operators, call->op);
+
+    exg_log_call(call);
+    if (functional != call->op) {
+        if (call->operand_count == 0 || call->operands[0].object->kind != EXG_OBJECT_DTENSOR) {
+            return EXG_FAIL(call->err, USAGE, "DSP-001", "%s writes no DTensor", call->row->key);
+        }
+        if (call->operands[0].object->dtensor->detached) {
+            return EXG_FAIL(call->err, UNSUPPORTED, "DSP-006",
+                            "inplace_moves_self: %s of a view that had to be moved, whose base "
+                            "would not see it", call->row->key);
+        }
+        if (functional->id == EXG_OP_alias_default) {
+            *result = *call->operands[0].object;
+            return EXG_OK;
+        }
+        if (!is_one_plan(call, functional)) {
+            return run_written(call, functional, result);
+        }
+        if (call->mesh->communicator != NULL && !writes_directly(call)) {
+            return run_aside(call, result);
+        }
+    }
+    return run_entry(call, result);
+}
+
+exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result)
+{
+    exg_status status;
+
+    call->plain = NULL;
+    call->wrapped = NULL;
+    EXG_TRY(exg_call_operands(call->op->schema, call->at, call->operands, EXG_CALL_OPERANDS_MAX,
+                              &call->operand_count, call->err));
+    EXG_TRY(find_mesh(call, mesh));
+    status = wrap_plains(call);
+    status = status == EXG_OK ? run_call(call, result) : status;
+    free(call->plain);
+    free(call->wrapped);
+    return status;
+}
+
+exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_object *args,
+                                 uint32_t arg_count, const exg_named_object *kwargs,
+                                 uint32_t kwarg_count, exg_object *result, exg_error *err)
+{
+    exg_dispatch_op *row;
+    exg_op_schema as_given;
+    exg_call call;
+
+    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    if (row->op == NULL || row->op->symbolic != NULL) {
+        return EXG_FAIL(err, UNSUPPORTED, "OPR-003", "no operator '%s'", key);
+    }
+    call.d = d;
+    call.row = row;
+    call.op = row->op;
+    call.depth = 0;
+    call.err = err;
+    /* the caller's objects, which are only read */
+    exg_op_schema_init(&as_given, row->op->schema, (exg_object *)(uintptr_t)args, arg_count,
+                       (exg_named_object *)(uintptr_t)kwargs, kwarg_count);
+    EXG_TRY(exg_schema_positions(&as_given, call.at, err));
+    return exg_dispatch_call(&call, d->options.mesh, result);
+}
+
+exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
+                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                        exg_object *result, exg_error *err)
+{
+    exg_dispatch_op *row;
+    exg_custom_handler *handler;
+
+    *result = exg_object_none();
+    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
+    if (handler != NULL) {
+        return handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count, result,
+                       err);
+    }
+    return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
+}
+
+exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
+                            exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
+                            bool *moves, exg_output_sharding **sharding, exg_error *err)
+{
+    exg_table_question question = {d->operators, row->op, mesh};
+    exg_propagation p = {.key = row->key,
+                         .rule = row->callers.rule,
+                         .user = row->callers.user,
+                         .first_suggestion = d->options.first_suggestion,
+                         .runs = &d->stats.rules};
+
+    *target = schema;
+    *moves = false;
+    *sharding = NULL;
+    if (p.rule == NULL) {
+        bool specs = exg_op_schema_all_specs(schema, NULL, 0) > 0;
+        bool ruled = row->op != NULL &&
+                     (!specs || exg_rule_exists(exg_computed_by(d->operators, row->op)));
+
+        if (!ruled && row->op != NULL && d->options.fallback == EXG_FALLBACK_LOCAL) {
+            return EXG_OK;
+        }
+        if (row->op == NULL || (!ruled && d->options.fallback == EXG_FALLBACK_NONE)) {
+            return EXG_FAIL(err, UNSUPPORTED, "DSP-004", "%s has no sharding rule", row->key);
+        }
+        p.rule = exg_table_rule;
+        p.user = &question;
+        p.first_suggestion = true; /* best first */
+    }
+    return exg_propagate(&p, schema, arena, target, moves, sharding, err);
+}
+
+exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_op_schema *schema,
+                                        exg_arena *arena, exg_op_schema **target, bool *moves,
+                                        exg_output_sharding **sharding, exg_error *err)
+{
+    const exg_dtensor_spec *spec = NULL;
+    exg_dispatch_op *row;
+
+    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    (void)exg_op_schema_all_specs(schema, &spec, 1);
+    if (spec == NULL && d->options.mesh == NULL) {
+        return EXG_FAIL(err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set", key);
+    }
+    return exg_propagate_on(d, row, spec == NULL ? d->options.mesh : spec->mesh, schema, arena,
+                            target, moves, sharding, err);
+}

@@ -1,0 +1,160 @@
+/* dispatcher.h - what the files of the room share: rows, calls, cache entries. */
+#ifndef EXG_LIBEXEC_DISPATCH_DISPATCHER_H
+#define EXG_LIBEXEC_DISPATCH_DISPATCHER_H
+
+#include "libexec/dispatch/local.h"
+#include "libexec/dispatch/words.h"
+#include "libexport/base/map.h"
+
+/* One operator as it is dispatched. */
+typedef struct exg_dispatch_op {
+    const char *key;
+    uint32_t index;
+    const exg_operator *op;   /* NULL: libexport does not know it */
+    exg_dispatch_row callers; /* what was registered */
+} exg_dispatch_op;
+
+/* A call on its way. */
+typedef struct exg_call {
+    exg_dispatcher *d;
+    const exg_dispatch_op *row;
+    const exg_operator *op;
+    exg_object *at[EXG_CALL_ARGS_MAX]; /* by position; NULL: the default */
+    exg_place_in_call operands[EXG_CALL_OPERANDS_MAX]; /* DTENSOR, number VALUE, NONE */
+    uint32_t operand_count;
+    exg_device_mesh *mesh;
+    exg_object *plain;      /* in the place of plain tensors; NULL: none */
+    exg_dtensor *wrapped;   /* these */
+    uint32_t depth;         /* of operators made of operators */
+    exg_error *err;
+} exg_call;
+
+/* ---- entries --------------------------------- */
+
+typedef enum exg_entry_kind {
+    EXG_ENTRY_LOCAL, /* a plan of one node */
+    EXG_ENTRY_VIEW,  /* a window on operand 0 */
+    EXG_ENTRY_GRAPH  /* operators that are dispatched in turn */
+} exg_entry_kind;
+
+typedef struct exg_entry_operand {
+    bool is_tensor, moves;
+    uint32_t input; /* of the plan */
+    exg_placement from[EXG_MESH_DIMS_MAX];
+    exg_placement to[EXG_MESH_DIMS_MAX];
+    exg_tensor local; /* sizes and strides when it has come */
+    double bytes;     /* that a rank receives, as predicted */
+} exg_entry_operand;
+
+typedef struct exg_graph_node exg_graph_node;
+
+/* What equal calls do. */
+typedef struct exg_entry {
+    struct exg_entry *chain;         /* of the same slot */
+    struct exg_entry *newer, *older; /* by use */
+    uint32_t runs; /* going on: it is not dropped meanwhile */
+    uint64_t hash;
+    uint64_t *words;
+    uint32_t word_count;
+    exg_arena *arena;
+    exg_entry_kind kind;
+    bool in_place;
+    bool any_moves;
+    exg_entry_operand *operands;
+    exg_local_result *results;
+    uint32_t operand_count, result_count;
+    exg_object_kind form; /* of the results: DTENSOR (one), LIST or TUPLE */
+    exg_rank *rank;       /* LOCAL */
+    bool draws;
+    bool copies;          /* VIEW: of a row-major copy */
+    exg_program *program; /* GRAPH */
+    exg_graph_node *nodes;
+    exg_argument *outputs; /* by return */
+    uint32_t output_count;
+    uint32_t *last_use; /* by value: 1 + the node that reads it last; 0: never */
+    bool returns_out;   /* results are the out= arguments themselves */
+} exg_entry;
+
+void exg_entry_destroy(exg_entry *entry); /* NULL is allowed */
+
+/* The call by spec: positional arguments up to the last given, then keywords. */
+exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena);
+
+/* Decides. The entry is not in the cache yet. */
+exg_status exg_entry_create(const exg_call *call, exg_entry **entry);
+/* *itself: the operator is made of nothing but itself, and the entry is to be filled as such. */
+exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself);
+
+/* Carries out. */
+exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result);
+exg_status exg_graph_run(const exg_call *call, exg_entry *entry, exg_object *result);
+
+/* ---- the cache --------------------------------- */
+
+typedef struct exg_cache {
+    exg_entry **slots; /* a power of two of them */
+    uint32_t slot_count, entry_count, capacity;
+    exg_entry *newest, *oldest;
+} exg_cache;
+
+exg_status exg_cache_init(exg_cache *cache, uint32_t capacity, exg_error *err);
+void exg_cache_empty(exg_cache *cache);
+void exg_cache_free(exg_cache *cache);
+exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t hash);
+/* Takes the entry over; the one used longest ago makes room. */
+exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *words, uint64_t hash,
+                         exg_error *err);
+
+/* ---- the dispatcher --------------------------------- */
+
+struct exg_dispatcher {
+    const exg_operators *operators;
+    exg_dispatch_options options;
+    exg_arena *arena;   /* rows and their keys */
+    exg_arena *scratch; /* of the decision being taken */
+    exg_map by_key;
+    exg_dispatch_op **rows;
+    uint32_t row_count, row_capacity;
+    exg_cache cache;
+    exg_words words;
+    exg_program *empty; /* whose weights, none, the memory is of */
+    exg_memory *memory;
+    uint64_t draws; /* of random operators so far */
+    exg_dispatch_stats stats;
+};
+
+exg_status exg_dispatch_row_of(exg_dispatcher *d, const char *key, exg_dispatch_op **row,
+                               exg_error *err);
+exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg_dispatch_op **row,
+                                  exg_error *err);
+
+/* The handler that stands in the table of ours for `key`, or an empty row. */
+exg_dispatch_row exg_builtin_row(const char *key);
+
+/* The call with its arguments in place (row, at, depth, d, err); `mesh` where no DTensor says. */
+exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result);
+
+/* exg_propagate_input_sharding of a row, on a mesh. */
+exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
+                            exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
+                            bool *moves, exg_output_sharding **sharding, exg_error *err);
+
+/* Does the operator, on these operands, consist of others? */
+bool exg_call_is_composite(const exg_operator *op, const exg_call *call);
+
+/* Writes the value of `from` to `self`, whose placements stay. USAGE DSP-007, UNSUPPORTED
+ * DSP-006. */
+exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dtensor *from,
+                             exg_error *err);
+
+/* exg_dispatch past lowerings and handlers. */
+exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_object *args,
+                                 uint32_t arg_count, const exg_named_object *kwargs,
+                                 uint32_t kwarg_count, exg_object *result, exg_error *err);
+
+/* log.c; nothing without a log. */
+void exg_log_call(const exg_call *call);
+void exg_log_decision(const exg_call *call, const exg_entry *entry, bool found);
+void exg_log_note(exg_dispatcher *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,467 @@
+/* handlers.c - operators that are no map of local tensors: numbers, lists, other views of
+ * the object itself. */
+#include "libexec/comm/collectives.h"
+#include "libexec/dispatch/dispatcher.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static exg_status want(const char *key, bool fits, exg_error *err)
+{
+    return fits ? EXG_OK : EXG_FAIL(err, USAGE, "DSP-001", "arguments that %s does not take", key);
+}
+
+static bool is_dtensor(const exg_object *args, uint32_t count, uint32_t i)
+{
+    return i < count && args[i].kind == EXG_OBJECT_DTENSOR;
+}
+
+/* ---- numbers --------------------------------- */
+
+static exg_argument element(const exg_tensor *t)
+{
+    int64_t whole = 0;
+    uint64_t bits = 0;
+
+    if (t->dtype == EXG_DTYPE_B8) {
+        return exg_arg_bool(*(const uint8_t *)t->data != 0);
+    }
+    if (!exg_dtype_is_integral(t->dtype)) {
+        return exg_arg_float(exg_element_value(t->dtype, t->data));
+    }
+    if (exg_dtype_bytes(t->dtype) < 8) {
+        return exg_arg_int((int64_t)exg_element_value(t->dtype, t->data));
+    }
+    memcpy(&bits, t->data, sizeof(bits));
+    memcpy(&whole, &bits, sizeof(whole));
+    return exg_arg_int(whole);
+}
+
+exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_error *err)
+{
+    exg_dtensor *whole;
+    exg_status status = EXG_OK;
+    int64_t numel = 1;
+
+    *number = exg_arg_none();
+    for (uint32_t d = 0; d < t->rank; d++) {
+        numel *= t->sizes[d];
+    }
+    if (numel != 1) {
+        return EXG_FAIL(err, USAGE, "DSP-001", "a tensor of %lld elements is no number",
+                        (long long)numel);
+    }
+    EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
+    if (t->mesh->communicator != NULL) {
+        *number = element(&whole->local);
+        status = exg_broadcast_bytes(t->mesh->communicator, &number->as_int,
+                                     sizeof(number->as_int), 0, err);
+    }
+    exg_dtensor_destroy(whole);
+    return status;
+}
+
+static exg_status item(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                       uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                       exg_object *result, exg_error *err)
+{
+    exg_argument number;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    EXG_TRY(want(key, arg_count == 1 && kwarg_count == 0 && is_dtensor(args, 1, 0), err));
+    EXG_TRY(exg_dtensor_item(args[0].dtensor, &number, err));
+    *result = exg_object_value(number);
+    return EXG_OK;
+}
+
+/* Nothing comes of what holds. */
+static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
+                               const exg_object *args, uint32_t arg_count,
+                               const exg_named_object *kwargs, uint32_t kwarg_count,
+                               exg_object *result, exg_error *err)
+{
+    bool says = arg_count > 1 && args[1].kind == EXG_OBJECT_VALUE &&
+                args[1].value.kind == EXG_ARGUMENT_STRING;
+    exg_argument number;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    (void)kwarg_count;
+    (void)result;
+    EXG_TRY(want(key, is_dtensor(args, arg_count, 0), err));
+    EXG_TRY(exg_dtensor_item(args[0].dtensor, &number, err));
+    return exg_is_none(&number) || exg_get_float(&number) != 0
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "RUN-006", "an assertion does not hold: %s",
+                          says ? args[1].value.as_string : "");
+}
+
+/* Goes on to the next element of `t` in row-major order; false after the last. */
+static bool next_element(const exg_tensor *t, int64_t *index)
+{
+    uint32_t d = t->rank;
+
+    while (d-- > 0 && ++index[d] == t->sizes[d]) {
+        index[d] = 0;
+    }
+    return d != UINT32_MAX;
+}
+
+static uint8_t *element_at(const exg_tensor *t, const int64_t *index)
+{
+    int64_t at = 0;
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        at += index[d] * t->strides[d];
+    }
+    return (uint8_t *)t->data + at * (int64_t)exg_dtype_bytes(t->dtype);
+}
+
+/* Element by element, whatever the strides. */
+static bool equal_local(const exg_tensor *a, const exg_tensor *b)
+{
+    int64_t index[EXG_RANK_MAX] = {0};
+    uint32_t bytes = exg_dtype_bytes(a->dtype);
+
+    if (exg_tensor_numel(a) == 0) {
+        return true;
+    }
+    do {
+        const uint8_t *x = element_at(a, index);
+        const uint8_t *y = element_at(b, index);
+
+        if (exg_dtype_is_integral(a->dtype)
+                ? memcmp(x, y, bytes) != 0
+                : exg_element_value(a->dtype, x) != exg_element_value(b->dtype, y)) {
+            return false;
+        }
+    } while (next_element(a, index));
+    return true;
+}
+
+/* The smallest or largest of what the ranks of the mesh found. */
+static exg_status agree(exg_device_mesh *mesh, exg_reduce_op op, bool *truth, exg_error *err)
+{
+    uint8_t own = *truth;
+    uint8_t all = 0;
+    exg_tensor in = {.data = &own, .dtype = EXG_DTYPE_U8, .rank = 0};
+    exg_tensor out = {.data = &all, .dtype = EXG_DTYPE_U8, .rank = 0};
+    void *workspace = malloc((size_t)exg_all_reduce_workspace(mesh->communicator, &in) + 1);
+    exg_status status;
+
+    if (workspace == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    status = exg_all_reduce(mesh->communicator, &in, &out, op, workspace, err);
+    free(workspace);
+    *truth = all != 0;
+    return status;
+}
+
+/* Both whole where the one is Partial; else the second as the first. */
+static exg_status equal(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                        exg_object *result, exg_error *err)
+{
+    exg_placement to[EXG_MESH_DIMS_MAX];
+    exg_dtensor *a = NULL, *b = NULL;
+    const exg_dtensor *x, *y;
+    bool truth = true;
+    exg_status status;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    EXG_TRY(want(key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) &&
+                          is_dtensor(args, 2, 1), err));
+    x = args[0].dtensor;
+    y = args[1].dtensor;
+    EXG_TRY(want(key, exg_device_mesh_equal(x->mesh, y->mesh) && x->local.dtype == y->local.dtype,
+                 err));
+    if (x->mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    if (x->rank != y->rank || memcmp(x->sizes, y->sizes, x->rank * sizeof(x->sizes[0])) != 0) {
+        *result = exg_object_value(exg_arg_bool(false));
+        return EXG_OK;
+    }
+    for (uint32_t m = 0; m < x->mesh->ndim; m++) {
+        to[m] = x->placements[m].kind == EXG_PARTIAL ? exg_replicate() : x->placements[m];
+    }
+    status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
+    status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
+    if (status == EXG_OK) {
+        truth = equal_local(&a->local, &b->local);
+        status = agree(x->mesh, EXG_REDUCE_MIN, &truth, err);
+        *result = exg_object_value(exg_arg_bool(truth));
+    }
+    exg_dtensor_destroy(a);
+    exg_dtensor_destroy(b);
+    return status;
+}
+
+/* ---- what needs no element --------------------------------- */
+
+static exg_status is_same_size(void *user, exg_dispatcher *d, const char *key,
+                               const exg_object *args, uint32_t arg_count,
+                               const exg_named_object *kwargs, uint32_t kwarg_count,
+                               exg_object *result, exg_error *err)
+{
+    const exg_dtensor *a, *b;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    EXG_TRY(want(key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) &&
+                          is_dtensor(args, 2, 1), err));
+    a = args[0].dtensor;
+    b = args[1].dtensor;
+    *result = exg_object_value(exg_arg_bool(
+        a->rank == b->rank && memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) == 0));
+    return EXG_OK;
+}
+
+/* Memory of the host is what there is. */
+static exg_status is_pinned(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                            uint32_t arg_count, const exg_named_object *kwargs,
+                            uint32_t kwarg_count, exg_object *result, exg_error *err)
+{
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    (void)kwarg_count;
+    EXG_TRY(want(key, is_dtensor(args, arg_count, 0), err));
+    *result = exg_object_value(exg_arg_bool(false));
+    return EXG_OK;
+}
+
+static bool is_ints(const exg_object *object, const int64_t *values, uint32_t count)
+{
+    return object->kind == EXG_OBJECT_VALUE && object->value.kind == EXG_ARGUMENT_INTS &&
+           object->value.count == count &&
+           memcmp(object->value.as_ints, values, count * sizeof(*values)) == 0;
+}
+
+/* Only what it is already: any other window has no meaning on parts. */
+static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
+                             const exg_object *args, uint32_t arg_count,
+                             const exg_named_object *kwargs, uint32_t kwarg_count,
+                             exg_object *result, exg_error *err)
+{
+    const exg_dtensor *t;
+    exg_dtensor *same;
+
+    (void)user;
+    EXG_TRY(want(key, arg_count >= 3 && kwarg_count == 0 && is_dtensor(args, arg_count, 0), err));
+    t = args[0].dtensor;
+    if (!is_ints(&args[1], t->sizes, t->rank) || !is_ints(&args[2], t->strides, t->rank) ||
+        (arg_count > 3 && args[3].kind == EXG_OBJECT_VALUE &&
+         exg_get_int(&args[3].value) != 0)) {
+        if (d->options.fallback == EXG_FALLBACK_REPLICATE) {
+            return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
+        }
+        return EXG_FAIL(err, UNSUPPORTED, "DSP-005",
+                        "%s of other sizes, strides or offset than the tensor has", key);
+    }
+    EXG_TRY(exg_dtensor_alias(t, &same, err));
+    *result = exg_object_dtensor(same);
+    return EXG_OK;
+}
+
+/* ---- gradients that are scaled --------------------------------- */
+
+/* Times `scale`, where they lie; *bad when an element was not finite. */
+static exg_status unscale(const exg_tensor *t, double scale, bool *bad, exg_error *err)
+{
+    int64_t index[EXG_RANK_MAX] = {0};
+
+    if (exg_tensor_numel(t) == 0) {
+        return EXG_OK;
+    }
+    do {
+        uint8_t *at = element_at(t, index);
+        double value = exg_element_value(t->dtype, at);
+
+        *bad = *bad || !isfinite(value);
+        EXG_TRY(exg_element_store(t->dtype, at, value * scale, err));
+    } while (next_element(t, index));
+    return EXG_OK;
+}
+
+static const exg_tensor *local_number(const exg_object *object)
+{
+    const exg_tensor *t = object->kind == EXG_OBJECT_DTENSOR ? &object->dtensor->local
+                          : object->kind == EXG_OBJECT_TENSOR ? object->tensor
+                                                              : NULL;
+
+    return t != NULL && t->rank < 2 && exg_dtype_is_float(t->dtype) ? t : NULL;
+}
+
+/* (Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale): found on one rank is found. */
+static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
+                             const exg_object *args, uint32_t arg_count,
+                             const exg_named_object *kwargs, uint32_t kwarg_count,
+                             exg_object *result, exg_error *err)
+{
+    const exg_tensor *found = arg_count == 3 ? local_number(&args[1]) : NULL;
+    const exg_tensor *scale = arg_count == 3 ? local_number(&args[2]) : NULL;
+    exg_device_mesh *mesh = NULL;
+    bool bad = false;
+
+    (void)user;
+    (void)d;
+    (void)kwargs;
+    (void)kwarg_count;
+    (void)result;
+    EXG_TRY(want(key, found != NULL && scale != NULL && args[0].kind == EXG_OBJECT_LIST, err));
+    for (uint32_t i = 0; i < args[0].count; i++) {
+        EXG_TRY(want(key, is_dtensor(args[0].items, args[0].count, i) &&
+                              exg_dtype_is_float(args[0].items[i].dtensor->local.dtype), err));
+        mesh = args[0].items[i].dtensor->mesh;
+        if (mesh->communicator == NULL) {
+            return EXG_OK;
+        }
+        EXG_TRY(unscale(&args[0].items[i].dtensor->local,
+                        exg_element_value(scale->dtype, scale->data), &bad, err));
+    }
+    if (mesh != NULL) {
+        EXG_TRY(agree(mesh, EXG_REDUCE_MAX, &bad, err));
+    }
+    return bad ? exg_element_store(found->dtype, found->data, 1, err) : EXG_OK;
+}
+
+/* ---- views in place --------------------------------- */
+
+/* The object becomes the view `user` of itself: no element moves. */
+static exg_status view_in_place(void *user, exg_dispatcher *d, const char *key,
+                                const exg_object *args, uint32_t arg_count,
+                                const exg_named_object *kwargs, uint32_t kwarg_count,
+                                exg_object *result, exg_error *err)
+{
+    exg_dtensor *self, *view;
+    exg_dtensor kept;
+
+    EXG_TRY(want(key, is_dtensor(args, arg_count, 0), err));
+    self = args[0].dtensor;
+    EXG_TRY(exg_dispatch(d, user, args, arg_count, kwargs, kwarg_count, result, err));
+    view = result->dtensor;
+    if (view->local.data != self->local.data) {
+        exg_dtensor_destroy(view);
+        *result = exg_object_none();
+        return EXG_FAIL(err, UNSUPPORTED, "DSP-006",
+                        "inplace_moves_self: %s would have to move its tensor", key);
+    }
+    kept = *self;
+    *self = *view;
+    *view = kept;
+    exg_dtensor_destroy(view);
+    *result = exg_object_dtensor(self);
+    return EXG_OK;
+}
+
+/* ---- lists --------------------------------- */
+
+/* Operator `user` on each item of the list, other lists alongside; what is no list is given to
+ * all. In place: nothing comes back. */
+static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                       uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                       exg_object *result, exg_error *err)
+{
+    bool in_place = strstr(key, "_.") != NULL;
+    exg_object one[EXG_CALL_ARGS_MAX];
+    uint32_t count;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(want(key, arg_count > 0 && arg_count <= EXG_CALL_ARGS_MAX &&
+                          args[0].kind == EXG_OBJECT_LIST, err));
+    count = args[0].count;
+    for (uint32_t a = 0; a < arg_count; a++) {
+        EXG_TRY(want(key, args[a].kind != EXG_OBJECT_LIST || args[a].count == count, err));
+    }
+    if (!in_place) {
+        *result = exg_object_list(calloc(count + 1u, sizeof(*result)), 0);
+        if (result->items == NULL) {
+            *result = exg_object_none();
+            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        }
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+        exg_object made = exg_object_none();
+
+        for (uint32_t a = 0; a < arg_count; a++) {
+            one[a] = args[a].kind == EXG_OBJECT_LIST ? args[a].items[i] : args[a];
+        }
+        status = exg_dispatch(d, user, one, arg_count, kwargs, kwarg_count, &made, err);
+        if (!in_place && status == EXG_OK) {
+            result->items[result->count++] = made;
+        }
+    }
+    if (status != EXG_OK) {
+        exg_object_clear(result, !in_place);
+    }
+    return status;
+}
+
+/* ---- the table --------------------------------- */
+
+#define EACH(name, overload) \
+    {"aten._foreach_" name "." overload, each, "aten." name "." overload}
+
+static const struct {
+    const char *key;
+    exg_custom_handler *handler;
+    const char *user;
+} handlers[] = {
+    {"aten.item.default", item, NULL},
+    {"aten._local_scalar_dense.default", item, NULL},
+    {"aten.equal.default", equal, NULL},
+    {"aten._assert_async.default", assert_async, NULL},
+    {"aten._assert_async.msg", assert_async, NULL},
+    {"aten._amp_foreach_non_finite_check_and_unscale_.default", non_finite, NULL},
+    {"aten.is_same_size.default", is_same_size, NULL},
+    {"aten.is_pinned.default", is_pinned, NULL},
+    {"aten.as_strided.default", as_strided, NULL},
+    {"aten.squeeze_.default", view_in_place, "aten.squeeze.default"},
+    {"aten.squeeze_.dim", view_in_place, "aten.squeeze.dim"},
+    {"aten.squeeze_.dims", view_in_place, "aten.squeeze.dims"},
+    {"aten.unsqueeze_.default", view_in_place, "aten.unsqueeze.default"},
+    {"aten.transpose_.default", view_in_place, "aten.transpose.int"},
+    {"aten.t_.default", view_in_place, "aten.t.default"},
+    EACH("add_", "Scalar"),
+    EACH("sub_", "Scalar"),
+    EACH("mul_", "Scalar"),
+    EACH("div_", "Scalar"),
+    {"aten._foreach_add_.List", each, "aten.add_.Tensor"},
+    {"aten._foreach_sub_.List", each, "aten.sub_.Tensor"},
+    {"aten._foreach_mul_.List", each, "aten.mul_.Tensor"},
+    {"aten._foreach_div_.List", each, "aten.div_.Tensor"},
+    EACH("add", "Scalar"),
+    EACH("sub", "Scalar"),
+    EACH("mul", "Scalar"),
+    EACH("div", "Scalar"),
+    {"aten._foreach_add.List", each, "aten.add.Tensor"},
+    {"aten._foreach_sub.List", each, "aten.sub.Tensor"},
+    {"aten._foreach_mul.List", each, "aten.mul.Tensor"},
+    {"aten._foreach_div.List", each, "aten.div.Tensor"},
+    {"aten._foreach_sqrt.default", each, "aten.sqrt.default"},
+    {"aten._foreach_neg.default", each, "aten.neg.default"},
+    {"aten._foreach_zero_.default", each, "aten.zero_.default"},
+};
+
+exg_dispatch_row exg_builtin_row(const char *key)
+{
+    exg_dispatch_row row = {0};
+
+    for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+        if (strcmp(handlers[i].key, key) == 0) {
+            row.handler = handlers[i].handler;
+            row.user = (void *)(uintptr_t)handlers[i].user;
+        }
+    }
+    return row;
+}

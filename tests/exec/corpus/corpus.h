@@ -1,0 +1,26 @@
+/* corpus.h - one case of the operator corpus, and two ways to run it. */
+#ifndef EXG_TESTS_EXEC_CORPUS_CORPUS_H
+#define EXG_TESTS_EXEC_CORPUS_CORPUS_H
+
+#include <exg/exec.h>
+
+typedef struct one_case {
+    const char *file, *name;
+    double rtol, atol;
+    uint32_t mesh; /* 0: one device */
+    exg_program *program;
+    const exg_tensor_file *tensors;
+} one_case;
+
+/* `why` has room for 200 bytes. */
+bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_named_tensor *want,
+                   char *why);
+/* The tensor of the case's file that is an "in", "out", "after" or "constant". */
+const exg_named_tensor *case_tensor(const one_case *c, const char *kind, const char *name);
+
+/* Dispatches the program's nodes one by one on every rank of the mesh, inputs placed as
+ * `placements` ("S(0) R") says as far as their dims allow. */
+bool run_eager(const one_case *c, const exg_operators *operators, const exg_mesh_shape *mesh,
+               const char *placements, char *why);
+
+#endif
