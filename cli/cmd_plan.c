@@ -73,6 +73,9 @@ exg_status cmd_plan(const cli_call *call, exg_error *err)
     status = cli_inputs_read(call, &p, &inputs, err);
     if (status == EXG_OK) {
         status = cli_session_options(call, &options, &placement, err);
+        options.processes = false;
+        options.plan_only = true;
+        options.check_ranks = call->check;
         status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
         status = status == EXG_OK ? exg_session_prepare(session, inputs.items, inputs.count, err)
                                   : status;

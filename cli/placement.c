@@ -174,6 +174,8 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->loop_limit = call->has_loop_limit && call->loop_limit >= 1 && call->loop_limit < 0x1p63
                               ? (uint64_t)call->loop_limit
                               : 0;
+    options->timeout_ns = call->has_timeout && call->timeout < 1e9 ? (uint64_t)(call->timeout * 1e9)
+                                                                   : 0;
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -36,6 +36,7 @@ struct exg_rank {
     step_time *times; /* by step; NULL: not measured */
     int once_fault; /* of the steps that run once */
     _Atomic int fault;
+    _Atomic uint32_t at; /* the step being run */
     exg_random_source random;
 };
 
@@ -239,6 +240,17 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     return EXG_OK;
 }
 
+exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err)
+{
+    *rank = calloc(1, sizeof(**rank));
+    if (*rank == NULL) {
+        exg_plan_destroy(plan);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    (*rank)->plan = plan;
+    return EXG_OK;
+}
+
 void exg_rank_destroy(exg_rank *rank)
 {
     if (rank != NULL) {
@@ -330,7 +342,35 @@ void exg_rank_fill(exg_rank *rank)
     rank->is_filled = true;
 }
 
-static void run_measured(exg_rank *rank)
+/* Runs step `s`. After one that exchanges with other ranks a fault of the exchange ends the
+ * run: what would follow has nothing to work on. */
+static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
+{
+    const exg_step *step = &rank->plan->steps[s];
+    exg_status status;
+
+    atomic_store_explicit(&rank->at, s, memory_order_relaxed);
+    step->kernel->run(&step->call);
+    if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
+        return EXG_OK;
+    }
+    status = exg_grid_status(rank->grid, err);
+    if (status != EXG_OK && err != NULL) {
+        err->where[0] = '\0'; /* of one line of the mesh */
+        return exg_error_within(err, status, "rank %u, node '%s'", rank->grid->rank, step->name);
+    }
+    return status;
+}
+
+static exg_status run_steps(exg_rank *rank, exg_error *err)
+{
+    for (uint32_t s = rank->plan->once_count; s < rank->plan->step_count; s++) {
+        EXG_TRY(run_step(rank, s, err));
+    }
+    return EXG_OK;
+}
+
+static exg_status run_measured(exg_rank *rank, exg_error *err)
 {
     uint64_t begin = now_ns();
     uint64_t start = begin;
@@ -339,18 +379,23 @@ static void run_measured(exg_rank *rank)
         step_time *time = &rank->times[s];
         uint64_t end;
 
-        rank->plan->steps[s].kernel->run(&rank->plan->steps[s].call);
+        EXG_TRY(run_step(rank, s, err));
         end = now_ns();
         time->start_ns = start - begin;
         time->last_ns = end - start;
         time->total_ns += end - start;
         start = end;
     }
+    return EXG_OK;
+}
+
+const char *exg_rank_at(const exg_rank *rank)
+{
+    return rank->plan->steps[atomic_load_explicit(&rank->at, memory_order_relaxed)].name;
 }
 
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
-    const exg_plan *plan = rank->plan;
     int fault;
 
     if (rank->moved) {
@@ -362,16 +407,7 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         rank->moved = false;
     }
     atomic_store_explicit(&rank->fault, rank->once_fault, memory_order_relaxed);
-    if (rank->times != NULL) {
-        run_measured(rank);
-    } else {
-        for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
-            plan->steps[s].kernel->run(&plan->steps[s].call);
-        }
-    }
-    if (rank->grid != NULL) {
-        EXG_TRY(exg_grid_status(rank->grid, err));
-    }
+    EXG_TRY(rank->times != NULL ? run_measured(rank, err) : run_steps(rank, err));
     fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
     if (fault != EXG_FAULT_NONE) {
         return EXG_FAIL(err, MALFORMED, "RUN-001", "%s",

@@ -54,6 +54,8 @@ typedef struct exg_rank exg_rank;
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, uint32_t index, exg_rank **rank,
                            exg_error *err);
+/* Takes the plan over, to be looked at: it is not bound to memory and cannot run. */
+exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err);
 /* From now on runs measure each step. */
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
@@ -74,6 +76,9 @@ void exg_rank_fill(exg_rank *rank);
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);
+
+/* The name of the step that a run is at; from any thread. */
+const char *exg_rank_at(const exg_rank *rank);
 
 /* What step `index` took; all 0 unless measured. */
 void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,

@@ -45,5 +45,33 @@ timeout 60 "$mpiexec" -n 3 sh -c 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 
     "$exg" run fixtures/mlp.pt2 > "$work/out" 2>&1
 code=$?
 [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fault "a killed rank: exit code $code"
+
+# refused RANKS CODE WORDS...: every rank that speaks says the code, none succeeds
+refused()
+{
+    ranks=$1 want=$2
+    shift 2
+    timeout 60 "$mpiexec" -n "$ranks" sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; eval "$1"' \
+        sh "$*" > "$work/out" 2> "$work/err"
+    code=$?
+    [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fault "$want: exit code $code: $*"
+    grep -q "exg: $want" "$work/err" || fault "no $want: $*"
+    others=$(grep -o 'exg: [A-Z]*-[0-9]*' "$work/err" | grep -v "$want\|COM-003" | sort -u)
+    [ -z "$others" ] || fault "$others beside $want: $*"
+}
+
+# Another program, inputs of other sizes, another placement, another mesh: the same on every rank.
+refused 3 COM-009 'f=mlp; [ $rank = 1 ] && f=tied; exec '"$exg"' run fixtures/$f.pt2'
+refused 2 COM-009 'p=data; [ $rank = 1 ] && p=tensor; exec '"$exg"' run fixtures/mlp.pt2 --place $p'
+refused 4 COM-009 'm=2x2; [ $rank = 3 ] && m=4; exec '"$exg"' run fixtures/mlp.pt2 --mesh $m'
+refused 2 COM-009 'i=t17; [ $rank = 0 ] && i=t200; exec '"$exg"' run fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.$i.inputs.safetensors'
+# An input that one rank alone is not given.
+refused 3 INP-001 'i="--input fixtures/lm.inputs.safetensors"; [ $rank = 2 ] && i="--input fixtures/mlp.inputs.safetensors"; exec '"$exg"' run fixtures/lm.core.static.pt2 $i'
+
+# A rank that never starts, and one that stops on its way, within --timeout.
+refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
+refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
+grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
+grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"
 echo "$faults faults"
 [ "$faults" -eq 0 ]

@@ -27,6 +27,8 @@ exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS e
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
 # Ranks: placements, collectives, programs split over a mesh; sessions.
 exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
+exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
+exg_test(exec_ranks exec/session/ranks.c LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
