@@ -47,10 +47,16 @@ static exg_status plan_rank(exg_engine *e, exg_bound *b, const exg_program *func
                             uint32_t rank, const exg_grid *grid, exg_plan **plan, exg_error *err)
 {
     bool first = rank == e->first_rank;
+    exg_place_options options[EXG_MESH_DIMS_MAX];
     exg_program *local = NULL;
-    exg_status status = exg_place(functional, e->operators, e->options.place, &e->mesh, rank,
-                                  &local, first ? &b->place : NULL, first ? &b->report : NULL,
-                                  err);
+    exg_status status;
+
+    memcpy(options, e->options.place, sizeof(options));
+    for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
+        options[d].mode = b->place.modes[d];
+    }
+    status = exg_place(functional, e->operators, options, &e->options.goal, &e->mesh, rank, &local,
+                       first ? &b->place : NULL, first ? &b->report : NULL, err);
 
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->options.plan, grid, plan, err)

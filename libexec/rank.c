@@ -68,7 +68,51 @@ void *exg_rank_data(const exg_rank *rank, const exg_location *location)
                         : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
 }
 
-static exg_status bind_weights(exg_rank *rank, exg_error *err)
+/* Adds a window to the range of bytes that are read of its buffer. */
+static void widen(exg_range *ranges, const exg_location *location)
+{
+    exg_range *range = &ranges[location->buffer];
+    uint64_t item = exg_dtype_bytes(location->window.dtype);
+    int64_t low = location->offset;
+    int64_t high = location->offset;
+
+    if (exg_tensor_numel(&location->window) == 0) {
+        return;
+    }
+    for (uint32_t d = 0; d < location->window.rank; d++) {
+        int64_t reach = (location->window.sizes[d] - 1) * location->window.strides[d];
+
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    if (range->first == range->end) {
+        *range = (exg_range){(uint64_t)low * item, (uint64_t)low * item};
+    }
+    range->first = (uint64_t)low * item < range->first ? (uint64_t)low * item : range->first;
+    range->end = (uint64_t)(high + 1) * item > range->end ? (uint64_t)(high + 1) * item : range->end;
+}
+
+/* By buffer: the bytes that the steps read and the results are. */
+static exg_range *ranges_of(const exg_plan *plan)
+{
+    exg_range *ranges = calloc(plan->buffer_count + 1, sizeof(*ranges));
+
+    for (uint32_t s = 0; ranges != NULL && s < plan->step_count; s++) {
+        for (uint32_t i = 0; i < exg_step_operands(&plan->steps[s]); i++) {
+            if (plan->steps[s].inputs[i].buffer != EXG_NO_BUFFER) {
+                widen(ranges, &plan->steps[s].inputs[i]);
+            }
+        }
+    }
+    for (uint32_t o = 0; ranges != NULL && o < plan->output_count; o++) {
+        if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR) {
+            widen(ranges, &plan->outputs[o].location);
+        }
+    }
+    return ranges;
+}
+
+static exg_status bind_inputs(exg_rank *rank, const exg_range *ranges, exg_error *err)
 {
     const exg_plan *plan = rank->plan;
 
@@ -84,12 +128,20 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
             EXG_TRY(exg_memory_state(rank->memory, rank->index, input,
                                      (void **)&rank->inputs[i], err));
         } else {
-            EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
-                                      &data, err));
+            EXG_TRY(exg_memory_weight(rank->memory, input, ranges[input->buffer], &data, err));
             rank->inputs[i] = (uint8_t *)(uintptr_t)data;
         }
     }
     return EXG_OK;
+}
+
+static exg_status bind_weights(exg_rank *rank, exg_error *err)
+{
+    exg_range *ranges = ranges_of(rank->plan);
+    exg_status status = ranges == NULL ? EXG_OUT_OF_MEMORY(err) : bind_inputs(rank, ranges, err);
+
+    free(ranges);
+    return status;
 }
 
 /* A weight packed alike is the same bytes in every plan of the session: the step's kernel,

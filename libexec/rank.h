@@ -14,9 +14,15 @@ exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_erro
 void exg_memory_destroy(exg_memory *memory); /* NULL is allowed */
 uint64_t exg_memory_bytes(const exg_memory *memory);
 
-/* The first byte of the storage behind a weight input, at least `bytes` long and
- * aligned for `dtype`; mapped where possible, else read once and kept. */
-exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, uint64_t bytes,
+/* Bytes of a storage. */
+typedef struct exg_range {
+    uint64_t first, end;
+} exg_range;
+
+/* The first byte of the storage behind a weight input, aligned for its dtype: mapped where
+ * possible, else kept in memory. Of that only `range` is there to be read, and what was asked
+ * for before: the rest is not even read from the file. */
+exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, exg_range range,
                              const void **data, exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the

@@ -31,6 +31,7 @@ typedef struct exg_session_options {
     exg_mesh_shape mesh; /* ranks in a grid; no dims, or one rank: no mesh */
     /* How to place, by mesh dim; patterns must stay as long as the session. */
     exg_place_options place[EXG_MESH_DIMS_MAX];
+    exg_place_goal goal; /* costs and limits of placing; costs must stay as long */
     bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
                        without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
@@ -131,6 +132,10 @@ void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step
 /* Plans for inputs of these shapes without running; data may be NULL. */
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err);
+
+/* Measures costs on this machine, links between `ranks` threads (2 to 64): half a second or
+ * so. USAGE, NO_MEMORY. */
+exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err);
 
 /* On a mesh: a line for each node that is split or moves something, of the last
  * plan; else NULL. Borrowed. */

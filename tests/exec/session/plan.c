@@ -81,7 +81,7 @@ static void it_places_alone(void **state)
     (void)state;
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
-    assert_int_equal(exg_place(functional, l.operators, &options, &mesh, 1, &local, &summary,
+    assert_int_equal(exg_place(functional, l.operators, &options, NULL, &mesh, 1, &local, &summary,
                                &report,
                                NULL), EXG_OK);
     assert_true(summary.split_count > 0 && summary.moved_bytes > 0);

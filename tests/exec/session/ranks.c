@@ -2,6 +2,7 @@
  * rank does not go on. Plans that do not fit are made by placing ranks differently. */
 #include "libexec/comm/grid.h"
 #include "libexec/plan/issues.h"
+#include "libexec/rank.h"
 #include "libexport/base/arena.h"
 
 #include <exg/emit.h>
@@ -83,7 +84,8 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_iss
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, from->rows, 8, from->inner);
     assert_int_equal(exg_paper_grid(&mesh, rank, &grid, NULL), EXG_OK);
-    if (exg_place(program, operators, &options, &mesh, rank, &local, NULL, NULL, &err) != EXG_OK ||
+    if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
+            EXG_OK ||
         exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
         exg_issues_of(plan, arena, issues, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
@@ -153,6 +155,67 @@ static void other_counts_on_one_rank_are_found(void **state)
     assert_int_equal(check(broken, &err), EXG_PEER);
     assert_string_equal(err.code, "COM-010");
     assert_non_null(strstr(err.message, "rank 2 sends 24 bytes to rank 1, which expects 48"));
+}
+
+/* ---- a rank's own bytes ----------------------------------------------------------------- */
+
+typedef struct reads {
+    uint64_t first, end; /* of all reads */
+} reads;
+
+static exg_status note_read(void *user, uint64_t offset, uint64_t length, void *out,
+                            exg_error *err)
+{
+    reads *r = user;
+
+    (void)err;
+    memset(out, 0, length);
+    r->first = offset < r->first ? offset : r->first;
+    r->end = offset + length > r->end ? offset + length : r->end;
+    return EXG_OK;
+}
+
+/* Weight w1 of 64 rows by 6, split by rows over 4 ranks, made when it is read. */
+static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {4}, {NULL}};
+    static const exg_place_pattern pattern = {"w1", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
+    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_PATTERNS,
+                                 .patterns = &pattern, .pattern_count = 1};
+    exg_operators *operators;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (uint32_t r = 0; r < 4; r++) {
+        reads seen = {UINT64_MAX, 0};
+        exg_program *program = make(operators, 5, 64, 6);
+        exg_program *local;
+        exg_memory *memory;
+        exg_rank *rank;
+        exg_plan *plan;
+        exg_grid grid;
+        exg_error err;
+        exg_storage *storage = &program->weights->storages[0];
+
+        storage->kind = EXG_STORAGE_MADE;
+        storage->maker = (exg_storage_maker){note_read, &seen};
+        assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
+        if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
+                EXG_OK ||
+            exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
+            exg_memory_create(program->weights, &memory, &err) != EXG_OK ||
+            exg_rank_create(plan, memory, NULL, &grid, 0, &rank, &err) != EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+        assert_int_equal(seen.first, r * 16 * 6 * sizeof(float));
+        assert_int_equal(seen.end, (r + 1) * 16 * 6 * sizeof(float));
+        exg_rank_destroy(rank);
+        exg_memory_destroy(memory);
+        exg_program_destroy(local);
+        exg_program_destroy(program);
+        exg_grid_close(&grid);
+    }
+    exg_operators_destroy(operators);
 }
 
 /* ---- a rank that hangs ------------------------------------------------------------------ */
@@ -227,6 +290,7 @@ int main(void)
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),
         cmocka_unit_test(other_counts_on_one_rank_are_found),
+        cmocka_unit_test(a_rank_reads_its_own_bytes_of_a_weight),
         cmocka_unit_test(a_rank_that_hangs_ends_the_run_in_time),
     };
 
