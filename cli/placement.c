@@ -1,6 +1,7 @@
 /* placement.c - --mesh, --place, --threads and --seed. A file of patterns reads
- *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}}
- * where a key is an fnmatch pattern over weight names; the first that fits counts. */
+ *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}, "inputs": {"x": "S(0)"}}
+ * where a key is an fnmatch pattern over the names of weights, or of inputs; the first that
+ * fits counts. */
 #include "cli/cli.h"
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
@@ -10,41 +11,62 @@
 
 #define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
 
+static exg_status read_pattern(const char *key, uint32_t key_length, exg_json value,
+                               cli_placement *placement, exg_place_pattern *pattern,
+                               exg_error *err)
+{
+    const char *text;
+    size_t length;
+    char *name;
+
+    EXG_TRY(exg_json_string(value, &text, &length, err));
+    name = exg_arena_strndup(placement->arena, text, length);
+    pattern->pattern = exg_arena_strndup(placement->arena, key, key_length);
+    if (name == NULL || pattern->pattern == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY_IN(err, exg_placement_parse(name, &pattern->placement, err), "[\"%s\"]",
+               pattern->pattern);
+    return EXG_OK;
+}
+
 static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placement,
                                 exg_place_options *options, exg_error *err)
 {
-    exg_json weights;
-    exg_json_walk walk;
-    exg_json value;
-    const char *key;
-    uint32_t key_length;
+    static const char *const members[2] = {"weights", "inputs"};
+    exg_json found[2];
+    bool there[2] = {false, false};
+    uint32_t count = 0;
 
-    if (exg_json_type_of(exg_json_root(doc)) != EXG_JSON_OBJECT ||
-        !exg_json_find(exg_json_root(doc), "weights", &weights)) {
+    for (uint32_t m = 0; m < 2 && exg_json_type_of(exg_json_root(doc)) == EXG_JSON_OBJECT; m++) {
+        there[m] = exg_json_find(exg_json_root(doc), members[m], &found[m]);
+        count += there[m] ? exg_json_count(found[m]) : 0;
+    }
+    if (!there[0] && !there[1]) {
         return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-007", "no member \"weights\""),
                              "write {\"weights\": {\"*.weight\": \"S(0)\"}}");
     }
-    EXG_TRY(exg_json_object(weights, &walk, err));
-    placement->patterns =
-        EXG_NEW_ARRAY(placement->arena, exg_place_pattern, exg_json_count(weights));
+    placement->patterns = EXG_NEW_ARRAY(placement->arena, exg_place_pattern, count);
     if (placement->patterns == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    while (exg_json_next_member(&walk, &key, &key_length, &value)) {
-        exg_place_pattern *pattern = &placement->patterns[options->pattern_count];
-        const char *text;
-        size_t length;
-        char *name;
+    for (uint32_t m = 0; m < 2; m++) {
+        exg_json_walk walk;
+        exg_json value;
+        const char *key;
+        uint32_t key_length;
 
-        EXG_TRY(exg_json_string(value, &text, &length, err));
-        name = exg_arena_strndup(placement->arena, text, length);
-        pattern->pattern = exg_arena_strndup(placement->arena, key, key_length);
-        if (name == NULL || pattern->pattern == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (!there[m]) {
+            continue;
         }
-        EXG_TRY_IN(err, exg_placement_parse(name, &pattern->placement, err), "weights[\"%s\"]",
-                   pattern->pattern);
-        options->pattern_count++;
+        EXG_TRY(exg_json_object(found[m], &walk, err));
+        while (exg_json_next_member(&walk, &key, &key_length, &value)) {
+            exg_place_pattern *pattern = &placement->patterns[options->pattern_count++];
+
+            pattern->of_inputs = m == 1;
+            EXG_TRY_IN(err, read_pattern(key, key_length, value, placement, pattern, err), "%s",
+                       members[m]);
+        }
     }
     options->patterns = placement->patterns;
     options->mode = EXG_PLACE_PATTERNS;

@@ -128,7 +128,8 @@ static void put_options(exg_text *text, const exg_session_options *options, uint
         for (uint32_t i = 0; i < place->pattern_count; i++) {
             char placement[16];
 
-            exg_text_printf(text, "%s %s\n", place->patterns[i].pattern,
+            exg_text_printf(text, "%d %s %s\n", place->patterns[i].of_inputs,
+                            place->patterns[i].pattern,
                             exg_placement_print(place->patterns[i].placement, placement));
         }
     }

@@ -193,7 +193,18 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
 
 /* ---- choosing a row ----------------------------------------------------------------- */
 
-/* A dimension shorter than the mesh is not split anew. */
+static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
+{
+    for (uint32_t i = 0; i < p->forms[id].count; i++) {
+        if (exg_placement_equal(p->forms[id].items[i].placement, placement)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
+ * may be cut so: it follows an operand that is, where that is least moved. */
 static bool splittable(const placer *p, exg_value_id id, exg_placement want)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
@@ -201,15 +212,16 @@ static bool splittable(const placer *p, exg_value_id id, exg_placement want)
     if (p->even_only && !splits_evenly(p, meta, want)) {
         return false;
     }
-    if (want.kind != EXG_SHARD) {
-        return true;
-    }
-    for (uint32_t i = 0; i < p->forms[id].count; i++) {
-        if (exg_placement_equal(p->forms[id].items[i].placement, want)) {
-            return true;
-        }
-    }
-    return meta->sizes[want.dim].value >= (int64_t)p->n;
+    return want.kind != EXG_SHARD || meta->sizes[want.dim].value >= (int64_t)p->n ||
+           has_form(p, id, want) || has_form(p, id, exg_replicate());
+}
+
+/* The collectives inside a row that is emitted otherwise than the operator itself. */
+static double inner_cost(const placer *p, const exg_row *row)
+{
+    return row->reduces * link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
+                                    row->reduced_bytes) +
+           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes);
 }
 
 /* Are all operands there are made of weights kept in pieces? */
@@ -235,7 +247,7 @@ static double row_cost(const placer *p, const exg_rule_call *call, const exg_row
     double sum = 0;
 
     for (uint32_t i = 0; p->even_only && i < call->result_count; i++) {
-        if (!splits_evenly(p, call->results[i], row->results[i])) {
+        if (row->emit != NULL || !splits_evenly(p, call->results[i], row->results[i])) {
             return EXG_COST_IMPOSSIBLE;
         }
     }
@@ -253,7 +265,7 @@ static double row_cost(const placer *p, const exg_rule_call *call, const exg_row
         }
         sum += cost;
     }
-    return sum;
+    return sum + inner_cost(p, row);
 }
 
 /* Which operands of a product are the activation and the weight; -1: no product. */
@@ -264,6 +276,22 @@ static bool product_operands(exg_operator_id op, uint32_t *activation, uint32_t 
     return op == EXG_OP_mm_default || op == EXG_OP_addmm_default || op == EXG_OP_linear_default;
 }
 
+/* Megatron: each rank looks up what its rows of a table of embeddings have. */
+static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
+                                     const exg_value_id *operands)
+{
+    for (uint32_t r = 0; r < call->row_count; r++) {
+        const exg_row *row = &call->rows[r];
+
+        if (exg_placement_equal(row->operands[0], exg_shard(0)) &&
+            call->operands[0]->sizes[0].value >= (int64_t)p->n &&
+            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
 /* Megatron: an activation that is split along the contracted dim meets rows of the
  * weight (and leaves summands), any other meets columns. */
 static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
@@ -272,21 +300,24 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
     uint32_t x;
     uint32_t w;
     int32_t last;
-    bool split = false;
+    bool split;
 
+    if (p->mode == EXG_PLACE_TENSOR && call->op->id == EXG_OP_embedding_default &&
+        p->forms[operands[0]].is_weight) {
+        return vocabulary_row(p, call, operands);
+    }
     if (p->mode != EXG_PLACE_TENSOR || !product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
         return NULL;
     }
     last = (int32_t)call->operands[x]->rank - 1;
-    for (uint32_t i = 0; i < p->forms[operands[x]].count; i++) {
-        split = split || exg_placement_equal(p->forms[operands[x]].items[i].placement, exg_shard(last));
-    }
+    split = has_form(p, operands[x], exg_shard(last));
     for (uint32_t r = 0; r < call->row_count; r++) {
         const exg_row *row = &call->rows[r];
         exg_placement want = split ? exg_shard(last) : exg_replicate();
 
         if (row->operands[w].kind == EXG_SHARD &&
+            call->operands[w]->sizes[row->operands[w].dim].value >= (int64_t)p->n &&
             exg_placement_equal(row->operands[x], want) &&
             row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
             return row;
@@ -301,7 +332,7 @@ static const exg_row *choose_row(placer *p, const exg_rule_call *call,
     const exg_row *best = megatron_row(p, call, operands);
     double least = EXG_COST_IMPOSSIBLE;
 
-    p->why = best != NULL            ? "columns, then rows of weights"
+    p->why = best != NULL            ? "weights by column, then by row"
              : call->row_count == 1 ? "no rule splits the operator"
                                     : "the least moved";
 
@@ -462,6 +493,37 @@ static double predict_work(const placer *p, const exg_operator *op, const exg_ar
                         : touched * p->costs->ns_per_touched;
 }
 
+static void count_inner(placer *p, const exg_row *row)
+{
+    p->summary.all_reduce_count += row->reduces;
+    p->summary.all_gather_count += row->gathers;
+    p->summary.moved_bytes +=
+        (uint64_t)(row->reduces * exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_replicate(),
+                                                 row->reduced_bytes, p->n) +
+                   row->gathers * exg_move_bytes(exg_shard(0), exg_replicate(), row->reduced_bytes,
+                                                 p->n));
+    p->summary.predicted_ns += inner_cost(p, row);
+}
+
+/* The operator on this rank's operands, or what the row says stands for it. */
+static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call *call,
+                           const exg_row *row, exg_argument *args, exg_argument *results)
+{
+    const exg_operator *op = call->op;
+
+    if (row->emit != NULL) {
+        row->emit(&(exg_emission){p->r.builder, call, args, results, p->rank, p->mesh_dim});
+        count_inner(p, row);
+        p->uneven = true; /* the ranks' programs may differ */
+        return exg_builder_status(p->r.builder);
+    }
+    localize_sizes(p, op, args, call->results[0], row->results[0]);
+    exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
+    return exg_emit_all(p->r.builder,
+                        op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
+                        op->schema->argument_count, results);
+}
+
 static exg_status place_node(placer *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
@@ -477,6 +539,7 @@ static exg_status place_node(placer *p, const exg_node *node)
                           .operands = operand_metas,
                           .results = result_metas,
                           .mesh_size = p->n,
+                          .emits = true,
                           .arena = p->scratch,
                           .err = p->r.err};
     const exg_row *row;
@@ -506,11 +569,7 @@ static exg_status place_node(placer *p, const exg_node *node)
         EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
     }
     EXG_TRY(replace_operands(p, op, args, refs));
-    localize_sizes(p, op, args, result_metas[0], row->results[0]);
-    exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
-    EXG_TRY(exg_emit_all(p->r.builder,
-                         op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
-                         op->schema->argument_count, results));
+    EXG_TRY(emit_row(p, node, &call, row, args, results));
     for (uint32_t i = 0; i < call.result_count; i++) {
         exg_ref ref = exg_get_ref(&results[i]);
 
@@ -526,6 +585,19 @@ static exg_status place_node(placer *p, const exg_node *node)
     p->summary.predicted_ns += work;
     exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
     return EXG_OK;
+}
+
+const char *exg_place_name(const exg_input_spec *spec)
+{
+    return spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
+}
+
+bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec)
+{
+    const char *name = exg_place_name(spec);
+
+    return name != NULL && pattern->of_inputs == (spec->kind == EXG_INPUT_USER) &&
+           fnmatch(pattern->pattern, name, 0) == 0;
 }
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
@@ -586,16 +658,31 @@ static exg_status place_inputs(placer *p)
         add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, id, spec));
-        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && spec->target != NULL &&
-                             t < p->options->pattern_count;
-             t++) {
-            if (fnmatch(p->options->patterns[t].pattern, spec->target, 0) == 0) {
-                EXG_TRY(split_input(p, id, spec->target, p->options->patterns[t].placement));
+        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
+            const exg_place_pattern *pattern = &p->options->patterns[t];
+
+            if (exg_place_matches(pattern, spec)) {
+                EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
                 break;
             }
         }
     }
     return EXG_OK;
+}
+
+/* How an output lies where no rank has it whole: in shards, or as summands. */
+static void count_output(placer *p, const forms *f)
+{
+    bool shards = false;
+
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (f->items[i].placement.kind == EXG_REPLICATE) {
+            return;
+        }
+        shards = shards || f->items[i].placement.kind == EXG_SHARD;
+    }
+    p->summary.sharded_count += shards;
+    p->summary.partial_count += !shards;
 }
 
 static exg_status place_outputs(placer *p)
@@ -610,6 +697,7 @@ static exg_status place_outputs(placer *p)
         if (arg.kind == EXG_ARGUMENT_TENSOR) {
             exg_ref ref;
 
+            count_output(p, &p->forms[arg.as_tensor]);
             EXG_TRY_IN(p->r.err, in_form(p, arg.as_tensor, exg_replicate(), &ref),
                        "graph.outputs[%u]", o);
             arg = exg_arg_ref(ref);

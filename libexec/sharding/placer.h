@@ -52,6 +52,10 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
                           exg_line *along, exg_text *report, exg_place_summary *summary,
                           exg_program **local, exg_error *err);
 
+/* What patterns know an input by: a weight's FQN, a user input's placeholder. */
+const char *exg_place_name(const exg_input_spec *spec);
+bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec);
+
 /* report.c: what was decided, told. */
 void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_placement to);
 void exg_report_node(exg_placer *p, const char *name, const char *target, const exg_row *row,

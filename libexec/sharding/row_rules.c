@@ -265,6 +265,11 @@ exg_status exg_rule_mean(exg_rule_call *call)
     for (uint32_t d = 0; d < in->rank; d++) {
         even = even && (!in_set[d] || in->sizes[d].value % call->mesh_size == 0);
     }
+    for (uint32_t d = 0; !even && d < in->rank; d++) {
+        if (in_set[d]) {
+            EXG_TRY(exg_add_emitted_mean(call, d));
+        }
+    }
     return reduction_rows(call, EXG_REDUCE_AVG, even, true);
 }
 
@@ -372,7 +377,7 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     for (int32_t d = 0; d < rank; d++) {
         SPLIT(LIST(d), LIST(-1, d));
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, 0);
 }
 
 exg_status exg_rule_index_select(exg_rule_call *call)
@@ -388,7 +393,7 @@ exg_status exg_rule_index_select(exg_rule_call *call)
             SPLIT(LIST(split), LIST(-1, 0));
         }
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, dim);
 }
 
 /* Dims that self and index share; along dim, the index alone. */
@@ -407,7 +412,7 @@ exg_status exg_rule_gather(exg_rule_call *call)
             SPLIT(LIST(split), LIST(split, split));
         }
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, dim);
 }
 
 exg_status exg_rule_index_copy(exg_rule_call *call)

@@ -4,7 +4,6 @@
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/placer.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <xxhash.h>
 
@@ -28,19 +27,18 @@ static exg_status check_patterns(const exg_program *program, const exg_place_opt
                                  exg_error *err)
 {
     for (uint32_t t = 0; t < options->pattern_count; t++) {
+        const exg_place_pattern *pattern = &options->patterns[t];
         bool matched = false;
 
         for (uint32_t i = 0; i < program->signature.input_count; i++) {
-            const char *target = program->signature.inputs[i].target;
-
-            matched = matched || (target != NULL &&
-                                  fnmatch(options->patterns[t].pattern, target, 0) == 0);
+            matched = matched || exg_place_matches(pattern, &program->signature.inputs[i]);
         }
         if (!matched) {
             return exg_error_fix(err,
-                                 EXG_FAIL(err, USAGE, "PLC-005", "pattern '%s' matches no weight",
-                                          options->patterns[t].pattern),
-                                 "exg inspect lists the names of weights");
+                                 EXG_FAIL(err, USAGE, "PLC-005", "pattern '%s' matches no %s",
+                                          pattern->pattern,
+                                          pattern->of_inputs ? "input" : "weight"),
+                                 "exg inspect lists inputs and the names of weights");
         }
     }
     return EXG_OK;
@@ -54,6 +52,8 @@ static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uin
     sum->reduce_scatter_count += of->reduce_scatter_count;
     sum->all_to_all_count += of->all_to_all_count;
     sum->split_count += of->split_count;
+    sum->sharded_count += of->sharded_count;
+    sum->partial_count += of->partial_count;
     sum->moved_bytes += of->moved_bytes;
     sum->predicted_ns = of->predicted_ns; /* of what all dims before have left */
 }

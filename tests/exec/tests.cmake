@@ -31,6 +31,10 @@ exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
 exg_test(exec_ranks exec/session/ranks.c LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
+# Not a test: what tests/interop/shards.py runs.
+add_executable(shards exec/sharding/shards.c exec/sharding/every.c)
+target_link_libraries(shards PRIVATE exg_flags exg::exec)
+target_include_directories(shards PRIVATE ${PROJECT_SOURCE_DIR})
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 # What a session makes of weights before it runs.

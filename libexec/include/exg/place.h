@@ -27,13 +27,15 @@ typedef enum exg_place_mode {
                             each is made whole just before it is read, and then let go */
     EXG_PLACE_SEQUENCE,  /* user inputs split along dim 1, (batch, sequence, ...) */
     EXG_PLACE_AUTO,      /* the cheapest of the above by predicted time */
-    EXG_PLACE_PATTERNS   /* weights as the patterns say, the rest follows */
+    EXG_PLACE_PATTERNS   /* weights and inputs as the patterns say, the rest follows */
 } exg_place_mode;
 
-/* Weights whose FQN matches `pattern` (fnmatch: * ? [...]) lie as `placement`. */
+/* Weights whose FQN matches `pattern` (fnmatch: * ? [...]), or user inputs whose placeholder
+ * does, lie as `placement`. */
 typedef struct exg_place_pattern {
     const char *pattern;
     exg_placement placement;
+    bool of_inputs;
 } exg_place_pattern;
 
 typedef struct exg_place_options {
@@ -70,6 +72,8 @@ typedef struct exg_place_summary {
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count;
     uint32_t split_count; /* nodes with a result that is not replicated */
+    uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
+    uint32_t partial_count; /* that are summands before */
     uint64_t moved_bytes; /* received by a rank, all collectives of a run */
     uint64_t weight_bytes; /* that a rank reads */
     uint64_t value_bytes;  /* of all values alive at once, at most */
