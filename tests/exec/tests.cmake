@@ -51,8 +51,10 @@ exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c LIBS exg::exec)
+exg_test(exec_corpus exec/corpus/corpus.c exec/sharding/every.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
+add_test(NAME exec_corpus_shards COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_corpus_shards PROPERTIES TIMEOUT 600 ENVIRONMENT EXG_CORPUS_SHARDS=3)
 add_test(NAME exec_corpus_grid COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_grid PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=2x2)
