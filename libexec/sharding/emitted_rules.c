@@ -12,6 +12,8 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
+#define EXG_EMITTED_ARGS_MAX 16
+
 /* A fresh row that is emitted so. */
 static exg_row *emitted(exg_rule_call *call, exg_emit_row *emit)
 {
@@ -128,6 +130,45 @@ exg_status exg_rule_softmax(exg_rule_call *call)
     row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
     row->reduces = 2;
     row->reduced_bytes = bytes_without(in, dim);
+    return EXG_OK;
+}
+
+/* ---- attention -------------------------------------------------------------------------- */
+
+/* Position i sees the keys up to i, counted in the whole: a mask says so for the own part. */
+static void emit_causal(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_function_schema *schema = e->call->op->schema;
+    const exg_tensor_meta *query = e->call->operands[0];
+    const exg_tensor_meta *key = e->call->operands[1];
+    exg_argument args[EXG_EMITTED_ARGS_MAX];
+    int64_t offset;
+    int64_t rows = own_chunk(e, query->sizes[query->rank - 2].value, &offset);
+    exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
+    exg_ref keys = EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1,
+                        DTYPE(EXG_DTYPE_I64));
+
+    for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMITTED_ARGS_MAX; i++) {
+        args[i] = e->args[i];
+    }
+    args[3] = exg_arg_ref(EMIT(b, le_Tensor, keys, EMIT(b, unsqueeze_default, positions, 1)));
+    args[5] = exg_arg_bool(false);
+    exg_emit_all(b, e->call->op->id, args, schema->argument_count, e->results);
+}
+
+exg_status exg_add_emitted_causal(exg_rule_call *call)
+{
+    exg_row *row;
+
+    if (!call->emits || call->operands[3] != NULL) {
+        return EXG_OK;
+    }
+    row = emitted(call, emit_causal);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = row->results[0] = exg_shard((int32_t)call->operands[0]->rank - 2);
     return EXG_OK;
 }
 

@@ -180,7 +180,26 @@ exg_status exg_rule_convolution(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Query, key, value (B, H, L, E): by batch, and by head where every rank gets whole
+/* Queries in parts, each of which sees all keys; a rank's part of a mask goes with them. */
+static exg_status attention_by_position(exg_rule_call *call)
+{
+    const exg_tensor_meta *q = call->operands[0];
+    const exg_tensor_meta *mask = call->operands[3];
+    uint32_t at = q->rank - 2;
+
+    if (q->rank < 2) {
+        return EXG_OK;
+    }
+    if (exg_get_bool(&call->args[5])) {
+        return exg_add_emitted_causal(call);
+    }
+    SPLIT(LIST((int32_t)at),
+          LIST((int32_t)at, -1, -1,
+               mask == NULL ? -1 : addend_dim(mask, q->rank, at, q->sizes[at].value)));
+    return EXG_OK;
+}
+
+/* Query, key, value (B, H, L, E): by position of the query, by batch, and by head where every rank gets whole
  * groups of heads. A mask follows where it has the dim. */
 exg_status exg_rule_attention(exg_rule_call *call)
 {
@@ -202,7 +221,7 @@ exg_status exg_rule_attention(exg_rule_call *call)
         }
         SPLIT(LIST(split), LIST(split, split, split, mask_dim));
     }
-    return EXG_OK;
+    return attention_by_position(call);
 }
 
 exg_status exg_rule_pool(exg_rule_call *call)

@@ -67,7 +67,8 @@ typedef struct exg_emission {
 } exg_emission;
 
 /* Rows of emitted_rules.c for the rules of their operators: an uneven dim of a mean, the dim
- * of a table that is looked up in. */
+ * of a table that is looked up in, the positions of a causal attention. */
+exg_status exg_add_emitted_causal(exg_rule_call *call); /* queries in parts */
 exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim);
 
