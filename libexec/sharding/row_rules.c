@@ -199,8 +199,8 @@ static exg_status attention_by_position(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Query, key, value (B, H, L, E): by position of the query, by batch, and by head where every rank gets whole
- * groups of heads. A mask follows where it has the dim. */
+/* Query, key, value (B, H, L, E): by batch, by head where every rank gets whole groups of
+ * heads, and by position of the query. A mask follows where it has the dim. */
 exg_status exg_rule_attention(exg_rule_call *call)
 {
     const exg_tensor_meta *q = call->operands[0];
