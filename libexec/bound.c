@@ -271,6 +271,9 @@ static void run_rank(void *context, uint32_t r)
     if (out->status != EXG_OK) {
         exg_grid_abort(&e->grids[r], out->status);
     }
+    if (out->status != EXG_OK && out->status != EXG_PEER) { /* which says it itself */
+        (void)exg_error_within(&out->error, out->status, "rank %u", r);
+    }
 }
 
 /* How far an outcome is from being the cause: a rank's own fault, what it says of another,

@@ -70,6 +70,17 @@ refused 2 COM-009 'i=t17; [ $rank = 0 ] && i=t200; exec '"$exg"' run fixtures/lm
 # An input that one rank alone is not given.
 refused 3 INP-001 'i="--input fixtures/lm.inputs.safetensors"; [ $rank = 2 ] && i="--input fixtures/mlp.inputs.safetensors"; exec '"$exg"' run fixtures/lm.core.static.pt2 $i'
 
+# Data that are at fault on one rank alone: the last divisor is 0, and rank 1 has it.
+npy() # DTYPE SHAPE, then the bytes
+{
+    printf '\223NUMPY\001\000\166\000'
+    printf '%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': $2, }"
+}
+{ npy '<i8' '(6, 5)'; head -c 240 /dev/zero; } > "$work/a.npy"
+{ npy '<i4' '(5,)'; printf '\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0'; } > "$work/b.npy"
+refused 2 RUN-001 "exec $exg run fixtures/integer.pt2 --place sequence --input a=$work/a.npy --input b=$work/b.npy"
+[ "$(grep -c '^  where: rank 1$' "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
+
 # A rank that never starts, and one that stops on its way, within --timeout.
 refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
 refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
