@@ -28,7 +28,7 @@ exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
 # Ranks: placements, collectives, programs split over a mesh; sessions.
 exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
 exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
-exg_test(exec_ranks exec/session/ranks.c LIBS exg::exec)
+exg_test(exec_ranks exec/session/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 # Not a test: what tests/interop/shards.py runs.
