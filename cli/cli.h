@@ -78,11 +78,21 @@ uint32_t cli_process_rank(void);
 /* The modes taken along the mesh dims: "data,tensor". */
 void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place);
 
-/* --mesh, --place, --threads, --seed as session options. Patterns live in `placement`. */
+/* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
+ * `placement`. */
 typedef struct cli_placement {
     exg_place_pattern *patterns;
+    exg_costs costs;
     struct exg_arena *arena;
 } cli_placement;
+
+/* A table of costs, from a file and into one. */
+exg_status cli_costs_read(const char *path, exg_costs *costs, exg_error *err);
+exg_status cli_costs_save(const char *path, const exg_costs *costs, exg_error *err);
+
+/* A small file of JSON, parsed; freed by exg_json_free(). */
+struct exg_json_doc;
+exg_status cli_json_open(const char *path, struct exg_json_doc **doc, exg_error *err);
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
                                cli_placement *placement, exg_error *err);

@@ -4,6 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+static uint32_t collectives(const exg_place_summary *place)
+{
+    return place->all_gather_count + place->all_reduce_count + place->reduce_scatter_count +
+           place->all_to_all_count;
+}
+
 static void print_place(const cli_call *call, const exg_session *session)
 {
     const char *report = exg_session_place_report(session);
@@ -17,37 +23,54 @@ static void print_place(const cli_call *call, const exg_session *session)
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             ": %u nodes split, %u all_gather, %u all_reduce, "
-            "%u reduce_scatter, %u all_to_all, %" PRIu64 " bytes a rank, predicted %.0f ns\n%s\n",
+            "%u reduce_scatter, %u all_to_all, %" PRIu64 " bytes a rank, predicted %.0f ns\n",
             stats.place.split_count,
             stats.place.all_gather_count, stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count, stats.place.moved_bytes,
-            stats.place.predicted_ns, report == NULL ? "" : report);
+            stats.place.predicted_ns);
+    fprintf(call->out, "memory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
+            stats.place.weight_bytes, stats.place.value_bytes);
+    if (call->check) {
+        fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
+                "equal counts\n", collectives(&stats.place));
+    }
+    fprintf(call->out, "%s\n", report == NULL ? "" : report);
+}
+
+static void print_json(const cli_call *call, const exg_session *session)
+{
+    const char *report = exg_session_place_report(session);
+    exg_session_stats stats;
+
+    exg_session_statistics(session, &stats);
+    fprintf(call->out,
+            "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
+            "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
+            ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
+            ", \"placement\": \"",
+            stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
+            stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
+            stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes);
+    cli_put_modes(call->out, call, &stats.place);
+    fprintf(call->out,
+            "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
+            "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
+            ", \"predicted_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
+            ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s, \"mesh\": %s}\n",
+            stats.place.split_count, stats.place.all_gather_count,
+            stats.place.all_reduce_count,
+            stats.place.reduce_scatter_count, stats.place.all_to_all_count,
+            stats.place.moved_bytes, stats.place.predicted_ns, stats.place.weight_bytes,
+            stats.place.value_bytes, call->check ? "true" : "false",
+            report == NULL ? "[]" : report);
 }
 
 static exg_status print_plan(const cli_call *call, const exg_session *session, exg_error *err)
 {
-    exg_session_stats stats;
     char *text;
 
-    exg_session_statistics(session, &stats);
     if (call->json) {
-        fprintf(call->out,
-                "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
-                "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
-                ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-                ", \"placement\": \"",
-                stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
-                stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
-                stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes);
-        cli_put_modes(call->out, call, &stats.place);
-        fprintf(call->out,
-                "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
-                "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
-                ", \"predicted_ns\": %.0f}\n",
-                stats.place.split_count, stats.place.all_gather_count,
-                stats.place.all_reduce_count,
-                stats.place.reduce_scatter_count, stats.place.all_to_all_count,
-                stats.place.moved_bytes, stats.place.predicted_ns);
+        print_json(call, session);
         return EXG_OK;
     }
     print_place(call, session);
@@ -60,26 +83,54 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, e
     return EXG_OK;
 }
 
+/* Measures what work and messages take here, between as many threads as the mesh has ranks
+ * along its longest dim, but not more than there may be. */
+static exg_status calibrate(const cli_call *call, exg_session_options *options,
+                            cli_placement *placement, exg_error *err)
+{
+    uint32_t ranks = 2;
+
+    for (uint32_t d = 0; d < options->mesh.ndim; d++) {
+        ranks = options->mesh.sizes[d] > ranks ? options->mesh.sizes[d] : ranks;
+    }
+    EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, &placement->costs, err));
+    options->goal.costs = &placement->costs;
+    return cli_costs_save(call->calibrate, &placement->costs, err);
+}
+
+static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
+                       exg_error *err)
+{
+    exg_session *session = NULL;
+    cli_placement placement;
+    exg_session_options options;
+    exg_status status = cli_session_options(call, &options, &placement, err);
+
+    options.processes = false;
+    options.plan_only = true;
+    options.check_ranks = call->check;
+    options.goal.json = call->json;
+    if (status == EXG_OK && call->calibrate != NULL) {
+        status = calibrate(call, &options, &placement, err);
+    }
+    status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
+    status = status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err)
+                              : status;
+    status = status == EXG_OK ? print_plan(call, session, err) : status;
+    exg_session_destroy(session);
+    cli_placement_free(&placement);
+    return status;
+}
+
 exg_status cmd_plan(const cli_call *call, exg_error *err)
 {
     cli_program p;
     cli_inputs inputs;
-    cli_placement placement;
-    exg_session_options options;
-    exg_session *session = NULL;
     exg_status status;
 
     EXG_TRY(cli_open_verified(call, &p, err));
     status = cli_inputs_read(call, &p, &inputs, err);
-    if (status == EXG_OK) {
-        status = cli_session_options(call, &options, &placement, err);
-        status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
-        status = status == EXG_OK ? exg_session_prepare(session, inputs.items, inputs.count, err)
-                                  : status;
-        status = status == EXG_OK ? print_plan(call, session, err) : status;
-        exg_session_destroy(session);
-        cli_placement_free(&placement);
-    }
+    status = status == EXG_OK ? plan(call, &p, &inputs, err) : status;
     cli_inputs_free(&inputs);
     cli_close(&p);
     return status;

@@ -135,6 +135,37 @@ static exg_status read_samples(const exg_program *program, cli_inputs *inputs, e
     return EXG_OK;
 }
 
+/* Inputs without data, where the program says all their sizes: enough for a plan. */
+static bool shapes_alone(const exg_program *program, cli_inputs *inputs)
+{
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        const exg_argument *arg = &program->graph->inputs[i];
+        exg_session_input *input = &inputs->items[inputs->count];
+        const exg_tensor_meta *meta;
+
+        if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
+            continue;
+        }
+        meta = arg->kind == EXG_ARGUMENT_TENSOR ? program->graph->values[arg->as_tensor].tensor
+                                                : NULL;
+        if (meta == NULL || meta->rank > EXG_RANK_MAX || inputs->count + 1 == CLI_INPUTS_MAX) {
+            return false;
+        }
+        *input = (exg_session_input){.name = program->signature.inputs[i].arg.name};
+        input->tensor.dtype = meta->dtype;
+        input->tensor.rank = meta->rank;
+        for (uint32_t d = 0; d < meta->rank; d++) {
+            if (meta->sizes[d].expr != NULL) {
+                return false;
+            }
+            input->tensor.sizes[d] = meta->sizes[d].value;
+        }
+        exg_tensor_set_contiguous(&input->tensor);
+        inputs->count++;
+    }
+    return true;
+}
+
 exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
                            exg_error *err)
 {
@@ -159,6 +190,9 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
     }
     if (call->input_count == 0 && user_inputs > 0) {
         if (p->program->sample_input_count == 0) {
+            if (strcmp(call->command, "plan") == 0 && shapes_alone(p->program, inputs)) {
+                return EXG_OK;
+            }
             return exg_error_fix(
                 err, EXG_FAIL(err, USAGE, "INP-002", "no inputs: the file has no sample inputs"),
                 "give --input FILE.safetensors");

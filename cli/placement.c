@@ -1,6 +1,7 @@
 /* placement.c - --mesh, --place, --threads and --seed. A file of patterns reads
- *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}}
- * where a key is an fnmatch pattern over weight names; the first that fits counts. */
+ *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}, "inputs": {"x": "S(0)"}}
+ * where a key is an fnmatch pattern over the names of weights, or of inputs; the first that
+ * fits counts. */
 #include "cli/cli.h"
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
@@ -8,75 +9,109 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
+
+static exg_status read_pattern(const char *key, uint32_t key_length, exg_json value,
+                               cli_placement *placement, exg_place_pattern *pattern,
+                               exg_error *err)
+{
+    const char *text;
+    size_t length;
+    char *name;
+
+    EXG_TRY(exg_json_string(value, &text, &length, err));
+    name = exg_arena_strndup(placement->arena, text, length);
+    pattern->pattern = exg_arena_strndup(placement->arena, key, key_length);
+    if (name == NULL || pattern->pattern == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY_IN(err, exg_placement_parse(name, &pattern->placement, err), "[\"%s\"]",
+               pattern->pattern);
+    return EXG_OK;
+}
+
 static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placement,
                                 exg_place_options *options, exg_error *err)
 {
-    exg_json weights;
-    exg_json_walk walk;
-    exg_json value;
-    const char *key;
-    uint32_t key_length;
+    static const char *const members[2] = {"weights", "inputs"};
+    exg_json found[2];
+    bool there[2] = {false, false};
+    uint32_t count = 0;
 
-    if (exg_json_type_of(exg_json_root(doc)) != EXG_JSON_OBJECT ||
-        !exg_json_find(exg_json_root(doc), "weights", &weights)) {
+    for (uint32_t m = 0; m < 2 && exg_json_type_of(exg_json_root(doc)) == EXG_JSON_OBJECT; m++) {
+        there[m] = exg_json_find(exg_json_root(doc), members[m], &found[m]);
+        count += there[m] ? exg_json_count(found[m]) : 0;
+    }
+    if (!there[0] && !there[1]) {
         return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-007", "no member \"weights\""),
                              "write {\"weights\": {\"*.weight\": \"S(0)\"}}");
     }
-    EXG_TRY(exg_json_object(weights, &walk, err));
-    placement->patterns =
-        EXG_NEW_ARRAY(placement->arena, exg_place_pattern, exg_json_count(weights));
+    placement->patterns = EXG_NEW_ARRAY(placement->arena, exg_place_pattern, count);
     if (placement->patterns == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    while (exg_json_next_member(&walk, &key, &key_length, &value)) {
-        exg_place_pattern *pattern = &placement->patterns[options->pattern_count];
-        const char *text;
-        size_t length;
-        char *name;
+    for (uint32_t m = 0; m < 2; m++) {
+        exg_json_walk walk;
+        exg_json value;
+        const char *key;
+        uint32_t key_length;
 
-        EXG_TRY(exg_json_string(value, &text, &length, err));
-        name = exg_arena_strndup(placement->arena, text, length);
-        pattern->pattern = exg_arena_strndup(placement->arena, key, key_length);
-        if (name == NULL || pattern->pattern == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (!there[m]) {
+            continue;
         }
-        EXG_TRY_IN(err, exg_placement_parse(name, &pattern->placement, err), "weights[\"%s\"]",
-                   pattern->pattern);
-        options->pattern_count++;
+        EXG_TRY(exg_json_object(found[m], &walk, err));
+        while (exg_json_next_member(&walk, &key, &key_length, &value)) {
+            exg_place_pattern *pattern = &placement->patterns[options->pattern_count++];
+
+            pattern->of_inputs = m == 1;
+            EXG_TRY_IN(err, read_pattern(key, key_length, value, placement, pattern, err), "%s",
+                       members[m]);
+        }
     }
     options->patterns = placement->patterns;
     options->mode = EXG_PLACE_PATTERNS;
     return EXG_OK;
 }
 
-static exg_status read_pattern_file(const char *path, cli_placement *placement,
-                                    exg_place_options *options, exg_error *err)
+exg_status cli_json_open(const char *path, exg_json_doc **doc, exg_error *err)
 {
     FILE *file = fopen(path, "rb");
     char *text;
     size_t length;
-    exg_json_doc *doc;
     exg_status status;
 
     if (file == NULL) {
-        return exg_error_fix(err, EXG_FAIL(err, IO, "CLI-005", "cannot open '%s'", path),
-                             "--place takes replicate, data, tensor, auto or a JSON file");
+        return EXG_FAIL(err, IO, "CLI-005", "cannot open '%s'", path);
     }
     text = malloc(1 << 20);
     length = text == NULL ? 0 : fread(text, 1, 1 << 20, file);
     fclose(file);
     status = text == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                          : exg_json_parse(text, length, 0, EXG_JSON_KEYS_NOW, &doc, err);
-    if (status == EXG_OK) {
-        status = read_patterns(doc, placement, options, err);
-        exg_json_free(doc);
-    }
+                          : exg_json_parse(text, length, 0, EXG_JSON_KEYS_NOW, doc, err);
     free(text);
     return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
 }
 
+static exg_status read_pattern_file(const char *path, cli_placement *placement,
+                                    exg_place_options *options, exg_error *err)
+{
+    exg_json_doc *doc;
+    exg_status status = cli_json_open(path, &doc, err);
+
+    if (status != EXG_OK) {
+        return status != EXG_IO ? status
+                                : exg_error_fix(err, status,
+                                                "--place takes replicate, data, tensor, fsdp, "
+                                                "sequence, auto or a JSON file");
+    }
+    status = read_patterns(doc, placement, options, err);
+    exg_json_free(doc);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
+}
+
 /* "4", "2x3" */
-static exg_status read_mesh(const char *text, exg_mesh_shape *mesh, exg_error *err)
+static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape *mesh,
+                            exg_error *err)
 {
     const char *at = text;
     unsigned long ranks = 1;
@@ -86,10 +121,10 @@ static exg_status read_mesh(const char *text, exg_mesh_shape *mesh, exg_error *e
         unsigned long n = strtoul(at, &end, 10);
 
         ranks *= n;
-        if (*at < '0' || *at > '9' || n < 1 || n > 64 || ranks > 64 ||
+        if (*at < '0' || *at > '9' || n < 1 || n > most || ranks > most ||
             mesh->ndim == EXG_MESH_DIMS_MAX || (*end != '\0' && *end != 'x')) {
             return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "--mesh '%s'", text),
-                                 "write the ranks along each dim, 4 or 2x2, 64 in all at most");
+                                 "write the ranks along each dim, 4 or 2x2, %lu in all at most", most);
         }
         mesh->sizes[mesh->ndim++] = (uint32_t)n;
         at = end + (*end == 'x');
@@ -135,7 +170,7 @@ void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *pla
 {
     exg_mesh_shape mesh = {0};
 
-    (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, &mesh, NULL);
+    (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
     for (uint32_t d = 0; d < mesh.ndim; d++) {
         fprintf(out, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
     }
@@ -174,12 +209,15 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->loop_limit = call->has_loop_limit && call->loop_limit >= 1 && call->loop_limit < 0x1p63
                               ? (uint64_t)call->loop_limit
                               : 0;
+    options->timeout_ns = call->has_timeout && call->timeout < 1e9 ? (uint64_t)(call->timeout * 1e9)
+                                                                   : 0;
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     options->processes = cli_process_count() > 1;
     if (call->mesh != NULL) {
-        EXG_TRY(read_mesh(call->mesh, &options->mesh, err));
+        EXG_TRY(read_mesh(call->mesh, strcmp(call->command, "run") == 0 ? 64 : PLANNED_MAX,
+                          &options->mesh, err));
     } else {
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
@@ -188,6 +226,14 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
             .size = sizeof(options->place[d]),
             .mode = call->mesh == NULL && !options->processes ? EXG_PLACE_REPLICATE
                                                               : EXG_PLACE_AUTO};
+    }
+    options->goal = (exg_place_goal){.size = sizeof(options->goal)};
+    if (call->costs != NULL) {
+        EXG_TRY(cli_costs_read(call->costs, &placement->costs, err));
+        options->goal.costs = &placement->costs;
+    }
+    if (call->memory_limit != NULL) {
+        EXG_TRY(cli_size("--memory-limit", call->memory_limit, &options->goal.memory_limit, err));
     }
     return call->place == NULL
                ? EXG_OK

@@ -2,6 +2,7 @@
 #include "libexec/bound.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/loop.h"
+#include "libexec/plan/issues.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,27 +42,81 @@ void exg_bound_destroy(exg_bound *bound)
     free(bound);
 }
 
+/* What rank `r` of those here runs. */
+static exg_status plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
+                            uint32_t rank, const exg_grid *grid, exg_plan **plan, exg_error *err)
+{
+    bool first = rank == e->first_rank;
+    exg_place_options options[EXG_MESH_DIMS_MAX];
+    exg_program *local = NULL;
+    exg_status status;
+
+    memcpy(options, e->options.place, sizeof(options));
+    for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
+        options[d].mode = b->place.modes[d];
+    }
+    status = exg_place(functional, e->operators, options, &e->options.goal, &e->mesh, rank, &local,
+                       first ? &b->place : NULL, first ? &b->report : NULL, err);
+
+    status = status == EXG_OK
+                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, plan, err)
+                 : status;
+    exg_program_destroy(local);
+    return status;
+}
+
 /* Places, plans and binds one rank. */
 static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *functional, uint32_t r,
                             exg_error *err)
 {
-    exg_program *local = NULL;
     exg_plan *plan = NULL;
-    exg_status status;
 
     if (e->grids == NULL) {
         EXG_TRY(exg_plan_create(functional, e->operators, &e->options.plan, &plan, err));
-        return exg_rank_create(plan, e->memory, e->pool, NULL, 0, &b->ranks[r], err);
+        return e->options.plan_only
+                   ? exg_rank_on_paper(plan, &b->ranks[r], err)
+                   : exg_rank_create(plan, e->memory, e->pool, NULL, 0, &b->ranks[r], err);
     }
-    status = exg_place(functional, e->operators, e->options.place, &e->mesh, e->first_rank + r,
-                       &local, r == 0 ? &b->place : NULL, r == 0 ? &b->report : NULL, err);
-    status = status == EXG_OK ? exg_plan_rank(local, e->operators, &e->options.plan,
-                                              &e->grids[r], &plan, err)
-                              : status;
-    exg_program_destroy(local);
-    return status != EXG_OK
-               ? status
+    EXG_TRY(plan_rank(e, b, functional, e->first_rank + r, &e->grids[r], &plan, err));
+    return e->options.plan_only
+               ? exg_rank_on_paper(plan, &b->ranks[r], err)
                : exg_rank_create(plan, e->memory, NULL, &e->grids[r], r, &b->ranks[r], err);
+}
+
+/* What a rank that is not here issues: it is planned for that, and forgotten. */
+static exg_status issues_on_paper(exg_engine *e, exg_bound *b, const exg_program *functional,
+                                  uint32_t rank, exg_arena *arena, exg_issues *issues,
+                                  exg_error *err)
+{
+    exg_grid grid;
+    exg_plan *plan = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_paper_grid(&e->mesh, rank, &grid, err));
+    status = plan_rank(e, b, functional, rank, &grid, &plan, err);
+    status = status == EXG_OK ? exg_issues_of(plan, arena, issues, err) : status;
+    exg_plan_destroy(plan);
+    exg_grid_close(&grid);
+    return status;
+}
+
+/* Proves from the plans, before any rank starts, that none will wait for what never comes. */
+static exg_status check_ranks(exg_engine *e, exg_bound *b, const exg_program *functional,
+                              exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(&e->mesh);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_issues *issues = arena == NULL ? NULL : EXG_NEW_ARRAY(arena, exg_issues, size);
+    exg_status status = issues == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
+        status = r < e->rank_count
+                     ? exg_issues_of(exg_rank_plan(b->ranks[r]), arena, &issues[r], err)
+                     : issues_on_paper(e, b, functional, r, arena, &issues[r], err);
+    }
+    status = status == EXG_OK ? exg_issues_check(issues, &e->mesh, err) : status;
+    exg_arena_destroy(arena);
+    return status;
 }
 
 static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
@@ -116,6 +171,10 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error 
         if (status == EXG_OK && e->options.profile) {
             status = exg_rank_profile(b->ranks[r], err);
         }
+    }
+    if (status == EXG_OK && e->grids != NULL && !e->options.processes &&
+        (!e->options.plan_only || e->options.check_ranks)) {
+        status = check_ranks(e, b, functional, err);
     }
     exg_program_destroy(functional);
     if (status == EXG_OK) {
@@ -202,53 +261,76 @@ static void return_copies(exg_bound *b)
     }
 }
 
-typedef struct team_run {
-    exg_engine *engine;
-    exg_bound *bound;
-} team_run;
-
 static void run_rank(void *context, uint32_t r)
 {
-    const team_run *run = context;
-    exg_outcome *out = &run->engine->outcomes[r];
+    exg_engine *e = context;
+    exg_outcome *out = &e->outcomes[r];
 
-    out->status = exg_rank_run(run->bound->ranks[r], &out->error);
+    exg_error_clear(&out->error);
+    out->status = exg_rank_run(e->running->ranks[r], &out->error);
     if (out->status != EXG_OK) {
-        exg_grid_abort(&run->engine->grids[r], out->status);
+        exg_grid_abort(&e->grids[r], out->status);
+    }
+    if (out->status != EXG_OK && out->status != EXG_PEER) { /* which says it itself */
+        (void)exg_error_within(&out->error, out->status, "rank %u", r);
     }
 }
 
-/* The first cause: a rank's own fault rather than the news of another's. */
-static exg_status run_team(exg_engine *e, exg_bound *b, exg_error *err)
+/* How far an outcome is from being the cause: a rank's own fault, what it says of another,
+ * the news that there is one. */
+static int distance(const exg_outcome *out)
 {
-    team_run run = {e, b};
-    const exg_outcome *first = NULL;
+    return out->status == EXG_OK                           ? 3
+           : out->status != EXG_PEER                       ? 0
+           : strcmp(out->error.code, "COM-003") == 0 ? 2
+                                                           : 1;
+}
 
-    exg_team_run(e->team, run_rank, &run);
-    return_copies(b);
-    for (uint32_t r = 0; r < e->rank_count; r++) {
-        const exg_outcome *out = &e->outcomes[r];
+/* The first cause. */
+static exg_status outcome_of(const exg_engine *e, exg_error *err)
+{
+    const exg_outcome *first = &e->outcomes[0];
 
-        if (out->status != EXG_OK && (first == NULL || (first->status == EXG_PEER &&
-                                                        out->status != EXG_PEER))) {
-            first = out;
-        }
+    for (uint32_t r = 1; r < e->rank_count; r++) {
+        first = distance(&e->outcomes[r]) < distance(first) ? &e->outcomes[r] : first;
     }
-    if (first != NULL && err != NULL) {
+    if (first->status != EXG_OK && err != NULL) {
         *err = first->error;
     }
-    return first == NULL ? EXG_OK : first->status;
+    return first->status;
 }
 
-/* Without a mesh, or as the one rank of this process. */
-static exg_status run_alone(exg_engine *e, exg_bound *b, exg_error *err)
+static exg_status run_team(exg_engine *e, exg_bound *b, exg_error *err)
+{
+    uint32_t lost = EXG_NO_RANK;
+
+    e->running = b;
+    if (e->options.timeout_ns == 0) {
+        exg_team_run(e->team, run_rank, e);
+    } else {
+        lost = exg_team_watch(e->team, run_rank, e, e->options.timeout_ns / 2);
+    }
+    if (lost != EXG_NO_RANK) {
+        e->lost = true;
+        return exg_error_within(err,
+                                EXG_FAIL(err, PEER, "COM-001", "rank %u did not come back within "
+                                         "%.1f s", lost, (double)e->options.timeout_ns * 1e-9),
+                                "rank %u, node '%s'", lost, exg_rank_at(b->ranks[lost]));
+    }
+    return_copies(b);
+    return outcome_of(e, err);
+}
+
+/* As the one rank of this process: all hear what it came to. */
+static exg_status run_process(exg_engine *e, exg_bound *b, exg_error *err)
 {
     exg_status status = exg_rank_run(b->ranks[0], err);
 
-    if (status != EXG_OK && e->grids != NULL) {
+    if (exg_grid_status(&e->grids[0], NULL) != EXG_OK) {
         exg_grid_abort(&e->grids[0], status);
+        return status;
     }
-    return status;
+    return exg_grid_agree(&e->grids[0], 0, status, err);
 }
 
 exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index)
@@ -282,7 +364,9 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
         exg_rank_fill(bound->ranks[r]);
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);
     }
-    EXG_TRY(engine->team == NULL ? run_alone(engine, bound, err) : run_team(engine, bound, err));
+    EXG_TRY(engine->team != NULL   ? run_team(engine, bound, err)
+            : engine->grids != NULL ? run_process(engine, bound, err)
+                                    : exg_rank_run(bound->ranks[0], err));
     for (uint32_t i = 0; i < s->check_count; i++) {
         exg_argument held;
 

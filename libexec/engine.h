@@ -23,6 +23,8 @@ typedef struct exg_engine {
     exg_team *team;      /* of several ranks */
     exg_grid *grids;     /* by rank here; NULL: no mesh */
     exg_outcome *outcomes; /* by rank */
+    struct exg_bound *running; /* what the team carries out */
+    bool lost; /* a rank did not come back: what it may reach is never freed */
     exg_memory *memory;
     uint64_t loops_left; /* iterations that this run may still take */
     uint64_t runs;       /* so far */

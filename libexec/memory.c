@@ -19,9 +19,15 @@ typedef struct made_block {
     exg_made made;
 } made_block;
 
+/* A storage read here: room for all of it, of which `read` is filled. */
+typedef struct kept {
+    uint8_t *data; /* NULL: not read here */
+    exg_range read;
+} kept;
+
 struct exg_memory {
     exg_weights *weights;
-    void **storages; /* by storage: bytes read here, or NULL */
+    kept *storages;
     state *states;
     uint32_t state_count, state_capacity;
     made_block **made;
@@ -60,7 +66,7 @@ void exg_memory_destroy(exg_memory *memory)
     }
     allocator = exg_arena_allocator(memory->weights->arena);
     for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
-        exg_release(allocator, memory->storages[i], memory->weights->storages[i].length);
+        exg_release(allocator, memory->storages[i].data, memory->weights->storages[i].length);
     }
     for (uint32_t i = 0; i < memory->state_count; i++) {
         exg_release(allocator, memory->states[i].tensor.data,
@@ -105,54 +111,90 @@ static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_in
     return weight;
 }
 
-exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, uint64_t bytes,
-                             const void **data, exg_error *err)
+static exg_status check_range(const exg_memory *memory, const exg_plan_input *input,
+                              const exg_weight *weight, exg_range range, exg_error *err)
 {
-    const exg_weight *weight = find_weight(memory, input);
     const exg_storage *storage;
-    const uint8_t *mapped;
-    uint32_t item = exg_dtype_bytes(input->tensor.dtype);
 
     if (weight == NULL || weight->storage >= memory->weights->storage_count) {
         return EXG_FAIL(err, MALFORMED, "SIG-005", "no weight '%s'",
                         input->target == NULL ? "" : input->target);
     }
     storage = &memory->weights->storages[weight->storage];
-    if (storage->length == 0 && bytes > 0) {
+    if (storage->length == 0 && range.end > 0) {
         return EXG_FAIL(err, UNSUPPORTED, "WGT-012",
                         "weight '%s' has no data (a structure-only file)",
                         input->target);
     }
-    if (bytes > storage->length) {
+    if (range.end > storage->length) {
         return EXG_FAIL(err, MALFORMED, "WGT-005",
                         "weight '%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
-                        input->target, bytes, storage->length);
+                        input->target, range.end, storage->length);
     }
-    if (memory->storages[weight->storage] == NULL) {
+    return EXG_OK;
+}
+
+static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, exg_dtype dtype,
+                            exg_error *err)
+{
+    const exg_storage *storage = &memory->weights->storages[index];
+    uint8_t *to = memory->storages[index].data + part.first;
+
+    if (part.first >= part.end) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_storage_read(memory->weights, index, part.first, part.end - part.first, to, err));
+    if (storage->byte_order != exg_host_byte_order()) {
+        uint64_t item = exg_dtype_bytes(dtype);
+
+        exg_bytes_swap(to, (part.end - part.first) / item * item, dtype);
+    }
+    return EXG_OK;
+}
+
+/* What is filled grows to the hull of it and `range`. */
+static exg_status fill(exg_memory *memory, uint32_t index, exg_range range, exg_dtype dtype,
+                       exg_error *err)
+{
+    kept *k = &memory->storages[index];
+
+    if (k->read.first == k->read.end) {
+        EXG_TRY(read_part(memory, index, range, dtype, err));
+        k->read = range;
+        return EXG_OK;
+    }
+    EXG_TRY(read_part(memory, index, (exg_range){range.first, k->read.first}, dtype, err));
+    k->read.first = range.first < k->read.first ? range.first : k->read.first;
+    EXG_TRY(read_part(memory, index, (exg_range){k->read.end, range.end}, dtype, err));
+    k->read.end = range.end > k->read.end ? range.end : k->read.end;
+    return EXG_OK;
+}
+
+exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, exg_range range,
+                             const void **data, exg_error *err)
+{
+    const exg_weight *weight = find_weight(memory, input);
+    const uint8_t *mapped;
+    uint32_t item = exg_dtype_bytes(input->tensor.dtype);
+    kept *k;
+
+    EXG_TRY(check_range(memory, input, weight, range, err));
+    k = &memory->storages[weight->storage];
+    if (k->data == NULL) {
         EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, &mapped, err),
                    "weights[\"%s\"]", input->target);
         if (mapped != NULL && (uintptr_t)mapped % (item > 8 ? 8 : item) == 0) {
             *data = mapped;
             return EXG_OK;
         }
-        void *copy = allocate(memory, storage->length);
-
-        if (copy == NULL) {
+        k->data = allocate(memory, memory->weights->storages[weight->storage].length);
+        if (k->data == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
-        exg_status status =
-            exg_storage_read(memory->weights, weight->storage, 0, storage->length, copy, err);
-
-        if (status != EXG_OK) {
-            exg_release(exg_arena_allocator(memory->weights->arena), copy, storage->length);
-            return exg_error_within(err, status, "weights[\"%s\"]", input->target);
-        }
-        if (storage->byte_order != exg_host_byte_order()) {
-            exg_bytes_swap(copy, storage->length / item * item, input->tensor.dtype);
-        }
-        memory->storages[weight->storage] = copy;
     }
-    *data = memory->storages[weight->storage];
+    EXG_TRY_IN(err, fill(memory, weight->storage, range, input->tensor.dtype, err),
+               "weights[\"%s\"]", input->target);
+    *data = k->data;
     return EXG_OK;
 }
 
@@ -167,7 +209,7 @@ void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t
 {
     const exg_weight *weight = find_weight(memory, input);
 
-    if (weight != NULL && memory->storages[weight->storage] == NULL) {
+    if (weight != NULL && memory->storages[weight->storage].data == NULL) {
         exg_storage_forget(memory->weights, weight->storage, 0, bytes);
     }
 }
@@ -269,9 +311,10 @@ exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_in
     for (uint32_t d = 0; d < tensor.rank; d++) {
         last += (tensor.sizes[d] - 1) * tensor.strides[d];
     }
-    EXG_TRY(exg_memory_weight(memory, input,
-                              exg_tensor_numel(&tensor) == 0 ? 0 : (uint64_t)(last + 1) * item,
-                              &source, err));
+    EXG_TRY(exg_memory_weight(
+        memory, input,
+        (exg_range){0, exg_tensor_numel(&tensor) == 0 ? 0 : (uint64_t)(last + 1) * item}, &source,
+        err));
     if (memory->state_count == memory->state_capacity) {
         uint32_t capacity = memory->state_capacity == 0 ? 8 : memory->state_capacity * 2;
         state *states = realloc(memory->states, capacity * sizeof(*states));

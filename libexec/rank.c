@@ -37,6 +37,7 @@ struct exg_rank {
     step_time *times; /* by step; NULL: not measured */
     int once_fault; /* of the steps that run once */
     _Atomic int fault;
+    _Atomic uint32_t at; /* the step being run */
     exg_random_source random;
 };
 
@@ -74,7 +75,51 @@ void *exg_rank_data(const exg_rank *rank, const exg_location *location)
                         : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
 }
 
-static exg_status bind_weights(exg_rank *rank, exg_error *err)
+/* Adds a window to the range of bytes that are read of its buffer. */
+static void widen(exg_range *ranges, const exg_location *location)
+{
+    exg_range *range = &ranges[location->buffer];
+    uint64_t item = exg_dtype_bytes(location->window.dtype);
+    int64_t low = location->offset;
+    int64_t high = location->offset;
+
+    if (exg_tensor_numel(&location->window) == 0) {
+        return;
+    }
+    for (uint32_t d = 0; d < location->window.rank; d++) {
+        int64_t reach = (location->window.sizes[d] - 1) * location->window.strides[d];
+
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    if (range->first == range->end) {
+        *range = (exg_range){(uint64_t)low * item, (uint64_t)low * item};
+    }
+    range->first = (uint64_t)low * item < range->first ? (uint64_t)low * item : range->first;
+    range->end = (uint64_t)(high + 1) * item > range->end ? (uint64_t)(high + 1) * item : range->end;
+}
+
+/* By buffer: the bytes that the steps read and the results are. */
+static exg_range *ranges_of(const exg_plan *plan)
+{
+    exg_range *ranges = calloc(plan->buffer_count + 1, sizeof(*ranges));
+
+    for (uint32_t s = 0; ranges != NULL && s < plan->step_count; s++) {
+        for (uint32_t i = 0; i < exg_step_operands(&plan->steps[s]); i++) {
+            if (plan->steps[s].inputs[i].buffer != EXG_NO_BUFFER) {
+                widen(ranges, &plan->steps[s].inputs[i]);
+            }
+        }
+    }
+    for (uint32_t o = 0; ranges != NULL && o < plan->output_count; o++) {
+        if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR) {
+            widen(ranges, &plan->outputs[o].location);
+        }
+    }
+    return ranges;
+}
+
+static exg_status bind_inputs(exg_rank *rank, const exg_range *ranges, exg_error *err)
 {
     const exg_plan *plan = rank->plan;
 
@@ -90,12 +135,20 @@ static exg_status bind_weights(exg_rank *rank, exg_error *err)
             EXG_TRY(exg_memory_state(rank->memory, rank->index, input,
                                      (void **)&rank->inputs[i], err));
         } else {
-            EXG_TRY(exg_memory_weight(rank->memory, input, plan->buffers[input->buffer].bytes,
-                                      &data, err));
+            EXG_TRY(exg_memory_weight(rank->memory, input, ranges[input->buffer], &data, err));
             rank->inputs[i] = (uint8_t *)(uintptr_t)data;
         }
     }
     return EXG_OK;
+}
+
+static exg_status bind_weights(exg_rank *rank, exg_error *err)
+{
+    exg_range *ranges = ranges_of(rank->plan);
+    exg_status status = ranges == NULL ? EXG_OUT_OF_MEMORY(err) : bind_inputs(rank, ranges, err);
+
+    free(ranges);
+    return status;
 }
 
 /* A weight packed alike is the same bytes in every plan of the session: the step's kernel,
@@ -257,6 +310,17 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     return EXG_OK;
 }
 
+exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err)
+{
+    *rank = calloc(1, sizeof(**rank));
+    if (*rank == NULL) {
+        exg_plan_destroy(plan);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    (*rank)->plan = plan;
+    return EXG_OK;
+}
+
 void exg_rank_destroy(exg_rank *rank)
 {
     if (rank != NULL) {
@@ -359,7 +423,35 @@ void exg_rank_fill(exg_rank *rank)
     rank->is_filled = true;
 }
 
-static void run_measured(exg_rank *rank)
+/* Runs step `s`. After one that exchanges with other ranks a fault of the exchange ends the
+ * run: what would follow has nothing to work on. */
+static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
+{
+    const exg_step *step = &rank->plan->steps[s];
+    exg_status status;
+
+    atomic_store_explicit(&rank->at, s, memory_order_relaxed);
+    step->kernel->run(&step->call);
+    if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
+        return EXG_OK;
+    }
+    status = exg_grid_status(rank->grid, err);
+    if (status != EXG_OK && err != NULL) {
+        err->where[0] = '\0'; /* of one line of the mesh */
+        return exg_error_within(err, status, "rank %u, node '%s'", rank->grid->rank, step->name);
+    }
+    return status;
+}
+
+static exg_status run_steps(exg_rank *rank, exg_error *err)
+{
+    for (uint32_t s = rank->plan->once_count; s < rank->plan->step_count; s++) {
+        EXG_TRY(run_step(rank, s, err));
+    }
+    return EXG_OK;
+}
+
+static exg_status run_measured(exg_rank *rank, exg_error *err)
 {
     uint64_t begin = now_ns();
     uint64_t start = begin;
@@ -368,18 +460,23 @@ static void run_measured(exg_rank *rank)
         step_time *time = &rank->times[s];
         uint64_t end;
 
-        rank->plan->steps[s].kernel->run(&rank->plan->steps[s].call);
+        EXG_TRY(run_step(rank, s, err));
         end = now_ns();
         time->start_ns = start - begin;
         time->last_ns = end - start;
         time->total_ns += end - start;
         start = end;
     }
+    return EXG_OK;
+}
+
+const char *exg_rank_at(const exg_rank *rank)
+{
+    return rank->plan->steps[atomic_load_explicit(&rank->at, memory_order_relaxed)].name;
 }
 
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
-    const exg_plan *plan = rank->plan;
     int fault;
 
     if (rank->moved) {
@@ -391,16 +488,7 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         rank->moved = false;
     }
     atomic_store_explicit(&rank->fault, rank->once_fault, memory_order_relaxed);
-    if (rank->times != NULL) {
-        run_measured(rank);
-    } else {
-        for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
-            plan->steps[s].kernel->run(&plan->steps[s].call);
-        }
-    }
-    if (rank->grid != NULL) {
-        EXG_TRY(exg_grid_status(rank->grid, err));
-    }
+    EXG_TRY(rank->times != NULL ? run_measured(rank, err) : run_steps(rank, err));
     fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
     if (fault != EXG_FAULT_NONE) {
         return EXG_FAIL(err, MALFORMED, "RUN-001", "%s",

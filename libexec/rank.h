@@ -14,9 +14,15 @@ exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_erro
 void exg_memory_destroy(exg_memory *memory); /* NULL is allowed */
 uint64_t exg_memory_bytes(const exg_memory *memory);
 
-/* The first byte of the storage behind a weight input, at least `bytes` long and
- * aligned for `dtype`; mapped where possible, else read once and kept. */
-exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, uint64_t bytes,
+/* Bytes of a storage. */
+typedef struct exg_range {
+    uint64_t first, end;
+} exg_range;
+
+/* The first byte of the storage behind a weight input, aligned for its dtype: mapped where
+ * possible, else kept in memory. Of that only `range` is there to be read, and what was asked
+ * for before: the rest is not even read from the file. */
+exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, exg_range range,
                              const void **data, exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the
@@ -54,6 +60,8 @@ typedef struct exg_rank exg_rank;
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, uint32_t index, exg_rank **rank,
                            exg_error *err);
+/* Takes the plan over, to be looked at: it is not bound to memory and cannot run. */
+exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err);
 /* From now on runs measure each step. */
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
@@ -79,6 +87,9 @@ void exg_rank_fill(exg_rank *rank);
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);
+
+/* The name of the step that a run is at; from any thread. */
+const char *exg_rank_at(const exg_rank *rank);
 
 /* What step `index` took; all 0 unless measured. */
 void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,

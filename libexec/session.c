@@ -2,6 +2,7 @@
  * out, results handed out.
  */
 #include "libexec/routine.h"
+#include "libexport/base/text.h"
 
 #include <exg/session.h>
 #include <inttypes.h>
@@ -29,6 +30,7 @@ struct exg_session {
     uint32_t last_count;
     exg_arena *arena;
     uint64_t run_ns;
+    uint64_t digest; /* of processes: what all must run alike */
 };
 
 static exg_status check_operators(const exg_verified *verified, exg_error *err)
@@ -75,14 +77,32 @@ static exg_status check_layouts(const exg_graph *graph, exg_error *err)
     return EXG_OK;
 }
 
+/* A grid on paper, the threads of all ranks, or this process's place among others. */
+static exg_status create_grids(exg_engine *e, exg_error *err)
+{
+    uint64_t deadline = e->options.timeout_ns / 2;
+
+    if (e->options.plan_only) {
+        return exg_paper_grid(&e->mesh, 0, &e->grids[0], err);
+    }
+    if (e->options.processes) {
+        return exg_mpi_grid(&e->mesh, deadline, e->grids, &e->first_rank, err);
+    }
+    EXG_TRY(exg_local_grid(&e->mesh, e->grids, err));
+    for (uint32_t r = 0; deadline > 0 && r < e->rank_count; r++) {
+        exg_grid_set_deadline(&e->grids[r], deadline);
+    }
+    return deadline > 0 ? exg_team_create_watched(e->rank_count, &e->team, err)
+                        : exg_team_create(e->rank_count, &e->team, err);
+}
+
 static exg_status create_ranks(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
-
     uint32_t size = exg_mesh_shape_size(&e->mesh);
 
-    e->rank_count = e->options.processes ? 1 : size;
-    if (size == 0 || size > EXG_SESSION_RANKS_MAX) {
+    e->rank_count = e->options.processes || e->options.plan_only ? 1 : size;
+    if (size == 0 || e->rank_count > EXG_SESSION_RANKS_MAX) {
         return EXG_FAIL(err, LIMIT, "COM-004", "a mesh of %u ranks; 1 to %d", size,
                         EXG_SESSION_RANKS_MAX);
     }
@@ -94,14 +114,56 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
         return exg_pool_create(e->options.thread_count, &e->pool, err);
     }
     e->grids = EXG_NEW_ARRAY(s->arena, exg_grid, e->rank_count);
-    if (e->grids == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
+    return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);
+}
+
+static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
+{
+    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d\n", options->seed, options->loop_limit,
+                    options->plan.no_fusion, options->plan.no_reuse);
+    for (uint32_t d = 0; d < ndim; d++) {
+        const exg_place_options *place = &options->place[d];
+
+        exg_text_printf(text, "%s\n", exg_place_mode_name(place->mode));
+        for (uint32_t i = 0; i < place->pattern_count; i++) {
+            char placement[16];
+
+            exg_text_printf(text, "%d %s %s\n", place->patterns[i].of_inputs,
+                            place->patterns[i].pattern,
+                            exg_placement_print(place->patterns[i].placement, placement));
+        }
     }
-    if (e->options.processes) {
-        return exg_mpi_grid(&e->mesh, e->grids, &e->first_rank, err);
+}
+
+/* Of all that ranks must have alike: the program, its weights by name, size and the checksum
+ * that the file gives, and the options. */
+static exg_status take_digest(exg_session *s, exg_error *err)
+{
+    const exg_weights *weights = s->verified.program->weights;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
+    char *program;
+
+    EXG_TRY(exg_program_print(s->verified.program, &program, err));
+    exg_text_puts(&text, program);
+    free(program);
+    put_options(&text, &s->engine.options, s->engine.mesh.ndim);
+    for (uint32_t i = 0; i < weights->count; i++) {
+        exg_text_printf(&text, "%s %u\n", weights->items[i].fqn, weights->items[i].storage);
     }
-    EXG_TRY(exg_local_grid(&e->mesh, e->grids, err));
-    return exg_team_create(e->rank_count, &e->team, err);
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        const exg_checksum *checksum = &weights->storages[i].checksum;
+
+        exg_text_printf(&text, "%" PRIu64 " %s\n", weights->storages[i].length,
+                        checksum->text == NULL ? "" : checksum->text);
+    }
+    if (exg_text_string(&text) == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        s->digest = XXH3_64bits(exg_text_string(&text), strlen(exg_text_string(&text)));
+    }
+    exg_text_free(&text);
+    return status;
 }
 
 static exg_status create_tables(exg_session *s, exg_error *err)
@@ -150,6 +212,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = status == EXG_OK
                  ? exg_memory_create(verified->program->weights, &s->engine.memory, err)
                  : status;
+    status = status == EXG_OK && s->engine.options.processes ? take_digest(s, err) : status;
     if (status != EXG_OK) {
         exg_session_destroy(s);
         return status;
@@ -162,7 +225,7 @@ void exg_session_destroy(exg_session *session)
 {
     exg_engine *e = session == NULL ? NULL : &session->engine;
 
-    if (session == NULL) {
+    if (session == NULL || e->lost) { /* a thread may still use all of it */
         return;
     }
     exg_routine_destroy(&session->routine);
@@ -321,19 +384,53 @@ exg_status exg_session_prepare(exg_session *session, const exg_session_input *in
     return select_plan(session, inputs, input_count, err);
 }
 
+/* All processes have the same plan for the same sizes, or none runs. */
+static exg_status agree(const exg_session *s, exg_status status, exg_error *err)
+{
+    const exg_engine *e = &s->engine;
+    const exg_bound *b = s->routine.current;
+    uint64_t words[2] = {s->digest, 0};
+
+    if (!e->options.processes || e->grids == NULL) {
+        return status;
+    }
+    if (status == EXG_OK) {
+        words[1] = XXH3_64bits(b->key, b->key_count * sizeof(*b->key));
+    }
+    return exg_grid_agree(&e->grids[0], XXH3_64bits(words, sizeof(words)), status, err);
+}
+
+static exg_status run_routine(exg_session *s, exg_error *err)
+{
+    exg_engine *e = &s->engine;
+    exg_status status;
+
+    e->loops_left = e->options.loop_limit;
+    e->stretches = 0;
+    status = exg_routine_run(&s->routine, s->data, err);
+    if (status == EXG_NO_MEMORY && e->options.processes && e->grids != NULL) {
+        exg_grid_abort(&e->grids[0], status); /* of this rank alone */
+    }
+    return status;
+}
+
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err)
 {
     uint64_t start;
+    exg_status status;
 
     session->output_count = 0;
-    EXG_TRY(check_input_layout(inputs, input_count, err));
-    EXG_TRY(select_plan(session, inputs, input_count, err));
+    if (session->engine.options.plan_only || session->engine.lost) {
+        return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
+                        session->engine.lost ? "lost a rank" : "only plans");
+    }
+    status = check_input_layout(inputs, input_count, err);
+    status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
+    EXG_TRY(agree(session, status, err));
     start = exg_now_ns();
     set_inputs(session, inputs, input_count);
-    session->engine.loops_left = session->engine.options.loop_limit;
-    session->engine.stretches = 0;
-    EXG_TRY(exg_routine_run(&session->routine, session->data, err));
+    EXG_TRY(run_routine(session, err));
     session->run_ns = exg_now_ns() - start;
     session->engine.runs++;
     collect_outputs(session);

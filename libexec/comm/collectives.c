@@ -75,6 +75,85 @@ static exg_status check_size(const exg_communicator *c, exg_error *err)
     return EXG_OK;
 }
 
+/* ---- counts --------------------------------------------------------------------------- */
+
+static uint64_t chunk_bytes(around a, uint32_t n, uint32_t r)
+{
+    int64_t offset;
+    int64_t count;
+
+    exg_chunk(a.length, n, r, &offset, &count);
+    return (uint64_t)(a.outer * count * a.inner);
+}
+
+/* All elements as one dimension: what an all-reduce cuts. */
+static around flat(const exg_tensor *t)
+{
+    return (around){1, exg_tensor_numel(t), exg_dtype_bytes(t->dtype)};
+}
+
+uint32_t exg_collective_rounds(const exg_collective *what)
+{
+    return what->kind == EXG_ALL_REDUCE ? 2 : 1;
+}
+
+void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
+                           exg_segment *send, exg_segment *receive)
+{
+    around in = what->kind == EXG_ALL_REDUCE     ? flat(what->in)
+                : what->kind == EXG_ALL_TO_ALL ? around_dim(what->in, what->other_dim)
+                                               : around_dim(what->in, what->dim);
+    around out = what->kind == EXG_ALL_REDUCE ? in : around_dim(what->out, what->dim);
+    bool sends_chunks = what->kind != EXG_ALL_GATHER && round == 0;
+    bool gets_chunks = what->kind == EXG_ALL_GATHER || what->kind == EXG_ALL_TO_ALL || round == 1;
+    uint64_t own = what->kind == EXG_ALL_REDUCE   ? chunk_bytes(in, c->size, c->rank)
+                   : what->kind == EXG_ALL_GATHER ? bytes_of(what->in)
+                                                  : bytes_of(what->out);
+
+    for (uint32_t r = 0; r < c->size; r++) {
+        send[r].bytes = sends_chunks ? chunk_bytes(in, c->size, r) : own;
+        receive[r].bytes = gets_chunks ? chunk_bytes(out, c->size, r) : own;
+    }
+}
+
+/* ---- collectives ---------------------------------------------------------------------- */
+
+/* Lays segments end to end; gives where they end. */
+static uint8_t *lay(exg_segment *segments, uint32_t count, uint8_t *at)
+{
+    for (uint32_t r = 0; r < count; r++) {
+        segments[r].data = at;
+        at += segments[r].bytes;
+    }
+    return at;
+}
+
+static void pack_chunks(const exg_tensor *from, uint32_t dim, const exg_segment *to, uint32_t n)
+{
+    around a = around_dim(from, dim);
+
+    for (uint32_t r = 0; r < n; r++) {
+        int64_t offset;
+        int64_t count;
+
+        exg_chunk(a.length, n, r, &offset, &count);
+        pack(from->data, a, offset, count, to[r].data);
+    }
+}
+
+static void unpack_chunks(const exg_segment *from, uint32_t n, const exg_tensor *to, uint32_t dim)
+{
+    around a = around_dim(to, dim);
+
+    for (uint32_t r = 0; r < n; r++) {
+        int64_t offset;
+        int64_t count;
+
+        exg_chunk(a.length, n, r, &offset, &count);
+        unpack(from[r].data, a, offset, count, to->data);
+    }
+}
+
 uint64_t exg_all_gather_workspace(const exg_communicator *c, const exg_tensor *out)
 {
     (void)c;
@@ -86,38 +165,25 @@ exg_status exg_all_gather(exg_communicator *c, const exg_tensor *in, const exg_t
 {
     exg_segment send[RANKS_MAX];
     exg_segment receive[RANKS_MAX];
-    around a = around_dim(out, dim);
-    uint8_t *into = a.outer == 1 ? out->data : workspace;
-    uint8_t *at = into;
+    exg_collective what = {EXG_ALL_GATHER, in, out, dim, 0};
+    bool in_place = around_dim(out, dim).outer == 1;
 
     EXG_TRY(check_size(c, err));
+    exg_collective_counts(c, &what, 0, send, receive);
     for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(a.length, c->size, r, &offset, &count);
-        send[r] = (exg_segment){in->data, bytes_of(in)};
-        receive[r] = (exg_segment){at, (uint64_t)(a.outer * count * a.inner)};
-        at += receive[r].bytes;
+        send[r].data = in->data;
     }
+    (void)lay(receive, c->size, in_place ? out->data : workspace);
     EXG_TRY(exg_exchange(c, send, receive, err));
-    for (uint32_t r = 0; r < c->size && a.outer != 1; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(a.length, c->size, r, &offset, &count);
-        unpack(receive[r].data, a, offset, count, out->data);
+    if (!in_place) {
+        unpack_chunks(receive, c->size, out, dim);
     }
     return EXG_OK;
 }
 
 uint64_t exg_all_reduce_workspace(const exg_communicator *c, const exg_tensor *in)
 {
-    int64_t offset;
-    int64_t count;
-
-    exg_chunk(exg_tensor_numel(in), c->size, 0, &offset, &count);
-    return (uint64_t)count * c->size * exg_dtype_bytes(in->dtype);
+    return c->size * chunk_bytes(flat(in), c->size, 0);
 }
 
 exg_status exg_all_reduce(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
@@ -125,49 +191,29 @@ exg_status exg_all_reduce(exg_communicator *c, const exg_tensor *in, const exg_t
 {
     exg_segment send[RANKS_MAX];
     exg_segment receive[RANKS_MAX];
-    int64_t numel = exg_tensor_numel(in);
-    int64_t item = exg_dtype_bytes(in->dtype);
-    int64_t own_offset;
-    int64_t own;
+    exg_collective what = {EXG_ALL_REDUCE, in, out, 0, 0};
+    uint64_t own;
 
     EXG_TRY(check_size(c, err));
-    exg_chunk(numel, c->size, c->rank, &own_offset, &own);
-    for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(numel, c->size, r, &offset, &count);
-        send[r] = (exg_segment){(uint8_t *)in->data + offset * item, (uint64_t)(count * item)};
-        receive[r] = (exg_segment){(uint8_t *)workspace + (int64_t)r * own * item,
-                                   (uint64_t)(own * item)};
-    }
+    exg_collective_counts(c, &what, 0, send, receive);
+    own = receive[0].bytes;
+    (void)lay(send, c->size, in->data);
+    (void)lay(receive, c->size, workspace);
     EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, workspace, c->size, own, workspace);
+    exg_reduce_parts(in->dtype, op, workspace, c->size, (int64_t)own / exg_dtype_bytes(in->dtype),
+                     workspace);
+    exg_collective_counts(c, &what, 1, send, receive);
     for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(numel, c->size, r, &offset, &count);
-        send[r] = (exg_segment){workspace, (uint64_t)(own * item)};
-        receive[r] = (exg_segment){(uint8_t *)out->data + offset * item, (uint64_t)(count * item)};
+        send[r].data = workspace;
     }
+    (void)lay(receive, c->size, out->data);
     return exg_exchange(c, send, receive, err);
-}
-
-static uint64_t longest_chunk(const exg_communicator *c, const exg_tensor *in, uint32_t dim)
-{
-    around a = around_dim(in, dim);
-    int64_t offset;
-    int64_t count;
-
-    exg_chunk(a.length, c->size, 0, &offset, &count);
-    return (uint64_t)(a.outer * count * a.inner);
 }
 
 uint64_t exg_reduce_scatter_workspace(const exg_communicator *c, const exg_tensor *in, uint32_t dim)
 {
     /* packed chunks, then own chunk of every rank; chunk 0 is the longest */
-    return bytes_of(in) + c->size * longest_chunk(c, in, dim);
+    return bytes_of(in) + c->size * chunk_bytes(around_dim(in, dim), c->size, 0);
 }
 
 exg_status exg_reduce_scatter(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
@@ -175,25 +221,16 @@ exg_status exg_reduce_scatter(exg_communicator *c, const exg_tensor *in, const e
 {
     exg_segment send[RANKS_MAX];
     exg_segment receive[RANKS_MAX];
-    around a = around_dim(in, dim);
-    uint8_t *at = workspace;
-    uint64_t own = bytes_of(out);
+    exg_collective what = {EXG_REDUCE_SCATTER, in, out, dim, 0};
+    uint8_t *parts;
 
     EXG_TRY(check_size(c, err));
-    for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(a.length, c->size, r, &offset, &count);
-        pack(in->data, a, offset, count, at);
-        send[r] = (exg_segment){at, (uint64_t)(a.outer * count * a.inner)};
-        at += send[r].bytes;
-    }
-    for (uint32_t r = 0; r < c->size; r++) {
-        receive[r] = (exg_segment){at + (uint64_t)r * own, own};
-    }
+    exg_collective_counts(c, &what, 0, send, receive);
+    parts = lay(send, c->size, workspace);
+    (void)lay(receive, c->size, parts);
+    pack_chunks(in, dim, send, c->size);
     EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, at, c->size, exg_tensor_numel(out), out->data);
+    exg_reduce_parts(in->dtype, op, parts, c->size, exg_tensor_numel(out), out->data);
     return EXG_OK;
 }
 
@@ -210,36 +247,14 @@ exg_status exg_all_to_all(exg_communicator *c, const exg_tensor *in, const exg_t
 {
     exg_segment send[RANKS_MAX];
     exg_segment receive[RANKS_MAX];
-    around from = around_dim(in, scatter_dim);
-    around to = around_dim(out, gather_dim);
-    uint8_t *at = workspace;
+    exg_collective what = {EXG_ALL_TO_ALL, in, out, gather_dim, scatter_dim};
 
     EXG_TRY(check_size(c, err));
-    for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(from.length, c->size, r, &offset, &count);
-        pack(in->data, from, offset, count, at);
-        send[r] = (exg_segment){at, (uint64_t)(from.outer * count * from.inner)};
-        at += send[r].bytes;
-    }
-    for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(to.length, c->size, r, &offset, &count);
-        receive[r] = (exg_segment){at, (uint64_t)(to.outer * count * to.inner)};
-        at += receive[r].bytes;
-    }
+    exg_collective_counts(c, &what, 0, send, receive);
+    (void)lay(receive, c->size, lay(send, c->size, workspace));
+    pack_chunks(in, scatter_dim, send, c->size);
     EXG_TRY(exg_exchange(c, send, receive, err));
-    for (uint32_t r = 0; r < c->size; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(to.length, c->size, r, &offset, &count);
-        unpack(receive[r].data, to, offset, count, out->data);
-    }
+    unpack_chunks(receive, c->size, out, gather_dim);
     return EXG_OK;
 }
 

@@ -35,6 +35,33 @@ exg_status exg_all_to_all(exg_communicator *c, const exg_tensor *in, const exg_t
                           uint32_t gather_dim, uint32_t scatter_dim, void *workspace,
                           exg_error *err);
 
+/* A collective by its tensors' sizes alone. */
+typedef enum exg_collective_kind {
+    EXG_ALL_REDUCE,
+    EXG_ALL_GATHER,
+    EXG_REDUCE_SCATTER,
+    EXG_ALL_TO_ALL
+} exg_collective_kind;
+
+typedef struct exg_collective {
+    exg_collective_kind kind;
+    const exg_tensor *in, *out;
+    uint32_t dim, other_dim; /* gathered or scattered; of all-to-all gathered, scattered */
+} exg_collective;
+
+/* What a step of a plan exchanges, along which mesh dim, and the name of its reduction (""
+ * for none); false: nothing. */
+struct exg_kernel;
+struct exg_kernel_call;
+bool exg_collective_of(const struct exg_kernel *kernel, const struct exg_kernel_call *call,
+                       exg_collective *what, uint32_t *mesh_dim, const char **op);
+
+/* The exchanges it takes, and the bytes of exchange `round` to and from each rank: what goes
+ * over the wire, so what they say of two ranks can be compared before either sends. */
+uint32_t exg_collective_rounds(const exg_collective *what);
+void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
+                           exg_segment *send, exg_segment *receive);
+
 /* Every rank gets rank `source`'s bytes. */
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err);

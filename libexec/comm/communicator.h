@@ -22,6 +22,8 @@ typedef struct exg_segment {
 
 #define EXG_NO_COLOR UINT32_MAX
 
+#define EXG_DEADLINE_NS (UINT64_C(60) * 1000000000u) /* of one wait, where nothing else is said */
+
 typedef struct exg_communicator_ops {
     const char *name; /* "local" */
 
@@ -56,9 +58,13 @@ struct exg_communicator {
 /* `size` communicators over threads of this process, one a rank. */
 exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg_error *err);
 
-/* This process's place among the `size` that mpirun started. UNSUPPORTED COM-008 without
- * MPI, USAGE DTN-001 when they are not as many. */
-exg_status exg_mpi_create(uint32_t size, exg_communicator **world, exg_error *err);
+/* This process's place among the `size` that mpirun started, waited for `deadline_ns` at
+ * most. UNSUPPORTED COM-008 without MPI, USAGE DTN-001 when they are not as many, PEER. */
+exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator **world,
+                          exg_error *err);
+
+/* Rank `rank` of `size` that are not there: for plans. */
+exg_status exg_paper_create(uint32_t size, uint32_t rank, exg_communicator **out, exg_error *err);
 
 /* One wrapper for all implementations: a communicator that failed stays failed. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,

@@ -1,7 +1,10 @@
 /* grid.c - communicators along the dims of a mesh. */
+#include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
 
 #include <stddef.h>
+#include <string.h>
+#include <xxhash.h>
 
 #define RANKS_MAX 256
 
@@ -15,8 +18,7 @@ uint32_t exg_mesh_shape_size(const exg_mesh_shape *shape)
     return size;
 }
 
-/* From one rank to the next along `dim`. */
-static uint32_t stride_of(const exg_mesh_shape *shape, uint32_t dim)
+uint32_t exg_mesh_shape_stride(const exg_mesh_shape *shape, uint32_t dim)
 {
     uint32_t stride = 1;
 
@@ -28,7 +30,7 @@ static uint32_t stride_of(const exg_mesh_shape *shape, uint32_t dim)
 
 uint32_t exg_mesh_shape_coordinate(const exg_mesh_shape *shape, uint32_t rank, uint32_t dim)
 {
-    return rank / stride_of(shape, dim) % shape->sizes[dim];
+    return rank / exg_mesh_shape_stride(shape, dim) % shape->sizes[dim];
 }
 
 void exg_grid_close(exg_grid *grid)
@@ -66,7 +68,7 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
     exg_status status = EXG_OK;
 
     for (uint32_t r = 0; r < size; r++) {
-        grids[r] = (exg_grid){.ndim = shape->ndim};
+        grids[r] = (exg_grid){.ndim = shape->ndim, .rank = r};
     }
     for (uint32_t d = 0; status == EXG_OK && d < shape->ndim; d++) {
         for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
@@ -75,7 +77,7 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
             }
             status = exg_local_create(shape->sizes[d], along, err);
             for (uint32_t i = 0; status == EXG_OK && i < shape->sizes[d]; i++) {
-                grids[r + i * stride_of(shape, d)].dims[d] = along[i];
+                grids[r + i * exg_mesh_shape_stride(shape, d)].dims[d] = along[i];
             }
         }
     }
@@ -85,22 +87,157 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
     return status;
 }
 
-exg_status exg_mpi_grid(const exg_mesh_shape *shape, exg_grid *grid, uint32_t *rank,
-                        exg_error *err)
+exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, exg_grid *grid,
+                          exg_error *err)
 {
-    exg_communicator *world;
-    exg_status status = EXG_OK;
+    *grid = (exg_grid){.ndim = shape->ndim, .rank = rank};
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        exg_status status =
+            exg_paper_create(shape->sizes[d], exg_mesh_shape_coordinate(shape, rank, d),
+                             &grid->dims[d], err);
 
-    *grid = (exg_grid){.ndim = shape->ndim};
-    EXG_TRY(exg_mpi_create(exg_mesh_shape_size(shape), &world, err));
-    *rank = world->rank;
-    for (uint32_t d = 0; status == EXG_OK && d < shape->ndim; d++) {
-        uint32_t coordinate = exg_mesh_shape_coordinate(shape, *rank, d);
+        if (status != EXG_OK) {
+            exg_grid_close(grid);
+            return status;
+        }
+    }
+    return EXG_OK;
+}
+
+void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns)
+{
+    for (uint32_t d = 0; d < grid->ndim; d++) {
+        grid->dims[d]->deadline_ns = ns;
+    }
+}
+
+/* ---- agreement ------------------------------------------------------------------------ */
+
+/* What a rank brings: `rank` is the one whose fault it is. */
+typedef struct word {
+    uint64_t digest;
+    uint32_t rank;
+    exg_status status;
+} word;
+
+static exg_status tell_all(exg_communicator *c, const void *own, void *all, uint64_t bytes,
+                           exg_error *err)
+{
+    exg_segment send[RANKS_MAX];
+    exg_segment receive[RANKS_MAX];
+
+    for (uint32_t r = 0; r < c->size; r++) {
+        send[r] = (exg_segment){(void *)(uintptr_t)own, bytes};
+        receive[r] = (exg_segment){(uint8_t *)all + r * bytes, bytes};
+    }
+    return exg_exchange(c, send, receive, err);
+}
+
+/* The first rank's fault becomes everybody's along the line. */
+static exg_status share_fault(exg_communicator *c, word *own, const word *fault, uint32_t from,
+                              exg_error *error, exg_error *err)
+{
+    EXG_TRY(exg_broadcast_bytes(c, error, sizeof(*error), from, err));
+    error->source_file = NULL; /* a place in another process's memory */
+    own->status = fault->status;
+    own->rank = fault->rank;
+    return EXG_OK;
+}
+
+static exg_status agree_along(exg_communicator *c, word *own, exg_error *error, exg_error *err)
+{
+    word words[RANKS_MAX];
+
+    if (c->size > RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, RANKS_MAX);
+    }
+    EXG_TRY(tell_all(c, own, words, sizeof(*own), err));
+    for (uint32_t r = 0; r < c->size; r++) {
+        if (words[r].status != EXG_OK) {
+            return share_fault(c, own, &words[r], r, error, err);
+        }
+    }
+    for (uint32_t r = 1; r < c->size && own->status == EXG_OK; r++) {
+        if (words[r].digest != words[0].digest) {
+            own->rank = words[r].rank;
+            own->status = exg_error_fix(
+                error,
+                EXG_FAIL(error, PEER, "COM-009", "rank %u runs another program than rank %u",
+                         words[r].rank, words[0].rank),
+                "start all ranks with the same file, options and sizes of inputs");
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_grid_agree(const exg_grid *grid, uint64_t digest, exg_status status,
+                          exg_error *err)
+{
+    word own = {digest, grid->rank, status};
+    exg_error error;
+
+    exg_error_clear(&error);
+    if (status != EXG_OK && err != NULL) {
+        error = *err;
+    }
+    for (uint32_t d = 0; d < grid->ndim; d++) {
+        exg_status told = agree_along(grid->dims[d], &own, &error, err);
+
+        if (told != EXG_OK) { /* somebody did not come: nobody is to wait for anything */
+            exg_grid_abort(grid, told);
+            if (err != NULL) {
+                err->where[0] = '\0'; /* of one line of the mesh */
+            }
+            return exg_error_within(err, told, "rank %u, where all ranks meet around a run",
+                                    grid->rank);
+        }
+    }
+    if (own.status == EXG_OK) {
+        return EXG_OK;
+    }
+    if (err != NULL) {
+        *err = error;
+    }
+    return strcmp(error.code, "COM-009") == 0
+               ? own.status
+               : exg_error_within(err, own.status, "rank %u", own.rank);
+}
+
+/* ---- processes ------------------------------------------------------------------------- */
+
+static uint64_t digest_of(const exg_mesh_shape *shape)
+{
+    return XXH3_64bits(shape->sizes, shape->ndim * sizeof(shape->sizes[0]));
+}
+
+static exg_status split_lines(const exg_mesh_shape *shape, exg_communicator *world, exg_grid *grid,
+                              exg_error *err)
+{
+    exg_grid line = {.dims = {world}, .ndim = 1, .rank = grid->rank};
+
+    EXG_TRY(exg_grid_agree(&line, digest_of(shape), EXG_OK, err));
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        uint32_t coordinate = exg_mesh_shape_coordinate(shape, grid->rank, d);
 
         /* one colour a line along the dim: the number of its first rank */
-        status = exg_communicator_split(world, *rank - coordinate * stride_of(shape, d),
-                                        &grid->dims[d], err);
+        EXG_TRY(exg_communicator_split(
+            world, grid->rank - coordinate * exg_mesh_shape_stride(shape, d), &grid->dims[d],
+            err));
     }
+    return EXG_OK;
+}
+
+exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_grid *grid,
+                        uint32_t *rank, exg_error *err)
+{
+    exg_communicator *world;
+    exg_status status;
+
+    *grid = (exg_grid){.ndim = shape->ndim};
+    EXG_TRY(exg_mpi_create(exg_mesh_shape_size(shape),
+                           deadline_ns == 0 ? EXG_DEADLINE_NS : deadline_ns, &world, err));
+    grid->rank = *rank = world->rank;
+    status = split_lines(shape, world, grid, err);
     exg_communicator_close(world);
     if (status != EXG_OK) {
         exg_grid_close(grid);

@@ -9,15 +9,30 @@
 typedef struct exg_grid {
     exg_communicator *dims[EXG_MESH_DIMS_MAX];
     uint32_t ndim;
+    uint32_t rank; /* in the mesh */
 } exg_grid;
 
 /* Ranks as threads: `grids` has room for as many as the sizes multiply to. */
 exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_error *err);
 
-/* Ranks as the processes that mpirun started, of which this is number *rank. USAGE DTN-001
- * when they are not as many. */
-exg_status exg_mpi_grid(const exg_mesh_shape *shape, exg_grid *grid, uint32_t *rank,
-                        exg_error *err);
+/* Ranks as the processes that mpirun started, of which this is number *rank. No wait lasts
+ * longer than `deadline_ns` (0: EXG_DEADLINE_NS), this one included. USAGE DTN-001 when they
+ * are not as many; PEER COM-009 when they do not all ask for the same mesh. */
+exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_grid *grid,
+                        uint32_t *rank, exg_error *err);
+
+/* Rank `rank` on paper: what a plan asks of communicators, their sizes and its place in
+ * them. Nothing can be exchanged (COM-005). */
+exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, exg_grid *grid,
+                          exg_error *err);
+
+void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait */
+
+/* Called by every rank of the mesh: do all bring `digest`, and EXG_OK? If not, the first
+ * rank's fault on every one of them, with its code and with the rank in `where`; COM-009
+ * when all are well and digests differ. `err` holds a rank's own fault when it comes. */
+exg_status exg_grid_agree(const exg_grid *grid, uint64_t digest, exg_status status,
+                          exg_error *err);
 
 void exg_grid_close(exg_grid *grid);
 void exg_grid_abort(const exg_grid *grid, exg_status status); /* along every dim */
@@ -25,6 +40,7 @@ exg_status exg_grid_status(const exg_grid *grid, exg_error *err); /* the first f
 
 /* Where rank `rank` of a mesh stands along `dim`; ranks are numbered row-major. */
 uint32_t exg_mesh_shape_coordinate(const exg_mesh_shape *shape, uint32_t rank, uint32_t dim);
+uint32_t exg_mesh_shape_stride(const exg_mesh_shape *shape, uint32_t dim); /* to the next rank */
 uint32_t exg_mesh_shape_size(const exg_mesh_shape *shape);
 
 #endif

@@ -116,10 +116,40 @@ static void run_all_to_all(const exg_kernel_call *call)
         .name = #kernel,                         \
         .prepare = prepare_##kernel,             \
         .run = run_##kernel,                     \
-        .flags = EXG_KERNEL_EACH_RUN,            \
+        .flags = EXG_KERNEL_EACH_RUN | EXG_KERNEL_EXCHANGES, \
     }
 
 COLLECTIVE(all_reduce);
 COLLECTIVE(all_gather);
 COLLECTIVE(reduce_scatter);
 COLLECTIVE(all_to_all);
+
+bool exg_collective_of(const exg_kernel *kernel, const exg_kernel_call *call, exg_collective *what,
+                       uint32_t *mesh_dim, const char **op)
+{
+    static const struct {
+        const exg_kernel *kernel;
+        exg_collective_kind kind;
+        uint32_t dim, other_dim, op; /* positions of arguments; 0: none */
+    } rows[] = {
+        {&exg_kernel_all_reduce,     EXG_ALL_REDUCE,     0, 0, 1},
+        {&exg_kernel_all_gather,     EXG_ALL_GATHER,     1, 0, 0},
+        {&exg_kernel_reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3},
+        {&exg_kernel_all_to_all,     EXG_ALL_TO_ALL,     1, 3, 0},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].kernel == kernel) {
+            *what = (exg_collective){
+                .kind = rows[i].kind,
+                .in = &call->inputs[0],
+                .out = &call->outputs[0],
+                .dim = rows[i].dim == 0 ? 0 : dim_at(call, rows[i].dim),
+                .other_dim = rows[i].other_dim == 0 ? 0 : dim_at(call, rows[i].other_dim)};
+            *mesh_dim = (uint32_t)exg_call_int(call, call->arg_count - 1);
+            *op = rows[i].op == 0 ? "" : call->args[rows[i].op].as_string;
+            return true;
+        }
+    }
+    return false;
+}

@@ -269,7 +269,7 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
         l->base = (exg_communicator){.ops = &local_ops,
                                      .rank = r,
                                      .size = size,
-                                     .deadline_ns = 60ull * 1000000000u,
+                                     .deadline_ns = EXG_DEADLINE_NS,
                                      .status = EXG_OK};
         l->group = g;
     }

@@ -70,7 +70,8 @@ static const exg_communicator_ops mpi_ops = {
 
 /* Takes `group` over. */
 static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint32_t rank,
-                        uint32_t size, exg_communicator **out, exg_error *err)
+                        uint32_t size, uint64_t deadline_ns, exg_communicator **out,
+                        exg_error *err)
 {
     mpi *m = calloc(1, sizeof(*m));
 
@@ -80,7 +81,7 @@ static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     m->base = (exg_communicator){.ops = &mpi_ops, .rank = rank, .size = size,
-                                 .deadline_ns = 60ull * 1000000000u, .status = EXG_OK};
+                                 .deadline_ns = deadline_ns, .status = EXG_OK};
     m->plugin = plugin;
     m->group = group;
     *out = &m->base;
@@ -95,9 +96,13 @@ static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communic
     uint32_t rank = 0;
     uint32_t size = 0;
 
-    EXG_TRY(outcome_status(m, m->plugin->split(m->group, color, &group, &rank, &size), self->rank,
-                           err));
-    return group == NULL ? EXG_OK : adopt(m->plugin, group, rank, size, out, err);
+    if (m->plugin->split(m->group, color, self->deadline_ns, &group, &rank, &size) !=
+        EXG_MPI_DONE) {
+        return EXG_FAIL(err, PEER, "COM-001", "not all ranks formed the mesh within %.1f s",
+                        (double)self->deadline_ns * 1e-9);
+    }
+    return group == NULL ? EXG_OK
+                         : adopt(m->plugin, group, rank, size, self->deadline_ns, out, err);
 }
 
 static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
@@ -121,16 +126,23 @@ static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_mpi_create(uint32_t size, exg_communicator **world, exg_error *err)
+exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator **world,
+                          exg_error *err)
 {
     const exg_mpi_plugin *plugin;
     exg_mpi_group *group;
+    exg_mpi_outcome outcome;
     uint32_t rank = 0;
     uint32_t found = 0;
 
     *world = NULL;
     EXG_TRY(load(&plugin, err));
-    if (plugin->start(&group, &rank, &found) != EXG_MPI_DONE) {
+    outcome = plugin->start(deadline_ns, &group, &rank, &found);
+    if (outcome == EXG_MPI_LATE) {
+        return EXG_FAIL(err, PEER, "COM-001", "not all ranks started within %.1f s",
+                        (double)deadline_ns * 1e-9);
+    }
+    if (outcome != EXG_MPI_DONE) {
         return EXG_FAIL(err, PEER, "COM-007", "MPI does not start");
     }
     if (found != size) {
@@ -140,7 +152,7 @@ exg_status exg_mpi_create(uint32_t size, exg_communicator **world, exg_error *er
                                       size, found),
                              "start as many: mpirun -n %u", size);
     }
-    return adopt(plugin, group, rank, found, world, err);
+    return adopt(plugin, group, rank, found, deadline_ns, world, err);
 }
 
 void exg_mpi_finish(void)

@@ -5,6 +5,7 @@
 #include "libexec/comm/mpi_plugin.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,10 +16,12 @@
 #define TURNS      16384               /* tags of exchanges, in turn */
 #define ABORT_TAG  (TURNS + 1)
 #define SPINS      64
+#define STOP_NS    (UINT64_C(60) * 1000000000u) /* for the last rank to end too */
 
 struct exg_mpi_group {
     MPI_Comm comm;
     int rank, size;
+    bool broken; /* an exchange failed: nothing that waits for others is called on it again */
 };
 
 static int own_init; /* MPI itself is the process's; this says who began it */
@@ -48,23 +51,134 @@ static exg_mpi_outcome adopt(MPI_Comm comm, exg_mpi_group **group, uint32_t *ran
     return EXG_MPI_DONE;
 }
 
-static exg_mpi_outcome start(exg_mpi_group **world, uint32_t *rank, uint32_t *size)
+/* ---- calls that wait for other ranks ------------------------------------------------- */
+
+/* MPI_Init and MPI_Comm_split return when all ranks have come, and know no deadline. They
+ * are made by a thread of their own, for which the caller waits as long as it likes. That
+ * thread is MPI's main one: it also ends MPI. */
+typedef enum errand_kind { ERRAND_NONE, ERRAND_START, ERRAND_SPLIT, ERRAND_STOP } errand_kind;
+
+static struct server {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool started;
+    errand_kind errand; /* to do, or being done */
+    MPI_Comm of;        /* SPLIT */
+    int color, key;
+    MPI_Comm made;
+    bool failed;
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+
+static bool start_mpi(MPI_Comm *world)
 {
     int initialized = 0;
     int provided;
-    MPI_Comm own;
 
     MPI_Initialized(&initialized);
     if (!initialized) {
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
-            return EXG_MPI_FAILED;
+            return false;
         }
         own_init = 1;
     }
-    if (MPI_Comm_dup(MPI_COMM_WORLD, &own) != MPI_SUCCESS) {
-        return EXG_MPI_FAILED;
+    return MPI_Comm_dup(MPI_COMM_WORLD, world) == MPI_SUCCESS;
+}
+
+static void stop_mpi(void)
+{
+    int finalized = 0;
+
+    MPI_Finalized(&finalized);
+    if (own_init && !finalized) {
+        MPI_Finalize();
     }
-    return adopt(own, world, rank, size);
+}
+
+static void *serve(void *unused)
+{
+    pthread_mutex_lock(&server.lock);
+    for (;;) {
+        errand_kind errand = server.errand;
+        MPI_Comm made = MPI_COMM_NULL;
+        bool done = true;
+
+        if (errand == ERRAND_NONE) {
+            pthread_cond_wait(&server.moved, &server.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&server.lock);
+        if (errand == ERRAND_START) {
+            done = start_mpi(&made);
+        } else if (errand == ERRAND_SPLIT) {
+            done = MPI_Comm_split(server.of, server.color, server.key, &made) == MPI_SUCCESS;
+        } else {
+            stop_mpi();
+        }
+        pthread_mutex_lock(&server.lock);
+        server.made = made;
+        server.failed = !done;
+        server.errand = ERRAND_NONE;
+        pthread_cond_broadcast(&server.moved);
+    }
+    return unused;
+}
+
+/* Has `errand` done, or gives up waiting for it: then it is still under way, and nothing
+ * else is begun. */
+static exg_mpi_outcome send_for(errand_kind errand, MPI_Comm of, int color, int key,
+                                uint64_t deadline_ns, MPI_Comm *made)
+{
+    uint64_t limit = now_ns() + deadline_ns;
+    exg_mpi_outcome outcome = EXG_MPI_DONE;
+    pthread_t thread;
+
+    pthread_mutex_lock(&server.lock);
+    if (!server.started) {
+        if (pthread_create(&thread, NULL, serve, NULL) != 0) {
+            pthread_mutex_unlock(&server.lock);
+            return EXG_MPI_FAILED;
+        }
+        pthread_detach(thread);
+        server.started = true;
+    }
+    if (server.errand != ERRAND_NONE) {
+        pthread_mutex_unlock(&server.lock);
+        return EXG_MPI_LATE;
+    }
+    server.errand = errand;
+    server.of = of;
+    server.color = color;
+    server.key = key;
+    pthread_cond_broadcast(&server.moved);
+    while (server.errand != ERRAND_NONE && outcome == EXG_MPI_DONE) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 20 * 1000 * 1000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&server.moved, &server.lock, &until);
+        if (server.errand != ERRAND_NONE && now_ns() > limit) {
+            outcome = EXG_MPI_LATE;
+        }
+    }
+    if (outcome == EXG_MPI_DONE) {
+        outcome = server.failed ? EXG_MPI_FAILED : EXG_MPI_DONE;
+        *made = server.made;
+    }
+    pthread_mutex_unlock(&server.lock);
+    return outcome;
+}
+
+static exg_mpi_outcome start(uint64_t deadline_ns, exg_mpi_group **world, uint32_t *rank,
+                             uint32_t *size)
+{
+    MPI_Comm own;
+    exg_mpi_outcome outcome = send_for(ERRAND_START, MPI_COMM_NULL, 0, 0, deadline_ns, &own);
+
+    return outcome == EXG_MPI_DONE ? adopt(own, world, rank, size) : outcome;
 }
 
 /* ---- exchange -------------------------------------------------------------------------- */
@@ -219,6 +333,7 @@ static exg_mpi_outcome exchange(exg_mpi_group *g, const exg_segment *send,
         }
         outcome = posted ? watch(g, &t, deadline_ns, peer) : EXG_MPI_FAILED;
         if (outcome != EXG_MPI_DONE) {
+            g->broken = true;
             give_up(&t);
         }
     }
@@ -230,21 +345,22 @@ static exg_mpi_outcome exchange(exg_mpi_group *g, const exg_segment *send,
 
 /* ---- the rest ---------------------------------------------------------------------------- */
 
-static exg_mpi_outcome split(exg_mpi_group *g, uint32_t color, exg_mpi_group **out, uint32_t *rank,
-                             uint32_t *size)
+static exg_mpi_outcome split(exg_mpi_group *g, uint32_t color, uint64_t deadline_ns,
+                             exg_mpi_group **out, uint32_t *rank, uint32_t *size)
 {
     MPI_Comm part;
+    exg_mpi_outcome outcome =
+        send_for(ERRAND_SPLIT, g->comm, color == EXG_NO_COLOR ? MPI_UNDEFINED : (int)color,
+                 g->rank, deadline_ns, &part);
 
     *out = NULL;
-    if (MPI_Comm_split(g->comm, color == EXG_NO_COLOR ? MPI_UNDEFINED : (int)color, g->rank,
-                       &part) != MPI_SUCCESS) {
-        return EXG_MPI_FAILED;
-    }
-    return part == MPI_COMM_NULL ? EXG_MPI_DONE : adopt(part, out, rank, size);
+    return outcome != EXG_MPI_DONE || part == MPI_COMM_NULL ? outcome
+                                                            : adopt(part, out, rank, size);
 }
 
 static void call_off(exg_mpi_group *g)
 {
+    g->broken = true;
     for (int r = 0; r < g->size; r++) {
         MPI_Request request;
 
@@ -260,7 +376,7 @@ static void close_group(exg_mpi_group *g)
     int finalized = 0;
 
     MPI_Finalized(&finalized);
-    if (!finalized) {
+    if (!finalized && !g->broken) {
         MPI_Comm_free(&g->comm);
     }
     free(g);
@@ -268,17 +384,11 @@ static void close_group(exg_mpi_group *g)
 
 static void stop(void)
 {
-    int finalized = 0;
+    MPI_Comm none;
 
-    MPI_Finalized(&finalized);
-    if (own_init && !finalized) {
-        MPI_Finalize();
+    if (server.started) {
+        (void)send_for(ERRAND_STOP, MPI_COMM_NULL, 0, 0, STOP_NS, &none);
     }
-}
-
-static void kill_job(int code)
-{
-    MPI_Abort(MPI_COMM_WORLD, code);
 }
 
 extern const exg_mpi_plugin exg_mpi_plugin_table;
@@ -291,5 +401,4 @@ __attribute__((visibility("default"))) const exg_mpi_plugin exg_mpi_plugin_table
     .abort = call_off,
     .close = close_group,
     .stop = stop,
-    .kill_job = kill_job,
 };

@@ -8,7 +8,7 @@
 
 #include "libexec/comm/communicator.h"
 
-#define EXG_MPI_PLUGIN_VERSION 1
+#define EXG_MPI_PLUGIN_VERSION 2
 #define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
 #define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
 
@@ -24,18 +24,19 @@ typedef struct exg_mpi_group exg_mpi_group; /* a communicator of MPI's */
 
 typedef struct exg_mpi_plugin {
     uint32_t version;
-    /* Initializes MPI unless that is done; the ranks of the job. */
-    exg_mpi_outcome (*start)(exg_mpi_group **world, uint32_t *rank, uint32_t *size);
+    /* Initializes MPI unless that is done; the ranks of the job. LATE when they did not all
+     * come: MPI is not to be used then. */
+    exg_mpi_outcome (*start)(uint64_t deadline_ns, exg_mpi_group **world, uint32_t *rank,
+                             uint32_t *size);
     /* Like exg_communicator_ops.exchange; `turn` numbers the exchanges. */
     exg_mpi_outcome (*exchange)(exg_mpi_group *group, const exg_segment *send,
                                 const exg_segment *receive, uint64_t turn, uint64_t deadline_ns,
                                 uint32_t *peer);
-    exg_mpi_outcome (*split)(exg_mpi_group *group, uint32_t color, exg_mpi_group **out,
-                             uint32_t *rank, uint32_t *size);
+    exg_mpi_outcome (*split)(exg_mpi_group *group, uint32_t color, uint64_t deadline_ns,
+                             exg_mpi_group **out, uint32_t *rank, uint32_t *size);
     void (*abort)(exg_mpi_group *group); /* tells the others */
     void (*close)(exg_mpi_group *group);
-    void (*stop)(void);         /* finalizes MPI, if start() initialized it */
-    void (*kill_job)(int code); /* MPI_Abort */
+    void (*stop)(void); /* finalizes MPI, if start() initialized it */
 } exg_mpi_plugin;
 
 #endif

@@ -4,16 +4,19 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef struct member {
     exg_team *team;
     uint32_t rank;
     pthread_t thread;
+    bool runs;
 } member;
 
 struct exg_team {
-    member *members; /* 1..size-1 have threads */
+    member *members; /* first..size-1 have threads */
     uint32_t size;
+    uint32_t first;
     uint32_t started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -43,7 +46,8 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&team->lock);
         team->work(team->context, m->rank);
         pthread_mutex_lock(&team->lock);
-        if (--team->running == 0) {
+        m->runs = false;
+        if (--team->running == 0 || team->first == 0) {
             pthread_cond_signal(&team->done);
         }
     }
@@ -51,7 +55,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-exg_status exg_team_create(uint32_t size, exg_team **team, exg_error *err)
+static exg_status create(uint32_t size, uint32_t first, exg_team **team, exg_error *err)
 {
     exg_team *t = calloc(1, sizeof(*t));
 
@@ -64,10 +68,11 @@ exg_status exg_team_create(uint32_t size, exg_team **team, exg_error *err)
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     t->size = size;
+    t->first = t->started = first;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     pthread_cond_init(&t->done, NULL);
-    for (t->started = 1; t->started < size; t->started++) {
+    for (; t->started < size; t->started++) {
         member *m = &t->members[t->started];
 
         m->team = t;
@@ -84,6 +89,16 @@ exg_status exg_team_create(uint32_t size, exg_team **team, exg_error *err)
     return EXG_OK;
 }
 
+exg_status exg_team_create(uint32_t size, exg_team **team, exg_error *err)
+{
+    return create(size, 1, team, err);
+}
+
+exg_status exg_team_create_watched(uint32_t size, exg_team **team, exg_error *err)
+{
+    return create(size, 0, team, err);
+}
+
 void exg_team_destroy(exg_team *team)
 {
     if (team == NULL) {
@@ -93,7 +108,7 @@ void exg_team_destroy(exg_team *team)
     team->closing = true;
     pthread_cond_broadcast(&team->wake);
     pthread_mutex_unlock(&team->lock);
-    for (uint32_t r = 1; r < team->started; r++) {
+    for (uint32_t r = team->first; r < team->started; r++) {
         pthread_join(team->members[r].thread, NULL);
     }
     pthread_cond_destroy(&team->done);
@@ -103,19 +118,67 @@ void exg_team_destroy(exg_team *team)
     free(team);
 }
 
+/* With the lock held. */
+static void wake(exg_team *team, void (*work)(void *context, uint32_t rank), void *context)
+{
+    team->work = work;
+    team->context = context;
+    team->running = team->size - team->first;
+    for (uint32_t r = team->first; r < team->size; r++) {
+        team->members[r].runs = true;
+    }
+    team->generation++;
+    pthread_cond_broadcast(&team->wake);
+}
+
 void exg_team_run(exg_team *team, void (*work)(void *context, uint32_t rank), void *context)
 {
     pthread_mutex_lock(&team->lock);
-    team->work = work;
-    team->context = context;
-    team->running = team->size - 1;
-    team->generation++;
-    pthread_cond_broadcast(&team->wake);
+    wake(team, work, context);
     pthread_mutex_unlock(&team->lock);
-    work(context, 0);
+    if (team->first == 1) {
+        work(context, 0);
+    }
     pthread_mutex_lock(&team->lock);
     while (team->running > 0) {
         pthread_cond_wait(&team->done, &team->lock);
     }
     pthread_mutex_unlock(&team->lock);
+}
+
+static struct timespec after(uint64_t ns)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += (time_t)(ns / 1000000000u);
+    t.tv_nsec += (long)(ns % 1000000000u);
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    return t;
+}
+
+uint32_t exg_team_watch(exg_team *team, void (*work)(void *context, uint32_t rank), void *context,
+                        uint64_t limit_ns)
+{
+    struct timespec limit;
+    uint32_t lost = EXG_NO_RANK;
+    int waited = 0;
+
+    pthread_mutex_lock(&team->lock);
+    wake(team, work, context);
+    while (team->running == team->size) {
+        pthread_cond_wait(&team->done, &team->lock);
+    }
+    limit = after(limit_ns);
+    while (team->running > 0 && waited == 0) {
+        waited = pthread_cond_timedwait(&team->done, &team->lock, &limit);
+    }
+    for (uint32_t r = 0; team->running > 0 && lost == EXG_NO_RANK; r++) {
+        lost = team->members[r].runs ? r : EXG_NO_RANK;
+    }
+    pthread_mutex_unlock(&team->lock);
+    return lost;
 }

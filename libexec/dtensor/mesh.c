@@ -108,7 +108,7 @@ exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **me
 
     *mesh = NULL;
     EXG_TRY(check_shape(shape, &size, err));
-    EXG_TRY(exg_mpi_create(size, &world, err));
+    EXG_TRY(exg_mpi_create(size, EXG_DEADLINE_NS, &world, err));
     *mesh = make(shape, size);
     if (*mesh == NULL) {
         exg_communicator_abort(world, EXG_NO_MEMORY);

@@ -63,6 +63,7 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_IN_PLACE      2u
 #define EXG_KERNEL_ANY_STRIDES_1 4u /* operand 1 alone: a weight, or a chunk of one */
 #define EXG_KERNEL_EACH_RUN      8u /* its results are not those of its operands alone */
+#define EXG_KERNEL_EXCHANGES     16u /* with other ranks */
 
 typedef struct exg_kernel {
     const char *name;

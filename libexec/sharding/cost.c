@@ -2,6 +2,14 @@
  * section 4.6 counts them. */
 #include "libexec/sharding/cost.h"
 
+void exg_costs_init(exg_costs *costs)
+{
+    *costs = (exg_costs){.size = sizeof(*costs), .ns_per_flop = 0.02, .ns_per_touched = 0.1};
+    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+        costs->links[d] = (exg_link){.message_ns = 6000, .ns_per_byte = 0.12};
+    }
+}
+
 double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size)
 {
     double others = (double)(mesh_size - 1) / (double)mesh_size;
@@ -15,7 +23,8 @@ double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32
     return to.kind == EXG_SHARD ? bytes * others : 2 * bytes * others;
 }
 
-double exg_move_cost(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size)
+double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to, double bytes,
+                     uint32_t mesh_size)
 {
     double moved = exg_move_bytes(from, to, bytes, mesh_size);
 
@@ -26,5 +35,5 @@ double exg_move_cost(exg_placement from, exg_placement to, double bytes, uint32_
         return from.kind == EXG_REPLICATE && to.op != EXG_REDUCE_PRODUCT ? EXG_COST_TO_PARTIAL_NS
                                                                          : EXG_COST_IMPOSSIBLE;
     }
-    return moved == 0 ? 0 : EXG_COST_MESSAGE_NS + moved * EXG_COST_NS_PER_BYTE;
+    return moved == 0 ? 0 : link->message_ns + moved * link->ns_per_byte;
 }

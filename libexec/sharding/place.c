@@ -1,55 +1,32 @@
-/* place.c - placements for every value, greedily, and the local program they make.
+/* place.c - placements for every value along one mesh dim, greedily, and the local program
+ * they make.
  *
  * A value may be at hand in several forms (replicated, split, summands); a move
  * makes a new form, which later operands find. For each node the row of least
  * moving cost is taken, the first among equals; in tensor mode products with
  * weights take the row that Megatron's scheme says.
  */
-#include "libexec/comm/grid.h"
-#include "libexec/sharding/cost.h"
-#include "libexec/sharding/rules.h"
-#include "libexport/base/text.h"
+#include "libexec/sharding/placer.h"
 #include <exg/emit.h>
-#include "libexport/transform/rewrite.h"
 
-#include <exg/place.h>
 #include <fnmatch.h>
-#include <inttypes.h>
 #include <string.h>
 
-#define FORMS_MAX    6
 #define OPERANDS_MAX 256
 
-typedef struct form {
-    exg_placement placement;
-    exg_ref ref;
-} form;
-
-typedef struct forms {
-    form items[FORMS_MAX];
-    uint32_t count;
-    bool is_weight; /* a weight, or a window on one */
-} forms;
-
-typedef struct placer {
-    exg_rewrite r;
-    const exg_place_options *options;
-    exg_place_mode mode;
-    uint32_t mesh_dim, n, rank; /* along that dim */
-    forms *forms; /* by old value id */
-    exg_place_summary summary;
-    exg_text *report; /* NULL: none wanted */
-    exg_arena *scratch;
-} placer;
+typedef exg_placer placer;
+typedef exg_form form;
+typedef exg_forms forms;
 
 const char *exg_place_mode_name(exg_place_mode mode)
 {
-    static const char *const names[] = {"replicate", "data", "tensor", "auto", "patterns"};
+    static const char *const names[] = {"replicate", "data", "tensor", "fsdp", "sequence", "auto",
+                                        "patterns"};
 
     return names[mode];
 }
 
-static double bytes_of(const exg_tensor_meta *meta)
+double exg_meta_bytes(const exg_tensor_meta *meta)
 {
     double bytes = exg_dtype_bytes(meta->dtype);
 
@@ -68,21 +45,31 @@ static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_re
 {
     forms *f = &p->forms[id];
 
-    if (f->count < FORMS_MAX) {
+    if (f->count < EXG_FORMS_MAX) {
         f->items[f->count++] = (form){placement, ref};
     }
 }
 
 /* ---- moves -------------------------------------------------------------------------- */
 
+static double link_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+{
+    return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
+}
+
 static double move_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
 {
-    double cost = exg_move_cost(from, to, bytes, p->n);
+    double cost = link_cost(p, from, to, bytes);
+
+    if (p->even_only && to.kind == EXG_PARTIAL && to.op == EXG_REDUCE_SUM &&
+        from.kind == EXG_REPLICATE) {
+        return EXG_COST_IMPOSSIBLE;
+    }
 
     /* summands that become chunks are gathered again at the next matrix: in tensor
      * mode that is no gain over making them whole */
     if (p->mode == EXG_PLACE_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
-        cost = exg_move_cost(from, exg_replicate(), bytes, p->n) + 1;
+        cost = link_cost(p, from, exg_replicate(), bytes) + 1;
     }
     return cost;
 }
@@ -94,7 +81,7 @@ static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement
 
     *cost = EXG_COST_IMPOSSIBLE;
     for (uint32_t i = 0; i < f->count; i++) {
-        double c = move_cost(p, f->items[i].placement, want, bytes_of(meta_of(p, id)));
+        double c = move_cost(p, f->items[i].placement, want, exg_meta_bytes(meta_of(p, id)));
 
         if (best == NULL || c < *cost) {
             best = &f->items[i];
@@ -104,11 +91,17 @@ static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement
     return best;
 }
 
+static bool splits_evenly(const placer *p, const exg_tensor_meta *meta, exg_placement placement)
+{
+    return placement.kind != EXG_SHARD || meta->sizes[placement.dim].value % (int64_t)p->n == 0;
+}
+
 static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
 {
     int64_t offset;
     int64_t size;
 
+    p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
@@ -128,6 +121,7 @@ static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta,
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
 
+    p->uneven = p->uneven || op == EXG_REDUCE_SUM; /* the ranks' programs differ */
     if (op != EXG_REDUCE_SUM || p->rank == 0) {
         return whole;
     }
@@ -148,8 +142,8 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
         return to.kind == EXG_SHARD ? local_chunk(p, from->ref, meta, to.dim)
                                     : as_summand(p, from->ref, meta, to.op);
     }
-    p->summary.moved_bytes += (uint64_t)exg_move_bytes(s, to, bytes_of(meta), p->n);
-    p->summary.predicted_ns += exg_move_cost(s, to, bytes_of(meta), p->n);
+    p->summary.moved_bytes += (uint64_t)exg_move_bytes(s, to, exg_meta_bytes(meta), p->n);
+    p->summary.predicted_ns += link_cost(p, s, to, exg_meta_bytes(meta));
     if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
         p->summary.all_to_all_count++;
         return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
@@ -169,19 +163,6 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
     return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
 }
 
-static void report_move(placer *p, exg_value_id id, exg_placement from, exg_placement to)
-{
-    char a[16];
-    char b[16];
-
-    if (p->report != NULL) {
-        exg_text_printf(p->report, "  move %s: %s -> %s, %.0f bytes\n",
-                        p->r.in->graph->values[id].name, exg_placement_print(from, a),
-                        exg_placement_print(to, b),
-                        exg_move_bytes(from, to, bytes_of(meta_of(p, id)), p->n));
-    }
-}
-
 /* The value in the wanted form, moved there if need be. */
 static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_ref *ref)
 {
@@ -197,36 +178,79 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
         return EXG_OK;
     }
     if (source->placement.kind != EXG_REPLICATE) {
-        report_move(p, id, source->placement, want);
+        const char *why = p->why;
+
+        p->why = p->forms[id].in_pieces ? "a weight in pieces is whole while it is read" : why;
+        exg_report_move(p, id, source->placement, want);
+        p->why = why;
     }
     *ref = emit_move(p, source, want, meta_of(p, id));
-    add_form(p, id, want, *ref);
+    if (!p->forms[id].in_pieces) {
+        add_form(p, id, want, *ref);
+    }
     return exg_builder_status(p->r.builder);
 }
 
 /* ---- choosing a row ----------------------------------------------------------------- */
 
-/* A dimension shorter than the mesh is not split anew. */
+static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
+{
+    for (uint32_t i = 0; i < p->forms[id].count; i++) {
+        if (exg_placement_equal(p->forms[id].items[i].placement, placement)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
+ * may be cut so: it follows an operand that is, where that is least moved. */
 static bool splittable(const placer *p, exg_value_id id, exg_placement want)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
 
-    if (want.kind != EXG_SHARD) {
-        return true;
+    if (p->even_only && !splits_evenly(p, meta, want)) {
+        return false;
     }
-    for (uint32_t i = 0; i < p->forms[id].count; i++) {
-        if (exg_placement_equal(p->forms[id].items[i].placement, want)) {
-            return true;
-        }
-    }
-    return meta->sizes[want.dim].value >= (int64_t)p->n;
+    return want.kind != EXG_SHARD || meta->sizes[want.dim].value >= (int64_t)p->n ||
+           has_form(p, id, want) || has_form(p, id, exg_replicate());
 }
 
-static double row_cost(const placer *p, const exg_row *row, const exg_value_id *operands,
-                       uint32_t count)
+/* The collectives inside a row that is emitted otherwise than the operator itself. */
+static double inner_cost(const placer *p, const exg_row *row)
 {
+    return row->reduces * link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
+                                    row->reduced_bytes) +
+           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes);
+}
+
+/* Are all operands there are made of weights kept in pieces? */
+static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_t count)
+{
+    bool all = true;
+    bool some = false;
+
+    for (uint32_t i = 0; i < count; i++) {
+        bool there = operands[i] != EXG_NO_VALUE;
+
+        some = some || there;
+        all = all && (!there || p->forms[operands[i]].in_pieces);
+    }
+    return all && some;
+}
+
+static double row_cost(const placer *p, const exg_rule_call *call, const exg_row *row,
+                       const exg_value_id *operands)
+{
+    uint32_t count = call->operand_count;
+    bool only_pieces = all_in_pieces(p, operands, count);
     double sum = 0;
 
+    for (uint32_t i = 0; p->even_only && i < call->result_count; i++) {
+        if (row->emit != NULL || !splits_evenly(p, call->results[i], row->results[i])) {
+            return EXG_COST_IMPOSSIBLE;
+        }
+    }
     for (uint32_t i = 0; i < count; i++) {
         double cost;
 
@@ -234,12 +258,14 @@ static double row_cost(const placer *p, const exg_row *row, const exg_value_id *
             continue;
         }
         if (!splittable(p, operands[i], row->operands[i]) ||
+            (p->forms[operands[i]].in_pieces && !only_pieces &&
+             row->operands[i].kind != EXG_REPLICATE) ||
             cheapest_form(p, operands[i], row->operands[i], &cost) == NULL) {
             return EXG_COST_IMPOSSIBLE;
         }
         sum += cost;
     }
-    return sum;
+    return sum + inner_cost(p, row);
 }
 
 /* Which operands of a product are the activation and the weight; -1: no product. */
@@ -250,6 +276,22 @@ static bool product_operands(exg_operator_id op, uint32_t *activation, uint32_t 
     return op == EXG_OP_mm_default || op == EXG_OP_addmm_default || op == EXG_OP_linear_default;
 }
 
+/* Megatron: each rank looks up what its rows of a table of embeddings have. */
+static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
+                                     const exg_value_id *operands)
+{
+    for (uint32_t r = 0; r < call->row_count; r++) {
+        const exg_row *row = &call->rows[r];
+
+        if (exg_placement_equal(row->operands[0], exg_shard(0)) &&
+            call->operands[0]->sizes[0].value >= (int64_t)p->n &&
+            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
 /* Megatron: an activation that is split along the contracted dim meets rows of the
  * weight (and leaves summands), any other meets columns. */
 static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
@@ -258,42 +300,49 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
     uint32_t x;
     uint32_t w;
     int32_t last;
-    bool split = false;
+    bool split;
 
+    if (p->mode == EXG_PLACE_TENSOR && call->op->id == EXG_OP_embedding_default &&
+        p->forms[operands[0]].is_weight) {
+        return vocabulary_row(p, call, operands);
+    }
     if (p->mode != EXG_PLACE_TENSOR || !product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
         return NULL;
     }
     last = (int32_t)call->operands[x]->rank - 1;
-    for (uint32_t i = 0; i < p->forms[operands[x]].count; i++) {
-        split = split || exg_placement_equal(p->forms[operands[x]].items[i].placement, exg_shard(last));
-    }
+    split = has_form(p, operands[x], exg_shard(last));
     for (uint32_t r = 0; r < call->row_count; r++) {
         const exg_row *row = &call->rows[r];
         exg_placement want = split ? exg_shard(last) : exg_replicate();
 
         if (row->operands[w].kind == EXG_SHARD &&
+            call->operands[w]->sizes[row->operands[w].dim].value >= (int64_t)p->n &&
             exg_placement_equal(row->operands[x], want) &&
-            row_cost(p, row, operands, call->operand_count) < EXG_COST_IMPOSSIBLE) {
+            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
             return row;
         }
     }
     return NULL;
 }
 
-static const exg_row *choose_row(const placer *p, const exg_rule_call *call,
+static const exg_row *choose_row(placer *p, const exg_rule_call *call,
                                  const exg_value_id *operands)
 {
     const exg_row *best = megatron_row(p, call, operands);
     double least = EXG_COST_IMPOSSIBLE;
 
+    p->why = best != NULL            ? "weights by column, then by row"
+             : call->row_count == 1 ? "no rule splits the operator"
+                                    : "the least moved";
+
     for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        double cost = row_cost(p, &call->rows[r], operands, call->operand_count);
+        double cost = row_cost(p, call, &call->rows[r], operands);
 
         least = cost < least ? cost : least;
     }
     for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        if (row_cost(p, &call->rows[r], operands, call->operand_count) <= least) {
+        if (row_cost(p, call, &call->rows[r], operands) <= least) {
             best = &call->rows[r];
         }
     }
@@ -390,6 +439,7 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
     const exg_tensor_meta *global = meta_of(p, id);
     const exg_tensor_meta *local = exg_ref_meta(p->r.builder, ref);
 
+    p->uneven = p->uneven || !splits_evenly(p, global, placement);
     for (uint32_t d = 0; d < global->rank; d++) {
         int64_t expected = placement.kind == EXG_SHARD && placement.dim == (int32_t)d
                                ? own_size(p, global, placement.dim)
@@ -404,43 +454,25 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
     return EXG_OK;
 }
 
-static void report_node(placer *p, const exg_node *node, const exg_row *row, uint32_t operands,
-                        uint32_t results)
+/* The link of a collective that placing along an earlier mesh dim put in; else NULL. */
+static const exg_link *other_link(const placer *p, const exg_operator *op,
+                                  const exg_argument *args)
 {
-    bool plain = true;
-    char text[16];
+    bool exchanges = op->id == EXG_OP_exg_all_reduce || op->id == EXG_OP_exg_all_gather ||
+                     op->id == EXG_OP_exg_reduce_scatter || op->id == EXG_OP_exg_all_to_all;
 
-    for (uint32_t i = 0; i < operands; i++) {
-        plain = plain && row->operands[i].kind == EXG_REPLICATE;
-    }
-    for (uint32_t i = 0; i < results; i++) {
-        plain = plain && row->results[i].kind == EXG_REPLICATE;
-    }
-    p->summary.split_count += !plain;
-    if (p->report == NULL || plain) {
-        return;
-    }
-    exg_text_printf(p->report, "%s: ", node->name == NULL ? "" : node->name);
-    for (uint32_t i = 0; i < results; i++) {
-        exg_text_printf(p->report, "%s%s", i > 0 ? ", " : "",
-                        exg_placement_print(row->results[i], text));
-    }
-    exg_text_printf(p->report, " <- %s(", node->target);
-    for (uint32_t i = 0; i < operands; i++) {
-        exg_text_printf(p->report, "%s%s", i > 0 ? ", " : "",
-                        exg_placement_print(row->operands[i], text));
-    }
-    exg_text_puts(p->report, ")\n");
+    return exchanges ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])] : NULL;
 }
 
 /* Work of a node on one rank, from the sizes of its local operands and results. */
-static double predict_work(const placer *p, const exg_operator *op, const exg_ref *refs,
-                           uint32_t count, exg_ref result)
+static double predict_work(const placer *p, const exg_operator *op, const exg_argument *args,
+                           const exg_ref *refs, uint32_t count, exg_ref result)
 {
     const exg_tensor_meta *out = exg_ref_meta(p->r.builder, result);
+    const exg_link *link;
     uint32_t x;
     uint32_t w;
-    double touched = out == NULL ? 0 : bytes_of(out);
+    double touched = out == NULL ? 0 : exg_meta_bytes(out);
 
     if (op->view != NULL || out == NULL) {
         return 0;
@@ -448,15 +480,48 @@ static double predict_work(const placer *p, const exg_operator *op, const exg_re
     for (uint32_t i = 0; i < count; i++) {
         const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[i]);
 
-        touched += in == NULL ? 0 : bytes_of(in);
+        touched += in == NULL ? 0 : exg_meta_bytes(in);
     }
     if (product_operands(op->id, &x, &w) || op->id == EXG_OP_bmm_default) {
         const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[op->id == EXG_OP_addmm_default]);
-        double numel = bytes_of(out) / exg_dtype_bytes(out->dtype);
+        double numel = exg_meta_bytes(out) / exg_dtype_bytes(out->dtype);
 
-        return 2 * numel * (double)in->sizes[in->rank - 1].value * EXG_COST_NS_PER_FLOP;
+        return 2 * numel * (double)in->sizes[in->rank - 1].value * p->costs->ns_per_flop;
     }
-    return touched * EXG_COST_NS_PER_TOUCHED;
+    link = other_link(p, op, args);
+    return link != NULL ? link->message_ns + touched * link->ns_per_byte
+                        : touched * p->costs->ns_per_touched;
+}
+
+static void count_inner(placer *p, const exg_row *row)
+{
+    p->summary.all_reduce_count += row->reduces;
+    p->summary.all_gather_count += row->gathers;
+    p->summary.moved_bytes +=
+        (uint64_t)(row->reduces * exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_replicate(),
+                                                 row->reduced_bytes, p->n) +
+                   row->gathers * exg_move_bytes(exg_shard(0), exg_replicate(), row->reduced_bytes,
+                                                 p->n));
+    p->summary.predicted_ns += inner_cost(p, row);
+}
+
+/* The operator on this rank's operands, or what the row says stands for it. */
+static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call *call,
+                           const exg_row *row, exg_argument *args, exg_argument *results)
+{
+    const exg_operator *op = call->op;
+
+    if (row->emit != NULL) {
+        row->emit(&(exg_emission){p->r.builder, call, args, results, p->rank, p->mesh_dim});
+        count_inner(p, row);
+        p->uneven = true; /* the ranks' programs may differ */
+        return exg_builder_status(p->r.builder);
+    }
+    localize_sizes(p, op, args, call->results[0], row->results[0]);
+    exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
+    return exg_emit_all(p->r.builder,
+                        op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
+                        op->schema->argument_count, results);
 }
 
 static exg_status place_node(placer *p, const exg_node *node)
@@ -474,9 +539,11 @@ static exg_status place_node(placer *p, const exg_node *node)
                           .operands = operand_metas,
                           .results = result_metas,
                           .mesh_size = p->n,
+                          .emits = true,
                           .arena = p->scratch,
                           .err = p->r.err};
     const exg_row *row;
+    double work = 0;
 
     if (op == NULL) {
         return EXG_FAIL(p->r.err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
@@ -502,12 +569,7 @@ static exg_status place_node(placer *p, const exg_node *node)
         EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
     }
     EXG_TRY(replace_operands(p, op, args, refs));
-    localize_sizes(p, op, args, result_metas[0], row->results[0]);
-    exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
-    EXG_TRY(exg_emit_all(p->r.builder,
-                         op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
-                         op->schema->argument_count, results));
-    report_node(p, node, row, call.operand_count, call.result_count);
+    EXG_TRY(emit_row(p, node, &call, row, args, results));
     for (uint32_t i = 0; i < call.result_count; i++) {
         exg_ref ref = exg_get_ref(&results[i]);
 
@@ -515,12 +577,27 @@ static exg_status place_node(placer *p, const exg_node *node)
         add_form(p, outs[i], row->results[i], ref);
         p->forms[outs[i]].is_weight =
             op->view != NULL && operands[0] != EXG_NO_VALUE && p->forms[operands[0]].is_weight;
+        p->forms[outs[i]].in_pieces = all_in_pieces(p, operands, call.operand_count);
     }
     if (call.result_count > 0) {
-        p->summary.predicted_ns +=
-            predict_work(p, op, refs, call.operand_count, exg_get_ref(&results[0]));
+        work = predict_work(p, op, args, refs, call.operand_count, exg_get_ref(&results[0]));
     }
+    p->summary.predicted_ns += work;
+    exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
     return EXG_OK;
+}
+
+const char *exg_place_name(const exg_input_spec *spec)
+{
+    return spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
+}
+
+bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec)
+{
+    const char *name = exg_place_name(spec);
+
+    return name != NULL && pattern->of_inputs == (spec->kind == EXG_INPUT_USER) &&
+           fnmatch(pattern->pattern, name, 0) == 0;
 }
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
@@ -538,9 +615,32 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
         return EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot be placed so", name,
                         meta->rank);
     }
+    if (p->even_only && !splits_evenly(p, meta, exg_shard(dim))) {
+        return EXG_OK; /* whole on every rank */
+    }
     p->forms[id].count = 0;
     add_form(p, id, exg_shard(dim), local_chunk(p, whole, meta, dim));
     return exg_builder_status(p->r.builder);
+}
+
+/* User inputs by row or by position; matrices of weights by row. */
+static exg_status split_by_mode(placer *p, exg_value_id id, const exg_input_spec *spec)
+{
+    const exg_tensor_meta *meta = meta_of(p, id);
+    int32_t dim = p->mode == EXG_PLACE_SEQUENCE ? 1 : 0;
+    bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value >= (int64_t)p->n;
+
+    if (spec->kind == EXG_INPUT_USER) {
+        bool splits = p->mode == EXG_PLACE_DATA || p->mode == EXG_PLACE_FSDP ||
+                      p->mode == EXG_PLACE_SEQUENCE;
+
+        return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
+    }
+    if (p->mode == EXG_PLACE_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits && meta->rank > 1) {
+        EXG_TRY(split_input(p, id, spec->target, exg_shard(0)));
+        p->forms[id].in_pieces = true;
+    }
+    return EXG_OK;
 }
 
 static exg_status place_inputs(placer *p)
@@ -557,15 +657,12 @@ static exg_status place_inputs(placer *p)
         }
         add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
-        if (p->mode == EXG_PLACE_DATA && spec->kind == EXG_INPUT_USER && meta_of(p, id)->rank > 0 &&
-            meta_of(p, id)->sizes[0].value >= (int64_t)p->n) {
-            EXG_TRY(split_input(p, id, spec->arg.name, exg_shard(0)));
-        }
-        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && spec->target != NULL &&
-                             t < p->options->pattern_count;
-             t++) {
-            if (fnmatch(p->options->patterns[t].pattern, spec->target, 0) == 0) {
-                EXG_TRY(split_input(p, id, spec->target, p->options->patterns[t].placement));
+        EXG_TRY(split_by_mode(p, id, spec));
+        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
+            const exg_place_pattern *pattern = &p->options->patterns[t];
+
+            if (exg_place_matches(pattern, spec)) {
+                EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
                 break;
             }
         }
@@ -573,10 +670,26 @@ static exg_status place_inputs(placer *p)
     return EXG_OK;
 }
 
+/* How an output lies where no rank has it whole: in shards, or as summands. */
+static void count_output(placer *p, const forms *f)
+{
+    bool shards = false;
+
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (f->items[i].placement.kind == EXG_REPLICATE) {
+            return;
+        }
+        shards = shards || f->items[i].placement.kind == EXG_SHARD;
+    }
+    p->summary.sharded_count += shards;
+    p->summary.partial_count += !shards;
+}
+
 static exg_status place_outputs(placer *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
+    p->why = "outputs are whole";
     for (uint32_t o = 0; o < graph->output_count; o++) {
         const exg_output_spec *spec = &p->r.in->signature.outputs[o];
         exg_argument arg = graph->outputs[o];
@@ -584,6 +697,7 @@ static exg_status place_outputs(placer *p)
         if (arg.kind == EXG_ARGUMENT_TENSOR) {
             exg_ref ref;
 
+            count_output(p, &p->forms[arg.as_tensor]);
             EXG_TRY_IN(p->r.err, in_form(p, arg.as_tensor, exg_replicate(), &ref),
                        "graph.outputs[%u]", o);
             arg = exg_arg_ref(ref);
@@ -591,43 +705,18 @@ static exg_status place_outputs(placer *p)
         exg_builder_output(p->r.builder, &arg, spec->kind,
                            exg_arena_strdup(p->r.out->arena, spec->target));
     }
+    exg_report_node(p, "output", "", &(exg_row){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
 }
 
-static exg_status check_patterns(const exg_program *program, const exg_place_options *options,
-                                 exg_error *err)
+exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
+                          const exg_place_options *options, const exg_place_goal *goal,
+                          exg_line *along, exg_text *report, exg_place_summary *summary,
+                          exg_program **local, exg_error *err)
 {
-    for (uint32_t t = 0; t < options->pattern_count; t++) {
-        bool matched = false;
-
-        for (uint32_t i = 0; i < program->signature.input_count; i++) {
-            const char *target = program->signature.inputs[i].target;
-
-            matched = matched || (target != NULL &&
-                                  fnmatch(options->patterns[t].pattern, target, 0) == 0);
-        }
-        if (!matched) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, USAGE, "PLC-005", "pattern '%s' matches no weight",
-                                          options->patterns[t].pattern),
-                                 "exg inspect lists the names of weights");
-        }
-    }
-    return EXG_OK;
-}
-
-/* One mesh dim: which, how many ranks along it, which of them. */
-typedef struct line {
-    uint32_t dim, size, place;
-} line;
-
-static exg_status place_mode(const exg_program *functional, const exg_operators *operators,
-                             const exg_place_options *options, exg_place_mode mode, line along,
-                             exg_text *report, exg_place_summary *summary, exg_program **local,
-                             exg_error *err)
-{
-    placer p = {.options = options, .mode = mode, .mesh_dim = along.dim, .n = along.size,
-                .rank = along.place, .report = report};
+    placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
+                .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
+                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only};
     exg_status status;
 
     *local = NULL;
@@ -646,96 +735,9 @@ static exg_status place_mode(const exg_program *functional, const exg_operators 
     }
     status = status == EXG_OK ? place_outputs(&p) : status;
     *summary = p.summary;
+    summary->modes[along->dim] = options->mode;
+    along->uneven = p.uneven;
+    exg_text_free(&p.moves);
     exg_arena_destroy(p.scratch);
     return exg_rewrite_finish(&p.r, status, local);
-}
-
-/* The mode of least predicted time; ties go to the earlier. */
-static exg_status cheapest_mode(const exg_program *functional, const exg_operators *operators,
-                                const exg_place_options *options, line along, exg_place_mode *mode,
-                                exg_error *err)
-{
-    double least = EXG_COST_IMPOSSIBLE;
-
-    along.place = 0; /* the same decision on every rank */
-    for (exg_place_mode m = EXG_PLACE_REPLICATE; m <= EXG_PLACE_TENSOR; m++) {
-        exg_place_summary summary;
-        exg_program *program;
-
-        EXG_TRY(place_mode(functional, operators, options, m, along, NULL, &summary, &program,
-                           err));
-        exg_program_destroy(program);
-        if (summary.predicted_ns < least) {
-            least = summary.predicted_ns;
-            *mode = m;
-        }
-    }
-    return EXG_OK;
-}
-
-static exg_status place_along(const exg_program *functional, const exg_operators *operators,
-                              const exg_place_options *options, line along, exg_text *report,
-                              exg_place_summary *summary, exg_program **local, exg_error *err)
-{
-    exg_place_mode mode = options->mode;
-
-    *local = NULL;
-    if (mode == EXG_PLACE_PATTERNS) {
-        EXG_TRY(check_patterns(functional, options, err));
-    }
-    if (mode == EXG_PLACE_AUTO) {
-        EXG_TRY(cheapest_mode(functional, operators, options, along, &mode, err));
-    }
-    EXG_TRY(place_mode(functional, operators, options, mode, along, report, summary, local, err));
-    summary->modes[along.dim] = mode;
-    return EXG_OK;
-}
-
-static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uint32_t dim)
-{
-    sum->modes[dim] = of->modes[dim];
-    sum->all_gather_count += of->all_gather_count;
-    sum->all_reduce_count += of->all_reduce_count;
-    sum->reduce_scatter_count += of->reduce_scatter_count;
-    sum->all_to_all_count += of->all_to_all_count;
-    sum->split_count += of->split_count;
-    sum->moved_bytes += of->moved_bytes;
-    sum->predicted_ns = of->predicted_ns; /* of what all dims before have left */
-}
-
-exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, const exg_mesh_shape *mesh, uint32_t rank,
-                     exg_program **local, exg_place_summary *summary, char **report,
-                     exg_error *err)
-{
-    const exg_program *whole = functional;
-    exg_place_summary sum = {0};
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
-
-    *local = NULL;
-    for (uint32_t d = 0; status == EXG_OK && d < mesh->ndim; d++) {
-        line along = {d, mesh->sizes[d], exg_mesh_shape_coordinate(mesh, rank, d)};
-        exg_place_summary part;
-        exg_program *made = NULL;
-
-        if (report != NULL && mesh->ndim > 1) {
-            exg_text_printf(&text, "mesh dim %u of %u ranks\n", d, along.size);
-        }
-        status = place_along(whole, operators, &options[d], along, report == NULL ? NULL : &text,
-                             &part, &made, err);
-        if (status == EXG_OK) {
-            add_summary(&sum, &part, d);
-        }
-        exg_program_destroy(*local);
-        *local = made;
-        whole = made;
-    }
-    if (summary != NULL) {
-        *summary = sum;
-    }
-    if (report != NULL) {
-        *report = text.data;
-    }
-    return status;
 }

@@ -180,8 +180,27 @@ exg_status exg_rule_convolution(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Query, key, value (B, H, L, E): by batch, and by head where every rank gets whole
- * groups of heads. A mask follows where it has the dim. */
+/* Queries in parts, each of which sees all keys; a rank's part of a mask goes with them. */
+static exg_status attention_by_position(exg_rule_call *call)
+{
+    const exg_tensor_meta *q = call->operands[0];
+    const exg_tensor_meta *mask = call->operands[3];
+    uint32_t at = q->rank - 2;
+
+    if (q->rank < 2) {
+        return EXG_OK;
+    }
+    if (exg_get_bool(&call->args[5])) {
+        return exg_add_emitted_causal(call);
+    }
+    SPLIT(LIST((int32_t)at),
+          LIST((int32_t)at, -1, -1,
+               mask == NULL ? -1 : addend_dim(mask, q->rank, at, q->sizes[at].value)));
+    return EXG_OK;
+}
+
+/* Query, key, value (B, H, L, E): by batch, by head where every rank gets whole groups of
+ * heads, and by position of the query. A mask follows where it has the dim. */
 exg_status exg_rule_attention(exg_rule_call *call)
 {
     const exg_tensor_meta *q = call->operands[0];
@@ -202,7 +221,7 @@ exg_status exg_rule_attention(exg_rule_call *call)
         }
         SPLIT(LIST(split), LIST(split, split, split, mask_dim));
     }
-    return EXG_OK;
+    return attention_by_position(call);
 }
 
 exg_status exg_rule_pool(exg_rule_call *call)
@@ -264,6 +283,11 @@ exg_status exg_rule_mean(exg_rule_call *call)
     EXG_TRY(exg_dim_set(&call->args[1], in->rank, in_set, call->err));
     for (uint32_t d = 0; d < in->rank; d++) {
         even = even && (!in_set[d] || in->sizes[d].value % call->mesh_size == 0);
+    }
+    for (uint32_t d = 0; !even && d < in->rank; d++) {
+        if (in_set[d]) {
+            EXG_TRY(exg_add_emitted_mean(call, d));
+        }
     }
     return reduction_rows(call, EXG_REDUCE_AVG, even, true);
 }
@@ -372,7 +396,7 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     for (int32_t d = 0; d < rank; d++) {
         SPLIT(LIST(d), LIST(-1, d));
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, 0);
 }
 
 exg_status exg_rule_index_select(exg_rule_call *call)
@@ -388,7 +412,7 @@ exg_status exg_rule_index_select(exg_rule_call *call)
             SPLIT(LIST(split), LIST(-1, 0));
         }
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, dim);
 }
 
 /* Dims that self and index share; along dim, the index alone. */
@@ -407,7 +431,7 @@ exg_status exg_rule_gather(exg_rule_call *call)
             SPLIT(LIST(split), LIST(split, split));
         }
     }
-    return EXG_OK;
+    return exg_add_emitted_lookup(call, dim);
 }
 
 exg_status exg_rule_index_copy(exg_rule_call *call)

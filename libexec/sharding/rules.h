@@ -18,9 +18,18 @@
 
 #define EXG_RESULTS_MAX 8
 
+struct exg_emission;
+
+/* Adds to the rank's program what stands for the operator there. */
+typedef void exg_emit_row(const struct exg_emission *emission);
+
 typedef struct exg_row {
     exg_placement results[EXG_RESULTS_MAX];
     exg_placement *operands; /* one a tensor operand, absent ones included */
+    exg_emit_row *emit;      /* NULL: the operator itself */
+    uint32_t reduces;        /* all-reduces that this emits, */
+    uint32_t gathers;        /* all-gathers, */
+    double reduced_bytes;    /* and the size of what each is of */
 } exg_row;
 
 /* One call to be given rows. Sizes are global. */
@@ -32,6 +41,7 @@ typedef struct exg_rule_call {
     uint32_t operand_count;
     uint32_t result_count;
     uint32_t mesh_size;
+    bool emits; /* the caller takes rows that are emitted otherwise than the operator */
 
     exg_arena *arena;
     exg_row *rows; /* out */
@@ -49,5 +59,20 @@ exg_row *exg_rule_add(exg_rule_call *call);
 bool exg_rule_exists(const exg_operator *op);
 
 typedef exg_status exg_rule(exg_rule_call *call);
+
+/* What a row's emit works with. */
+typedef struct exg_emission {
+    exg_builder *builder;
+    const exg_rule_call *call; /* sizes are global */
+    const exg_argument *args;  /* operands are the rank's own */
+    exg_argument *results;     /* out */
+    uint32_t rank, mesh_dim;   /* which of call->mesh_size, along which dim */
+} exg_emission;
+
+/* Rows of emitted_rules.c for the rules of their operators: an uneven dim of a mean, the dim
+ * of a table that is looked up in, the positions of a causal attention. */
+exg_status exg_add_emitted_causal(exg_rule_call *call); /* queries in parts */
+exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim);
+exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim);
 
 #endif

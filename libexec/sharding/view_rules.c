@@ -133,6 +133,48 @@ exg_status exg_rule_slice(exg_rule_call *call)
     return add_partials(call);
 }
 
+/* Complex numbers and their two parts: the dims in front are the same. */
+exg_status exg_rule_parts(exg_rule_call *call)
+{
+    uint32_t rank = call->operands[0]->rank;
+    uint32_t shared = rank < call->results[0]->rank ? rank : call->results[0]->rank;
+
+    for (uint32_t d = 0; d < shared; d++) {
+        EXG_TRY(add_move(call, d, d));
+    }
+    return EXG_OK;
+}
+
+/* Windows along a dim, put last. */
+exg_status exg_rule_unfold(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank);
+
+    for (uint32_t d = 0; d < in->rank; d++) {
+        if (d != dim) {
+            EXG_TRY(add_move(call, d, d));
+        }
+    }
+    return add_partials(call);
+}
+
+/* Of two dims, put last; the others keep their order. */
+exg_status exg_rule_diagonal(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    uint32_t a = wrap(exg_get_int(&call->args[2]), in->rank);
+    uint32_t b = wrap(exg_get_int(&call->args[3]), in->rank);
+    uint32_t to = 0;
+
+    for (uint32_t d = 0; d < in->rank; d++) {
+        if (d != a && d != b) {
+            EXG_TRY(add_move(call, d, to++));
+        }
+    }
+    return add_partials(call);
+}
+
 exg_status exg_rule_select(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];

@@ -35,6 +35,8 @@ same 3 3 data fixtures/convbn.pt2
 same 2 2 tensor fixtures/lm.decode.pt2 --input fixtures/lm.decode.step0.inputs.safetensors
 same 4 2x2 auto fixtures/branch.pt2
 same 3 3 data fixtures/loops.pt2
+same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors
+same 3 3 sequence fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.t17.inputs.safetensors
 
 # As many ranks as there are processes, and no others.
 timeout 60 "$mpiexec" -n 3 "$exg" run fixtures/mlp.pt2 --mesh 4 > "$work/out" 2> "$work/err" && fault "3 processes as a mesh of 4"
@@ -45,5 +47,44 @@ timeout 60 "$mpiexec" -n 3 sh -c 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 
     "$exg" run fixtures/mlp.pt2 > "$work/out" 2>&1
 code=$?
 [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fault "a killed rank: exit code $code"
+
+# refused RANKS CODE WORDS...: every rank that speaks says the code, none succeeds
+refused()
+{
+    ranks=$1 want=$2
+    shift 2
+    timeout 60 "$mpiexec" -n "$ranks" sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; eval "$1"' \
+        sh "$*" > "$work/out" 2> "$work/err"
+    code=$?
+    [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fault "$want: exit code $code: $*"
+    grep -q "exg: $want" "$work/err" || fault "no $want: $*"
+    others=$(grep -o 'exg: [A-Z]*-[0-9]*' "$work/err" | grep -v "$want\|COM-003" | sort -u)
+    [ -z "$others" ] || fault "$others beside $want: $*"
+}
+
+# Another program, inputs of other sizes, another placement, another mesh: the same on every rank.
+refused 3 COM-009 'f=mlp; [ $rank = 1 ] && f=tied; exec '"$exg"' run fixtures/$f.pt2'
+refused 2 COM-009 'p=data; [ $rank = 1 ] && p=tensor; exec '"$exg"' run fixtures/mlp.pt2 --place $p'
+refused 4 COM-009 'm=2x2; [ $rank = 3 ] && m=4; exec '"$exg"' run fixtures/mlp.pt2 --mesh $m'
+refused 2 COM-009 'i=t17; [ $rank = 0 ] && i=t200; exec '"$exg"' run fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.$i.inputs.safetensors'
+# An input that one rank alone is not given.
+refused 3 INP-001 'i="--input fixtures/lm.inputs.safetensors"; [ $rank = 2 ] && i="--input fixtures/mlp.inputs.safetensors"; exec '"$exg"' run fixtures/lm.core.static.pt2 $i'
+
+# Data that are at fault on one rank alone: the last divisor is 0, and rank 1 has it.
+npy() # DTYPE SHAPE, then the bytes
+{
+    printf '\223NUMPY\001\000\166\000'
+    printf '%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': $2, }"
+}
+{ npy '<i8' '(6, 5)'; head -c 240 /dev/zero; } > "$work/a.npy"
+{ npy '<i4' '(5,)'; printf '\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0'; } > "$work/b.npy"
+refused 2 RUN-001 "exec $exg run fixtures/integer.pt2 --place sequence --input a=$work/a.npy --input b=$work/b.npy"
+[ "$(grep -c '^  where: rank 1$' "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
+
+# A rank that never starts, and one that stops on its way, within --timeout.
+refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
+refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
+grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
+grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"
 echo "$faults faults"
 [ "$faults" -eq 0 ]

@@ -29,8 +29,14 @@ exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS e
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
 # Ranks: placements, collectives, programs split over a mesh; sessions.
 exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
+exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
+exg_test(exec_ranks exec/session/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
+# Not a test: what tests/interop/shards.py runs.
+add_executable(shards exec/sharding/shards.c exec/sharding/every.c)
+target_link_libraries(shards PRIVATE exg_flags exg::exec)
+target_include_directories(shards PRIVATE ${PROJECT_SOURCE_DIR})
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 # What a session makes of weights before it runs.
@@ -47,9 +53,11 @@ exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c LIBS exg::exec)
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c LIBS exg::exec)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
+add_test(NAME exec_corpus_shards COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_corpus_shards PROPERTIES TIMEOUT 600 ENVIRONMENT EXG_CORPUS_SHARDS=3)
 add_test(NAME exec_corpus_grid COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_grid PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=2x2)
 

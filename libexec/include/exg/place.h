@@ -23,14 +23,19 @@ typedef enum exg_place_mode {
     EXG_PLACE_REPLICATE, /* every rank computes everything */
     EXG_PLACE_DATA,      /* user inputs split along dim 0 */
     EXG_PLACE_TENSOR,    /* matrices of weights split: by column, then by row (Megatron) */
+    EXG_PLACE_FSDP,      /* user inputs split along dim 0, matrices of weights kept in pieces:
+                            each is made whole just before it is read, and then let go */
+    EXG_PLACE_SEQUENCE,  /* user inputs split along dim 1, (batch, sequence, ...) */
     EXG_PLACE_AUTO,      /* the cheapest of the above by predicted time */
-    EXG_PLACE_PATTERNS   /* weights as the patterns say, the rest follows */
+    EXG_PLACE_PATTERNS   /* weights and inputs as the patterns say, the rest follows */
 } exg_place_mode;
 
-/* Weights whose FQN matches `pattern` (fnmatch: * ? [...]) lie as `placement`. */
+/* Weights whose FQN matches `pattern` (fnmatch: * ? [...]), or user inputs whose placeholder
+ * does, lie as `placement`. */
 typedef struct exg_place_pattern {
     const char *pattern;
     exg_placement placement;
+    bool of_inputs;
 } exg_place_pattern;
 
 typedef struct exg_place_options {
@@ -40,22 +45,52 @@ typedef struct exg_place_options {
     uint32_t pattern_count;
 } exg_place_options;
 
+/* What work and moves take: a device and its links, one a mesh dim. */
+typedef struct exg_link {
+    double message_ns;  /* one collective, whatever its size */
+    double ns_per_byte; /* that a rank receives */
+} exg_link;
+
+typedef struct exg_costs {
+    size_t size; /* sizeof(exg_costs) */
+    double ns_per_flop;    /* of a product */
+    double ns_per_touched; /* byte read or written by any other operator */
+    exg_link links[EXG_MESH_DIMS_MAX];
+} exg_costs;
+
+void exg_costs_init(exg_costs *costs); /* of a core and threads beside it */
+
+/* What a placement is measured by, and how it is told. */
+typedef struct exg_place_goal {
+    size_t size; /* sizeof(exg_place_goal) */
+    const exg_costs *costs; /* NULL: exg_costs_init() */
+    uint64_t memory_limit;  /* bytes a rank may take, LIMIT PLC-009; 0: any */
+    bool json;              /* the report: a JSON array, one object a mesh dim, all nodes */
+} exg_place_goal;
+
 typedef struct exg_place_summary {
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count;
     uint32_t split_count; /* nodes with a result that is not replicated */
+    uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
+    uint32_t partial_count; /* that are summands before */
     uint64_t moved_bytes; /* received by a rank, all collectives of a run */
-    double predicted_ns;  /* of a rank's run, by the cost table */
+    uint64_t weight_bytes; /* that a rank reads */
+    uint64_t value_bytes;  /* of all values alive at once, at most */
+    double predicted_ns;   /* of a rank's run, by the costs */
 } exg_place_summary;
 
 /* Rank `rank`'s program on `mesh`: placed along the first mesh dim by options[0], what that
- * leaves along the next by options[1], and so on. `summary` and `report` may be NULL; the
- * report is a line a node that moves or splits something, freed by the caller. USAGE (a
- * pattern matches nothing, or splits a dimension that is not there), UNSUPPORTED. */
+ * leaves along the next by options[1], and so on. Where options say AUTO all strategies are
+ * tried together, so none of them is predicted to take less (on meshes of many dims, and
+ * programs of very many nodes, dim by dim). `goal`, `summary` and `report` may be NULL; the
+ * report is a line a node that moves or splits something, freed by the caller. Memory is
+ * counted for this rank; of uneven shards rank 0 has the longest. USAGE (a pattern matches
+ * nothing, or splits a dimension that is not there), UNSUPPORTED, LIMIT. */
 exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, const exg_mesh_shape *mesh, uint32_t rank,
-                     exg_program **local, exg_place_summary *summary, char **report,
-                     exg_error *err);
+                     const exg_place_options *options, const exg_place_goal *goal,
+                     const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
+                     exg_place_summary *summary, char **report, exg_error *err);
 
 const char *exg_place_mode_name(exg_place_mode mode); /* "tensor" */
 

@@ -31,6 +31,7 @@ typedef struct exg_session_options {
     exg_mesh_shape mesh; /* ranks in a grid; no dims, or one rank: no mesh */
     /* How to place, by mesh dim; patterns must stay as long as the session. */
     exg_place_options place[EXG_MESH_DIMS_MAX];
+    exg_place_goal goal; /* costs and limits of placing; costs must stay as long */
     bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
                        without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
@@ -39,6 +40,14 @@ typedef struct exg_session_options {
     uint64_t seed;
     bool profile;            /* measure each step */
     uint64_t loop_limit;     /* iterations of while_loop, scan and map in a run; 0: a million */
+    /* On a mesh: a rank that dies, fails or hangs ends the run on every rank within this
+     * time, and no wait for another rank lasts longer than half of it; 0: two minutes a wait
+     * at most, and a rank's thread that hangs is waited for. */
+    uint64_t timeout_ns;
+    bool plan_only;   /* prepare, never run: no rank is started, of a mesh of any size the
+                         plan of rank 0 is made */
+    bool check_ranks; /* with plan_only: those of all ranks are, and must fit (COM-010). Ranks
+                         that are threads are checked always, processes by their digests */
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -62,7 +71,9 @@ typedef struct exg_session_input {
  * integer division by zero), RUN-006 when an assertion of the program does not hold for
  * them, RUN-007 when a number read from them is outside the range the program states;
  * LIMIT RUN-004 when loops go on for too long. Results are then not to be used; the
- * session stays usable.
+ * session stays usable. PEER: a rank is gone, or runs another program (COM-009, the same on
+ * every rank), and the session can only be destroyed; where a thread hangs (COM-001, under
+ * options.timeout_ns) it leaves its memory behind, and the inputs' must stay too.
  * A program whose sizes or branches lie in the data runs in stretches: the numbers are
  * read on the way, and the plan for what follows is made, or found again by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
@@ -121,6 +132,10 @@ void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step
 /* Plans for inputs of these shapes without running; data may be NULL. */
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err);
+
+/* Measures costs on this machine, links between `ranks` threads (2 to 64): half a second or
+ * so. USAGE, NO_MEMORY. */
+exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err);
 
 /* On a mesh: a line for each node that is split or moves something, of the last
  * plan; else NULL. Borrowed. */

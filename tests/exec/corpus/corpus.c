@@ -5,7 +5,8 @@
  *
  *   test_corpus [FILE ...]     --list prints the cases that fail, for known.txt
  *   Under EXG_CORPUS_MESH=n every case runs on n ranks, inputs split along dim 0. With
- *   EXG_CORPUS_EAGER=PLACEMENT... too, operator by operator, on inputs that lie so.
+ *   EXG_CORPUS_EAGER=PLACEMENT... too, operator by operator, on inputs that lie so. Under
+ *   EXG_CORPUS_SHARDS=n beside itself, with every input whole or split along any dim.
  */
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "libexport/base/element.h"
+#include "tests/exec/sharding/every.h"
 
 typedef struct tally {
     uint32_t passed, failed, known, stale;
@@ -27,6 +29,8 @@ typedef struct tally {
     char *known_text;
     exg_mesh_shape mesh;
     const char *eager; /* placements, or NULL */
+    uint32_t shards; /* ranks; 0: not this way */
+    tried tried;     /* of all cases */
 } tally;
 
 /* 0: one device. */
@@ -244,6 +248,33 @@ static void add_constants(const one_case *c)
     }
 }
 
+/* Beside itself unsharded. What does not run at all is another mode's fault. */
+static bool run_shards(const one_case *c, const exg_operators *operators, tally *t, char *why)
+{
+    exg_session_input inputs[32];
+    tried one = {0};
+    uint32_t count = 0;
+    exg_verified verified;
+    bool right = true;
+    exg_error err;
+
+    if (exg_verify(c->program, operators, &verified, NULL, &err) == EXG_OK &&
+        gather_inputs(c, inputs, &count, why) &&
+        try_every_sharding(&verified, inputs, count, t->shards, &one)) {
+        right = one.wrong + one.failed == 0;
+        snprintf(why, 400, "%.390s", one.why);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        free(inputs[i].tensor.data);
+    }
+    t->tried.right += one.right;
+    t->tried.wrong += one.wrong;
+    t->tried.failed += one.failed;
+    t->tried.kept += one.kept;
+    t->tried.summands += one.summands;
+    return right;
+}
+
 static bool is_known(const tally *t, const one_case *c)
 {
     char line[400];
@@ -269,8 +300,10 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
     } else {
         add_constants(c);
-        right = t->eager == NULL ? run_session(c, operators, &t->mesh, why)
-                                 : run_eager(c, operators, &t->mesh, t->eager, why);
+        right = t->shards > 0      ? run_shards(c, operators, t, why)
+                : t->eager == NULL ? run_session(c, operators, &t->mesh, why)
+                                   : run_eager(c, operators, &t->mesh, t->eager, why);
+        known = known && t->shards == 0;
     }
     exg_program_destroy(c->program);
     t->passed += right;
@@ -361,6 +394,9 @@ int main(int argc, char **argv)
     for (char *at = (char *)(uintptr_t)mesh; at != NULL && *at != '\0'; at += *at == 'x') {
         t.mesh.sizes[t.mesh.ndim++] = (uint32_t)strtoul(at, &at, 10); /* "2x2" */
     }
+    t.shards = getenv("EXG_CORPUS_SHARDS") == NULL
+                   ? 0
+                   : (uint32_t)strtoul(getenv("EXG_CORPUS_SHARDS"), NULL, 10);
     t.list = argc > 1 && strcmp(argv[1], "--list") == 0;
     if (exg_operators_create(&operators, &err) != EXG_OK) {
         return 1;
@@ -378,6 +414,11 @@ int main(int argc, char **argv)
     exg_operators_destroy(operators);
     free(t.known_text);
     printf("%u passed, %u failed\n", t.passed, t.failed + t.stale);
+    if (t.shards > 0) {
+        printf("shardings over %u ranks: %u right, %u wrong, %u failed; %u keep shards, %u summands\n",
+               t.shards, t.tried.right, t.tried.wrong, t.tried.failed, t.tried.kept,
+               t.tried.summands);
+    }
     if (t.known > 0) {
         printf("%u cases are listed in known.txt\n", t.known);
     }

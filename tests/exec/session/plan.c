@@ -81,7 +81,7 @@ static void it_places_alone(void **state)
     (void)state;
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
-    assert_int_equal(exg_place(functional, l.operators, &options, &mesh, 1, &local, &summary,
+    assert_int_equal(exg_place(functional, l.operators, &options, NULL, &mesh, 1, &local, &summary,
                                &report,
                                NULL), EXG_OK);
     assert_true(summary.split_count > 0 && summary.moved_bytes > 0);
@@ -91,6 +91,88 @@ static void it_places_alone(void **state)
     exg_program_destroy(functional);
     exg_arena_destroy(arena);
     unload_fixture(&l);
+}
+
+/* What a placement of a fixture is predicted to take, and the memory it needs. */
+static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
+                                    const exg_place_mode *modes, uint64_t memory_limit)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit};
+    exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
+                                    {.size = sizeof(options[0]), .mode = modes[1]}};
+    exg_place_summary summary;
+    exg_program *functional;
+    exg_program *local;
+    exg_error err;
+    loaded l;
+
+    load_fixture(f, &l);
+    functional = functional_of(&l, arena);
+    if (exg_place(functional, l.operators, options, &goal, mesh, 0, &local, &summary, NULL, &err) !=
+        EXG_OK) {
+        fail_msg("%s: %s", err.code, err.message);
+    }
+    exg_program_destroy(local);
+    exg_program_destroy(functional);
+    exg_arena_destroy(arena);
+    unload_fixture(&l);
+    return summary;
+}
+
+static void auto_is_predicted_no_worse_than_any_strategy(void **state)
+{
+    static const exg_mesh_shape meshes[] = {
+        {1, {2}, {NULL}}, {1, {3}, {NULL}}, {2, {2, 2}, {NULL}}};
+    static const char *const programs[] = {"mlp.pt2", "lm.core.static.pt2"};
+    static const exg_place_mode open[2] = {EXG_PLACE_AUTO, EXG_PLACE_AUTO};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) * 3; i++) {
+        const fixture *f = fixture_named(programs[i / 3]);
+        const exg_mesh_shape *mesh = &meshes[i % 3];
+        exg_place_summary best = summary_of(f, mesh, open, 0);
+        exg_place_mode modes[2];
+
+        for (modes[0] = EXG_PLACE_REPLICATE; modes[0] < EXG_PLACE_AUTO; modes[0]++) {
+            for (modes[1] = EXG_PLACE_REPLICATE; modes[1] < EXG_PLACE_AUTO; modes[1]++) {
+                exg_place_summary named = summary_of(f, mesh, modes, 0);
+
+                assert_true(best.predicted_ns <= named.predicted_ns);
+            }
+        }
+    }
+}
+
+/* Under a limit that the fastest passes, another is taken that keeps to it. */
+static void auto_keeps_to_a_memory_limit(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    static const exg_place_mode open[2] = {EXG_PLACE_AUTO};
+    const fixture *f = fixture_named("mlp.pt2");
+    exg_place_summary free_one;
+    exg_place_summary kept;
+
+    (void)state;
+    free_one = summary_of(f, &mesh, open, 0);
+    kept = summary_of(f, &mesh, open, free_one.weight_bytes + free_one.value_bytes - 1);
+    assert_true(kept.weight_bytes + kept.value_bytes <
+                free_one.weight_bytes + free_one.value_bytes);
+    assert_true(kept.predicted_ns >= free_one.predicted_ns);
+}
+
+static void costs_are_measured_and_used(void **state)
+{
+    exg_costs costs;
+    exg_error err;
+
+    (void)state;
+    exg_costs_init(&costs);
+    assert_true(costs.ns_per_flop > 0 && costs.links[EXG_MESH_DIMS_MAX - 1].message_ns > 0);
+    assert_int_equal(exg_costs_measure(2, &costs, &err), EXG_OK);
+    assert_true(costs.ns_per_flop > 0 && costs.ns_per_touched > 0);
+    assert_true(costs.links[0].message_ns > 0 && costs.links[0].ns_per_byte >= 0);
+    assert_int_equal(exg_costs_measure(1, &costs, &err), EXG_USAGE);
 }
 
 static void it_prepares_without_running(void **state)
@@ -155,6 +237,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_plans_alone),
         cmocka_unit_test(it_places_alone),
+        cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
+        cmocka_unit_test(auto_keeps_to_a_memory_limit),
+        cmocka_unit_test(costs_are_measured_and_used),
         cmocka_unit_test(it_prepares_without_running),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),

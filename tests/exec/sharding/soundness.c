@@ -67,6 +67,8 @@ static void programs_on_grids_agree_with_pytorch(void **state)
         {{2, {2, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_TENSOR}},
         {{2, {2, 3}}, {EXG_PLACE_DATA, EXG_PLACE_DATA}},
         {{2, {3, 2}}, {EXG_PLACE_AUTO, EXG_PLACE_AUTO}},
+        {{2, {2, 2}}, {EXG_PLACE_FSDP, EXG_PLACE_TENSOR}},
+        {{2, {2, 2}}, {EXG_PLACE_SEQUENCE, EXG_PLACE_FSDP}},
         {{3, {2, 1, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_DATA, EXG_PLACE_TENSOR}},
     };
 
@@ -116,6 +118,18 @@ static void programs_split_by_tensor_agree_with_pytorch(void **state)
 {
     (void)state;
     check_mode(EXG_PLACE_TENSOR);
+}
+
+static void programs_with_weights_in_pieces_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_FSDP);
+}
+
+static void programs_split_by_position_agree_with_pytorch(void **state)
+{
+    (void)state;
+    check_mode(EXG_PLACE_SEQUENCE);
 }
 
 static void programs_placed_by_cost_agree_with_pytorch(void **state)
@@ -213,6 +227,8 @@ int main(void)
         cmocka_unit_test(replicated_programs_agree_with_pytorch),
         cmocka_unit_test(programs_split_by_data_agree_with_pytorch),
         cmocka_unit_test(programs_split_by_tensor_agree_with_pytorch),
+        cmocka_unit_test(programs_with_weights_in_pieces_agree_with_pytorch),
+        cmocka_unit_test(programs_split_by_position_agree_with_pytorch),
         cmocka_unit_test(programs_on_grids_agree_with_pytorch),
         cmocka_unit_test(programs_placed_by_cost_agree_with_pytorch),
         cmocka_unit_test(every_weight_may_be_split_along_every_dimension),

@@ -1,0 +1,88 @@
+/* costs.c - a table of costs, as a file:
+ *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1,
+ *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
+ * one link a mesh dim; the last stands for all that follow. What is absent is built in. */
+#include "cli/cli.h"
+#include "libexport/base/text.h"
+#include "libexport/formats/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A member, if it is there: a number of nanoseconds. */
+static exg_status read_ns(exg_json object, const char *key, double *ns, exg_error *err)
+{
+    exg_json value;
+    int64_t whole;
+
+    if (!exg_json_find(object, key, &value)) {
+        return EXG_OK;
+    }
+    if (exg_json_type_of(value) == EXG_JSON_INT) {
+        EXG_TRY_IN(err, exg_json_int(value, &whole, err), "%s", key);
+        *ns = (double)whole;
+    } else {
+        EXG_TRY_IN(err, exg_json_double(value, ns, err), "%s", key);
+    }
+    return *ns >= 0 ? EXG_OK
+                    : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is a time, and below 0", key);
+}
+
+static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
+{
+    exg_json_walk walk;
+    exg_json link;
+    uint32_t d = 0;
+
+    EXG_TRY(exg_json_array(links, &walk, err));
+    while (d < EXG_MESH_DIMS_MAX && exg_json_next(&walk, &link)) {
+        if (exg_json_type_of(link) != EXG_JSON_OBJECT) {
+            return EXG_FAIL(err, USAGE, "CLI-004", "links[%u] is no object", d);
+        }
+        EXG_TRY_IN(err, read_ns(link, "message_ns", &costs->links[d].message_ns, err), "links[%u]",
+                   d);
+        EXG_TRY_IN(err, read_ns(link, "ns_per_byte", &costs->links[d].ns_per_byte, err),
+                   "links[%u]", d);
+        d++;
+    }
+    for (uint32_t rest = d; d > 0 && rest < EXG_MESH_DIMS_MAX; rest++) {
+        costs->links[rest] = costs->links[d - 1];
+    }
+    return EXG_OK;
+}
+
+static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
+{
+    exg_json links;
+
+    if (exg_json_type_of(root) != EXG_JSON_OBJECT) {
+        return EXG_FAIL(err, USAGE, "CLI-004", "a table of costs is an object");
+    }
+    EXG_TRY(read_ns(root, "ns_per_flop", &costs->ns_per_flop, err));
+    EXG_TRY(read_ns(root, "ns_per_touched", &costs->ns_per_touched, err));
+    return exg_json_find(root, "links", &links) ? read_links(links, costs, err) : EXG_OK;
+}
+
+exg_status cli_costs_read(const char *path, exg_costs *costs, exg_error *err)
+{
+    exg_json_doc *doc;
+    exg_status status;
+
+    exg_costs_init(costs);
+    EXG_TRY(cli_json_open(path, &doc, err));
+    status = read_all(exg_json_root(doc), costs, err);
+    exg_json_free(doc);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
+}
+
+exg_status cli_costs_save(const char *path, const exg_costs *costs, exg_error *err)
+{
+    char text[300];
+
+    snprintf(text, sizeof(text),
+             "{\"ns_per_flop\": %.6g, \"ns_per_touched\": %.6g,\n"
+             " \"links\": [{\"message_ns\": %.0f, \"ns_per_byte\": %.6g}]}\n",
+             costs->ns_per_flop, costs->ns_per_touched, costs->links[0].message_ns,
+             costs->links[0].ns_per_byte);
+    return cli_save_text(path, text, err);
+}

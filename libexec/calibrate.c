@@ -1,0 +1,167 @@
+/* calibrate.c - what work and moves take on this machine: a product, a sum over memory, a
+ * short and a long all-reduce between threads. Each is the shortest of several.
+ */
+#include "libexec/comm/collectives.h"
+#include "libexec/comm/team.h"
+#include "libexec/engine.h"
+
+#include <exg/emit.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE       512            /* of the matrices multiplied */
+#define ELEMENTS   (1 << 23)      /* of the tensor summed: beyond the caches of a core */
+#define LONG_BYTES (UINT64_C(4) << 20)
+#define TIMES      7
+#define RANKS_MAX  64
+
+/* y = f(x, x) for a square x (a product), or an x of ELEMENTS (a sum). */
+static exg_status build(const exg_operators *operators, bool product, exg_program **program,
+                        exg_error *err)
+{
+    int64_t sizes[2] = {product ? SIDE : ELEMENTS / SIDE, SIDE};
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_argument y;
+    exg_ref x;
+
+    EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, program, err));
+    if (exg_builder_create(operators, *program, &b, err) != EXG_OK) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 2);
+    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    y = exg_arg_ref(product ? EMIT(b, mm_default, x, x) : EMIT(b, add_Tensor, x, x));
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    return exg_builder_finish(b, err);
+}
+
+static exg_status time_runs(exg_session *session, bool product, uint64_t *shortest, exg_error *err)
+{
+    int64_t rows = product ? SIDE : ELEMENTS / SIDE;
+    exg_session_input input = {.name = "x", .tensor = {.dtype = EXG_DTYPE_F32, .rank = 2,
+                                                       .sizes = {rows, SIDE}}};
+    exg_status status = EXG_OK;
+
+    exg_tensor_set_contiguous(&input.tensor);
+    input.tensor.data = calloc((size_t)(rows * SIDE), sizeof(float));
+    if (input.tensor.data == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *shortest = UINT64_MAX;
+    for (int i = 0; status == EXG_OK && i < TIMES; i++) {
+        exg_session_stats stats;
+
+        status = exg_session_run(session, &input, 1, err);
+        exg_session_statistics(session, &stats);
+        *shortest = stats.run_ns < *shortest ? stats.run_ns : *shortest;
+    }
+    free(input.tensor.data);
+    return status;
+}
+
+static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+    exg_operators *operators;
+    exg_program *program = NULL;
+    exg_session *session = NULL;
+    exg_verified verified;
+    exg_status status;
+
+    EXG_TRY(exg_operators_create(&operators, err));
+    status = build(operators, product, &program, err);
+    status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
+    status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
+    status = status == EXG_OK ? time_runs(session, product, shortest, err) : status;
+    exg_session_destroy(session);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return status;
+}
+
+/* ---- links ------------------------------------------------------------------------------ */
+
+typedef struct exchange {
+    exg_communicator *ranks[RANKS_MAX];
+    exg_tensor tensors[RANKS_MAX];
+    void *workspaces[RANKS_MAX];
+    uint64_t shortest; /* as rank 0 sees it */
+} exchange;
+
+static void reduce_often(void *context, uint32_t r)
+{
+    exchange *x = context;
+
+    for (int i = 0; i < TIMES * 3; i++) {
+        uint64_t start = exg_now_ns();
+        uint64_t took;
+
+        (void)exg_all_reduce(x->ranks[r], &x->tensors[r], &x->tensors[r], EXG_REDUCE_SUM,
+                             x->workspaces[r], NULL);
+        took = exg_now_ns() - start;
+        if (r == 0 && took < x->shortest) {
+            x->shortest = took;
+        }
+    }
+}
+
+static exg_status time_reduce(uint32_t ranks, uint64_t bytes, uint64_t *shortest, exg_error *err)
+{
+    exchange x = {.shortest = UINT64_MAX};
+    exg_team *team = NULL;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(exg_local_create(ranks, x.ranks, err));
+    for (uint32_t r = 0; r < ranks; r++) {
+        x.tensors[r] = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 1,
+                                    .sizes = {(int64_t)(bytes / sizeof(float))},
+                                    .data = calloc(1, bytes)};
+        exg_tensor_set_contiguous(&x.tensors[r]);
+        x.workspaces[r] = malloc(exg_all_reduce_workspace(x.ranks[r], &x.tensors[r]));
+        if (x.tensors[r].data == NULL || x.workspaces[r] == NULL) {
+            status = EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    status = status == EXG_OK ? exg_team_create(ranks, &team, err) : status;
+    if (status == EXG_OK) {
+        exg_team_run(team, reduce_often, &x);
+    }
+    *shortest = x.shortest;
+    exg_team_destroy(team);
+    for (uint32_t r = 0; r < ranks; r++) {
+        free(x.tensors[r].data);
+        free(x.workspaces[r]);
+        exg_communicator_close(x.ranks[r]);
+    }
+    return status;
+}
+
+exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err)
+{
+    uint64_t product;
+    uint64_t sum;
+    uint64_t message;
+    uint64_t moved;
+    double others;
+
+    exg_costs_init(costs);
+    if (ranks < 2 || ranks > RANKS_MAX) {
+        return EXG_FAIL(err, USAGE, "PLC-008", "%u ranks; 2 to %d can be measured", ranks,
+                        RANKS_MAX);
+    }
+    others = 2.0 * (ranks - 1) / ranks;
+    EXG_TRY(time_program(true, &product, err));
+    EXG_TRY(time_program(false, &sum, err));
+    EXG_TRY(time_reduce(ranks, sizeof(double), &message, err));
+    EXG_TRY(time_reduce(ranks, LONG_BYTES, &moved, err));
+    costs->ns_per_flop = (double)product / (2.0 * SIDE * SIDE * SIDE);
+    costs->ns_per_touched = (double)sum / (3.0 * ELEMENTS * sizeof(float)); /* x twice, and y */
+    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+        double bytes = (double)(moved > message ? moved - message : 0) /
+                       (others * (double)LONG_BYTES);
+
+        costs->links[d] = (exg_link){.message_ns = (double)message, .ns_per_byte = bytes};
+    }
+    return EXG_OK;
+}

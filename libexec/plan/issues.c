@@ -1,0 +1,155 @@
+/* issues.c - the collectives of all ranks, beside each other. */
+#include "libexec/plan/issues.h"
+#include "libexec/comm/grid.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+exg_status exg_issues_of(const exg_plan *plan, exg_arena *arena, exg_issues *issues,
+                         exg_error *err)
+{
+    uint32_t count = 0;
+
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        count += (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) != 0;
+    }
+    *issues = (exg_issues){EXG_NEW_ARRAY(arena, exg_issue, count), 0};
+    if (issues->items == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        const exg_step *step = &plan->steps[s];
+        exg_issue *issue = &issues->items[issues->count];
+
+        if (!exg_collective_of(step->kernel, &step->call, &issue->what, &issue->mesh_dim,
+                               &issue->op)) {
+            continue;
+        }
+        issue->node = exg_arena_strdup(arena, step->name);
+        issue->op = exg_arena_strdup(arena, issue->op);
+        issue->kernel = step->kernel->name;
+        issue->in = step->call.inputs[0];
+        issue->out = step->call.outputs[0];
+        if (issue->node == NULL || issue->op == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        issues->count++;
+    }
+    for (uint32_t i = 0; i < issues->count; i++) { /* the array stays where it is */
+        issues->items[i].what.in = &issues->items[i].in;
+        issues->items[i].what.out = &issues->items[i].out;
+    }
+    return EXG_OK;
+}
+
+static bool same_kind(const exg_issue *a, const exg_issue *b)
+{
+    return a->what.kind == b->what.kind && a->what.dim == b->what.dim &&
+           a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
+           a->in.dtype == b->in.dtype && strcmp(a->op, b->op) == 0;
+}
+
+/* Every rank issues what rank 0 issues, in its order. */
+static exg_status check_order(const exg_issues *first, const exg_issues *other, uint32_t rank,
+                              exg_error *err)
+{
+    uint32_t shared = first->count < other->count ? first->count : other->count;
+
+    for (uint32_t i = 0; i < shared; i++) {
+        if (!same_kind(&first->items[i], &other->items[i])) {
+            return EXG_FAIL(err, PEER, "COM-010",
+                            "collective %u: rank 0 issues %s at '%s', rank %u %s at '%s'", i,
+                            first->items[i].kernel, first->items[i].node, rank,
+                            other->items[i].kernel, other->items[i].node);
+        }
+    }
+    if (first->count != other->count) {
+        bool more = other->count > shared;
+        const exg_issue *left = more ? &other->items[shared] : &first->items[shared];
+
+        return EXG_FAIL(err, PEER, "COM-010", "rank %u issues %s at '%s', for which rank %u is "
+                        "not there", more ? rank : 0, left->kernel, left->node, more ? 0 : rank);
+    }
+    return EXG_OK;
+}
+
+/* The ranks that meet along one mesh dim: rank `first` and those `stride` apart. */
+typedef struct line {
+    uint32_t first, stride, size;
+    exg_segment *send, *receive; /* by rank of the line and peer */
+} line;
+
+static exg_status check_round(const exg_issues *issues, const line *l, uint32_t i, uint32_t round,
+                              exg_error *err)
+{
+    for (uint32_t a = 0; a < l->size; a++) {
+        exg_communicator on_paper = {.rank = a, .size = l->size};
+
+        exg_collective_counts(&on_paper, &issues[l->first + a * l->stride].items[i].what, round,
+                              l->send + (size_t)a * l->size, l->receive + (size_t)a * l->size);
+    }
+    for (uint32_t a = 0; a < l->size; a++) {
+        for (uint32_t b = 0; b < l->size; b++) {
+            uint64_t sent = l->send[(size_t)a * l->size + b].bytes;
+            uint64_t expected = l->receive[(size_t)b * l->size + a].bytes;
+
+            if (sent != expected) {
+                const exg_issue *at = &issues[l->first + a * l->stride].items[i];
+
+                return EXG_FAIL(err, PEER, "COM-010",
+                                "%s at '%s': rank %u sends %" PRIu64 " bytes to rank %u, which "
+                                "expects %" PRIu64, at->kernel, at->node,
+                                l->first + a * l->stride, sent, l->first + b * l->stride, expected);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status check_line(const exg_issues *issues, const line *l, uint32_t mesh_dim,
+                             exg_error *err)
+{
+    for (uint32_t i = 0; i < issues[l->first].count; i++) {
+        const exg_issue *issue = &issues[l->first].items[i];
+
+        for (uint32_t round = 0;
+             issue->mesh_dim == mesh_dim && round < exg_collective_rounds(&issue->what); round++) {
+            EXG_TRY(check_round(issues, l, i, round, err));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status check_counts(const exg_issues *issues, const exg_mesh_shape *mesh,
+                               exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(mesh);
+    exg_status status = EXG_OK;
+
+    for (uint32_t d = 0; status == EXG_OK && d < mesh->ndim; d++) {
+        size_t pairs = (size_t)mesh->sizes[d] * mesh->sizes[d];
+        line l = {.stride = exg_mesh_shape_stride(mesh, d), .size = mesh->sizes[d]};
+
+        l.send = calloc(2 * pairs, sizeof(*l.send));
+        l.receive = l.send + pairs;
+        if (l.send == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        for (l.first = 0; status == EXG_OK && l.first < size; l.first++) {
+            if (exg_mesh_shape_coordinate(mesh, l.first, d) == 0) {
+                status = check_line(issues, &l, d, err);
+            }
+        }
+        free(l.send);
+    }
+    return status;
+}
+
+exg_status exg_issues_check(const exg_issues *issues, const exg_mesh_shape *mesh, exg_error *err)
+{
+    for (uint32_t r = 1; r < exg_mesh_shape_size(mesh); r++) {
+        EXG_TRY(check_order(&issues[0], &issues[r], r, err));
+    }
+    return check_counts(issues, mesh, err);
+}

@@ -1,0 +1,362 @@
+/* emitted_rules.c - rows in which a rank runs something else than the operator itself: what
+ * it does on a dim that is split needs the other ranks' parts, or its own place among them.
+ * For a softmax the largest and the sum are exchanged, not the rows; a rank looks up only
+ * what its part of a table has. Only for placers that emit (exg_rule_call.emits).
+ */
+#include "libexec/sharding/rules.h"
+#include "libexport/operators/shape.h"
+
+#include <exg/emit.h>
+
+#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#include "libexec/sharding/named_rules.def"
+#undef EXG_NAMED_RULE
+
+#define EXG_EMITTED_ARGS_MAX 16
+
+/* A fresh row that is emitted so. */
+static exg_row *emitted(exg_rule_call *call, exg_emit_row *emit)
+{
+    exg_row *row = exg_rule_add(call);
+
+    if (row != NULL) {
+        row->emit = emit;
+    }
+    return row;
+}
+
+static int64_t own_chunk(const exg_emission *e, int64_t length, int64_t *offset)
+{
+    int64_t size;
+
+    exg_chunk(length, e->call->mesh_size, e->rank, offset, &size);
+    return size;
+}
+
+/* Does every rank get a part of a dim of this length? */
+static bool all_have_some(const exg_rule_call *call, int64_t length)
+{
+    int64_t offset;
+    int64_t size;
+
+    exg_chunk(length, call->mesh_size, call->mesh_size - 1, &offset, &size);
+    return size > 0;
+}
+
+static bool is_real(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64 || dtype == EXG_DTYPE_F16 ||
+           dtype == EXG_DTYPE_BF16;
+}
+
+static double bytes_without(const exg_tensor_meta *meta, uint32_t dim)
+{
+    double bytes = exg_dtype_bytes(meta->dtype);
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        bytes *= d == dim ? 1 : (double)meta->sizes[d].value;
+    }
+    return bytes;
+}
+
+/* ---- softmax -------------------------------------------------------------------------- */
+
+static exg_ref reduced(const exg_emission *e, exg_ref x, const char *op)
+{
+    return EMIT(e->builder, exg_all_reduce, x, exg_arg_string(op), e->mesh_dim);
+}
+
+/* x less the largest of all ranks, in float32 at least; *sum: of its exponentials. */
+static exg_ref shifted(const exg_emission *e, exg_ref *exponentials, exg_ref *sum)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *in = e->call->operands[0];
+    exg_argument dims = INTS(b, exg_get_int(&e->args[1]));
+    exg_ref x = exg_get_ref(&e->args[0]);
+
+    if (exg_dtype_bytes(in->dtype) == 2) {
+        x = EMIT(b, _to_copy_default, x, DTYPE(EXG_DTYPE_F32));
+    }
+    x = EMIT(b, sub_Tensor, x, reduced(e, EMIT(b, amax_default, x, dims, true), "max"));
+    *exponentials = EMIT(b, exp_default, x);
+    *sum = reduced(e, EMIT(b, sum_dim_IntList, *exponentials, dims, true), "sum");
+    return x;
+}
+
+static void put_softmax(const exg_emission *e, exg_ref y)
+{
+    exg_dtype dtype = e->call->results[0]->dtype;
+
+    if (exg_dtype_bytes(dtype) == 2) {
+        y = EMIT(e->builder, _to_copy_default, y, DTYPE(dtype));
+    }
+    e->results[0] = exg_arg_ref(y);
+}
+
+static void emit_softmax(const exg_emission *e)
+{
+    exg_ref exponentials;
+    exg_ref sum;
+
+    (void)shifted(e, &exponentials, &sum);
+    put_softmax(e, EMIT(e->builder, div_Tensor, exponentials, sum));
+}
+
+static void emit_log_softmax(const exg_emission *e)
+{
+    exg_ref exponentials;
+    exg_ref sum;
+    exg_ref x = shifted(e, &exponentials, &sum);
+
+    put_softmax(e, EMIT(e->builder, sub_Tensor, x, EMIT(e->builder, log_default, sum)));
+}
+
+exg_status exg_rule_softmax(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    int64_t at = exg_get_int(&call->args[1]);
+    uint32_t dim = (uint32_t)(at < 0 ? at + in->rank : at);
+    exg_row *row;
+
+    EXG_TRY(exg_rule_along_dim(call));
+    if (!call->emits || dim >= in->rank || !is_real(in->dtype) ||
+        !all_have_some(call, in->sizes[dim].value)) {
+        return EXG_OK;
+    }
+    row = emitted(call, call->op->id == EXG_OP__softmax_default ? emit_softmax : emit_log_softmax);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
+    row->reduces = 2;
+    row->reduced_bytes = bytes_without(in, dim);
+    return EXG_OK;
+}
+
+/* ---- attention -------------------------------------------------------------------------- */
+
+/* Position i sees the keys up to i, counted in the whole: a mask says so for the own part. */
+static void emit_causal(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_function_schema *schema = e->call->op->schema;
+    const exg_tensor_meta *query = e->call->operands[0];
+    const exg_tensor_meta *key = e->call->operands[1];
+    exg_argument args[EXG_EMITTED_ARGS_MAX];
+    int64_t offset;
+    int64_t rows = own_chunk(e, query->sizes[query->rank - 2].value, &offset);
+    exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
+    exg_ref keys = EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1,
+                        DTYPE(EXG_DTYPE_I64));
+
+    for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMITTED_ARGS_MAX; i++) {
+        args[i] = e->args[i];
+    }
+    args[3] = exg_arg_ref(EMIT(b, le_Tensor, keys, EMIT(b, unsqueeze_default, positions, 1)));
+    args[5] = exg_arg_bool(false);
+    exg_emit_all(b, e->call->op->id, args, schema->argument_count, e->results);
+}
+
+exg_status exg_add_emitted_causal(exg_rule_call *call)
+{
+    exg_row *row;
+
+    if (!call->emits || call->operands[3] != NULL) {
+        return EXG_OK;
+    }
+    row = emitted(call, emit_causal);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = row->results[0] = exg_shard((int32_t)call->operands[0]->rank - 2);
+    return EXG_OK;
+}
+
+/* ---- running sums ----------------------------------------------------------------------- */
+
+/* Of the own part, plus what the ranks in front have in all. */
+static void emit_cumsum(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *out = e->call->results[0];
+    exg_argument dim = e->args[1];
+    exg_argument dims = INTS(b, exg_get_int(&dim));
+    exg_argument dtype = DTYPE(out->dtype);
+    exg_ref x = exg_get_ref(&e->args[0]);
+    exg_ref totals = EMIT(b, exg_all_gather, EMIT(b, sum_dim_IntList, x, dims, true, dtype), dim,
+                          e->call->mesh_size, e->mesh_dim);
+    exg_ref before = EMIT(b, sum_dim_IntList, EMIT(b, slice_Tensor, totals, dim, 0, e->rank, 1),
+                          dims, true, dtype);
+
+    e->results[0] = exg_arg_ref(
+        EMIT(b, add_Tensor, EMIT(b, cumsum_default, x, dim, dtype), before));
+}
+
+exg_status exg_rule_cumsum(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    int64_t at = exg_get_int(&call->args[1]);
+    uint32_t dim = (uint32_t)(at < 0 ? at + in->rank : at);
+    exg_row *row;
+
+    EXG_TRY(exg_rule_along_dim(call));
+    if (!call->emits || dim >= in->rank || exg_dtype_bytes(call->results[0]->dtype) < 4 ||
+        call->results[0]->dtype == EXG_DTYPE_C64 || call->results[0]->dtype == EXG_DTYPE_C128) {
+        return EXG_OK;
+    }
+    row = emitted(call, emit_cumsum);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
+    row->gathers = 1;
+    row->reduced_bytes = call->mesh_size * bytes_without(call->results[0], dim);
+    return EXG_OK;
+}
+
+/* ---- means ------------------------------------------------------------------------------- */
+
+/* Of parts of different lengths: the part's sum, divided by the length of the whole. */
+static void emit_mean(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *in = e->call->operands[0];
+    bool in_set[EXG_SHAPE_RANK_MAX] = {false};
+    double count = 1;
+    exg_ref sum;
+
+    (void)exg_dim_set(&e->args[1], in->rank, in_set, NULL);
+    for (uint32_t d = 0; d < in->rank; d++) {
+        count *= in_set[d] ? (double)in->sizes[d].value : 1;
+    }
+    sum = EMIT(b, sum_dim_IntList, e->args[0], e->args[1], e->args[2],
+               DTYPE(e->call->results[0]->dtype));
+    e->results[0] = exg_arg_ref(EMIT(b, div_Scalar, sum, exg_arg_float(count)));
+}
+
+exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim)
+{
+    exg_row *row = call->emits ? emitted(call, emit_mean) : NULL;
+
+    if (call->emits && row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    if (row != NULL) {
+        row->operands[0] = exg_shard((int32_t)dim);
+        row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    }
+    return EXG_OK;
+}
+
+/* ---- looking up ------------------------------------------------------------------------- */
+
+/* Indices into the whole of a dim become indices into the own part of it; *others: which are
+ * another rank's, and read place 0 instead. What is no index of the whole stays none. */
+static exg_ref own_indices(const exg_emission *e, exg_ref index, int64_t length, exg_ref *others)
+{
+    exg_builder *b = e->builder;
+    int64_t offset;
+    int64_t size = own_chunk(e, length, &offset);
+    exg_ref below = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, 0),
+                         EMIT(b, lt_Scalar, index, offset));
+    exg_ref above = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, offset + size),
+                         EMIT(b, lt_Scalar, index, length));
+
+    *others = EMIT(b, logical_or_default, below, above);
+    return EMIT(b, masked_fill_Scalar, EMIT(b, sub_Scalar, index, offset), *others, 0);
+}
+
+/* What a rank with no part of the dim contributes. */
+static bool emit_nothing(const exg_emission *e, int64_t length)
+{
+    const exg_tensor_meta *out = e->call->results[0];
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    int64_t offset;
+
+    if (own_chunk(e, length, &offset) > 0) {
+        return false;
+    }
+    for (uint32_t d = 0; d < out->rank; d++) {
+        sizes[d] = out->sizes[d].value;
+    }
+    e->results[0] = exg_arg_ref(EMIT(e->builder, full_default,
+                                     INTS_OF(e->builder, sizes, out->rank), 0,
+                                     DTYPE(out->dtype)));
+    return true;
+}
+
+static void emit_embedding(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    int64_t length = e->call->operands[0]->sizes[0].value;
+    exg_ref others;
+    exg_ref index;
+
+    if (!emit_nothing(e, length)) {
+        index = own_indices(e, exg_get_ref(&e->args[1]), length, &others);
+        index = EMIT(b, embedding_default, e->args[0], index);
+        e->results[0] = exg_arg_ref(
+            EMIT(b, masked_fill_Scalar, index, EMIT(b, unsqueeze_default, others, -1), 0));
+    }
+}
+
+static void emit_gather(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *self = e->call->operands[0];
+    int64_t at = exg_get_int(&e->args[1]);
+    int64_t length = self->sizes[at < 0 ? at + self->rank : at].value;
+    exg_ref others;
+    exg_ref index;
+
+    if (!emit_nothing(e, length)) {
+        index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
+        e->results[0] = exg_arg_ref(EMIT(
+            b, masked_fill_Scalar, EMIT(b, gather_default, e->args[0], e->args[1], index), others,
+            0));
+    }
+}
+
+static void emit_index_select(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *self = e->call->operands[0];
+    int64_t at = exg_get_int(&e->args[1]);
+    uint32_t dim = (uint32_t)(at < 0 ? at + self->rank : at);
+    int64_t length = self->sizes[dim].value;
+    int64_t shape[EXG_SHAPE_RANK_MAX];
+    exg_ref others;
+    exg_ref index;
+
+    if (!emit_nothing(e, length)) {
+        for (uint32_t d = 0; d < self->rank; d++) {
+            shape[d] = d == dim ? e->call->results[0]->sizes[dim].value : 1;
+        }
+        index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
+        index = EMIT(b, index_select_default, e->args[0], e->args[1], index);
+        e->results[0] = exg_arg_ref(
+            EMIT(b, masked_fill_Scalar, index,
+                 EMIT(b, view_default, others, INTS_OF(b, shape, self->rank)), 0));
+    }
+}
+
+exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim)
+{
+    exg_emit_row *emit = call->op->id == EXG_OP_embedding_default ? emit_embedding
+                         : call->op->id == EXG_OP_gather_default  ? emit_gather
+                                                                  : emit_index_select;
+    exg_row *row;
+
+    if (!call->emits || call->operands[1]->rank == 0 || call->operands[0]->rank == 0 ||
+        call->operands[0]->sizes[dim].value == 0 || call->operands[0]->dtype == EXG_DTYPE_B8 ||
+        call->operands[0]->dtype == EXG_DTYPE_C64 || call->operands[0]->dtype == EXG_DTYPE_C128) {
+        return EXG_OK;
+    }
+    row = emitted(call, emit);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = exg_shard((int32_t)dim);
+    row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    return EXG_OK;
+}

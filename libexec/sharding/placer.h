@@ -1,0 +1,70 @@
+/* placer.h - one mesh dim being placed: what place.c, report.c and search.c share. */
+#ifndef EXG_LIBEXEC_SHARDING_PLACER_H
+#define EXG_LIBEXEC_SHARDING_PLACER_H
+
+#include "libexec/sharding/cost.h"
+#include "libexec/sharding/rules.h"
+#include "libexport/base/text.h"
+#include "libexport/transform/rewrite.h"
+
+#define EXG_FORMS_MAX 6
+
+typedef struct exg_form {
+    exg_placement placement;
+    exg_ref ref;
+} exg_form;
+
+typedef struct exg_forms {
+    exg_form items[EXG_FORMS_MAX];
+    uint32_t count;
+    bool is_weight; /* a weight, or a window on one */
+    bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
+} exg_forms;
+
+typedef struct exg_placer {
+    exg_rewrite r;
+    const exg_place_options *options;
+    const exg_costs *costs;
+    exg_place_mode mode;
+    uint32_t mesh_dim, n, rank; /* along that dim */
+    exg_forms *forms; /* by old value id */
+    exg_place_summary summary;
+    exg_text *report; /* NULL: none wanted */
+    bool json;
+    uint32_t reported; /* nodes, of JSON */
+    exg_text moves;    /* of the node being placed, as reported */
+    const char *why;   /* its operands must lie as they are made to */
+    bool even_only; /* nothing is split unevenly, so every rank has a program of these sizes */
+    bool uneven;    /* something is */
+    exg_arena *scratch;
+} exg_placer;
+
+/* One mesh dim: which, how many ranks along it, which of them. */
+typedef struct exg_line {
+    uint32_t dim, size, place;
+    bool even_only;
+    bool uneven; /* out */
+} exg_line;
+
+/* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
+exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
+                          const exg_place_options *options, const exg_place_goal *goal,
+                          exg_line *along, exg_text *report, exg_place_summary *summary,
+                          exg_program **local, exg_error *err);
+
+/* What patterns know an input by: a weight's FQN, a user input's placeholder. */
+const char *exg_place_name(const exg_input_spec *spec);
+bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec);
+
+/* report.c: what was decided, told. */
+void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_placement to);
+void exg_report_node(exg_placer *p, const char *name, const char *target, const exg_row *row,
+                     uint32_t operands, uint32_t results, double ns);
+
+/* footprint.c: bytes of weights that a placed program reads, and of values alive at once. */
+exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
+                               exg_place_summary *summary, exg_error *err);
+
+double exg_meta_bytes(const exg_tensor_meta *meta);
+
+#endif

@@ -1,0 +1,337 @@
+/* search.c - a program placed along every dim of a mesh; where the strategy is left open,
+ * the one of least predicted time among those that fit into the memory.
+ */
+#include "libexec/comm/grid.h"
+#include "libexec/sharding/placer.h"
+
+#include <inttypes.h>
+#include <xxhash.h>
+
+/* Nodes times strategies that are tried together. */
+#define TRIALS_MAX 2000000u
+
+/* Ranks that are looked at before splitting a mesh of several dims unevenly. */
+#define VARIANTS_MAX 16
+
+typedef struct task {
+    const exg_program *functional;
+    const exg_operators *operators;
+    const exg_mesh_shape *mesh;
+    exg_place_goal goal;
+    uint32_t rank;
+    bool even_only; /* along all mesh dims but the last */
+    exg_place_options options[EXG_MESH_DIMS_MAX];
+} task;
+
+static exg_status check_patterns(const exg_program *program, const exg_place_options *options,
+                                 exg_error *err)
+{
+    for (uint32_t t = 0; t < options->pattern_count; t++) {
+        const exg_place_pattern *pattern = &options->patterns[t];
+        bool matched = false;
+
+        for (uint32_t i = 0; i < program->signature.input_count; i++) {
+            matched = matched || exg_place_matches(pattern, &program->signature.inputs[i]);
+        }
+        if (!matched) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "PLC-005", "pattern '%s' matches no %s",
+                                          pattern->pattern,
+                                          pattern->of_inputs ? "input" : "weight"),
+                                 "exg inspect lists inputs and the names of weights");
+        }
+    }
+    return EXG_OK;
+}
+
+static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uint32_t dim)
+{
+    sum->modes[dim] = of->modes[dim];
+    sum->all_gather_count += of->all_gather_count;
+    sum->all_reduce_count += of->all_reduce_count;
+    sum->reduce_scatter_count += of->reduce_scatter_count;
+    sum->all_to_all_count += of->all_to_all_count;
+    sum->split_count += of->split_count;
+    sum->sharded_count += of->sharded_count;
+    sum->partial_count += of->partial_count;
+    sum->moved_bytes += of->moved_bytes;
+    sum->predicted_ns = of->predicted_ns; /* of what all dims before have left */
+}
+
+static void open_report(exg_text *report, const task *t, uint32_t dim, exg_place_mode mode)
+{
+    if (t->goal.json) {
+        exg_text_printf(report, "%s{\"dim\": %u, \"ranks\": %u, \"mode\": \"%s\", \"nodes\": [",
+                        dim == 0 ? "[" : ",\n", dim, t->mesh->sizes[dim],
+                        exg_place_mode_name(mode));
+    } else if (t->mesh->ndim > 1) {
+        exg_text_printf(report, "mesh dim %u of %u ranks\n", dim, t->mesh->sizes[dim]);
+    }
+}
+
+static void close_report(exg_text *report, const task *t, uint32_t dim)
+{
+    if (t->goal.json) {
+        exg_text_puts(report, dim + 1 == t->mesh->ndim ? "]}]" : "]}");
+    }
+}
+
+/* The last mesh dim of more than one rank: those before it are placed on again. */
+static uint32_t last_dim(const exg_mesh_shape *mesh)
+{
+    uint32_t last = 0;
+
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        last = mesh->sizes[d] > 1 ? d : last;
+    }
+    return last;
+}
+
+/* Along every mesh dim, in modes that are not AUTO. *uneven: what a dim before the last left
+ * is not of the same sizes on every rank. */
+static exg_status place_dims(const task *t, exg_text *report, exg_place_summary *sum, bool *uneven,
+                             exg_program **local, exg_error *err)
+{
+    const exg_program *whole = t->functional;
+    uint32_t last = last_dim(t->mesh);
+    exg_status status = EXG_OK;
+
+    *local = NULL;
+    *uneven = false;
+    *sum = (exg_place_summary){0};
+    for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
+        exg_line along = {d, t->mesh->sizes[d], exg_mesh_shape_coordinate(t->mesh, t->rank, d),
+                          t->even_only && d < last, false};
+        exg_place_summary part;
+        exg_program *made = NULL;
+
+        if (report != NULL) {
+            open_report(report, t, d, t->options[d].mode);
+        }
+        status = exg_place_line(whole, t->operators, &t->options[d], &t->goal, &along, report,
+                                &part, &made, err);
+        *uneven = *uneven || (along.uneven && d < last);
+        if (status == EXG_OK) {
+            add_summary(sum, &part, d);
+        }
+        if (report != NULL) {
+            close_report(report, t, d);
+        }
+        exg_program_destroy(*local);
+        *local = made;
+        whole = made;
+    }
+    return status;
+}
+
+/* ---- the same decisions on every rank ---------------------------------------------------- */
+
+/* Of the collectives in a program, by what must be alike on all ranks: not by sizes. */
+static uint64_t order_of(const exg_program *local, const exg_operators *operators)
+{
+    uint64_t hash = 0;
+
+    for (uint32_t i = 0; i < local->graph->node_count; i++) {
+        const exg_operator *op = exg_operators_find(operators, local->graph->nodes[i].target);
+        const exg_node *node = &local->graph->nodes[i];
+        uint64_t words[4] = {hash, op == NULL ? 0 : (uint64_t)op->id};
+
+        if (op == NULL || (op->id != EXG_OP_exg_all_reduce && op->id != EXG_OP_exg_all_gather &&
+                           op->id != EXG_OP_exg_reduce_scatter &&
+                           op->id != EXG_OP_exg_all_to_all)) {
+            continue;
+        }
+        words[2] = node->inputs[1].arg.kind == EXG_ARGUMENT_INT
+                       ? (uint64_t)node->inputs[1].arg.as_int
+                       : (uint64_t)(unsigned char)node->inputs[1].arg.as_string[1];
+        words[3] = (uint64_t)node->inputs[node->input_count - 1].arg.as_int;
+        hash = XXH3_64bits(words, sizeof(words));
+    }
+    return hash;
+}
+
+/* Does every rank of an unevenly split mesh come to the same collectives? What is placed
+ * along a dim is placed by the sizes that the dims before have left there. */
+static exg_status ranks_agree(const task *t, bool *agree, exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(t->mesh);
+    uint32_t last = t->mesh->sizes[last_dim(t->mesh)];
+    task trial = *t;
+    uint64_t first = 0;
+
+    *agree = size / last <= VARIANTS_MAX;
+    for (trial.rank = 0; *agree && trial.rank < size; trial.rank++) {
+        exg_place_summary summary;
+        exg_program *program;
+        uint64_t order;
+        bool uneven;
+
+        if (exg_mesh_shape_coordinate(t->mesh, trial.rank, last_dim(t->mesh)) != 0) {
+            continue;
+        }
+        EXG_TRY(place_dims(&trial, NULL, &summary, &uneven, &program, err));
+        order = order_of(program, t->operators);
+        exg_program_destroy(program);
+        first = trial.rank == 0 ? order : first;
+        *agree = order == first;
+    }
+    return EXG_OK;
+}
+
+/* Splits unevenly where all ranks then issue the same collectives, else evenly alone. */
+static exg_status place_as(const task *t, exg_text *report, exg_place_summary *sum,
+                           exg_program **local, exg_error *err)
+{
+    task even = *t;
+    bool uneven;
+    bool agree = true;
+
+    EXG_TRY(place_dims(t, report, sum, &uneven, local, err));
+    if (uneven) {
+        exg_status status = ranks_agree(t, &agree, err);
+
+        if (status != EXG_OK) {
+            exg_program_destroy(*local);
+            *local = NULL;
+            return status;
+        }
+    }
+    if (!agree) {
+        exg_program_destroy(*local);
+        even.even_only = true;
+        if (report != NULL) {
+            exg_text_free(report);
+        }
+        EXG_TRY(place_dims(&even, report, sum, &uneven, local, err));
+    }
+    return exg_place_footprint(*local, t->operators, sum, err);
+}
+
+/* ---- where the strategy is left open --------------------------------------------------- */
+
+static uint64_t memory_of(const exg_place_summary *summary)
+{
+    return summary->weight_bytes + summary->value_bytes;
+}
+
+static bool fits(const task *t, const exg_place_summary *summary)
+{
+    return t->goal.memory_limit == 0 || memory_of(summary) <= t->goal.memory_limit;
+}
+
+/* The better one fits, and is faster; where none fits it is smaller. Ties go to the earlier. */
+static bool is_better(const task *t, const exg_place_summary *a, const exg_place_summary *b)
+{
+    if (fits(t, a) != fits(t, b)) {
+        return fits(t, a);
+    }
+    return fits(t, a) ? a->predicted_ns < b->predicted_ns : memory_of(a) < memory_of(b);
+}
+
+/* The next combination of modes for the dims of `open`; false: that was the last. */
+static bool next_modes(task *t, const uint32_t *open, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        exg_place_mode *mode = &t->options[open[i]].mode;
+
+        if (++*mode < EXG_PLACE_AUTO) {
+            return true;
+        }
+        *mode = EXG_PLACE_REPLICATE;
+    }
+    return false;
+}
+
+/* The best of all combinations of modes for the dims of `open`, from here on those of `t`. */
+static exg_status choose_together(task *t, const uint32_t *open, uint32_t count, exg_error *err)
+{
+    task trial = *t;
+    exg_place_summary best = {0};
+    bool found = false;
+
+    trial.rank = 0; /* the same decision on every rank */
+    for (uint32_t i = 0; i < count; i++) {
+        trial.options[open[i]].mode = EXG_PLACE_REPLICATE;
+    }
+    do {
+        exg_place_summary summary;
+        exg_program *program;
+
+        EXG_TRY(place_as(&trial, NULL, &summary, &program, err));
+        exg_program_destroy(program);
+        if (!found || is_better(t, &summary, &best)) {
+            found = true;
+            best = summary;
+            for (uint32_t i = 0; i < count; i++) {
+                t->options[open[i]].mode = trial.options[open[i]].mode;
+            }
+        }
+    } while (next_modes(&trial, open, count));
+    return EXG_OK;
+}
+
+static exg_status choose_modes(task *t, exg_error *err)
+{
+    uint32_t open[EXG_MESH_DIMS_MAX];
+    uint32_t count = 0;
+    double trials = t->functional->graph->node_count;
+
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        if (t->options[d].mode == EXG_PLACE_AUTO) {
+            t->options[d].mode = EXG_PLACE_REPLICATE;
+            if (t->mesh->sizes[d] > 1) {
+                open[count++] = d;
+                trials *= EXG_PLACE_AUTO;
+            }
+        }
+    }
+    if (count > 0 && trials <= TRIALS_MAX) {
+        return choose_together(t, open, count, err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(choose_together(t, &open[i], 1, err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_place(const exg_program *functional, const exg_operators *operators,
+                     const exg_place_options *options, const exg_place_goal *goal,
+                     const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
+                     exg_place_summary *summary, char **report, exg_error *err)
+{
+    task t = {.functional = functional, .operators = operators, .mesh = mesh, .rank = rank};
+    exg_place_summary sum;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_costs costs;
+    exg_status status;
+
+    *local = NULL;
+    t.goal = goal == NULL ? (exg_place_goal){0} : *goal;
+    if (t.goal.costs == NULL) {
+        exg_costs_init(&costs);
+        t.goal.costs = &costs;
+    }
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        t.options[d] = options[d];
+        if (options[d].mode == EXG_PLACE_PATTERNS) {
+            EXG_TRY(check_patterns(functional, &options[d], err));
+        }
+    }
+    EXG_TRY(choose_modes(&t, err));
+    status = place_as(&t, report == NULL ? NULL : &text, &sum, local, err);
+    if (status == EXG_OK && !fits(&t, &sum)) {
+        exg_program_destroy(*local);
+        *local = NULL;
+        status = exg_error_fix(err, EXG_FAIL(err, LIMIT, "PLC-009", "a rank needs %" PRIu64
+                                             " bytes for weights and values, and may take %" PRIu64,
+                                             memory_of(&sum), t.goal.memory_limit),
+                               "use more ranks, or another placement (fsdp needs the least)");
+    }
+    if (summary != NULL) {
+        *summary = sum;
+    }
+    if (report != NULL) {
+        *report = text.data;
+    }
+    return status;
+}

@@ -1,0 +1,1 @@
+exg plan fixtures/mlp.pt2 --mesh 2 --place fsdp --check

@@ -1,0 +1,1 @@
+echo "{\"weights\": {\"up.weight\": \"S(0)\"}, \"inputs\": {\"x\": \"S(0)\"}}" > $T/place.json; exg plan fixtures/mlp.pt2 --mesh 3 --place $T/place.json --check | head -8; exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --mesh 3 --place $T/place.json | tail -1

@@ -1,0 +1,1 @@
+exg run fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --expect fixtures/lm.expected.safetensors --mesh 3 --place fsdp | tail -1

@@ -1,0 +1,298 @@
+/* ranks.c - what is proved of a distributed run before it starts, and how it ends when a
+ * rank does not go on. Plans that do not fit are made by placing ranks differently. */
+#include "libexec/comm/grid.h"
+#include "libexec/plan/issues.h"
+#include "libexec/rank.h"
+#include "libexport/base/arena.h"
+
+#include <exg/emit.h>
+#include <exg/exec.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define RANKS 3
+
+static exg_ref weight(exg_builder *b, const char *name, int64_t rows, int64_t columns)
+{
+    static const float zeros[64 * 64];
+    exg_tensor_meta meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){rows, columns}, 2);
+
+    assert_true(rows * columns <= 64 * 64);
+    return exg_builder_weight(b, name, &meta, EXG_INPUT_PARAMETER, zeros);
+}
+
+/* relu(x @ w1) @ w2, or without weights relu(x). */
+static exg_program *make(const exg_operators *operators, int64_t rows, int64_t columns,
+                         int64_t inner)
+{
+    exg_program *program;
+    exg_builder *b;
+    exg_error err;
+    exg_tensor_meta meta;
+    exg_ref at;
+    exg_argument y;
+
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){rows, columns}, 2);
+    if (inner > 0) {
+        exg_ref w1 = weight(b, "w1", columns, inner);
+        exg_ref w2 = weight(b, "w2", inner, 6);
+
+        at = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        at = EMIT(b, mm_default, EMIT(b, relu_default, EMIT(b, mm_default, at, w1)), w2);
+    } else {
+        at = EMIT(b, relu_default,
+                  exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET));
+    }
+    y = exg_arg_ref(at);
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    if (exg_builder_finish(b, &err) != EXG_OK) {
+        fail_msg("%s: %s", err.code, err.message);
+    }
+    return program;
+}
+
+/* ---- plans of all ranks beside each other --------------------------------------------- */
+
+typedef struct made {
+    exg_place_mode mode;
+    int64_t rows, inner;
+} made;
+
+static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_issues *issues)
+{
+    static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+    exg_place_options options = {.size = sizeof(options), .mode = from->mode};
+    exg_operators *operators;
+    exg_program *program;
+    exg_program *local;
+    exg_plan *plan;
+    exg_grid grid;
+    exg_error err;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    program = make(operators, from->rows, 8, from->inner);
+    assert_int_equal(exg_paper_grid(&mesh, rank, &grid, NULL), EXG_OK);
+    if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
+            EXG_OK ||
+        exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
+        exg_issues_of(plan, arena, issues, &err) != EXG_OK) {
+        fail_msg("%s: %s", err.code, err.message);
+    }
+    exg_plan_destroy(plan);
+    exg_program_destroy(local);
+    exg_program_destroy(program);
+    exg_grid_close(&grid);
+    exg_operators_destroy(operators);
+}
+
+static exg_status check(const made *by_rank, exg_error *err)
+{
+    static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_issues issues[RANKS];
+    exg_status status;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        issues_of(&by_rank[r], r, arena, &issues[r]);
+        assert_true(issues[r].count > 0);
+    }
+    exg_error_clear(err);
+    status = exg_issues_check(issues, &mesh, err);
+    exg_arena_destroy(arena);
+    return status;
+}
+
+static void plans_of_one_placement_fit(void **state)
+{
+    static const made all[][RANKS] = {
+        {{EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}},
+        {{EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 5, 7}},
+    };
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (check(all[i], &err) != EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+    }
+}
+
+static void other_collectives_on_one_rank_are_found(void **state)
+{
+    static const made broken[RANKS] = {
+        {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_DATA, 5, 7}};
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(check(broken, &err), EXG_PEER);
+    assert_string_equal(err.code, "COM-010");
+    assert_non_null(strstr(err.message, "rank 2"));
+    assert_non_null(strstr(err.message, "all_gather"));
+    assert_non_null(strstr(err.message, "all_reduce"));
+}
+
+static void other_counts_on_one_rank_are_found(void **state)
+{
+    static const made broken[RANKS] = {
+        {EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 6, 7}, {EXG_PLACE_DATA, 5, 7}};
+    exg_error err;
+
+    (void)state;
+    /* chunks of 5 rows are 2, 2, 1 long, of 6 rows 2, 2, 2: rank 2 sends one, rank 1 expects two */
+    assert_int_equal(check(broken, &err), EXG_PEER);
+    assert_string_equal(err.code, "COM-010");
+    assert_non_null(strstr(err.message, "rank 2 sends 24 bytes to rank 1, which expects 48"));
+}
+
+/* ---- a rank's own bytes ----------------------------------------------------------------- */
+
+typedef struct reads {
+    uint64_t first, end; /* of all reads */
+} reads;
+
+static exg_status note_read(void *user, uint64_t offset, uint64_t length, void *out,
+                            exg_error *err)
+{
+    reads *r = user;
+
+    (void)err;
+    memset(out, 0, length);
+    r->first = offset < r->first ? offset : r->first;
+    r->end = offset + length > r->end ? offset + length : r->end;
+    return EXG_OK;
+}
+
+/* Weight w1 of 64 rows by 6, split by rows over 4 ranks, made when it is read. */
+static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {4}, {NULL}};
+    static const exg_place_pattern pattern = {"w1", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
+    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_PATTERNS,
+                                 .patterns = &pattern, .pattern_count = 1};
+    exg_operators *operators;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (uint32_t r = 0; r < 4; r++) {
+        reads seen = {UINT64_MAX, 0};
+        exg_program *program = make(operators, 5, 64, 6);
+        exg_program *local;
+        exg_memory *memory;
+        exg_rank *rank;
+        exg_plan *plan;
+        exg_grid grid;
+        exg_error err;
+        exg_storage *storage = &program->weights->storages[0];
+
+        storage->kind = EXG_STORAGE_MADE;
+        storage->maker = (exg_storage_maker){note_read, &seen};
+        assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
+        if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
+                EXG_OK ||
+            exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
+            exg_memory_create(program->weights, &memory, &err) != EXG_OK ||
+            exg_rank_create(plan, memory, NULL, &grid, 0, &rank, &err) != EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+        assert_int_equal(seen.first, r * 16 * 6 * sizeof(float));
+        assert_int_equal(seen.end, (r + 1) * 16 * 6 * sizeof(float));
+        exg_rank_destroy(rank);
+        exg_memory_destroy(memory);
+        exg_program_destroy(local);
+        exg_program_destroy(program);
+        exg_grid_close(&grid);
+    }
+    exg_operators_destroy(operators);
+}
+
+/* ---- a rank that hangs ------------------------------------------------------------------ */
+
+static _Atomic bool released;
+static _Atomic bool caught;
+static uint8_t *pages;
+static size_t page;
+
+/* The thread that touched the page stays here until it is let go. */
+static void hold(int number)
+{
+    (void)number;
+    atomic_store(&caught, true);
+    while (!atomic_load(&released)) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    mprotect(pages + page, page, PROT_READ);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Rank 1's rows of the input lie in a page that cannot be read. */
+static void a_rank_that_hangs_ends_the_run_in_time(void **state)
+{
+    static exg_session *kept; /* as a session that lost a rank is */
+    exg_session_options options = {
+        .size = sizeof(options), .mesh = {1, {RANKS}}, .timeout_ns = 1000 * 1000 * 1000};
+    exg_operators *operators;
+    exg_verified verified;
+    exg_session_input input = {.name = "x"};
+    exg_program *program;
+    exg_error err;
+    uint64_t start;
+
+    (void)state;
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    pages = mmap(NULL, RANKS * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    signal(SIGSEGV, hold);
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    program = make(operators, RANKS, (int64_t)(page / sizeof(float)), 0);
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
+                                           .mode = EXG_PLACE_DATA};
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
+    assert_int_equal(exg_session_create(&verified, &options, &kept, &err), EXG_OK);
+    input.tensor = (exg_tensor){.data = pages, .dtype = EXG_DTYPE_F32, .rank = 2,
+                                .sizes = {RANKS, (int64_t)(page / sizeof(float))}};
+    exg_tensor_set_contiguous(&input.tensor);
+    start = now_ms();
+    assert_int_equal(exg_session_run(kept, &input, 1, &err), EXG_PEER);
+    assert_true(atomic_load(&caught));
+    assert_true(now_ms() - start < 5000); /* it would last for ever */
+    assert_string_equal(err.code, "COM-001");
+    assert_non_null(strstr(err.message, "rank 1"));
+    assert_non_null(strstr(err.where, "rank 1, node 'relu"));
+    assert_int_equal(exg_session_run(kept, &input, 1, &err), EXG_USAGE);
+    exg_session_destroy(kept); /* leaves what the thread may use */
+    atomic_store(&released, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_of_one_placement_fit),
+        cmocka_unit_test(other_collectives_on_one_rank_are_found),
+        cmocka_unit_test(other_counts_on_one_rank_are_found),
+        cmocka_unit_test(a_rank_reads_its_own_bytes_of_a_weight),
+        cmocka_unit_test(a_rank_that_hangs_ends_the_run_in_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
