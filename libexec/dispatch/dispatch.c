@@ -42,6 +42,7 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
         return EXG_OUT_OF_MEMORY(err);
     }
     made->operators = operators;
+    exg_costs_init(&made->costs);
     exg_map_init(&made->by_key, made->arena);
     exg_dispatcher_configure(made, options);
     if (options != NULL && options->size >= sizeof(*options) && options->cache_capacity > 0) {
@@ -541,11 +542,12 @@ exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_d
                             exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
                             bool *moves, exg_output_sharding **sharding, exg_error *err)
 {
-    exg_table_question question = {d->operators, row->op, mesh};
+    exg_table_question question = {d->operators, row->op, mesh, &d->costs};
     exg_propagation p = {.key = row->key,
                          .rule = row->callers.rule,
                          .user = row->callers.user,
                          .first_suggestion = d->options.first_suggestion,
+                         .costs = &d->costs,
                          .runs = &d->stats.rules};
 
     *target = schema;

@@ -110,6 +110,7 @@ exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *wo
 struct exg_dispatcher {
     const exg_operators *operators;
     exg_dispatch_options options;
+    exg_costs costs;    /* of moves */
     exg_arena *arena;   /* rows and their keys */
     exg_arena *scratch; /* of the decision being taken */
     exg_map by_key;

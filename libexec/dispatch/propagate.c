@@ -50,7 +50,8 @@ static exg_status run_rule(const exg_propagation *p, exg_op_schema *schema, exg_
 }
 
 /* What the inputs' moves to a suggestion are taken to cost. */
-static double cost_of(const exg_op_schema *schema, const exg_op_schema *suggestion)
+static double cost_of(const exg_propagation *p, const exg_op_schema *schema,
+                      const exg_op_schema *suggestion)
 {
     const exg_dtensor_spec *from[EXG_CALL_OPERANDS_MAX];
     const exg_dtensor_spec *to[EXG_CALL_OPERANDS_MAX];
@@ -68,8 +69,8 @@ static double cost_of(const exg_op_schema *schema, const exg_op_schema *suggesti
             bytes *= (double)from[i]->sizes[d];
         }
         for (uint32_t m = 0; m < exg_device_mesh_ndim(mesh); m++) {
-            cost += exg_move_cost(from[i]->placements[m], to[i]->placements[m], bytes,
-                                  exg_device_mesh_dim_size(mesh, m));
+            cost += exg_move_cost(&p->costs->links[m], from[i]->placements[m], to[i]->placements[m],
+                                  bytes, exg_device_mesh_dim_size(mesh, m));
         }
     }
     return cost;
@@ -82,8 +83,8 @@ static exg_op_schema *choose(const exg_propagation *p, const exg_op_schema *sche
     uint32_t best = 0;
 
     for (uint32_t i = 1; !p->first_suggestion && i < sharding->suggestion_count; i++) {
-        if (cost_of(schema, &sharding->suggestions[i]) <
-            cost_of(schema, &sharding->suggestions[best])) {
+        if (cost_of(p, schema, &sharding->suggestions[i]) <
+            cost_of(p, schema, &sharding->suggestions[best])) {
             best = i;
         }
     }

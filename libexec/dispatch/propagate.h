@@ -5,6 +5,7 @@
 #include "libexec/sharding/rules.h"
 
 #include <exg/dispatch.h>
+#include <exg/place.h>
 
 #define EXG_CALL_ARGS_MAX     32
 #define EXG_CALL_OPERANDS_MAX 256
@@ -49,6 +50,7 @@ typedef struct exg_table_question {
     const exg_operators *operators;
     const exg_operator *op;
     exg_device_mesh *mesh;
+    const exg_costs *costs;
 } exg_table_question;
 
 exg_status exg_table_rule(void *question, exg_op_schema *schema, exg_arena *arena,
@@ -63,6 +65,7 @@ typedef struct exg_propagation {
     exg_sharding_rule *rule;
     void *user;
     bool first_suggestion;
+    const exg_costs *costs;
     uint64_t *runs;
 } exg_propagation;
 

@@ -35,6 +35,7 @@ typedef struct search {
     uint32_t choice_count;
     exg_arena *arena;
     exg_error *err;
+    const exg_costs *costs;
 } search;
 
 const exg_operator *exg_computed_by(const exg_operators *operators, const exg_operator *op)
@@ -177,12 +178,12 @@ static double move_cost(const search *s, uint32_t m, const exg_tensor_meta *meta
         return EXG_COST_IMPOSSIBLE; /* too short to be split anew */
     }
     if (to.kind == EXG_PARTIAL && from.kind != EXG_REPLICATE) {
-        double whole = exg_move_cost(from, exg_replicate(), bytes, n);
-        double back = exg_move_cost(exg_replicate(), to, bytes, n);
+        double whole = exg_move_cost(&s->costs->links[m], from, exg_replicate(), bytes, n);
+        double back = exg_move_cost(&s->costs->links[m], exg_replicate(), to, bytes, n);
 
         return back < EXG_COST_IMPOSSIBLE ? whole + back : back;
     }
-    return exg_move_cost(from, to, bytes, n);
+    return exg_move_cost(&s->costs->links[m], from, to, bytes, n);
 }
 
 /* Moves, and what it will take to make summands whole; impossible ones included. */
@@ -211,8 +212,8 @@ static double row_cost(const search *s, uint32_t m, const exg_rule_call *rows, c
     }
     for (uint32_t r = 0; r < s->result_count && r < EXG_RESULTS_MAX; r++) {
         if (rows->results[r] != NULL && row->results[r].kind == EXG_PARTIAL) {
-            cost += exg_move_cost(row->results[r], exg_shard(0), bytes_of(rows->results[r]),
-                                  rows->mesh_size);
+            cost += exg_move_cost(&s->costs->links[m], row->results[r], exg_shard(0),
+                                  bytes_of(rows->results[r]), rows->mesh_size);
         }
     }
     return cost;
@@ -539,6 +540,7 @@ exg_status exg_table_rule(void *question, exg_op_schema *schema, exg_arena *aren
     s->op = exg_computed_by(q->operators, q->op);
     s->in_place = q->op != s->op;
     s->mesh = q->mesh;
+    s->costs = q->costs;
     s->arena = arena;
     s->err = err;
     EXG_TRY(exg_op_schema_meta_args(schema, arena, s->call, err));
