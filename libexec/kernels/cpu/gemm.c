@@ -23,6 +23,7 @@
 #define TASKS              16 /* what a product should fall into, if it is large */
 #define TASK_FLOPS_MIN     (1 << 20)
 #define PACK_ROWS          128 /* rows of A packed at a time within a task */
+#define READY_ROWS         256 /* of a tile over ready panels of B: A stays in the second cache */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
@@ -91,7 +92,8 @@ static void plan_ready_tiles(exg_gemm *g)
     int64_t across;
 
     g->path = EXG_GEMM_TILES;
-    g->rows_of_tile = EXG_MIN(round_up(g->m, g->loops->rows), PACK_ROWS);
+    g->row_tiles = exg_ceil_div(g->m, g->pack_a != NULL ? PACK_ROWS : READY_ROWS);
+    g->rows_of_tile = round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
@@ -281,11 +283,9 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
         return;
     }
     if (columns == g->n) {
-        exg_pointwise_epilogue(r->call, first, rows * columns);
-        return;
-    }
-    for (int64_t row = 0; row < rows; row++) {
-        exg_pointwise_epilogue(r->call, first + row * g->n, columns);
+        exg_pointwise_epilogue(r->call, first, 1, rows * columns, 0);
+    } else {
+        exg_pointwise_epilogue(r->call, first, rows, columns, g->n);
     }
 }
 
@@ -430,6 +430,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     int64_t room = round_up(TILE_COLUMNS, g->loops->columns);
     bool is_in_place = g->b_is_packed && exg_dtype_bytes(g->b.dtype) == real_bytes(g);
     int64_t step = is_in_place ? columns : room;
+    int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
@@ -441,8 +442,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
             const char *b = panels_of_b(r, batch, k, depth, j + at, width, b_panels);
             const char *next = b + depth * round_up(g->n, g->loops->columns) * real_bytes(g);
 
-            for (int64_t p = 0; p < rows; p += PACK_ROWS) {
-                int64_t count = EXG_MIN(rows - p, PACK_ROWS);
+            for (int64_t p = 0; p < rows; p += chunk) {
+                int64_t count = EXG_MIN(rows - p, chunk);
                 const char *panels = a_panels;
 
                 if (g->packs_a_first) {

@@ -162,4 +162,18 @@ EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
 
+/* ---- convolutions of 3 by 3 ----------------------------------------------------------- */
+
+/* Winograd's transforms of one tile, channels side by side. */
+typedef struct exg_winograd_loops {
+    /* Channels of 4 by 4 pixels to the 16 factors, `stride` apart. */
+    void (*spread)(int64_t count, float *factors, int64_t stride, const float *const *pixels);
+    /* 16 products, `stride` apart, to 2 by 2 results that begin with `start`; whether all
+     * are finite. */
+    bool (*gather)(int64_t count, float *const *results, const float *products, int64_t stride,
+                   const float *start);
+} exg_winograd_loops;
+
+EXG_LOOPS_DECLARE(exg_winograd_loops, exg_loops_winograd);
+
 #endif
