@@ -197,7 +197,8 @@ static void channels_last_gives_the_same(void **state)
 
         check_convolution(&last_geometries[g], EXG_DTYPE_F32,
                           (asked){g % 2 == 0, true, wide, false});
-        check_convolution(&last_geometries[g], EXG_DTYPE_F32, (asked){g % 2 == 1, true, false, false});
+        check_convolution(&last_geometries[g], EXG_DTYPE_F32,
+                          (asked){g % 2 == 1, true, false, false});
         check_convolution(&last_geometries[g], EXG_DTYPE_BF16, (asked){true, true, wide, false});
     }
 }
