@@ -162,6 +162,28 @@ EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
 
+/* ---- recurrent layers ------------------------------------------------------------------ */
+
+typedef enum exg_cell {
+    EXG_CELL_TANH,
+    EXG_CELL_RELU,
+    EXG_CELL_LSTM,
+    EXG_CELL_GRU,
+    EXG_CELL_COUNT
+} exg_cell;
+
+/* One row of a step of n units, whose gates lie n apart: x, s: what input and state give
+ * each gate; h and c (of an LSTM) are replaced. */
+typedef void exg_cell_loop(int64_t n, const void *x, const void *s, const void *bias, void *h,
+                           void *c);
+
+typedef struct exg_recurrent_loops {
+    exg_cell_loop *f32[EXG_CELL_COUNT];
+    exg_cell_loop *f64[EXG_CELL_COUNT];
+} exg_recurrent_loops;
+
+EXG_LOOPS_DECLARE(exg_recurrent_loops, exg_loops_recurrent);
+
 /* ---- convolutions of 3 by 3 ----------------------------------------------------------- */
 
 /* Winograd's transforms of one tile, channels side by side. */
