@@ -127,7 +127,7 @@ static void check_convolution(const geometry *g, exg_dtype dtype, asked how)
     c.inputs[1] = make_random(dtype, 2 + g->rank, weights, -1, 1);
     c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(g->out), -1, 1) : absent_tensor();
     c.outputs[0] = make_tensor(dtype, 2 + g->rank, results);
-    c.channels_last = how.channels_last;
+    c.packs = c.channels_last = how.channels_last;
     if (how.channels_last) {
         lay_channels_last(&c.outputs[0]);
     }

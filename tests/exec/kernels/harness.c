@@ -329,7 +329,7 @@ static exg_tensor pack(const kernel_case *c, uint32_t threads)
 
     outputs[0] = (exg_tensor){.dtype = EXG_DTYPE_U8, .rank = 1};
     call.output_count = 1;
-    call.channels_last = true;
+    call.channels_last = c->channels_last;
     call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_error_clear(&err);
     if (kernel->prepare(&call, &err) != EXG_OK) {
@@ -354,9 +354,9 @@ static void run_once(kernel_case *c, uint32_t threads)
     exg_tensor packed = {0};
     exg_error err;
 
-    if (c->channels_last) {
+    if (c->packs) {
         packed = pack(c, threads);
-        call.channels_last = true;
+        call.channels_last = c->channels_last;
         call.packed = &packed;
     }
     exg_error_clear(&err);
