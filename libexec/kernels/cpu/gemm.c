@@ -248,8 +248,8 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
         } self;
 
         if (adds) {
-            convert->load[g->self.dtype](n, &self, exg_matrix_at(r->self, &g->self, batch, i, first),
-                                         g->self.column);
+            convert->load[g->self.dtype](
+                n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
         }
         for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
             ((double *)c)[k] = g->alpha * ((double *)c)[k] +
