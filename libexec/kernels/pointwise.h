@@ -45,8 +45,10 @@ exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtyp
  * of the same dtype and strides. */
 exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err);
 
-/* Elements [start, start + count) of a call's epilogue. */
-void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t count);
+/* `count` elements of a call's epilogue from `start`, and as many of `rows` rows in all,
+ * `stride` elements apart. */
+void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
+                            int64_t count, int64_t stride);
 
 extern const exg_kernel exg_kernel_pointwise; /* runs a finished program */
 

@@ -207,12 +207,15 @@ static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
     }
 }
 
-void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t count)
+void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
+                            int64_t count, int64_t stride)
 {
     run r = {.p = call->epilogue, .fault = call->fault};
 
     bind(&r, call->epilogue_inputs, call->outputs);
-    run_range(&r, start, start + count);
+    for (int64_t row = 0; row < rows; row++) {
+        run_range(&r, start + row * stride, start + row * stride + count);
+    }
 }
 
 void exg_pointwise_run(const exg_kernel_call *call)

@@ -59,6 +59,15 @@ exg_status exg_shape_mm(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
+/* int8 by int8, summed in int32 */
+exg_status exg_shape_int_mm(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(product(call, 0, 1, false, &out, err));
+    return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
+}
+
 exg_status exg_shape_bmm(exg_shape_call *call, exg_error *err)
 {
     exg_dims out;

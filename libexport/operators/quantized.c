@@ -30,13 +30,6 @@ static exg_ref dequantized(exg_builder *b, exg_ref q, exg_ref scale, exg_ref zer
     return exg_lower_cast(b, EMIT(b, mul_Tensor, q, scale), dtype);
 }
 
-/* int8 by int8, summed in int32 */
-void exg_lower_int_mm(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(EMIT(b, mm_default, exg_lower_cast(b, SELF, EXG_DTYPE_I32),
-                                  exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_I32)));
-}
-
 /* (input, scale, zero_point, quant_min, quant_max, dtype) */
 void exg_lower_quantize(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -272,6 +272,17 @@ static void spatial(const exg_kernel_call *call, uint32_t position, uint32_t ran
     }
 }
 
+void exg_convolution_options(const exg_kernel_call *call, uint32_t rank, convolution *c)
+{
+    for (uint32_t d = 0; d < 3; d++) {
+        c->stride[d] = c->dilation[d] = 1;
+        c->padding[d] = 0;
+    }
+    spatial(call, 3, rank, c->stride);
+    spatial(call, 4, rank, c->padding);
+    spatial(call, 5, rank, c->dilation);
+}
+
 void exg_convolution_read(const exg_kernel_call *call, convolution *c)
 {
     const exg_tensor *input = &call->inputs[0];
@@ -281,9 +292,7 @@ void exg_convolution_read(const exg_kernel_call *call, convolution *c)
     uint32_t has_batch = input->rank == weight->rank ? 1 : 0;
 
     for (uint32_t d = 0; d < 3; d++) {
-        c->size[d] = c->result[d] = c->kernel[d] = 1;
-        c->stride[d] = c->dilation[d] = c->gap[d] = 1;
-        c->padding[d] = 0;
+        c->size[d] = c->result[d] = c->kernel[d] = c->gap[d] = 1;
     }
     c->batch = has_batch ? input->sizes[0] : 1;
     c->groups = exg_call_int(call, 8);
@@ -294,9 +303,7 @@ void exg_convolution_read(const exg_kernel_call *call, convolution *c)
         c->result[3 - rank + d] = out->sizes[has_batch + 1 + d];
         c->kernel[3 - rank + d] = weight->sizes[2 + d];
     }
-    spatial(call, 3, rank, c->stride);
-    spatial(call, 4, rank, c->padding);
-    spatial(call, 5, rank, c->dilation);
+    exg_convolution_options(call, rank, c);
     c->taps = c->kernel[0] * c->kernel[1] * c->kernel[2];
     c->positions = c->result[0] * c->result[1] * c->result[2];
     c->plane = c->size[0] * c->size[1] * c->size[2];

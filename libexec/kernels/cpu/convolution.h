@@ -26,13 +26,23 @@ typedef struct convolution {
 /* The coordinate along dimension d that result coordinate o and tap k read, or -1. */
 int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k);
 
-/* Shapes and options of the call. */
+/* Shapes and options of the call; the latter alone, over `rank` spatial dimensions. */
 void exg_convolution_read(const exg_kernel_call *call, convolution *c);
+void exg_convolution_options(const exg_kernel_call *call, uint32_t rank, convolution *c);
 
 /* convolution_last.c: results with the channels of a position side by side. */
 bool exg_convolution_last_suits(const exg_kernel_call *call);
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);
 void exg_convolution_last_run(const exg_kernel_call *call);
 extern const exg_kernel exg_convolution_last_packer;
+
+/* winograd.c: the same for filters of 3 by 3. Packed weights of this rank are its. */
+#define EXG_WINOGRAD_RANK 4
+
+bool exg_winograd_suits(const exg_kernel_call *call);
+exg_status exg_winograd_packing_plan(exg_kernel_call *call, exg_error *err);
+void exg_winograd_packing_run(const exg_kernel_call *call);
+exg_status exg_winograd_prepare(exg_kernel_call *call, exg_error *err);
+void exg_winograd_run(const exg_kernel_call *call);
 
 #endif

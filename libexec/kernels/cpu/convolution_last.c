@@ -216,8 +216,12 @@ static void plan_product(exg_kernel_call *call, last_convolution *l)
 
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
 {
-    last_convolution *l = EXG_NEW(call->arena, last_convolution);
+    last_convolution *l;
 
+    if (call->packed->rank == EXG_WINOGRAD_RANK) {
+        return exg_winograd_prepare(call, err);
+    }
+    l = EXG_NEW(call->arena, last_convolution);
     if (l == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -235,6 +239,10 @@ void exg_convolution_last_run(const exg_kernel_call *call)
 {
     const last_convolution *l = call->params;
 
+    if (call->packed->rank == EXG_WINOGRAD_RANK) {
+        exg_winograd_run(call);
+        return;
+    }
     exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data,
                  call->inputs[0].data, call->packed->data,
                  l->c.has_bias ? call->inputs[2].data : NULL);
@@ -253,6 +261,9 @@ static exg_status packer_prepare(exg_kernel_call *call, exg_error *err)
         call->outputs[0].sizes[0] = 0;
         return EXG_OK;
     }
+    if (exg_winograd_suits(call)) {
+        return exg_winograd_packing_plan(call, err);
+    }
     call->workspace_bytes = (uint64_t)exg_tensor_numel(w) * exg_dtype_bytes(w->dtype);
     return exg_gemm_packing_plan(call, &b, w->sizes[0], depth, err);
 }
@@ -267,6 +278,10 @@ static void packer_run(const exg_kernel_call *call)
     int64_t to[4];
     exg_move move;
 
+    if (call->outputs[0].rank == EXG_WINOGRAD_RANK) {
+        exg_winograd_packing_run(call);
+        return;
+    }
     if (by_columns) {
         memcpy(sizes, w->sizes, sizeof(sizes));
         memcpy(from, s, sizeof(from));

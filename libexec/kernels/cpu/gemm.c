@@ -6,7 +6,8 @@
  *   stream   few rows, b dense along n and read where it lies
  *   dot      few rows, both operands dense along k: no packing, memory speed
  *   axpy     one row, b dense along n
- *   integer  a plain loop
+ *   bytes    pairs of int8 or uint8 at a time (gemm_bytes.c)
+ *   integer  a row of the result at a time
  *
  * How it is cut depends on sizes alone.
  */
@@ -23,6 +24,7 @@
 #define TASKS              16 /* what a product should fall into, if it is large */
 #define TASK_FLOPS_MIN     (1 << 20)
 #define PACK_ROWS          128 /* rows of A packed at a time within a task */
+#define READY_ROWS         256 /* of a tile over ready panels of B: A stays in the second cache */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
@@ -91,7 +93,8 @@ static void plan_ready_tiles(exg_gemm *g)
     int64_t across;
 
     g->path = EXG_GEMM_TILES;
-    g->rows_of_tile = EXG_MIN(round_up(g->m, g->loops->rows), PACK_ROWS);
+    g->row_tiles = exg_ceil_div(g->m, g->pack_a != NULL ? PACK_ROWS : READY_ROWS);
+    g->rows_of_tile = round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
@@ -197,6 +200,10 @@ static exg_status check_dtypes(exg_gemm *g, exg_error *err)
 exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_dtypes(g, err));
+    if (exg_gemm_is_of_bytes(g)) {
+        exg_gemm_bytes_plan(g, call);
+        return EXG_OK;
+    }
     if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64 ||
         g->batch == 0 || g->m == 0 || g->n == 0) { /* nothing to compute: nothing to cut */
         g->path = EXG_GEMM_INTEGER;
@@ -220,14 +227,6 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-static const char *element(const char *base, const exg_matrix *m, int64_t batch, int64_t row,
-                           int64_t column)
-{
-    batch = m->count > 0 ? batch % m->count : batch;
-    return base + (batch * m->batch + row * m->row + column * m->column) *
-                      (int64_t)exg_dtype_bytes(m->dtype);
-}
-
 /* ---- the result's last steps --------------------------------------------------------- */
 
 #define FINISH_CHUNK 256
@@ -249,8 +248,8 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
         } self;
 
         if (adds) {
-            convert->load[g->self.dtype](n, &self, element(r->self, &g->self, batch, i, first),
-                                         g->self.column);
+            convert->load[g->self.dtype](
+                n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
         }
         for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
             ((double *)c)[k] = g->alpha * ((double *)c)[k] +
@@ -281,11 +280,9 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
         return;
     }
     if (columns == g->n) {
-        exg_pointwise_epilogue(r->call, first, rows * columns);
-        return;
-    }
-    for (int64_t row = 0; row < rows; row++) {
-        exg_pointwise_epilogue(r->call, first + row * g->n, columns);
+        exg_pointwise_epilogue(r->call, first, 1, rows * columns, 0);
+    } else {
+        exg_pointwise_epilogue(r->call, first, rows, columns, g->n);
     }
 }
 
@@ -309,7 +306,7 @@ static void pack_a(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
     if (g->pack_a != NULL) {
         g->pack_a(g->pack_context, r->a, batch, i, rows, k, depth, panels);
     } else {
-        g->loops->pack(g->loops->rows, rows, depth, panels, element(r->a, &g->a, batch, i, k),
+        g->loops->pack(g->loops->rows, rows, depth, panels, exg_matrix_at(r->a, &g->a, batch, i, k),
                        g->a.dtype, g->a.row, g->a.column);
     }
 }
@@ -338,7 +335,7 @@ static void pack_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, i
         g->pack_b(g->pack_context, r->b, batch, k, depth, j, columns, panels);
     } else {
         g->loops->pack(g->loops->columns, columns, depth, panels,
-                       element(r->b, &g->b, batch, k, j), g->b.dtype, g->b.column, g->b.row);
+                       exg_matrix_at(r->b, &g->b, batch, k, j), g->b.dtype, g->b.column, g->b.row);
     }
 }
 
@@ -430,6 +427,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     int64_t room = round_up(TILE_COLUMNS, g->loops->columns);
     bool is_in_place = g->b_is_packed && exg_dtype_bytes(g->b.dtype) == real_bytes(g);
     int64_t step = is_in_place ? columns : room;
+    int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
@@ -441,8 +439,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
             const char *b = panels_of_b(r, batch, k, depth, j + at, width, b_panels);
             const char *next = b + depth * round_up(g->n, g->loops->columns) * real_bytes(g);
 
-            for (int64_t p = 0; p < rows; p += PACK_ROWS) {
-                int64_t count = EXG_MIN(rows - p, PACK_ROWS);
+            for (int64_t p = 0; p < rows; p += chunk) {
+                int64_t count = EXG_MIN(rows - p, chunk);
                 const char *panels = a_panels;
 
                 if (g->packs_a_first) {
@@ -515,7 +513,7 @@ static void stream_pack(void *context, uint32_t batch)
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
         g->loops->pack(g->loops->rows, g->m, depth, stream_rows(r, batch, k),
-                       element(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
+                       exg_matrix_at(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
     }
 }
 
@@ -530,7 +528,7 @@ static void stream_block(void *context, uint32_t block)
 
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         g->loops->stream(g->m, columns, EXG_MIN(g->k - k, EXG_GEMM_K), stream_rows(r, batch, k),
-                         element(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
+                         exg_matrix_at(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
     }
     finish(r, batch, 0, g->m, j, columns);
 }
@@ -543,8 +541,8 @@ static void dot_block(void *context, uint32_t block)
     int64_t j = block % g->column_tiles * g->columns_of_tile;
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
     const char *a = g->packed_bytes > 0 ? r->packed + batch * g->m * g->k * real_bytes(g)
-                                        : element(r->a, &g->a, batch, 0, 0);
-    const char *b = element(r->b, &g->b, batch, 0, j);
+                                        : exg_matrix_at(r->a, &g->a, batch, 0, 0);
+    const char *b = exg_matrix_at(r->b, &g->b, batch, 0, j);
     char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
 
     if (g->path == EXG_GEMM_DOT) {
@@ -563,49 +561,69 @@ static void run_dot(gemm_run *r, exg_pool *pool)
     for (int64_t row = 0; g->packed_bytes > 0 && row < g->batch * g->m; row++) {
         EXG_LOOPS(exg_loops_convert)
             ->load[g->a.dtype]((uint32_t)g->k, r->packed + row * g->k * real_bytes(g),
-                               element(r->a, &g->a, row / g->m, row % g->m, 0), g->a.column);
+                               exg_matrix_at(r->a, &g->a, row / g->m, row % g->m, 0), g->a.column);
     }
     exg_pool_run(pool, dot_block, r, (uint32_t)(g->batch * g->column_tiles));
 }
 
 /* ---- integers ------------------------------------------------------------------------- */
 
+#define INTEGER_COLUMNS 512
+
+/* Columns [j, j + n) of one row, in the compute type; sums wrap. */
+static void integer_columns(const gemm_run *r, int64_t batch, int64_t i, int64_t j, uint32_t n)
+{
+    const exg_gemm *g = r->g;
+    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    bool is_long = g->compute == EXG_COMPUTE_I64;
+    union {
+        int32_t i32[INTEGER_COLUMNS];
+        int64_t i64[INTEGER_COLUMNS];
+    } row;
+    union {
+        int32_t i32;
+        int64_t i64;
+    } x;
+    uint64_t sums[INTEGER_COLUMNS] = {0};
+
+    for (int64_t k = 0; k < g->k; k++) {
+        convert->load[g->a.dtype](1, &x, exg_matrix_at(r->a, &g->a, batch, i, k), 1);
+        convert->load[g->b.dtype](n, &row, exg_matrix_at(r->b, &g->b, batch, k, j), g->b.column);
+        for (uint32_t c = 0; c < n; c++) {
+            sums[c] += is_long ? (uint64_t)x.i64 * (uint64_t)row.i64[c]
+                               : (uint64_t)((int64_t)x.i32 * row.i32[c]);
+        }
+    }
+    if (g->has_self) {
+        convert->load[g->self.dtype](n, &row, exg_matrix_at(r->self, &g->self, batch, i, j),
+                                     g->self.column);
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        uint64_t sum = sums[c] * (uint64_t)(int64_t)g->alpha;
+
+        if (g->has_self) {
+            sum += (uint64_t)(int64_t)g->beta *
+                   (uint64_t)(is_long ? row.i64[c] : row.i32[c]);
+        }
+        if (is_long) {
+            row.i64[c] = (int64_t)sum;
+        } else {
+            row.i32[c] = (int32_t)sum;
+        }
+    }
+    convert->store[g->c_dtype](n, r->c + ((batch * g->m + i) * g->n + j) *
+                                             exg_dtype_bytes(g->c_dtype),
+                               1, &row);
+}
+
 static void integer_row(void *context, uint32_t block)
 {
     const gemm_run *r = context;
     const exg_gemm *g = r->g;
-    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
-    int64_t batch = block / g->m;
-    int64_t i = block % g->m;
-    union {
-        int32_t i32;
-        int64_t i64;
-    } v[3];
 
-    for (int64_t j = 0; j < g->n; j++) {
-        uint64_t sum = 0;
-
-        for (int64_t k = 0; k < g->k; k++) {
-            convert->load[g->a.dtype](1, &v[0], element(r->a, &g->a, batch, i, k), 1);
-            convert->load[g->b.dtype](1, &v[1], element(r->b, &g->b, batch, k, j), 1);
-            sum += g->compute == EXG_COMPUTE_I32
-                       ? (uint64_t)((int64_t)v[0].i32 * v[1].i32)
-                       : (uint64_t)v[0].i64 * (uint64_t)v[1].i64;
-        }
-        sum *= (uint64_t)(int64_t)g->alpha;
-        if (g->has_self) {
-            convert->load[g->self.dtype](1, &v[2], element(r->self, &g->self, batch, i, j), 1);
-            sum += (uint64_t)(int64_t)g->beta *
-                   (uint64_t)(g->compute == EXG_COMPUTE_I32 ? v[2].i32 : v[2].i64);
-        }
-        if (g->compute == EXG_COMPUTE_I32) {
-            v[0].i32 = (int32_t)sum;
-        } else {
-            v[0].i64 = (int64_t)sum;
-        }
-        convert->store[g->c_dtype](1, r->c + ((batch * g->m + i) * g->n + j) *
-                                                 exg_dtype_bytes(g->c_dtype),
-                                   1, &v[0]);
+    for (int64_t j = 0; j < g->n; j += INTEGER_COLUMNS) {
+        integer_columns(r, block / g->m, block % g->m, j,
+                        (uint32_t)EXG_MIN(g->n - j, INTEGER_COLUMNS));
     }
 }
 
@@ -634,7 +652,9 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
     if (g->batch * g->m * g->n == 0) {
         return;
     }
-    if (g->path == EXG_GEMM_INTEGER) {
+    if (g->path == EXG_GEMM_BYTES) {
+        exg_gemm_bytes_run(g, call, workspace, c, a, b, self);
+    } else if (g->path == EXG_GEMM_INTEGER) {
         exg_pool_run(pool, integer_row, &r, (uint32_t)(g->batch * g->m));
     } else if (g->k == 0) {
         set_zero(&r);
@@ -666,6 +686,9 @@ exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int
     call->params = p;
     packed->rank = 3;
     packed->sizes[0] = 0;
+    if (exg_gemm_bytes_packing_plan(call, p)) {
+        return EXG_OK;
+    }
     if (!exg_compute_of(b->dtype, &compute) || exg_dtype_bytes(b->dtype) < 2 ||
         (compute != EXG_COMPUTE_F32 && compute != EXG_COMPUTE_F64) || n < 2 || k < 1 ||
         n < PACKING_MIN / k) {
@@ -714,7 +737,7 @@ static void packing_block(void *context, uint32_t block)
     for (int64_t k = 0; k < p->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(p->k - k, EXG_GEMM_K);
         char *to = r->panels + (k * padded + j * depth) * bytes;
-        const char *from = element(r->b, &p->b, 0, k, j);
+        const char *from = exg_matrix_at(r->b, &p->b, 0, k, j);
 
         if (bytes == p->loops->real_bytes) {
             p->loops->pack(p->loops->columns, columns, depth, to, from, p->b.dtype, p->b.column,
@@ -730,6 +753,10 @@ void exg_gemm_packing_run(const exg_kernel_call *call, const void *b)
 {
     packing_run r = {call->params, b, call->outputs[0].data};
 
+    if (r.p->loops == NULL) {
+        exg_gemm_bytes_packing_run(call, b);
+        return;
+    }
     exg_pool_run(call->pool, packing_block, &r,
                  exg_block_count(r.p->n, round_up(TILE_COLUMNS, r.p->loops->columns)));
 }

@@ -11,6 +11,14 @@ typedef struct exg_matrix {
     int64_t count; /* matrices there are: batch b takes b % count. 0: one each */
 } exg_matrix;
 
+static inline const char *exg_matrix_at(const char *base, const exg_matrix *m, int64_t batch,
+                                        int64_t row, int64_t column)
+{
+    batch = m->count > 0 ? batch % m->count : batch;
+    return base + (batch * m->batch + row * m->row + column * m->column) *
+                      (int64_t)exg_dtype_bytes(m->dtype);
+}
+
 /* Packs columns [j, j + columns) of b, rows [k, k + depth), into panels (loops.h). */
 typedef void exg_pack_b(const void *context, const void *b, int64_t batch, int64_t k,
                         int64_t depth, int64_t j, int64_t columns, void *panels);
@@ -36,9 +44,11 @@ typedef struct exg_gemm {
         EXG_GEMM_STREAM,
         EXG_GEMM_DOT,
         EXG_GEMM_AXPY,
+        EXG_GEMM_BYTES,
         EXG_GEMM_INTEGER
     } path;
     const exg_gemm_loops *loops;
+    const exg_gemm_bytes_loops *byte_loops;
     exg_compute compute;
     bool is_swapped;      /* computes the transpose: m and n, a and b have changed places */
     bool packs_a_first;   /* all of A before the tiles */
@@ -63,12 +73,20 @@ void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *works
 typedef struct exg_gemm_packing {
     exg_matrix b;
     int64_t n, k;
-    const exg_gemm_loops *loops;
+    const exg_gemm_loops *loops; /* NULL: of bytes */
 } exg_gemm_packing;
 
 /* Sets the sizes of the call's output, the packed bytes; none when it does not pay. */
 exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
                                  exg_error *err);
 void exg_gemm_packing_run(const exg_kernel_call *call, const void *b);
+
+/* gemm_bytes.c: the same for matrices of bytes, of integers. */
+bool exg_gemm_is_of_bytes(const exg_gemm *gemm);
+void exg_gemm_bytes_plan(exg_gemm *gemm, exg_kernel_call *call);
+void exg_gemm_bytes_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
+                        const void *a, const void *b, const void *self);
+bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *packing);
+void exg_gemm_bytes_packing_run(const exg_kernel_call *call, const void *b);
 
 #endif

@@ -22,7 +22,6 @@ typedef struct norm_params {
     int64_t groups;
     double eps;
     bool is_double;
-    bool is_direct; /* x, y, weight and bias are of the compute type */
     exg_dtype dtype;
     uint32_t bytes;
     uint32_t weight, bias; /* inputs; 0: absent */
@@ -53,8 +52,21 @@ static const void *bring(const norm_params *p, const char *memory, exg_dtype dty
     return scratch;
 }
 
+/* Elements where they lie: the operand's, or brought into the compute type. */
+typedef struct source {
+    const char *memory;
+    exg_dtype dtype;
+    uint32_t bytes;
+} source;
+
+static source part(source s, int64_t from)
+{
+    s.memory += from * s.bytes;
+    return s;
+}
+
 /* Mean and 1 / sqrt(variance + eps), or for rms norm 0 and 1 / sqrt(mean square). */
-static void statistics(const norm_params *p, const char *row, double *mean, double *factor)
+static void statistics(const norm_params *p, source row, double *mean, double *factor)
 {
     double sum = 0;
     double squares = 0;
@@ -62,14 +74,14 @@ static void statistics(const norm_params *p, const char *row, double *mean, doub
 
     for (int64_t i = 0; i < p->size && p->kind != RMS; i += CHUNK) {
         int64_t n = EXG_MIN(p->size - i, CHUNK);
-        const void *x = bring(p, row + i * p->bytes, p->dtype, n, &scratch);
+        const void *x = bring(p, part(row, i).memory, row.dtype, n, &scratch);
 
         sum += p->is_double ? p->f64->sum(n, x) : p->f32->sum(n, x);
     }
     *mean = p->size > 0 ? sum / (double)p->size : 0;
     for (int64_t i = 0; i < p->size; i += CHUNK) {
         int64_t n = EXG_MIN(p->size - i, CHUNK);
-        const void *x = bring(p, row + i * p->bytes, p->dtype, n, &scratch);
+        const void *x = bring(p, part(row, i).memory, row.dtype, n, &scratch);
 
         squares += p->is_double ? p->f64->sum_squares(n, x, *mean)
                                 : p->f32->sum_squares(n, x, (float)*mean);
@@ -78,11 +90,11 @@ static void statistics(const norm_params *p, const char *row, double *mean, doub
 }
 
 /* y = (x - mean) * factor * weight + bias over `count` elements. */
-static void apply(const norm_params *p, char *y, const char *x, int64_t count, double mean,
+static void apply(const norm_params *p, char *y, source x, int64_t count, double mean,
                   double factor, const void *weight, const void *bias)
 {
     chunk scratch;
-    const void *from = bring(p, x, p->dtype, count, &scratch);
+    const void *from = bring(p, x.memory, x.dtype, count, &scratch);
     void *to = exg_compute_is_storage(p->dtype) ? (void *)y : &scratch;
 
     if (p->is_double) {
@@ -95,30 +107,42 @@ static void apply(const norm_params *p, char *y, const char *x, int64_t count, d
     }
 }
 
-static void apply_row(const norm_run_context *r, char *y, const char *x, double mean,
-                      double factor)
+/* Weight and bias in the compute type; NULL: 1, 0. */
+typedef struct affine {
+    const void *weight, *bias;
+    chunk weights, biases;
+} affine;
+
+static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine *a)
 {
     const norm_params *p = r->p;
-    const exg_tensor *inputs = r->call->inputs;
-    chunk weights;
-    chunk biases;
+    const exg_tensor *w = &r->call->inputs[p->weight];
+    const exg_tensor *b = &r->call->inputs[p->bias];
+
+    a->weight = a->bias = NULL;
+    if (p->weight != 0) {
+        a->weight = bring(p, (const char *)w->data + i * exg_dtype_bytes(w->dtype), w->dtype, n,
+                          &a->weights);
+    }
+    if (p->bias != 0) {
+        a->bias = bring(p, (const char *)b->data + i * exg_dtype_bytes(b->dtype), b->dtype, n,
+                        &a->biases);
+    }
+}
+
+/* `a` holds what a row of one chunk takes, and room for that of longer ones. */
+static void apply_row(const norm_run_context *r, char *y, source x, double mean, double factor,
+                      affine *a)
+{
+    const norm_params *p = r->p;
 
     for (int64_t i = 0; i < p->size; i += CHUNK) {
         int64_t n = EXG_MIN(p->size - i, CHUNK);
-        const exg_tensor *w = &inputs[p->weight];
-        const exg_tensor *b = &inputs[p->bias];
-        const void *weight = NULL;
-        const void *bias = NULL;
 
-        if (p->weight != 0) {
-            weight = bring(p, (const char *)w->data + i * exg_dtype_bytes(w->dtype), w->dtype, n,
-                           &weights);
+        if (p->size > CHUNK) {
+            bring_affine(r, i, n, a);
         }
-        if (p->bias != 0) {
-            bias = bring(p, (const char *)b->data + i * exg_dtype_bytes(b->dtype), b->dtype, n,
-                         &biases);
-        }
-        apply(p, y + i * p->bytes, x + i * p->bytes, n, mean, factor, weight, bias);
+        apply(p, y + i * p->bytes, part(x, i), n, mean, factor, a->weight, a->bias);
     }
 }
 
@@ -135,7 +159,7 @@ static double channel_value(const norm_params *p, const exg_tensor *t, int64_t c
 }
 
 /* A channel's weight and bias fold into the factor and the mean. */
-static void apply_group(const norm_run_context *r, char *y, const char *x, int64_t first_channel,
+static void apply_group(const norm_run_context *r, char *y, source x, int64_t first_channel,
                         double mean, double factor)
 {
     const norm_params *p = r->p;
@@ -159,10 +183,10 @@ static void apply_group(const norm_run_context *r, char *y, const char *x, int64
             }
         }
         for (int64_t i = 0; i < p->area; i += CHUNK) {
-            int64_t at = (c * p->area + i) * p->bytes;
+            int64_t at = c * p->area + i;
 
-            apply(p, y + at, x + at, EXG_MIN(p->area - i, CHUNK), mean, factor * w, NULL,
-                  p->bias != 0 ? (const void *)&biases : NULL);
+            apply(p, y + at * p->bytes, part(x, at), EXG_MIN(p->area - i, CHUNK), mean, factor * w,
+                  NULL, p->bias != 0 ? (const void *)&biases : NULL);
         }
     }
 }
@@ -183,18 +207,28 @@ static void norm_block(void *context, uint32_t block)
     const norm_run_context *r = context;
     const norm_params *p = r->p;
     int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->rows);
+    bool is_short = p->kind != GROUP && p->size <= CHUNK;
+    affine a;
+    chunk wide;
 
+    if (is_short) {
+        bring_affine(r, 0, p->size, &a);
+    }
     for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
-        const char *x = (const char *)r->call->inputs[0].data + row * p->size * p->bytes;
+        source x = {r->call->inputs[0].data, p->dtype, p->bytes};
         char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
         double mean;
         double factor;
 
+        x = part(x, row * p->size);
+        if (is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
+            x = (source){bring(p, x.memory, x.dtype, p->size, &wide), EXG_DTYPE_F32, 4};
+        }
         statistics(p, x, &mean, &factor);
         if (p->kind == GROUP) {
             apply_group(r, y, x, row % p->groups * p->channels, mean, factor);
         } else {
-            apply_row(r, y, x, mean, factor);
+            apply_row(r, y, x, mean, factor, &a);
         }
         if (p->kind != RMS) {
             store_statistic(p, &r->call->outputs[1], row, mean);

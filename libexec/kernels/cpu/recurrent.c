@@ -4,15 +4,13 @@
  */
 #include "libexec/kernels/cpu/gemm.h"
 
-#include <math.h>
-
-typedef enum cell { CELL_TANH, CELL_RELU, CELL_LSTM, CELL_GRU } cell;
-
 typedef struct recurrent_params {
     exg_gemm gemm; /* state (batch, hidden) by the weight's transpose */
     int64_t steps, batch, hidden, gates;
     uint64_t products_offset; /* in the workspace: of one step */
-    cell kind;
+    uint64_t bias_offset;     /* and zeros for a bias that is not there */
+    exg_cell_loop *cell;
+    bool has_cell; /* the state has a second part */
     bool backward;
     uint32_t bytes; /* of an element: 4, 8 */
 } recurrent_params;
@@ -47,6 +45,8 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *x = &call->inputs[0];
     const exg_tensor *weight = &call->inputs[1];
+    const exg_recurrent_loops *loops = EXG_LOOPS(exg_loops_recurrent);
+    exg_cell kind = (exg_cell)exg_call_int(call, 5);
     recurrent_params *p = EXG_NEW(call->arena, recurrent_params);
 
     if (p == NULL) {
@@ -59,7 +59,9 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
                             .batch = x->sizes[1],
                             .hidden = weight->sizes[1],
                             .gates = weight->sizes[0],
-                            .kind = (cell)exg_call_int(call, 5),
+                            .cell = x->dtype == EXG_DTYPE_F32 ? loops->f32[kind]
+                                                              : loops->f64[kind],
+                            .has_cell = kind == EXG_CELL_LSTM,
                             .backward = exg_call_bool(call, 6),
                             .bytes = exg_dtype_bytes(x->dtype)};
     p->gemm = (exg_gemm){.batch = 1,
@@ -73,62 +75,29 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
                          .alpha = 1};
     EXG_TRY(exg_gemm_plan(&p->gemm, call, err));
     p->products_offset = (call->workspace_bytes + 63) & ~(uint64_t)63;
-    call->workspace_bytes =
-        p->products_offset + (uint64_t)(p->batch * p->gates) * p->bytes;
+    p->bias_offset = p->products_offset + (uint64_t)(p->batch * p->gates) * p->bytes;
+    call->workspace_bytes = p->bias_offset + (uint64_t)p->gates * p->bytes;
     call->params = p;
     return EXG_OK;
 }
 
-/* One row of a step: x, s: what input and state give each gate; h and c are replaced. */
-#define CELLS(name, real, exp_, tanh_)                                                         \
-    static real name##_sigmoid(real x)                                                         \
-    {                                                                                          \
-        return 1 / (1 + exp_(-x));                                                             \
-    }                                                                                          \
-    static void name##_row(cell kind, int64_t n, const real *x, const real *s, const real *bias, \
-                           real *h, real *c)                                                   \
-    {                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                      \
-            real g[4] = {0};                                                                   \
-            int64_t gates = kind == CELL_LSTM ? 4 : kind == CELL_GRU ? 3 : 1;                  \
-                                                                                               \
-            for (int64_t k = 0; k < gates; k++) {                                              \
-                g[k] = s[k * n + i] + (bias == NULL ? 0 : bias[k * n + i]);                    \
-            }                                                                                  \
-            if (kind == CELL_LSTM) {                                                           \
-                c[i] = name##_sigmoid(x[n + i] + g[1]) * c[i] +                                \
-                       name##_sigmoid(x[i] + g[0]) * tanh_(x[2 * n + i] + g[2]);               \
-                h[i] = name##_sigmoid(x[3 * n + i] + g[3]) * tanh_(c[i]);                      \
-            } else if (kind == CELL_GRU) {                                                     \
-                real fresh = tanh_(x[2 * n + i] + name##_sigmoid(x[i] + g[0]) * g[2]);         \
-                                                                                               \
-                h[i] = fresh + name##_sigmoid(x[n + i] + g[1]) * (h[i] - fresh);               \
-            } else {                                                                           \
-                real sum = x[i] + g[0];                                                        \
-                                                                                               \
-                h[i] = kind == CELL_TANH ? tanh_(sum) : sum > 0 ? sum : sum != sum ? sum : 0;  \
-            }                                                                                  \
-        }                                                                                      \
-    }
-
-CELLS(f32, float, expf, tanhf)
-CELLS(f64, double, exp, tanh)
-
 static void recurrent_run(const exg_kernel_call *call)
 {
     const recurrent_params *p = call->params;
-    const exg_tensor *bias = &call->inputs[2];
     const void *weight = call->packed != NULL ? call->packed->data : call->inputs[1].data;
-    bool has_cell = p->kind == CELL_LSTM;
     uint64_t state = (uint64_t)(p->batch * p->hidden) * p->bytes;
     uint64_t row = (uint64_t)p->hidden * p->bytes;
     uint64_t gates = (uint64_t)p->gates * p->bytes;
     char *products = (char *)call->workspace + p->products_offset;
+    const void *bias = call->inputs[2].data;
     char *h = call->outputs[1].data;
     char *c = call->outputs[2].data;
 
+    if (exg_tensor_is_absent(&call->inputs[2])) {
+        bias = memset((char *)call->workspace + p->bias_offset, 0, gates);
+    }
     memcpy(h, call->inputs[3].data, state);
-    if (has_cell) {
+    if (p->has_cell) {
         memcpy(c, call->inputs[4].data, state);
     }
     for (int64_t i = 0; i < p->steps; i++) {
@@ -136,16 +105,9 @@ static void recurrent_run(const exg_kernel_call *call)
         const char *x = (const char *)call->inputs[0].data + (uint64_t)(t * p->batch) * gates;
 
         exg_gemm_run(&p->gemm, call, call->workspace, products, h, weight, NULL);
-        for (int64_t b = 0; b < p->batch; b++) {
-            const void *from[] = {x + (uint64_t)b * gates, products + (uint64_t)b * gates,
-                                  exg_tensor_is_absent(bias) ? NULL : bias->data};
-            void *to[] = {h + (uint64_t)b * row, has_cell ? c + (uint64_t)b * row : NULL};
-
-            if (p->bytes == 4) {
-                f32_row(p->kind, p->hidden, from[0], from[1], from[2], to[0], to[1]);
-            } else {
-                f64_row(p->kind, p->hidden, from[0], from[1], from[2], to[0], to[1]);
-            }
+        for (uint64_t b = 0; b < (uint64_t)p->batch; b++) {
+            p->cell(p->hidden, x + b * gates, products + b * gates, bias, h + b * row,
+                    p->has_cell ? c + b * row : NULL);
         }
         memcpy((char *)call->outputs[0].data + (uint64_t)t * state, h, state);
     }

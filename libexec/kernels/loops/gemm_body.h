@@ -41,6 +41,10 @@ static void GEMM(pack_one)(int64_t depth, void *panel_, const void *const *rows)
         for (; k + 4 <= depth; k += 4) {
             TRANSPOSE4(panel + k * ROWS + r, ROWS, four, k);
         }
+        if (k < depth && depth >= 4) { /* the last four, some of them again */
+            TRANSPOSE4(panel + (depth - 4) * ROWS + r, ROWS, four, depth - 4);
+            continue;
+        }
         for (; k < depth; k++) {
             for (int i = 0; i < 4; i++) {
                 panel[k * ROWS + r + i] = four[i][k];

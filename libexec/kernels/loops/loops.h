@@ -159,7 +159,59 @@ typedef struct exg_gemm_loops {
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f32);
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 
+/* Products of bytes, signed or not, summed in int32, which wraps. A panel holds pairs of the
+ * depth: [depth / 2, rounded up][width][2], zeros where there are fewer. */
+typedef struct exg_gemm_bytes_loops {
+    uint32_t rows;    /* width of A's panels, of int16 */
+    uint32_t columns; /* of B's, of the bytes themselves */
+    void (*pack_a)(int64_t count, int64_t depth, int16_t *panels, const void *memory,
+                   bool is_signed, int64_t stride, int64_t depth_stride);
+    void (*pack_b)(int64_t count, int64_t depth, uint8_t *panels, const void *memory,
+                   int64_t stride, int64_t depth_stride);
+    /* c (m, n) = or += a times b, in room for whole panels. */
+    void (*block)(int64_t m, int64_t n, int64_t depth, const int16_t *a, const uint8_t *b,
+                  bool b_is_signed, int32_t *c, int64_t c_stride, bool adds);
+} exg_gemm_bytes_loops;
+
+EXG_LOOPS_DECLARE(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
+
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
+
+/* ---- recurrent layers ------------------------------------------------------------------ */
+
+typedef enum exg_cell {
+    EXG_CELL_TANH,
+    EXG_CELL_RELU,
+    EXG_CELL_LSTM,
+    EXG_CELL_GRU,
+    EXG_CELL_COUNT
+} exg_cell;
+
+/* One row of a step of n units, whose gates lie n apart: x, s: what input and state give
+ * each gate; h and c (of an LSTM) are replaced. */
+typedef void exg_cell_loop(int64_t n, const void *x, const void *s, const void *bias, void *h,
+                           void *c);
+
+typedef struct exg_recurrent_loops {
+    exg_cell_loop *f32[EXG_CELL_COUNT];
+    exg_cell_loop *f64[EXG_CELL_COUNT];
+} exg_recurrent_loops;
+
+EXG_LOOPS_DECLARE(exg_recurrent_loops, exg_loops_recurrent);
+
+/* ---- convolutions of 3 by 3 ----------------------------------------------------------- */
+
+/* Winograd's transforms of one tile, channels side by side. */
+typedef struct exg_winograd_loops {
+    /* Channels of 4 by 4 pixels to the 16 factors, `stride` apart. */
+    void (*spread)(int64_t count, float *factors, int64_t stride, const float *const *pixels);
+    /* 16 products, `stride` apart, to 2 by 2 results that begin with `start`; whether all
+     * are finite. */
+    bool (*gather)(int64_t count, float *const *results, const float *products, int64_t stride,
+                   const float *start);
+} exg_winograd_loops;
+
+EXG_LOOPS_DECLARE(exg_winograd_loops, exg_loops_winograd);
 
 #endif

@@ -39,6 +39,18 @@ static double ROW(sum)(int64_t count, const REAL *x)
     return total;
 }
 
+/* Rows mostly lie one after the other: while this one is computed on, the part of the next
+ * that lies like [first, first + length) of this is asked for. */
+static inline __attribute__((always_inline)) void ROW(ask)(int64_t count, const REAL *x,
+                                                           int64_t first, int64_t length)
+{
+    const char *at = (const char *)(x + count + first);
+
+    for (int64_t k = 0; k < length * (int64_t)sizeof(REAL); k += 64) {
+        __builtin_prefetch(at + k);
+    }
+}
+
 static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
 {
     double total = 0;
@@ -49,6 +61,7 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
         VECTOR lanes[VECTORS] = {{0}};
 
         for (; i + LANES <= end; i += LANES) {
+            ROW(ask)(count, x, i, LANES);
             for (int k = 0; k < VECTORS; k++) {
                 VECTOR d = *(const VECTOR *)(x + i + k * (LANES / VECTORS)) - mean;
 
@@ -129,6 +142,7 @@ static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift)
     for (int64_t first = 0; first < count; first += 512) {
         int64_t end = first + 512 < count ? first + 512 : count;
 
+        ROW(ask)(count, x, first, end - first);
         EXG_INDEPENDENT
         for (int64_t i = first; i < end; i++) {
             y[i] = EXP(x[i] - shift);
@@ -146,6 +160,7 @@ static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift)
     for (int64_t first = 0; first < count; first += 512) {
         int64_t length = count - first < 512 ? count - first : 512;
 
+        ROW(ask)(count, x, first, length);
         EXG_INDEPENDENT
         for (int64_t i = 0; i < length; i++) {
             y[i] = EXP(x[first + i] - shift);

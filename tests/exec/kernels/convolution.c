@@ -82,8 +82,26 @@ static void convolve(const geometry *g, const exg_tensor *x, const exg_tensor *w
     }
 }
 
-static void check_convolution(const geometry *g, exg_dtype dtype, bool has_bias)
+/* Channels of a position side by side. */
+static void lay_channels_last(exg_tensor *t)
 {
+    t->strides[1] = 1;
+    t->strides[3] = t->sizes[1];
+    t->strides[2] = t->sizes[3] * t->strides[3];
+    t->strides[0] = t->sizes[2] * t->strides[2];
+}
+
+/* How a convolution is asked for. */
+typedef struct asked {
+    bool has_bias;
+    bool channels_last; /* of the result; 2-d */
+    bool image_last;    /* of the image */
+    bool has_infinity;  /* in the image */
+} asked;
+
+static void check_convolution(const geometry *g, exg_dtype dtype, asked how)
+{
+    bool has_bias = how.has_bias;
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
                            arg_ints(g->rank, g->stride), arg_ints(g->rank, g->padding),
                            arg_ints(g->rank, g->dilation), arg_bool(g->transposed),
@@ -109,6 +127,16 @@ static void check_convolution(const geometry *g, exg_dtype dtype, bool has_bias)
     c.inputs[1] = make_random(dtype, 2 + g->rank, weights, -1, 1);
     c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(g->out), -1, 1) : absent_tensor();
     c.outputs[0] = make_tensor(dtype, 2 + g->rank, results);
+    c.packs = c.channels_last = how.channels_last;
+    if (how.channels_last) {
+        lay_channels_last(&c.outputs[0]);
+    }
+    if (how.image_last) { /* the values lie elsewhere, and are random still */
+        lay_channels_last(&c.inputs[0]);
+    }
+    if (how.has_infinity) {
+        set(&c.inputs[0], exg_tensor_numel(&c.inputs[0]) / 2, INFINITY);
+    }
     want = calloc((size_t)(g->batch * g->out * area), sizeof(double));
     assert_non_null(want);
     for (int64_t i = 0; has_bias && i < g->batch * g->out * area; i++) {
@@ -145,8 +173,41 @@ static void convolutions_equal_the_loops_of_their_definition(void **state)
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
         for (uint32_t g = 0; g < COUNT(geometries); g++) {
-            check_convolution(&geometries[g], float_dtypes[d], g % 2 == 0);
+            check_convolution(&geometries[g], float_dtypes[d], (asked){.has_bias = g % 2 == 0});
         }
+    }
+}
+
+static const geometry last_geometries[] = {
+    {2, 1, 64, 64, 1, {12, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+    {2, 3, 33, 125, 1, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+    {2, 1, 300, 50, 1, {13, 14}, {3, 3}, {1, 1}, {0, 2}, {1, 1}, {0, 0}, false},
+    {2, 2, 70, 61, 1, {9, 14}, {3, 3}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+    {2, 1, 64, 64, 1, {13, 12}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+    {2, 1, 64, 64, 1, {13, 12}, {3, 3}, {1, 1}, {2, 1}, {2, 1}, {0, 0}, false},
+    {2, 2, 40, 130, 1, {9, 7}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+    {2, 1, 3, 64, 1, {30, 31}, {7, 7}, {2, 2}, {3, 3}, {1, 1}, {0, 0}, false},
+};
+
+static void channels_last_gives_the_same(void **state)
+{
+    (void)state;
+    for (uint32_t g = 0; g < COUNT(last_geometries); g++) {
+        bool wide = last_geometries[g].in > 3; /* few channels are read row-major */
+
+        check_convolution(&last_geometries[g], EXG_DTYPE_F32,
+                          (asked){g % 2 == 0, true, wide, false});
+        check_convolution(&last_geometries[g], EXG_DTYPE_F32,
+                          (asked){g % 2 == 1, true, false, false});
+        check_convolution(&last_geometries[g], EXG_DTYPE_BF16, (asked){true, true, wide, false});
+    }
+}
+
+static void an_infinity_reaches_the_results_that_see_it(void **state)
+{
+    (void)state;
+    for (uint32_t g = 0; g < 4; g++) {
+        check_convolution(&last_geometries[g], EXG_DTYPE_F32, (asked){true, true, true, true});
     }
 }
 
@@ -284,6 +345,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_equal_the_loops_of_their_definition),
+        cmocka_unit_test(channels_last_gives_the_same),
+        cmocka_unit_test(an_infinity_reaches_the_results_that_see_it),
         cmocka_unit_test(max_pool_finds_the_first_greatest_and_its_place),
         cmocka_unit_test(average_pool_divides_by_what_its_options_say),
         cmocka_unit_test(adaptive_pool_averages_overlapping_stretches),

@@ -66,6 +66,8 @@ typedef struct kernel_case {
     exg_tensor outputs[OPERANDS_MAX];
     uint32_t output_count;
     exg_fault fault; /* the fault a run must raise */
+    bool packs;         /* the operand that the kernel packs */
+    bool channels_last; /* output 0 lies so */
 } kernel_case;
 
 /* Runs the kernel with each number of threads on each instruction set, the outputs

@@ -176,6 +176,37 @@ static void integer_products_wrap_in_their_dtype(void **state)
     }
 }
 
+/* int8 or uint8 at their extremes, summed in int32; the second matrix turned, or packed once. */
+static void products_of_bytes_sum_in_int32(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_I8, EXG_DTYPE_U8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        for (uint32_t s = 0; s < 3 * COUNT(shapes); s++) {
+            const int64_t *n = shapes[s / 3];
+            exg_argument args[] = {arg_tensor(), arg_tensor()};
+            kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
+                             .input_count = 2, .output_count = 1};
+            exg_tensor none = absent_tensor();
+            double low = d == 0 ? -128 : 0;
+            double *want;
+
+            c.packs = s % 3 == 2 && n[1] > 0 && n[2] >= 4096 / n[1];
+            c.inputs[0] = make_random(dtypes[d], 2, SIZES(n[0], n[1]), low, low + 256);
+            c.inputs[1] = s % 3 == 0
+                              ? make_random(dtypes[d], 2, SIZES(n[1], n[2]), low, low + 256)
+                              : transposed(make_random(dtypes[d], 2, SIZES(n[2], n[1]), low,
+                                                       low + 256), 0, 1);
+            c.outputs[0] = make_tensor(EXG_DTYPE_I32, 2, SIZES(n[0], n[2]));
+            want = product(&c.inputs[0], &c.inputs[1], &none, 0, 1, 1, n[0], n[1], n[2]);
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 static void products_of_different_dtypes_are_unsupported(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor()};
@@ -199,6 +230,7 @@ int main(void)
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
         cmocka_unit_test(integer_products_wrap_in_their_dtype),
+        cmocka_unit_test(products_of_bytes_sum_in_int32),
         cmocka_unit_test(products_of_different_dtypes_are_unsupported),
     };
 
