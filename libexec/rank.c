@@ -72,7 +72,8 @@ void *exg_rank_data(const exg_rank *rank, const exg_location *location)
     uint8_t *base = base_of(rank, location->buffer);
 
     return base == NULL ? NULL
-                        : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
+                        : base + location->offset *
+                                     (int64_t)exg_dtype_bytes(location->window.dtype);
 }
 
 /* Adds a window to the range of bytes that are read of its buffer. */
@@ -82,6 +83,7 @@ static void widen(exg_range *ranges, const exg_location *location)
     uint64_t item = exg_dtype_bytes(location->window.dtype);
     int64_t low = location->offset;
     int64_t high = location->offset;
+    uint64_t end;
 
     if (exg_tensor_numel(&location->window) == 0) {
         return;
@@ -96,7 +98,8 @@ static void widen(exg_range *ranges, const exg_location *location)
         *range = (exg_range){(uint64_t)low * item, (uint64_t)low * item};
     }
     range->first = (uint64_t)low * item < range->first ? (uint64_t)low * item : range->first;
-    range->end = (uint64_t)(high + 1) * item > range->end ? (uint64_t)(high + 1) * item : range->end;
+    end = (uint64_t)(high + 1) * item;
+    range->end = end > range->end ? end : range->end;
 }
 
 /* By buffer: the bytes that the steps read and the results are. */
@@ -288,7 +291,8 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->made = EXG_NEW_ARRAY(plan->arena, exg_made *, plan->constant_count);
     r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
     r->workspace = exg_allocate(allocator, plan->summary.workspace_bytes);
-    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL || r->arena == NULL || r->workspace == NULL) {
+    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL || r->arena == NULL ||
+        r->workspace == NULL) {
         status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
                           (unsigned long long)exg_rank_bytes(r));
         exg_rank_destroy(r);
@@ -483,7 +487,8 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         for (uint32_t i = 0; i < rank->patch_count; i++) {
             uint8_t *base = *rank->patches[i].base;
 
-            rank->patches[i].operand->data = base == NULL ? NULL : base + rank->patches[i].byte_offset;
+            rank->patches[i].operand->data =
+                base == NULL ? NULL : base + rank->patches[i].byte_offset;
         }
         rank->moved = false;
     }

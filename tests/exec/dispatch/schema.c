@@ -387,7 +387,9 @@ static void propagation_gives_what_to_run(void **state)
 static void pointwise_rows_offer_both_ways(void **state)
 {
     exg_dtensor_spec x, y;
-    exg_table_question question = {all_operators(), exg_operators_find(all_operators(), ADD), NULL};
+    exg_costs costs;
+    exg_table_question question = {all_operators(), exg_operators_find(all_operators(), ADD), NULL,
+                                   &costs};
     exg_output_sharding out = {0};
     exg_object args[2];
     exg_op_schema s;
@@ -396,6 +398,7 @@ static void pointwise_rows_offer_both_ways(void **state)
 
     (void)state;
     begin(&f, 2);
+    exg_costs_init(&costs);
     question.mesh = f.meshes[0];
     x = matrix(&f, "S(0)", 4, 4);
     y = matrix(&f, "S(1)", 4, 4);
