@@ -111,11 +111,32 @@ void exg_lower_frexp(exg_builder *b, const exg_argument *args, exg_argument *res
     results[1] = exg_arg_ref(exg_lower_cast(b, EMIT(b, frexp_exponent, SELF), EXG_DTYPE_I32));
 }
 
+/* Of two bytes: the next number's bits are the next integer, away from 0 or towards it. */
+static exg_ref next_of_two_bytes(exg_builder *b, exg_ref x, exg_ref y)
+{
+    exg_dtype dtype = exg_lower_dtype(b, x);
+    exg_ref sum = EMIT(b, add_Tensor, x, y); /* NaN where one is, and broadcast */
+    exg_ref bits = EMIT(b, view_dtype, EMIT(b, expand_as_default, x, sum), DTYPE(EXG_DTYPE_I16));
+    exg_ref away = EMIT(b, eq_Tensor, EMIT(b, lt_Tensor, x, y), EMIT(b, gt_Scalar, x, 0));
+    exg_ref next = EMIT(b, where_self, away, EMIT(b, add_Scalar, bits, exg_arg_int(1)),
+                        EMIT(b, sub_Scalar, bits, exg_arg_int(1)));
+    exg_ref first = EMIT(b, where_Scalar, EMIT(b, gt_Scalar, y, 0), exg_arg_int(1),
+                         exg_arg_int(INT16_MIN + 1));
+
+    next = EMIT(b, where_self, EMIT(b, eq_Scalar, x, 0),
+                exg_lower_cast(b, first, EXG_DTYPE_I16), next);
+    next = EMIT(b, where_self, EMIT(b, eq_Tensor, x, y), EMIT(b, expand_as_default, y, sum),
+                EMIT(b, view_dtype, EMIT(b, clone_default, next), DTYPE(dtype)));
+    return EMIT(b, where_self,
+                EMIT(b, logical_or_default, EMIT(b, isnan_default, x), EMIT(b, isnan_default, y)),
+                sum, next);
+}
+
 /* The next number of the dtype; formulas know the compute type alone. */
 void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     if (exg_dtype_bytes(exg_lower_dtype(b, SELF)) < 4) {
-        exg_lower_unsupported(b, "nextafter of a dtype narrower than float32");
+        results[0] = exg_arg_ref(next_of_two_bytes(b, SELF, exg_get_ref(&args[1])));
         return;
     }
     results[0] = exg_arg_ref(EMIT(b, nextafter_wide, args[0], args[1]));

@@ -67,6 +67,11 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
 static exg_status index_inside(const exg_tensor_meta *index, const exg_tensor_meta *other,
                                uint32_t dim, exg_error *err)
 {
+    int64_t numel;
+
+    if (exg_tensor_meta_numel(index, &numel) && numel == 0) {
+        return EXG_OK;
+    }
     if (index->rank != other->rank && index->rank > 0 && other->rank > 0) {
         return EXG_SHAPE_FAIL(err, "an index of rank %u for a tensor of rank %u", index->rank,
                               other->rank);

@@ -39,7 +39,7 @@ static exg_program *large(const exg_operators *operators, uint32_t nodes)
                             .strides = strides,
                             .device = {"cpu", -1}};
     exg_program *program;
-    exg_builder *b;
+    exg_builder *b = NULL;
     exg_ref y;
     exg_ref x;
     exg_argument out;

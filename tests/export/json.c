@@ -32,7 +32,7 @@ static void it_gives_every_scalar_exactly(void **state)
     double d = 0;
     bool b = false;
     const char *s;
-    size_t length;
+    size_t length = 0;
 
     (void)state;
     assert_int_equal(exg_json_count(exg_json_root(doc)), 9);

@@ -24,6 +24,18 @@ FUNCTIONS = {
     "mean beside": lambda x, y: torch.var_mean(x, 0)[1] + torch.var_mean(y, 0)[0],
     "transform": lambda x, y: torch.fft.fft(x) + torch.fft.ifft2(y),
     "real transform": lambda x, y: torch.fft.irfft(torch.fft.rfft(x.real), n=x.shape[-1]),
+    "inner": lambda x, y: torch.linalg.vecdot(x, y) + torch.vdot(x[0], y[0]),
+    "outer": lambda x, y: torch.addr(x, x[:, 0], y[0], beta=0.4 + 0.6j, alpha=0.1 + 0.3j),
+    "batches": lambda x, y: torch.addbmm(x, x.view(2, 2, 6).mT.reshape(2, 4, 3), y.view(2, 3, 4)[:, :, :1].expand(2, 3, 6), beta=1 + 2j, alpha=2j),
+    "convolution": lambda x, y: torch.nn.functional.conv1d(x, y[:, None, :3], y[:, 3], groups=4),
+    "transposed": lambda x, y: torch.nn.functional.conv_transpose1d(x, y[:, :3, None].expand(4, 3, 2), y[0, :3]),
+    "real": lambda x, y: torch.isreal(torch.complex(x.real, x.imag.relu())),
+    "close": lambda x, y: torch.isclose(x, x + y * 1e-7) ^ torch.isclose(x, y),
+    "sinc": lambda x, y: torch.sinc(x),
+    "logarithm of a sum": lambda x, y: torch.logsumexp(x, 1) + torch.logaddexp(x, y).sum(1),
+    "added by index": lambda x, y: x.index_add(0, torch.tensor([0, 2]), y[:2]).scatter_add(-1, torch.tensor([[1, 1], [0, 2]]), y),
+    "put by index": lambda x, y: x.index_put((torch.tensor([1, 1]), torch.tensor([2, 2])), y[0, :2], accumulate=True),
+    "distance": lambda x, y: torch.dist(x, y) + torch.nn.functional.pairwise_distance(x, y),
     "moved": lambda x, y: torch.cat([x.roll(1, 0), y.flip(1)]).permute(1, 0).contiguous(),
 }
 

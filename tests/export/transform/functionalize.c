@@ -361,7 +361,7 @@ static void run_one(uint64_t seed)
     static model m;
     exg_program *program;
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
-    exg_session *session;
+    exg_session *session = NULL;
     exg_verified verified;
     exg_session_input input = {.name = "x"};
     float x[ELEMENTS];
