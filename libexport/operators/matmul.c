@@ -380,16 +380,13 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
         z = EMIT(b, mm_default, x, y);
     } else if (rank_y <= 2) {
         exg_dims in = exg_lower_dims(b, x);
-        exg_ref flat = EMIT(b, reshape_default, x, INTS(b, -1, in.n[in.rank - 1]));
+        int64_t rows = 1;
+        exg_ref flat;
 
-        if (in.n[in.rank - 1] == 0) {
-            int64_t rows = 1;
-
-            for (uint32_t i = 0; i + 1 < in.rank; i++) {
-                rows *= in.n[i];
-            }
-            flat = EMIT(b, reshape_default, x, INTS(b, rows, 0));
+        for (uint32_t i = 0; i + 1 < in.rank; i++) {
+            rows *= in.n[i];
         }
+        flat = EMIT(b, reshape_default, x, INTS(b, rows, in.n[in.rank - 1]));
         z = EMIT(b, mm_default, flat, y);
         in.n[in.rank - 1] = exg_lower_dims(b, y).n[1];
         z = EMIT(b, view_default, z, INTS_OF(b, in.n, in.rank));

@@ -108,14 +108,15 @@ static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd,
     const exg_tensor_meta *meta = exg_ref_meta(b, x);
     uint32_t rank = exg_lower_dims(b, x).rank;
     exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
-    exg_ref y = EMIT(b, sub_Tensor, x, exg_lower_along(b, mean, 1, rank));
+    uint32_t dim = rank > 1 ? 1 : 0;
+    exg_ref y = EMIT(b, sub_Tensor, x, exg_lower_along(b, mean, dim, rank));
 
-    y = EMIT(b, mul_Tensor, y, exg_lower_along(b, rstd, 1, rank));
+    y = EMIT(b, mul_Tensor, y, exg_lower_along(b, rstd, dim, rank));
     if (weight.id != EXG_NO_VALUE) {
-        y = EMIT(b, mul_Tensor, y, exg_lower_along(b, weight, 1, rank));
+        y = EMIT(b, mul_Tensor, y, exg_lower_along(b, weight, dim, rank));
     }
     if (bias.id != EXG_NO_VALUE) {
-        y = EMIT(b, add_Tensor, y, exg_lower_along(b, bias, 1, rank));
+        y = EMIT(b, add_Tensor, y, exg_lower_along(b, bias, dim, rank));
     }
     return EMIT(b, to_dtype, y, DTYPE(dtype));
 }
