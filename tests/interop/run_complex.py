@@ -37,6 +37,8 @@ FUNCTIONS = {
     "put by index": lambda x, y: x.index_put((torch.tensor([1, 1]), torch.tensor([2, 2])), y[0, :2], accumulate=True),
     "distance": lambda x, y: torch.dist(x, y) + torch.nn.functional.pairwise_distance(x, y),
     "running product": lambda x, y: x.cumprod(1) + y.cumprod(0),
+    "areas": lambda x, y: torch.atanh(x) + torch.atan(y) + torch.atanh(100 * y),
+    "rms_norm": lambda x, y: torch.nn.functional.rms_norm(x, (6,), y[0], eps=0.1) + torch.nn.functional.rms_norm(y, (6,)),
     "moved": lambda x, y: torch.cat([x.roll(1, 0), y.flip(1)]).permute(1, 0).contiguous(),
 }
 
