@@ -257,10 +257,20 @@ static pair logarithm_of_1_plus(exg_builder *b, pair z)
                   REAL(atan2_default, z.im, REAL(add_Scalar, z.re, 1.))};
 }
 
-/* (log(1 + z) - log(1 - z)) / 2 */
+/* log((1 + z) / (1 - z)) / 2, whose square of a modulus is 1 + 4 re / |1 - z|^2; odd */
 static pair area_tangent(exg_builder *b, pair z)
 {
-    return scaled(b, sub(b, logarithm_of_1_plus(b, z), logarithm_of_1_plus(b, negated(b, z))), 0.5);
+    exg_ref re = REAL(abs_default, z.re);
+    exg_ref less = REAL(rsub_Scalar, re, 1.);
+    exg_ref more = REAL(add_Scalar, re, 1.);
+    exg_ref square = REAL(square_default, z.im);
+    exg_ref below = REAL(add_Tensor, REAL(square_default, less), square);
+    exg_ref grown = REAL(div_Tensor, REAL(mul_Scalar, re, 4.), below);
+    exg_ref beside = REAL(sub_Tensor, REAL(mul_Tensor, less, more), square);
+    pair y = {REAL(copysign_Tensor, REAL(log1p_default, grown), z.re),
+              REAL(atan2_default, REAL(mul_Scalar, z.im, 2.), beside)};
+
+    return (pair){REAL(mul_Scalar, y.re, 0.25), REAL(mul_Scalar, y.im, 0.5)};
 }
 
 static pair one(exg_builder *b, pair like)

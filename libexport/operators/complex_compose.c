@@ -74,6 +74,28 @@ void exg_complex_logsumexp(exg_builder *b, exg_operator_id id, const exg_argumen
     results[0] = exg_arg_ref(exg_get_bool(&args[2]) ? sum : EMIT(b, squeeze_dims, sum, args[1]));
 }
 
+/* (self, dim, dtype): each multiplied by the one 1, 2, 4, ... places before */
+void exg_complex_cumprod(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                         exg_argument *results)
+{
+    exg_dtype dtype = exg_complex_of(exg_dtype_argument(&args[2], exg_lower_dtype(b, SELF)));
+    exg_dims dims = exg_lower_dims(b, SELF);
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), dims.rank);
+    int64_t size = dims.rank == 0 ? 1 : dims.n[dim];
+    exg_ref x = EMIT(b, _to_copy_default, SELF, DTYPE(dtype));
+
+    (void)id;
+    for (int64_t shift = 1; shift < size; shift *= 2) {
+        exg_ref before = exg_lower_slice(b, x, dim, 0, size - shift);
+        exg_ref after = exg_lower_slice(b, x, dim, shift, size - shift);
+        exg_ref parts[2] = {exg_lower_slice(b, x, dim, 0, shift),
+                            EMIT(b, mul_Tensor, before, after)};
+
+        x = EMIT(b, cat_default, exg_arg_refs(b, parts, 2), (int)dim);
+    }
+    results[0] = exg_arg_ref(x);
+}
+
 /* ---- written by index: both parts at the same places ----------------------------------------- */
 
 /* (self, dim, index, src) */

@@ -1,33 +1,24 @@
-/* complex_norm.c - what is measured of complex numbers by their magnitudes or by both parts
- * alike; rows of complex.def. */
+/* complex_norm.c - what is measured of complex numbers; rows of complex.def. */
 #include "libexport/operators/complex.h"
 
-#include <math.h>
-#include <string.h>
-
-/* Norms that ask for magnitudes alone: of vectors all, of matrices those by rows, columns or
- * elements. (self, ord, dim, keepdim, dtype) */
-void exg_complex_magnitudes(exg_builder *b, exg_operator_id id, const exg_argument *args,
-                            exg_argument *results)
+/* (input, normalized_shape, weight, eps): by the root of the mean of squares, which are complex */
+void exg_complex_rms_norm(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                          exg_argument *results)
 {
-    const exg_function_schema *schema =
-        exg_operators_get(exg_builder_operators(b), id)->schema;
-    exg_argument real[5];
-    bool of_vectors = id == EXG_OP_linalg_vector_norm_default;
-    bool by_values = args[1].kind == EXG_ARGUMENT_STRING
-                         ? strcmp(args[1].as_string, "fro") != 0
-                         : fabs(exg_get_float(&args[1])) == 2;
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&args[1], dims, EXG_SHAPE_RANK_MAX);
+    bool is_wide = exg_lower_dtype(b, exg_get_ref(&args[0])) == EXG_DTYPE_C128;
+    double eps = !exg_is_none(&args[3]) ? exg_get_float(&args[3]) : is_wide ? 0x1p-52 : 0x1p-23;
+    exg_ref size;
 
-    if (!of_vectors && by_values) {
-        exg_lower_unsupported(b, "a norm by singular values of complex matrices");
-        return;
+    (void)id;
+    for (uint32_t d = 0; d < count; d++) {
+        dims[d] = (int64_t)d - (int64_t)count;
     }
-    memcpy(real, args, sizeof(real));
-    real[0] = exg_arg_ref(EMIT(b, abs_default, args[0]));
-    if (real[4].kind == EXG_ARGUMENT_SCALAR_TYPE) {
-        real[4].as_scalar_type = exg_real_of(real[4].as_scalar_type);
-    }
-    results[0] = exg_arg_ref(exg_emit(b, id, real, schema->argument_count));
+    size = EMIT(b, mean_dim, EMIT(b, square_default, args[0]), INTS_OF(b, dims, count),
+                exg_arg_bool(true));
+    size = EMIT(b, mul_Tensor, args[0], EMIT(b, rsqrt_default, EMIT(b, add_Scalar, size, eps)));
+    results[0] = exg_arg_ref(exg_lower_given(&args[2]) ? EMIT(b, mul_Tensor, size, args[2]) : size);
 }
 
 /* The parts vary each for itself. */

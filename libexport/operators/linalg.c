@@ -2,6 +2,8 @@
  * solving, inverses, determinants. */
 #include "libexport/operators/linalg.h"
 
+#include "libexport/operators/complex.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -97,27 +99,30 @@ exg_status exg_shape_qr_factor(exg_shape_call *call, exg_error *err)
 }
 
 /* Eigenvalues, and eigenvectors as columns. */
-static exg_status eigen(exg_shape_call *call, exg_dtype dtype, exg_error *err)
+static exg_status eigen(exg_shape_call *call, exg_dtype of_values, exg_dtype of_vectors,
+                        exg_error *err)
 {
     exg_dims a;
     exg_dims values;
 
     EXG_TRY(matrix_of(call, 0, true, &a, err));
     values = vectors_of(&a, least(&a));
-    EXG_TRY(exg_shape_result(call, 0, dtype, &values, err));
-    return exg_shape_result(call, 1, dtype, &a, err);
+    EXG_TRY(exg_shape_result(call, 0, of_values, &values, err));
+    return exg_shape_result(call, 1, of_vectors, &a, err);
 }
 
 exg_status exg_shape_eigh(exg_shape_call *call, exg_error *err)
 {
-    return eigen(call, exg_shape_input(call, 0)->dtype, err);
+    exg_dtype dtype = exg_shape_input(call, 0)->dtype;
+
+    return eigen(call, exg_real_of(dtype), dtype, err);
 }
 
 exg_status exg_shape_eig(exg_shape_call *call, exg_error *err)
 {
-    bool wide = exg_shape_input(call, 0)->dtype == EXG_DTYPE_F64;
+    exg_dtype dtype = exg_complex_of(exg_shape_input(call, 0)->dtype);
 
-    return eigen(call, wide ? EXG_DTYPE_C128 : EXG_DTYPE_C64, err);
+    return eigen(call, dtype, dtype, err);
 }
 
 exg_status exg_shape_svd_factor(exg_shape_call *call, exg_error *err)
@@ -138,7 +143,7 @@ exg_status exg_shape_svd_factor(exg_shape_call *call, exg_error *err)
     s = vectors_of(&a, least(&a));
     vh = matrices_of(&a, full ? n : least(&a), n);
     EXG_TRY(exg_shape_result(call, 0, dtype, &u, err));
-    EXG_TRY(exg_shape_result(call, 1, dtype, &s, err));
+    EXG_TRY(exg_shape_result(call, 1, exg_real_of(dtype), &s, err));
     return exg_shape_result(call, 2, dtype, &vh, err);
 }
 
@@ -158,6 +163,41 @@ exg_status exg_shape_like_last(exg_shape_call *call, exg_error *err)
         return EXG_SHAPE_FAIL(err, "a right hand side of other sizes than the matrix");
     }
     return exg_shape_result(call, 0, exg_shape_input(call, last)->dtype, &x, err);
+}
+
+static bool are_vectors_of(const exg_dims *vectors, const exg_dims *matrix)
+{
+    return vectors->rank + 1 == matrix->rank &&
+           memcmp(vectors->n, matrix->n, (vectors->rank - 1) * sizeof(vectors->n[0])) == 0;
+}
+
+/* (LD, pivots, B, hermitian) */
+exg_status exg_shape_ldl_solve(exg_shape_call *call, exg_error *err)
+{
+    exg_dims a;
+    exg_dims pivots;
+
+    EXG_TRY(matrix_of(call, 0, true, &a, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &pivots, err));
+    if (exg_shape_input(call, 1)->dtype != EXG_DTYPE_I32 || !are_vectors_of(&pivots, &a) ||
+        pivots.n[pivots.rank - 1] != least(&a)) {
+        return EXG_SHAPE_FAIL(err, "pivots that are not int32, one for each column");
+    }
+    return exg_shape_like_last(call, err);
+}
+
+/* (self, tau) */
+exg_status exg_shape_householder(exg_shape_call *call, exg_error *err)
+{
+    exg_dims a;
+    exg_dims tau;
+
+    EXG_TRY(matrix_of(call, 0, false, &a, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &tau, err));
+    if (!are_vectors_of(&tau, &a) || tau.n[tau.rank - 1] > a.n[a.rank - 1]) {
+        return EXG_SHAPE_FAIL(err, "more factors than columns");
+    }
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &a, err);
 }
 
 exg_status exg_shape_pivots_order(exg_shape_call *call, exg_error *err)
@@ -191,6 +231,12 @@ int64_t exg_linalg_columns(const exg_builder *b, exg_ref x)
 exg_ref exg_linalg_transposed(exg_builder *b, exg_ref x)
 {
     return EMIT(b, transpose_int, x, -2, -1);
+}
+
+exg_ref exg_linalg_adjoint(exg_builder *b, exg_ref x)
+{
+    return exg_dtype_is_complex(exg_lower_dtype(b, x)) ? EMIT(b, mH_default, x)
+                                                       : exg_linalg_transposed(b, x);
 }
 
 static exg_ref last_to(exg_builder *b, exg_ref x, int64_t dim_from_end, int64_t count)
@@ -273,10 +319,10 @@ void exg_lower_linalg_cholesky(exg_builder *b, const exg_argument *args, exg_arg
 /* A = L L' : of x, L' L in the upper case */
 static exg_ref cholesky_solved(exg_builder *b, exg_ref x, exg_ref factor, bool upper)
 {
-    exg_ref lower = upper ? exg_linalg_transposed(b, factor) : factor;
+    exg_ref lower = upper ? exg_linalg_adjoint(b, factor) : factor;
 
-    return triangular(b, exg_linalg_transposed(b, lower), triangular(b, lower, x, false, false),
-                      true, false);
+    return triangular(b, exg_linalg_adjoint(b, lower), triangular(b, lower, x, false, false), true,
+                      false);
 }
 
 void exg_lower_cholesky_solve(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -390,8 +436,8 @@ static exg_ref lu_solved(exg_builder *b, exg_ref factors, exg_ref pivots, exg_re
         y = triangular(b, factors, ordered(b, y, order), false, true);
         return triangular(b, factors, y, true, false);
     }
-    y = triangular(b, exg_linalg_transposed(b, factors), y, false, false);
-    y = triangular(b, exg_linalg_transposed(b, factors), y, true, true);
+    y = triangular(b, exg_linalg_adjoint(b, factors), y, false, false);
+    y = triangular(b, exg_linalg_adjoint(b, factors), y, true, true);
     return ordered(b, y, EMIT(b, argsort_default, order));
 }
 
@@ -399,8 +445,8 @@ static exg_ref lu_solved(exg_builder *b, exg_ref factors, exg_ref pivots, exg_re
 static exg_ref solved_beside(exg_builder *b, lu f, exg_ref y, bool left, bool adjoint)
 {
     return left ? lu_solved(b, f.factors, f.pivots, y, adjoint)
-                : exg_linalg_transposed(
-                      b, lu_solved(b, f.factors, f.pivots, exg_linalg_transposed(b, y), !adjoint));
+                : exg_linalg_adjoint(
+                      b, lu_solved(b, f.factors, f.pivots, exg_linalg_adjoint(b, y), !adjoint));
 }
 
 /* (LU, pivots, B, left, adjoint); (B, LU, pivots) */
@@ -418,14 +464,14 @@ void exg_lower_lu_solve(exg_builder *b, const exg_argument *args, exg_argument *
 /* (self, hermitian, check_errors) */
 void exg_lower_linalg_ldl_factor_ex(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    (void)EMIT_ALL(b, ldl_factor, results, args[0], args[2]);
+    (void)EMIT_ALL(b, ldl_factor, results, args[0], args[1], args[2]);
 }
 
 void exg_lower_linalg_ldl_factor(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_argument parts[3];
 
-    (void)EMIT_ALL(b, ldl_factor, parts, args[0], exg_arg_bool(true));
+    (void)EMIT_ALL(b, ldl_factor, parts, args[0], args[1], exg_arg_bool(true));
     results[0] = parts[0];
     results[1] = parts[1];
 }
@@ -434,9 +480,14 @@ void exg_lower_linalg_ldl_solve(exg_builder *b, const exg_argument *args, exg_ar
 {
     exg_ref factors = SELF;
     exg_ref x = REF(2);
+    exg_dims sizes;
 
     meet(b, &factors, &x);
-    results[0] = OUT(EMIT(b, ldl_solve, factors, args[1], x));
+    sizes = exg_lower_dims(b, factors);
+    sizes.rank -= sizes.rank > 0;
+    results[0] =
+        OUT(EMIT(b, ldl_solve, factors,
+                 EMIT(b, expand_default, args[1], INTS_OF(b, sizes.n, sizes.rank)), x, args[3]));
 }
 
 /* ---- solving ------------------------------------------------------------------------------- */
@@ -598,13 +649,16 @@ void exg_lower_linalg_slogdet(exg_builder *b, const exg_argument *args, exg_argu
     results[1] = parts[1];
 }
 
+/* Of real matrices with a negative determinant NaN. */
 void exg_lower_logdet(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_argument parts[4];
 
     exg_lower__linalg_slogdet(b, args, parts);
-    results[0] =
-        OUT(EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, parts[0], 0), (double)NAN, parts[1]));
+    results[0] = OUT(
+        exg_dtype_is_complex(exg_lower_dtype(b, SELF))
+            ? EMIT(b, add_Tensor, EMIT(b, log_default, parts[0]), parts[1])
+            : EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, parts[0], 0), (double)NAN, parts[1]));
 }
 
 /* ---- QR ------------------------------------------------------------------------------------- */
@@ -631,7 +685,7 @@ void exg_lower_ormqr(exg_builder *b, const exg_argument *args, exg_argument *res
 {
     exg_ref q = EMIT(b, householder, widened(b, SELF, exg_linalg_rows(b, SELF)), args[1]);
 
-    q = exg_get_bool(&args[4]) ? exg_linalg_transposed(b, q) : q;
+    q = exg_get_bool(&args[4]) ? exg_linalg_adjoint(b, q) : q;
     results[0] = OUT(exg_get_bool(&args[3]) ? EMIT(b, matmul_default, q, args[2])
                                             : EMIT(b, matmul_default, args[2], q));
 }

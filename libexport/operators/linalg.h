@@ -8,7 +8,9 @@
 int64_t exg_linalg_rows(const exg_builder *b, exg_ref x);
 int64_t exg_linalg_columns(const exg_builder *b, exg_ref x);
 
+/* Of real matrices the two are the same. */
 exg_ref exg_linalg_transposed(exg_builder *b, exg_ref x);
+exg_ref exg_linalg_adjoint(exg_builder *b, exg_ref x);
 exg_ref exg_linalg_inverse(exg_builder *b, exg_ref a);
 
 /* What PyTorch gives for a part that was not asked for: a tensor of size [0]. */

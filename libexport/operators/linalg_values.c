@@ -1,6 +1,8 @@
 /* linalg_values.c - lowerings of what is made of eigenvalues and singular values. */
 #include "libexport/operators/linalg.h"
 
+#include "libexport/operators/complex.h"
+
 #include <math.h>
 
 #define SELF   exg_get_ref(&args[0])
@@ -84,7 +86,7 @@ void exg_lower_svd(exg_builder *b, const exg_argument *args, exg_argument *resul
 {
     bool all = exg_get_bool(&args[2]);
     svd f = decomposed(b, SELF, !all || !exg_get_bool(&args[1]));
-    exg_ref v = exg_linalg_transposed(b, f.vh);
+    exg_ref v = exg_linalg_adjoint(b, f.vh);
 
     results[0] = OUT(all ? f.u : EMIT(b, zeros_like_default, f.u));
     results[1] = OUT(f.s);
@@ -160,13 +162,13 @@ static exg_ref pinv(exg_builder *b, exg_ref a, tolerance by, bool hermitian)
         (void)EMIT_ALL(b, eigh, parts, a, exg_arg_bool(false));
         values = exg_get_ref(&parts[0]);
         left = exg_get_ref(&parts[1]);
-        right = exg_linalg_transposed(b, left);
+        right = exg_linalg_adjoint(b, left);
     } else {
         svd f = decomposed(b, a, false);
 
         values = f.s;
-        left = exg_linalg_transposed(b, f.vh);
-        right = exg_linalg_transposed(b, f.u);
+        left = exg_linalg_adjoint(b, f.vh);
+        right = exg_linalg_adjoint(b, f.u);
     }
     counts = counting(b, a, EMIT(b, abs_default, values), by);
     values = EMIT(b, where_ScalarOther, counts, EMIT(b, reciprocal_default, values), 0.);
@@ -272,6 +274,7 @@ void exg_lower_linalg_matrix_norm_word(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)
 {
     exg_dtype dtype = exg_dtype_argument(&args[4], exg_lower_dtype(b, SELF));
+    exg_dtype real = exg_real_of(dtype);
     int64_t dims[2] = {-2, -1};
     exg_ref x;
 
@@ -283,8 +286,8 @@ void exg_lower_linalg_matrix_norm_word(exg_builder *b, const exg_argument *args,
     x = exg_lower_singular_values(b, exg_lower_wide(b, exg_lower_cast(b, SELF, dtype)), dims[0],
                                   dims[1]);
     x = EMIT(b, sum_dim_IntList, x, INTS(b, -1));
-    results[0] = OUT(
-        exg_lower_cast(b, exg_get_bool(&args[3]) ? exg_lower_kept(b, x, SELF, dims) : x, dtype));
+    results[0] =
+        OUT(exg_lower_cast(b, exg_get_bool(&args[3]) ? exg_lower_kept(b, x, SELF, dims) : x, real));
 }
 
 /* x with dims of size 1 where `of` had the two. */

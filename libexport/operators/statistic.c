@@ -1,5 +1,5 @@
 /* statistic.c - lowerings of statistic.def: norms, spreads, distances. */
-#include "libexport/operators/lower.h"
+#include "libexport/operators/complex.h"
 
 #include <math.h>
 
@@ -143,11 +143,13 @@ void exg_lower_aminmax(exg_builder *b, const exg_argument *args, exg_argument *r
 
 /* ---- norms ------------------------------------------------------------------------------ */
 
+/* Of complex numbers that of their magnitudes. */
 static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
                          exg_argument keepdim)
 {
     exg_ref size = EMIT(b, abs_default, x);
 
+    x = exg_dtype_is_complex(exg_lower_dtype(b, x)) ? size : x;
     if (p == (double)INFINITY || p == -(double)INFINITY) {
         return p > 0 ? EMIT(b, amax_default, size, dims, keepdim)
                      : EMIT(b, amin_default, size, dims, keepdim);
@@ -174,8 +176,8 @@ void exg_lower_linalg_vector_norm(exg_builder *b, const exg_argument *args, exg_
     exg_argument dims = exg_is_none(&args[2]) ? ALL_DIMS : args[2];
     exg_ref x = exg_lower_wide(b, exg_lower_cast(b, SELF, dtype));
 
-    results[0] = exg_arg_ref(
-        exg_lower_cast(b, norm_over(b, x, exg_get_float(&args[1]), dims, args[3]), dtype));
+    results[0] = exg_arg_ref(exg_lower_cast(
+        b, norm_over(b, x, exg_get_float(&args[1]), dims, args[3]), exg_real_of(dtype)));
 }
 
 /* (self, ord?, dim?, keepdim, dtype): of vectors, unless ord is given for two dims */
@@ -207,16 +209,14 @@ void exg_lower_linalg_norm(exg_builder *b, const exg_argument *args, exg_argumen
         x = EMIT(b, select_int, x, -1, p > 0 ? 0 : -1);
         x = exg_get_bool(&args[3]) ? exg_lower_kept(b, x, SELF, dims) : x;
     }
-    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_real_of(dtype)));
 }
 
 static void dist(exg_builder *b, exg_ref gap, double p, exg_argument dims, exg_argument keepdim,
                  exg_argument *results)
 {
-    exg_dtype dtype;
+    exg_dtype dtype = exg_real_of(exg_lower_dtype(b, gap));
 
-    gap = exg_dtype_is_complex(exg_lower_dtype(b, gap)) ? EMIT(b, abs_default, gap) : gap;
-    dtype = exg_lower_dtype(b, gap);
     results[0] = exg_arg_ref(
         exg_lower_cast(b, norm_over(b, exg_lower_wide(b, gap), p, dims, keepdim), dtype));
 }

@@ -382,7 +382,9 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     if (c == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(exg_require_float("convolution", dtype, err));
+    if (!exg_convolution_integer_suits(dtype)) {
+        EXG_TRY(exg_require_float("convolution", dtype, err));
+    }
     for (uint32_t i = 1; i < call->input_count; i++) {
         if (!exg_tensor_is_absent(&call->inputs[i]) && call->inputs[i].dtype != dtype) {
             return exg_unsupported_dtype("convolution with a weight", call->inputs[i].dtype, err);
@@ -403,7 +405,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     c->is_depthwise = c->in == 1 && c->groups > 1 && c->gap[2] == 1 && c->out <= 4 &&
                       c->taps <= TAPS_MAX;
     call->params = c;
-    return c->is_depthwise ? EXG_OK : plan_gemm(call, c, err);
+    return c->is_depthwise || exg_dtype_is_integral(dtype) ? EXG_OK : plan_gemm(call, c, err);
 }
 
 static void convolution_run(const exg_kernel_call *call)
@@ -423,7 +425,9 @@ static void convolution_run(const exg_kernel_call *call)
         exg_move_run(&c->weight_move, call->pool, call->workspace, weight + last);
         weight = call->workspace;
     }
-    if (c->is_depthwise) {
+    if (exg_dtype_is_integral(c->dtype)) {
+        exg_convolution_integer_run(call, c, weight);
+    } else if (c->is_depthwise) {
         depthwise_run r = {c, call->inputs[0].data, weight, bias, call->outputs[0].data};
 
         exg_pool_run(call->pool, depthwise_plane, &r,

@@ -36,6 +36,11 @@ exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);
 void exg_convolution_last_run(const exg_kernel_call *call);
 extern const exg_kernel exg_convolution_last_packer;
 
+/* convolution_integer.c: weights (groups * out, in, taps). */
+bool exg_convolution_integer_suits(exg_dtype dtype);
+void exg_convolution_integer_run(const exg_kernel_call *call, const convolution *c,
+                                 const void *weight);
+
 /* winograd.c: the same for filters of 3 by 3. Packed weights of this rank are its. */
 #define EXG_WINOGRAD_RANK 4
 

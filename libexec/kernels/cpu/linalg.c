@@ -1,7 +1,7 @@
-/* linalg.c - factorisations of a batch of matrices, one after the other, in double whatever
- * the dtype: matrices are copied column by column into the workspace, where LAPACK or a plain
- * loop works, and back. Triangular solves, Householder products, orders of pivots and
- * exponentials need no LAPACK.
+/* linalg.c - factorisations of a batch of matrices, one after the other, in double, or pairs
+ * of double, whatever the dtype: matrices are copied column by column into the workspace, where
+ * LAPACK or a plain loop works, and back. Triangular solves, Householder products, orders of
+ * pivots and exponentials need no LAPACK.
  */
 #include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/lapack.h"
@@ -15,6 +15,7 @@ typedef struct linalg_params {
     int64_t batch;
     int m, n;
     int count;       /* columns of a right hand side, or of tau */
+    int parts;       /* doubles of a number: 2 where it is complex */
     int64_t doubles; /* of work, after which the int32s come */
     bool flag;       /* the first bool argument */
     bool check;      /* the last one */
@@ -25,6 +26,17 @@ static int64_t last_size(const exg_tensor *t, uint32_t from_end)
     return t->rank < from_end ? 1 : t->sizes[t->rank - from_end];
 }
 
+static int parts_of(const exg_tensor *t)
+{
+    return exg_dtype_is_complex(t->dtype) ? 2 : 1;
+}
+
+/* Doubles of a matrix. */
+static int64_t numbers(const linalg_params *p, int64_t m, int64_t n)
+{
+    return m * n * p->parts;
+}
+
 static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_lapack,
                           exg_error *err)
 {
@@ -32,6 +44,7 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
     const exg_lapack *lapack = NULL;
     const exg_tensor *a = &call->inputs[0];
     const exg_tensor *last = &call->inputs[call->input_count - 1];
+    int parts = parts_of(a);
     int64_t m = last_size(a, 2);
     int64_t n = last_size(a, 1);
     int64_t count = last_size(last, 1);
@@ -41,21 +54,26 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
     if (p == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (needs_lapack && (lapack = exg_lapack_load()) == NULL) {
+    if (needs_lapack && (lapack = exg_lapack_load(parts == 2)) == NULL) {
         return exg_error_fix(err,
                              EXG_FAIL(err, UNSUPPORTED, "KRN-012", "%s: LAPACK cannot be loaded",
                                       name),
                              "build exg where liblapacke-dev is installed");
     }
-    if (a->dtype != EXG_DTYPE_F32 && a->dtype != EXG_DTYPE_F64) {
+    if (a->dtype != EXG_DTYPE_F32 && a->dtype != EXG_DTYPE_F64 && a->dtype != EXG_DTYPE_C64 &&
+        a->dtype != EXG_DTYPE_C128) {
         return exg_unsupported_dtype(name, a->dtype, err);
     }
     if (m > 32768 || n > 32768 || count > INT_MAX) {
         return EXG_FAIL(err, LIMIT, "KRN-013", "%s of matrices of %lld by %lld", name, (long long)m,
                         (long long)n);
     }
-    *p = (linalg_params){
-        .lapack = lapack, .batch = 1, .m = (int)m, .n = (int)n, .count = (int)count};
+    *p = (linalg_params){.lapack = lapack,
+                         .batch = 1,
+                         .m = (int)m,
+                         .n = (int)n,
+                         .count = (int)count,
+                         .parts = parts};
     for (uint32_t d = 0; d + 2 < a->rank; d++) {
         p->batch *= a->sizes[d];
     }
@@ -67,24 +85,30 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
         }
     }
     sides = EXG_MAX(m, n);
-    p->doubles = 4 * sides * sides + n * count + 4 * sides + exg_lapack_work(m, n);
+    p->doubles =
+        parts * (4 * sides * sides + n * count + 4 * sides) + exg_lapack_work(m, n, parts == 2);
     call->workspace_bytes = (uint64_t)p->doubles * sizeof(double) +
                             (uint64_t)exg_lapack_int_work(m, n) * sizeof(int32_t);
     call->params = p;
-    return EXG_OK;
+    return last->dtype == a->dtype ? EXG_OK : exg_unsupported_dtype(name, last->dtype, err);
 }
 
 /* ---- matrices in and out -------------------------------------------------------------- */
 
+static bool is_narrow(const exg_tensor *t)
+{
+    return t->dtype == EXG_DTYPE_F32 || t->dtype == EXG_DTYPE_C64;
+}
+
+/* Of a complex tensor the parts, one after the other. */
 static double get(const exg_tensor *t, int64_t at)
 {
-    return t->dtype == EXG_DTYPE_F32 ? (double)((const float *)t->data)[at]
-                                     : ((const double *)t->data)[at];
+    return is_narrow(t) ? (double)((const float *)t->data)[at] : ((const double *)t->data)[at];
 }
 
 static void set(const exg_tensor *t, int64_t at, double value)
 {
-    if (t->dtype == EXG_DTYPE_F32) {
+    if (is_narrow(t)) {
         ((float *)t->data)[at] = (float)value;
     } else {
         ((double *)t->data)[at] = value;
@@ -94,31 +118,35 @@ static void set(const exg_tensor *t, int64_t at, double value)
 /* Matrix `index` (m, n) of a row-major tensor, as columns. */
 static void gather(const exg_tensor *t, int64_t index, int m, int n, double *columns)
 {
-    int64_t first = index * m * n;
+    int parts = parts_of(t);
+    int64_t at = index * m * n * parts;
 
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
-            columns[i + (int64_t)j * m] = get(t, first + (int64_t)i * n + j);
+            for (int part = 0; part < parts; part++) {
+                columns[(i + (int64_t)j * m) * parts + part] = get(t, at++);
+            }
         }
     }
 }
 
 static void scatter(const exg_tensor *t, int64_t index, int m, int n, const double *columns)
 {
-    int64_t first = index * m * n;
+    int parts = parts_of(t);
+    int64_t at = index * m * n * parts;
 
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
-            set(t, first + (int64_t)i * n + j, columns[i + (int64_t)j * m]);
+            for (int part = 0; part < parts; part++) {
+                set(t, at++, columns[(i + (int64_t)j * m) * parts + part]);
+            }
         }
     }
 }
 
 static void put_vector(const exg_tensor *t, int64_t index, int n, const double *values)
 {
-    for (int i = 0; i < n; i++) {
-        set(t, index * n + i, values[i]);
-    }
+    scatter(t, index, 1, n, values);
 }
 
 static void put_info(const exg_kernel_call *call, uint32_t output, int64_t index, int info)
@@ -171,12 +199,16 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
 /* ---- by LAPACK -------------------------------------------------------------------------- */
 
 /* Zeros on the other side of the diagonal. */
-static void keep_triangle(double *a, int n, bool upper)
+static void keep_triangle(const linalg_params *p, double *a, bool upper)
 {
+    int n = p->n;
+
     for (int j = 0; j < n; j++) {
-        for (int i = upper ? j + 1 : 0; i < (upper ? n : j); i++) {
-            a[i + (int64_t)j * n] = 0;
-        }
+        int first = upper ? j + 1 : 0;
+        int end = upper ? n : j;
+
+        memset(a + (first + (int64_t)j * n) * p->parts, 0,
+               (size_t)(end - first) * (size_t)p->parts * sizeof(*a));
     }
 }
 
@@ -188,7 +220,7 @@ static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p,
 
     gather(&call->inputs[0], index, n, n, a);
     info = p->lapack->cholesky(n, p->flag, a);
-    keep_triangle(a, n, p->flag);
+    keep_triangle(p, a, p->flag);
     scatter(&call->outputs[0], index, n, n, a);
     put_info(call, 1, index, info);
 }
@@ -210,16 +242,16 @@ static void ldl_factor(const exg_kernel_call *call, const linalg_params *p, int6
     int info;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
-    info = p->lapack->ldl(p->n, a, (int32_t *)call->outputs[1].data + index * p->n,
-                          a + (int64_t)p->n * p->n);
-    keep_triangle(a, p->n, false);
+    info = p->lapack->ldl(p->n, p->flag, a, (int32_t *)call->outputs[1].data + index * p->n,
+                          a + numbers(p, p->n, p->n));
+    keep_triangle(p, a, false);
     scatter(&call->outputs[0], index, p->n, p->n, a);
     put_info(call, 2, index, info);
 }
 
 static void ldl_solve(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
 {
-    double *x = a + (int64_t)p->n * p->n;
+    double *x = a + numbers(p, p->n, p->n);
     const int32_t *pivots = (const int32_t *)call->inputs[1].data + index * p->n;
 
     for (int i = 0; i < p->n; i++) { /* the pivots may come from anywhere */
@@ -232,24 +264,24 @@ static void ldl_solve(const exg_kernel_call *call, const linalg_params *p, int64
     }
     gather(&call->inputs[0], index, p->n, p->n, a);
     gather(&call->inputs[2], index, p->n, p->count, x);
-    (void)p->lapack->ldl_solve(p->n, p->count, a, pivots, x);
+    (void)p->lapack->ldl_solve(p->n, p->count, p->flag, a, pivots, x);
     scatter(&call->outputs[0], index, p->n, p->count, x);
 }
 
 static void qr_factor(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
 {
     int k = EXG_MIN(p->m, p->n);
-    double *tau = a + (int64_t)p->m * p->n;
+    double *tau = a + numbers(p, p->m, p->n);
 
     gather(&call->inputs[0], index, p->m, p->n, a);
-    (void)p->lapack->qr(p->m, p->n, a, tau, tau + k);
+    (void)p->lapack->qr(p->m, p->n, a, tau, tau + numbers(p, k, 1));
     scatter(&call->outputs[0], index, p->m, p->n, a);
     put_vector(&call->outputs[1], index, k, tau);
 }
 
 static void eigh(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
 {
-    int64_t square = (int64_t)p->n * p->n;
+    int64_t square = numbers(p, p->n, p->n);
     double *values = a + square;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
@@ -259,52 +291,25 @@ static void eigh(const exg_kernel_call *call, const linalg_params *p, int64_t in
     scatter(&call->outputs[1], index, p->n, p->n, a);
 }
 
-/* Complex numbers as pairs of reals of half their size. */
-static void set_complex(const exg_tensor *t, int64_t at, double real, double imaginary)
-{
-    exg_tensor pairs = *t;
-
-    pairs.dtype = t->dtype == EXG_DTYPE_C64 ? EXG_DTYPE_F32 : EXG_DTYPE_F64;
-    set(&pairs, 2 * at, real);
-    set(&pairs, 2 * at + 1, imaginary);
-}
-
 static void eig(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
 {
     int n = p->n;
-    int64_t square = (int64_t)n * n;
-    double *v = a + square;
-    double *real = v + square;
-    double *imaginary = real + n;
+    int64_t square = 2 * (int64_t)n * n;
+    double *vectors = a + square;
+    double *values = vectors + square;
 
     gather(&call->inputs[0], index, n, n, a);
-    must_end(call, p->lapack->eig(n, a, real, imaginary, v, imaginary + n), v, square + 2 * n);
-    for (int j = 0; j < n; j++) {
-        bool paired = imaginary[j] != 0 && j + 1 < n;
-
-        set_complex(&call->outputs[0], index * n + j, real[j], imaginary[j]);
-        if (paired) {
-            set_complex(&call->outputs[0], index * n + j + 1, real[j + 1], imaginary[j + 1]);
-        }
-        for (int i = 0; i < n; i++) {
-            double x = v[i + (int64_t)j * n];
-            double y = paired ? v[i + (int64_t)(j + 1) * n] : 0;
-            int64_t at = index * square + (int64_t)i * n + j;
-
-            set_complex(&call->outputs[1], at, x, y);
-            if (paired) {
-                set_complex(&call->outputs[1], at + 1, x, -y);
-            }
-        }
-        j += paired;
-    }
+    must_end(call, p->lapack->eig(n, a, values, vectors, values + 2 * n), vectors, square + 2 * n);
+    put_vector(&call->outputs[0], index, n, values);
+    scatter(&call->outputs[1], index, n, n, vectors);
 }
 
-static void set_identity(double *a, int64_t n)
+/* The first n columns of an identity of m rows. */
+static void set_identity(const linalg_params *p, double *a, int m, int n)
 {
-    memset(a, 0, (size_t)(n * n) * sizeof(*a));
-    for (int64_t i = 0; i < n; i++) {
-        a[i + i * n] = 1;
+    memset(a, 0, (size_t)numbers(p, m, n) * sizeof(*a));
+    for (int i = 0; i < EXG_MIN(m, n); i++) {
+        a[numbers(p, m, i) + (int64_t)i * p->parts] = 1;
     }
 }
 
@@ -314,17 +319,17 @@ static void svd_factor(const exg_kernel_call *call, const linalg_params *p, int6
     int k = EXG_MIN(p->m, p->n);
     int u_columns = p->flag ? p->m : k;
     int v_rows = p->flag ? p->n : k;
-    double *u = a + (int64_t)p->m * p->n;
-    double *vh = u + (int64_t)p->m * u_columns;
-    double *s = vh + (int64_t)v_rows * p->n;
+    double *u = a + numbers(p, p->m, p->n);
+    double *vh = u + numbers(p, p->m, u_columns);
+    double *s = vh + numbers(p, v_rows, p->n);
 
     gather(&call->inputs[0], index, p->m, p->n, a);
     if (k > 0) {
         must_end(call, p->lapack->svd(p->m, p->n, p->flag, a, s, u, vh, s + k, ints_of(call)), u,
                  s + k - u);
     } else {
-        set_identity(u, u_columns == p->m ? p->m : 0);
-        set_identity(vh, v_rows == p->n ? p->n : 0);
+        set_identity(p, u, p->m, u_columns);
+        set_identity(p, vh, v_rows, p->n);
     }
     scatter(&call->outputs[0], index, p->m, u_columns, u);
     put_vector(&call->outputs[1], index, k, s);
@@ -333,30 +338,105 @@ static void svd_factor(const exg_kernel_call *call, const linalg_params *p, int6
 
 /* ---- by loops ------------------------------------------------------------------------------ */
 
+typedef struct number {
+    double re, im;
+} number;
+
+static number at(const linalg_params *p, const double *x, int64_t i)
+{
+    return p->parts == 1 ? (number){x[i], 0} : (number){x[2 * i], x[2 * i + 1]};
+}
+
+static void put(const linalg_params *p, double *x, int64_t i, number value)
+{
+    x[i * p->parts] = value.re;
+    if (p->parts == 2) {
+        x[2 * i + 1] = value.im;
+    }
+}
+
+static number times(number x, number y)
+{
+    return (number){x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+
+/* By the larger part of y, lest its square leave the dtype; x i / y i is the same. */
+static number over(number x, number y)
+{
+    number turned_x = {-x.im, x.re};
+    number turned_y = {-y.im, y.re};
+    double ratio;
+    double size;
+
+    if (fabs(y.re) < fabs(y.im)) {
+        return over(turned_x, turned_y);
+    }
+    if (y.im == 0) {
+        return (number){x.re / y.re, x.im / y.re};
+    }
+    ratio = y.im / y.re;
+    size = y.re + y.im * ratio;
+    return (number){(x.re + x.im * ratio) / size, (x.im - x.re * ratio) / size};
+}
+
+/* y += factor x, of numbers first to end */
+static void add_scaled(const linalg_params *p, int first, int end, number factor, const double *x,
+                       double *y)
+{
+    if (p->parts == 1) {
+        for (int i = first; i < end; i++) {
+            y[i] += factor.re * x[i];
+        }
+        return;
+    }
+    for (int i = first; i < end; i++) {
+        y[2 * i] += factor.re * x[2 * i] - factor.im * x[2 * i + 1];
+        y[2 * i + 1] += factor.re * x[2 * i + 1] + factor.im * x[2 * i];
+    }
+}
+
+/* The sum of conj(x) y, of numbers first to end */
+static number dot(const linalg_params *p, int first, int end, const double *x, const double *y)
+{
+    number sum = {0, 0};
+
+    if (p->parts == 1) {
+        for (int i = first; i < end; i++) {
+            sum.re += x[i] * y[i];
+        }
+        return sum;
+    }
+    for (int i = first; i < end; i++) {
+        sum.re += x[2 * i] * y[2 * i] + x[2 * i + 1] * y[2 * i + 1];
+        sum.im += x[2 * i] * y[2 * i + 1] - x[2 * i + 1] * y[2 * i];
+    }
+    return sum;
+}
+
 /* A x = b, column by column of b. */
 static void solve_triangular(const exg_kernel_call *call, const linalg_params *p, int64_t index,
                              double *a)
 {
     int n = p->n;
-    double *x = a + (int64_t)n * n;
+    double *solved = a + numbers(p, n, n);
     bool unit = p->check;
 
     gather(&call->inputs[0], index, n, n, a);
-    gather(&call->inputs[1], index, n, p->count, x);
-    for (int column = 0; column < p->count; column++, x += n) {
+    gather(&call->inputs[1], index, n, p->count, solved);
+    for (int column = 0; column < p->count; column++) {
+        double *x = solved + numbers(p, n, column);
+
         for (int step = 0; step < n; step++) {
             int k = p->flag ? n - 1 - step : step;
-            const double *of = a + (int64_t)k * n;
-            int first = p->flag ? 0 : k + 1;
-            int end = p->flag ? k : n;
+            const double *of = a + numbers(p, n, k);
+            number found = unit ? at(p, x, k) : over(at(p, x, k), at(p, of, k));
 
-            x[k] = unit ? x[k] : x[k] / of[k];
-            for (int i = first; i < end; i++) {
-                x[i] -= of[i] * x[k];
-            }
+            put(p, x, k, found);
+            add_scaled(p, p->flag ? 0 : k + 1, p->flag ? k : n, (number){-found.re, -found.im}, of,
+                       x);
         }
     }
-    scatter(&call->outputs[0], index, n, p->count, a + (int64_t)n * n);
+    scatter(&call->outputs[0], index, n, p->count, solved);
 }
 
 /* The first n columns of H(0) H(1) ..., H(k) = 1 - tau(k) v v', v = (0 .. 0, 1, column k). */
@@ -364,46 +444,56 @@ static void householder(const exg_kernel_call *call, const linalg_params *p, int
                         double *a)
 {
     int m = p->m;
-    double *q = a + (int64_t)m * p->n;
+    double *q = a + numbers(p, m, p->n);
+    double *tau = q + numbers(p, m, p->n);
 
     gather(&call->inputs[0], index, m, p->n, a);
-    memset(q, 0, (size_t)m * (size_t)p->n * sizeof(*q));
-    for (int j = 0; j < EXG_MIN(m, p->n); j++) {
-        q[j + (int64_t)j * m] = 1;
-    }
-    for (int k = EXG_MIN(p->count, p->n); k-- > 0;) {
-        double tau = get(&call->inputs[1], index * p->count + k);
-        const double *v = a + (int64_t)k * m;
+    gather(&call->inputs[1], index, 1, p->count, tau);
+    set_identity(p, q, m, p->n);
+    for (int k = EXG_MIN(EXG_MIN(p->count, p->n), m); k-- > 0;) {
+        double *v = a + numbers(p, m, k);
 
-        for (int j = 0; j < p->n && k < m; j++) {
-            double *column = q + (int64_t)j * m;
-            double dot = column[k];
+        put(p, v, k, (number){1, 0});
+        for (int j = 0; j < p->n; j++) {
+            double *column = q + numbers(p, m, j);
+            number along = times(at(p, tau, k), dot(p, k, m, v, column));
 
-            for (int i = k + 1; i < m; i++) {
-                dot += v[i] * column[i];
-            }
-            column[k] -= tau * dot;
-            for (int i = k + 1; i < m; i++) {
-                column[i] -= tau * dot * v[i];
-            }
+            add_scaled(p, k, m, (number){-along.re, -along.im}, v, column);
         }
     }
     scatter(&call->outputs[0], index, m, p->n, q);
 }
 
 /* c = a b */
-static void multiply(int n, const double *a, const double *b, double *c)
+static void multiply(const linalg_params *p, const double *a, const double *b, double *c)
 {
-    memset(c, 0, (size_t)n * (size_t)n * sizeof(*c));
+    int n = p->n;
+
+    memset(c, 0, (size_t)numbers(p, n, n) * sizeof(*c));
     for (int j = 0; j < n; j++) {
         for (int k = 0; k < n; k++) {
-            double factor = b[k + (int64_t)j * n];
-
-            for (int i = 0; i < n; i++) {
-                c[i + (int64_t)j * n] += a[i + (int64_t)k * n] * factor;
-            }
+            add_scaled(p, 0, n, at(p, b, k + (int64_t)j * n), a + numbers(p, n, k),
+                       c + numbers(p, n, j));
         }
     }
+}
+
+/* The greatest sum of magnitudes of a column, or NaN. */
+static double norm_of(const linalg_params *p, const double *a)
+{
+    double norm = 0;
+
+    for (int j = 0; j < p->n; j++) {
+        double column = 0;
+
+        for (int i = 0; i < p->n; i++) {
+            number x = at(p, a, i + (int64_t)j * p->n);
+
+            column += hypot(x.re, x.im);
+        }
+        norm = column > norm || isnan(column) ? column : norm;
+    }
+    return norm;
 }
 
 /* Taylor's polynomial of degree 18 of the matrix divided by a power of two until its norm is
@@ -412,34 +502,27 @@ static void matrix_exp(const exg_kernel_call *call, const linalg_params *p, int6
                        double *a)
 {
     int n = p->n;
-    int64_t square = (int64_t)n * n;
+    int64_t square = numbers(p, n, n);
+    int64_t diagonal = ((int64_t)n + 1) * p->parts;
     double *sum = a + square;
     double *next = sum + square;
-    double norm = 0;
+    double norm;
     int halvings = 0;
 
     gather(&call->inputs[0], index, n, n, a);
-    for (int j = 0; j < n; j++) {
-        double column = 0;
-
-        for (int i = 0; i < n; i++) {
-            column += fabs(a[i + (int64_t)j * n]);
-        }
-        norm = column > norm || isnan(column) ? column : norm;
-    }
-    for (; isfinite(norm) && norm > 0.5; norm /= 2) {
+    for (norm = norm_of(p, a); isfinite(norm) && norm > 0.5; norm /= 2) {
         halvings++;
     }
     for (int64_t i = 0; i < square; i++) {
         a[i] = ldexp(a[i], -halvings);
     }
-    set_identity(sum, n);
+    set_identity(p, sum, n, n);
     for (int k = 18; k > 0; k--) { /* Horner: 1 + a / 1 (1 + a / 2 (1 + ...)) */
         double *done = next;
 
-        multiply(n, a, sum, next);
+        multiply(p, a, sum, next);
         for (int64_t i = 0; i < square; i++) {
-            next[i] = next[i] / k + (i % (n + 1) == 0);
+            next[i] = next[i] / k + (i % diagonal == 0);
         }
         next = sum;
         sum = done;
@@ -447,7 +530,7 @@ static void matrix_exp(const exg_kernel_call *call, const linalg_params *p, int6
     for (int k = 0; k < halvings; k++) {
         double *done = next;
 
-        multiply(n, sum, sum, next);
+        multiply(p, sum, sum, next);
         next = sum;
         sum = done;
     }
