@@ -325,6 +325,24 @@ exg_dtensor *exg_module_find(const exg_module *m, const char *fqn)
     return holder == NULL ? NULL : holder->t;
 }
 
+/* Every tensor that the program takes is among them, however it was passed. */
+static exg_status check_inputs(const exg_program *program, const exg_module_value *inputs,
+                               uint32_t count, exg_error *err)
+{
+    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+        const exg_input_spec *spec = &program->signature.inputs[i];
+        bool given = spec->kind != EXG_INPUT_USER || spec->arg.kind != EXG_ARGUMENT_TENSOR;
+
+        for (uint32_t k = 0; k < count && !given; k++) {
+            given = strcmp(inputs[k].name, spec->arg.name) == 0;
+        }
+        if (!given) {
+            return EXG_FAIL(err, USAGE, "DTN-017", "the input '%s' is not given", spec->arg.name);
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *forward, void *user,
                               exg_module_value *inputs, uint32_t input_count,
                               exg_module_value *outputs, uint32_t output_count, exg_error *err)
@@ -334,6 +352,9 @@ exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *fo
 
     if (module == NULL || module->mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-017", "no module '%s' was distributed", fqn);
+    }
+    if (module->length == 0) {
+        EXG_TRY(check_inputs(m->program, inputs, input_count, err));
     }
     f = &module->functions;
     if (f->input != NULL) {

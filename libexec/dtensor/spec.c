@@ -237,3 +237,17 @@ exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *si
     }
     return EXG_OK;
 }
+
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
+                                const exg_tensor **local, exg_error *err)
+{
+    int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
+
+    *local = NULL;
+    EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
+    if (memcmp(own, offsets, t->rank * sizeof(*own)) != 0) {
+        return EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
+    }
+    *local = &t->local;
+    return EXG_OK;
+}

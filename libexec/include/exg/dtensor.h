@@ -133,7 +133,8 @@ typedef exg_status exg_forward_fn(void *user, exg_module *m, const exg_module_va
 
 /* The input function that module `fqn` was distributed with on `inputs`, `forward`, the output
  * function on `outputs`. The arrays are left as the functions leave them. USAGE DTN-017 of a
- * module that was not distributed. */
+ * module that was not distributed, and when a tensor that the whole program takes, by position
+ * or by keyword, is not among `inputs` under its graph input's name. */
 exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *forward, void *user,
                               exg_module_value *inputs, uint32_t input_count,
                               exg_module_value *outputs, uint32_t output_count, exg_error *err);
@@ -171,6 +172,10 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
  * whole where that is Partial and the gradient is not. */
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err);
+
+/* Collective. What a compiled backward takes as the gradient of something like `t`: whole where
+ * `t` is Partial, else over the same memory and no message. */
+exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
 
 /* ---- factories: no message ---------------------------------------------------------------- */
 
@@ -229,6 +234,11 @@ exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg
  * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err);
+
+/* This rank's part, asked for by where it begins; borrowed. USAGE DTN-014 of a Partial, and when
+ * that is not where it begins: it is another rank's then. */
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
+                                const exg_tensor **local, exg_error *err);
 
 /* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,

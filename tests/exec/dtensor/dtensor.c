@@ -164,7 +164,7 @@ static void ranks_agree_or_say_so(void **state)
     on_mesh("2", ask_the_ranks, NULL);
 }
 
-/* S003-30: windows with strides of their own are parts too. */
+/* S003-30, S003-78: windows with strides of their own are parts too. */
 static void gather_transposed(rank_context *c)
 {
     uint32_t rank = exg_device_mesh_rank(c->mesh);
@@ -173,6 +173,7 @@ static void gather_transposed(rank_context *c)
                         .strides = {1, 3}};
     exg_placement shard = exg_shard(0);
     exg_dtensor *t = NULL, *full = NULL;
+    const exg_tensor *part;
 
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < 2; j++) {
@@ -185,6 +186,10 @@ static void gather_transposed(rank_context *c)
         EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
     }
     EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 6, "global strides");
+    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 * rank, 0}, &part, NULL) == EXG_OK &&
+                  part == exg_dtensor_to_local(t), "the own part");
+    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 - 3 * rank, 0}, &part, NULL) ==
+                      EXG_USAGE && part == NULL, "another's part");
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
 }
@@ -580,6 +585,7 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
                              .sizes = whole.sizes};
     int64_t offsets[2], sizes[2];
+    const exg_tensor *part;
     exg_dtensor *t, *out;
     exg_error err;
 
@@ -611,6 +617,7 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     assert_int_equal(exg_dtensor_from_local(one, &whole, &sum, 1, NULL, &t, NULL), EXG_OK);
     assert_int_equal(exg_dtensor_chunk(t, offsets, sizes, &err), EXG_USAGE);
     assert_string_equal(err.code, "DTN-014");
+    assert_int_equal(exg_dtensor_shard_at(t, (const int64_t[]){0, 0}, &part, NULL), EXG_USAGE);
     exg_dtensor_destroy(t);
     assert_int_equal(exg_dtensor_from_local(NULL, &whole, &sum, 1, NULL, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "DTN-018");

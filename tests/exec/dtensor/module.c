@@ -21,9 +21,11 @@ static exg_program *small_program(void)
     static exg_sym_int sizes[2] = {{NULL, 5, false}, {NULL, 3, false}};
     static exg_sym_int strides[2] = {{NULL, 3, false}, {NULL, 1, false}};
     static exg_sym_int two = {NULL, 2, false}, one = {NULL, 1, false};
-    static exg_input_spec specs[2] = {
+    static exg_input_spec specs[] = {
         {.kind = EXG_INPUT_BUFFER, .target = "b.1.mask", .persistent = EXG_FALSE},
-        {.kind = EXG_INPUT_CONSTANT_TENSOR, .target = "lifted"}};
+        {.kind = EXG_INPUT_CONSTANT_TENSOR, .target = "lifted"},
+        {.kind = EXG_INPUT_USER, .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "x"}},
+        {.kind = EXG_INPUT_USER, .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "scale"}}};
     /* what the file leaves out follows from names */
     static exg_module_call calls[] = {{.fqn = ""}, {.fqn = "a"}, {.fqn = "b.0"}};
     exg_tensor_meta matrix = {.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = 2,
@@ -65,7 +67,7 @@ static exg_program *small_program(void)
     program->module_calls = calls;
     program->module_call_count = 3;
     program->signature.inputs = specs;
-    program->signature.input_count = 2;
+    program->signature.input_count = 4;
     return program;
 }
 
@@ -172,6 +174,67 @@ static void what_is_distributed_stays(void **state)
 
     (void)state;
     on_mesh("3", distribute_a_part, program);
+    exg_program_destroy(program);
+}
+
+/* The one called "scale", wherever it stands. */
+static exg_status place_scale(void *user, const char *fqn, exg_module_value *values,
+                              uint32_t count, exg_device_mesh *mesh, exg_error *err)
+{
+    exg_placement rows = exg_shard(0);
+
+    (void)user, (void)fqn;
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(values[i].name, "scale") == 0) {
+            EXG_TRY(exg_distribute_tensor(mesh, values[i].tensor, &rows, 1, 0, &values[i].dtensor,
+                                          err));
+            values[i].tensor = NULL;
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status copy_inputs(void *user, exg_module *m, const exg_module_value *inputs,
+                              uint32_t input_count, exg_module_value *outputs,
+                              uint32_t output_count, exg_error *err)
+{
+    (void)user, (void)m, (void)err, (void)output_count;
+    memcpy(outputs, inputs, input_count * sizeof(*outputs));
+    return EXG_OK;
+}
+
+static void place_by_name(rank_context *c)
+{
+    float data[4] = {1, 2, 3, 4};
+    exg_tensor four = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
+                       .strides = {1}};
+    exg_module_functions functions = {.size = sizeof(functions), .input = place_scale};
+    exg_module_value in[] = {{"x", &four, NULL}, {"scale", &four, NULL}}, out[2];
+    exg_module *m = NULL;
+    exg_error err;
+
+    EXPECT(c, exg_module_create(c->user, &m, &err) == EXG_OK &&
+                  exg_distribute_module(m, "", c->mesh, &functions, &err) == EXG_OK, "%s",
+           err.message);
+    EXPECT(c, exg_module_forward(m, "", copy_inputs, NULL, in, 1, out, 1, &err) == EXG_USAGE &&
+                  strstr(err.message, "scale") != NULL, "one is missing");
+    EXPECT(c, exg_module_forward(m, "", copy_inputs, NULL, in, 2, out, 2, &err) == EXG_OK, "%s",
+           err.message);
+    EXPECT(c, c->faults > 0 || (out[0].tensor == &four && out[0].dtensor == NULL &&
+                                out[1].tensor == NULL && out[1].dtensor != NULL &&
+                                exg_dtensor_to_local(out[1].dtensor)->sizes[0] == 2),
+           "the one by its name");
+    exg_dtensor_destroy(in[1].dtensor);
+    exg_module_destroy(m);
+}
+
+/* S003-116 */
+static void inputs_have_names(void **state)
+{
+    exg_program *program = small_program();
+
+    (void)state;
+    on_mesh("2", place_by_name, program);
     exg_program_destroy(program);
 }
 
@@ -389,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_are_asked_parents_first),
         cmocka_unit_test(what_is_distributed_stays),
+        cmocka_unit_test(inputs_have_names),
         cmocka_unit_test(tied_tensors_stay_one),
         cmocka_unit_test(a_distributed_mlp_answers_as_pytorch),
     };
