@@ -153,9 +153,9 @@ void exg_module_destroy(exg_module *m)
 
 /* ---- distributing ---------------------------------------------------------------------------- */
 
-/* All of a weight, row-major, in memory that the caller frees. */
-static exg_status read_whole(const exg_module *m, const exg_weight *weight, exg_tensor *whole,
-                             exg_error *err)
+/* All of a weight, row-major, in memory that the caller frees; without `data` only its form. */
+static exg_status read_whole(const exg_module *m, const exg_weight *weight, bool data,
+                             exg_tensor *whole, exg_error *err)
 {
     const exg_tensor_meta *meta = weight->meta;
     uint64_t bytes;
@@ -171,6 +171,9 @@ static exg_status read_whole(const exg_module *m, const exg_weight *weight, exg_
         whole->sizes[d] = meta->sizes[d].value;
     }
     exg_tensor_set_contiguous(whole);
+    if (!data) {
+        return EXG_OK;
+    }
     whole->data = malloc((size_t)bytes + 1);
     if (whole->data == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
@@ -188,7 +191,7 @@ static exg_status distribute(exg_module *m, tensor_entry *holder, exg_device_mes
     exg_tensor whole;
     exg_status status;
 
-    EXG_TRY(read_whole(m, holder->weight, &whole, err));
+    EXG_TRY(read_whole(m, holder->weight, exg_device_mesh_is_member(mesh), &whole, err));
     status = exg_distribute_tensor(mesh, &whole, placements, count, EXG_NO_RANK, &holder->t, err);
     free(whole.data);
     if (status == EXG_OK) {

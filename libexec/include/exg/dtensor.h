@@ -230,6 +230,11 @@ exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 bool exg_dtensor_requires_grad(const exg_dtensor *t);
 exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
 
+/* "DTensor(local_tensor=[1.0, 2.0], device_mesh=DeviceMesh(tp=2), placements=(S(0)))": this rank's
+ * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees
+ * the text. NO_MEMORY. */
+exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
+
 /* Where this rank's part begins in the whole and how large it is, by dim: for saving. An
  * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,

@@ -326,6 +326,55 @@ static void requires_grad_is_kept(void **state)
     exg_device_mesh_destroy(mesh);
 }
 
+static void expect_text(rank_context *c, exg_dtensor *t, const char *want)
+{
+    char *text = NULL;
+
+    EXPECT(c, exg_dtensor_print(t, &text, NULL) == EXG_OK && strcmp(text, want) == 0, "%s", text);
+    free(text);
+    exg_dtensor_destroy(t);
+}
+
+/* S003-44 */
+static void print_parts(rank_context *c)
+{
+    bool first = exg_device_mesh_rank(c->mesh) == 0;
+    int64_t big[2] = {INT64_MAX, -1};
+    float numbers[4] = {0.5f, -1, 2, 3e10f};
+    int64_t sizes[2] = {2000, 2};
+    exg_tensor longs = {.data = big, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2},
+                        .strides = {1}};
+    exg_tensor complexes = {.data = numbers, .dtype = EXG_DTYPE_C64, .rank = 2, .sizes = {1, 2},
+                            .strides = {2, 1}};
+    exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM);
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_B8, .rank = 2,
+                             .sizes = sizes};
+    exg_dtensor *t = NULL;
+
+    EXPECT(c, exg_distribute_tensor(c->mesh, &longs, &rows, 1, 0, &t, NULL) == EXG_OK, "longs");
+    expect_text(c, t, first ? "DTensor(local_tensor=[9223372036854775807], "
+                              "device_mesh=DeviceMesh(a=2), placements=(S(0)))"
+                            : "DTensor(local_tensor=[-1], device_mesh=DeviceMesh(a=2), "
+                              "placements=(S(0)))");
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &complexes, &sum, 1, NULL, &t, NULL) == EXG_OK,
+           "complex");
+    expect_text(c, t, "DTensor(local_tensor=[[(0.5, -1.0), (2.0, 30000001024.0)]], "
+                      "device_mesh=DeviceMesh(a=2), placements=(P(sum)))");
+    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK, "bools");
+    expect_text(c, t, "DTensor(local_tensor=[[True, True], [True, True], [True, True], ..., "
+                      "[True, True], [True, True], [True, True]], device_mesh=DeviceMesh(a=2), "
+                      "placements=(R))");
+    sizes[0] = 0;
+    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "nothing");
+    expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
+}
+
+static void parts_are_printed(void **state)
+{
+    (void)state;
+    on_mesh("2", print_parts, NULL);
+}
+
 typedef struct distribution {
     const char *placements;
     uint32_t source;
@@ -644,6 +693,7 @@ int main(void)
         cmocka_unit_test(parts_keep_the_order_of_dims),
         cmocka_unit_test(numbers_have_a_shape),
         cmocka_unit_test(requires_grad_is_kept),
+        cmocka_unit_test(parts_are_printed),
         cmocka_unit_test(what_is_left_out_is_replicated_or_refused),
     };
 

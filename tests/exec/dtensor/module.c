@@ -167,6 +167,26 @@ static void distribute_a_part(rank_context *c)
     exg_module_destroy(m);
 }
 
+/* A rank outside the mesh knows the whole and holds nothing. */
+static void distribute_on_two(rank_context *c)
+{
+    exg_mesh_shape pair = mesh_shape("2");
+    bool inside = exg_device_mesh_rank(c->mesh) < 2;
+    exg_device_mesh *two = NULL;
+    exg_module *m = NULL;
+    exg_dtensor *t;
+    exg_error err;
+
+    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&
+                  exg_module_create(c->user, &m, &err) == EXG_OK &&
+                  exg_distribute_module(m, "", two, NULL, &err) == EXG_OK, "%s", err.message);
+    t = exg_module_find(m, "a.weight");
+    EXPECT(c, t != NULL && exg_dtensor_sizes(t)[0] == 5 && exg_dtensor_requires_grad(t) &&
+                  exg_tensor_numel(exg_dtensor_to_local(t)) == (inside ? 15 : 0), "a.weight");
+    exg_module_destroy(m);
+    exg_device_mesh_destroy(two);
+}
+
 /* S003-108 */
 static void what_is_distributed_stays(void **state)
 {
@@ -174,6 +194,7 @@ static void what_is_distributed_stays(void **state)
 
     (void)state;
     on_mesh("3", distribute_a_part, program);
+    on_mesh("3", distribute_on_two, program);
     exg_program_destroy(program);
 }
 
