@@ -201,7 +201,8 @@ static void walk_twice(rank_context *c)
         EXPECT(c, exg_to_local_backward(ga, &part, NULL, 0, &gga, &err) == EXG_OK &&
                       exg_redistribute_backward(gb, gga, &ggb, &err) == EXG_OK &&
                       exg_dtensor_full_tensor(ggb, &full, &err) == EXG_OK, "%s", err.message);
-        EXPECT(c, exg_placement_equal(exg_dtensor_placements(ggb)[0], to), "lies otherwise");
+        EXPECT(c, c->faults > 0 || exg_placement_equal(exg_dtensor_placements(ggb)[0], to),
+               "lies otherwise");
         for (int i = 0; c->faults == 0 && i < 4; i++) {
             EXPECT(c, ((const float *)exg_dtensor_to_local(full)->data)[i] ==
                           (float)(k == 1 ? 5 : i / 2 + 1), "%s -> %s: %d", ways[k][0], ways[k][1],
