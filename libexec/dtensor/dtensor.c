@@ -27,7 +27,7 @@ void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
 /* ---- what the ranks say of their parts ----------------------------------------------------- */
 
 typedef struct statement {
-    int64_t dtype, rank, has_shape;
+    int64_t dtype, rank, has_shape, requires_grad;
     int64_t local[EXG_RANK_MAX], whole[EXG_RANK_MAX];
 } statement;
 
@@ -82,9 +82,11 @@ static exg_status compare_statements(const exg_device_mesh *mesh, const exg_plac
     for (uint32_t r = 0; r < mesh->size; r++) {
         if (all[r].dtype != all[0].dtype || all[r].rank != all[0].rank ||
             all[r].has_shape != all[0].has_shape ||
+            all[r].requires_grad != all[0].requires_grad ||
             memcmp(all[r].whole, all[0].whole, sizeof(all[0].whole)) != 0) {
             return EXG_FAIL(err, USAGE, "DTN-013",
-                            "rank %u has another dtype, number of dims or shape than rank 0", r);
+                            "rank %u has another dtype, number of dims, shape or requires_grad than rank 0",
+                            r);
         }
         exg_local_chunk(mesh, r, placements, sizes, rank, offsets, chunk);
         for (uint32_t d = 0; d < rank; d++) {
@@ -103,7 +105,8 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
                             int64_t *sizes, exg_error *err)
 {
     statement own = {.dtype = local->dtype, .rank = local->rank,
-                     .has_shape = options->shape != NULL};
+                     .has_shape = options->shape != NULL,
+                     .requires_grad = options->requires_grad};
     statement *all = calloc(mesh->size, sizeof(*all));
     exg_status status;
 
@@ -215,14 +218,15 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX];
     int64_t strides[EXG_RANK_MAX];
-    bool member = exg_device_mesh_is_member(mesh);
-    exg_status status = EXG_OK;
+    exg_status status;
+    bool member;
 
     *t = NULL;
     if (given != NULL) {
         memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
     }
     EXG_TRY(exg_spec_placements(mesh, placements, count, local->rank, to, err));
+    member = exg_device_mesh_is_member(mesh);
     if ((options.shape == NULL) != (options.strides == NULL) ||
         (options.shape != NULL && options.infer_shape)) {
         return EXG_FAIL(err, USAGE, "DTN-003",
@@ -239,7 +243,8 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
         EXG_TRY(check_own(mesh, to, local, sizes, err));
     }
     EXG_TRY(exg_dtensor_make(mesh, to, local, sizes, strides, t, err));
-    if (member && options.run_check && has_copies(*t)) {
+    status = exg_dtensor_set_requires_grad(*t, options.requires_grad, err);
+    if (status == EXG_OK && member && options.run_check && has_copies(*t)) {
         status = take_copies(*t, err);
     }
     if (status != EXG_OK) {
@@ -288,6 +293,27 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
     return EXG_OK;
 }
 
+/* The strides of the whole are given; those of the part follow their order. */
+static void keep_order(exg_dtensor *t, const int64_t *strides)
+{
+    bool done[EXG_RANK_MAX] = {false};
+    int64_t step = 1;
+
+    memcpy(t->strides, strides, t->rank * sizeof(*strides));
+    for (uint32_t k = 0; t->mesh->communicator != NULL && k < t->rank; k++) {
+        uint32_t inner = t->rank;
+
+        for (uint32_t d = t->rank; d-- > 0;) {
+            if (!done[d] && (inner == t->rank || strides[d] < strides[inner])) {
+                inner = d;
+            }
+        }
+        done[inner] = true;
+        t->local.strides[inner] = step;
+        step *= t->local.sizes[inner] > 0 ? t->local.sizes[inner] : 1;
+    }
+}
+
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err)
@@ -302,6 +328,7 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
     }
     EXG_TRY(exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t, err));
+    keep_order(*t, global->strides);
     if (mesh->communicator == NULL) {
         return EXG_OK;
     }

@@ -83,14 +83,21 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, exg
             return EXG_FAIL(err, USAGE, "DTN-009", "a size of %lld", (long long)like.sizes[d]);
         }
     }
-    EXG_TRY(exg_spec_placements(mesh, like.placements, like.placement_count, like.rank, to, err));
+    EXG_TRY(exg_spec_placements(mesh, like.placement_count == 0 ? NULL : like.placements,
+                                like.placement_count, like.rank, to, err));
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         if (to[m].kind == EXG_PARTIAL) {
             return EXG_FAIL(err, USAGE, "DTN-009",
                             "nothing is made as Partial: the sum of all parts would be another");
         }
     }
-    return exg_dtensor_make_owned(mesh, to, like.dtype, like.rank, like.sizes, t, err);
+    EXG_TRY(exg_dtensor_make_owned(mesh, to, like.dtype, like.rank, like.sizes, t, err));
+    if (exg_dtensor_set_requires_grad(*t, like.requires_grad, err) != EXG_OK) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
+        return EXG_USAGE;
+    }
+    return EXG_OK;
 }
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,

@@ -78,6 +78,14 @@ exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtenso
     return exg_dtensor_redistribute(gradient, to, source->mesh->ndim, out, err);
 }
 
+exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
+{
+    exg_placement to[EXG_MESH_DIMS_MAX];
+
+    whole_where_partial(t, to);
+    return exg_dtensor_redistribute(t, to, t->mesh->ndim, out, err);
+}
+
 exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
                                    const exg_placement *placements, uint32_t count,
                                    exg_dtensor **out, exg_error *err)

@@ -256,14 +256,19 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
     bool same;
 
     *out = NULL;
+    if (placements == NULL) {
+        return EXG_FAIL(err, USAGE, "DTN-002", "a redistribution without placements");
+    }
     EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
     EXG_TRY(check(t, to, &same, err));
     if (same) {
         EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
         (*out)->owned = exg_block_share(t->owned);
+        (*out)->requires_grad = t->requires_grad;
         return EXG_OK;
     }
     EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
+    (*out)->requires_grad = t->requires_grad;
     if (t->mesh->communicator == NULL) {
         return EXG_OK;
     }
@@ -277,5 +282,10 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
 
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
-    return exg_dtensor_redistribute(t, NULL, 0, out, err);
+    exg_placement whole[EXG_MESH_DIMS_MAX];
+
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        whole[m] = exg_replicate();
+    }
+    return exg_dtensor_redistribute(t, whole, t->mesh->ndim, out, err);
 }

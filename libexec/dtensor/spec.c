@@ -28,6 +28,9 @@ static exg_status check_partials(const exg_device_mesh *mesh, const exg_placemen
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err)
 {
+    if (mesh == NULL) {
+        return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
+    }
     if (placements != NULL && count != mesh->ndim) {
         return EXG_FAIL(err, USAGE, "DTN-002", "%u placements on a mesh of %u dims", count,
                         mesh->ndim);
@@ -201,6 +204,22 @@ exg_dtype exg_dtensor_dtype(const exg_dtensor *t)
     return t->local.dtype;
 }
 
+bool exg_dtensor_requires_grad(const exg_dtensor *t)
+{
+    return t->requires_grad;
+}
+
+exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err)
+{
+    if (requires_grad && !exg_dtype_is_float(t->local.dtype) &&
+        !exg_dtype_is_complex(t->local.dtype)) {
+        return EXG_FAIL(err, USAGE, "DTN-016", "a gradient of %s",
+                        exg_dtype_name(t->local.dtype));
+    }
+    t->requires_grad = requires_grad;
+    return EXG_OK;
+}
+
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err)
 {
@@ -216,5 +235,19 @@ exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *si
         exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
                         offsets, sizes);
     }
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
+                                const exg_tensor **local, exg_error *err)
+{
+    int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
+
+    *local = NULL;
+    EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
+    if (memcmp(own, offsets, t->rank * sizeof(*own)) != 0) {
+        return EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
+    }
+    *local = &t->local;
     return EXG_OK;
 }

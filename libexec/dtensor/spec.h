@@ -23,6 +23,7 @@ struct exg_dtensor {
     int64_t strides[EXG_RANK_MAX]; /* global */
     exg_block *owned;              /* the local memory, when it is ours */
     bool detached;                 /* of a view: of moved or copied memory */
+    bool requires_grad;
 };
 
 /* A run of each dim. */
@@ -47,7 +48,8 @@ void exg_box_copy(const exg_box *part, const exg_tensor *from, const exg_box *fr
 /* The row-major tensor of a box's sizes over `data`. */
 exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data);
 
-/* Fills `out` with `placements` (NULL: Replicate), dims counted from the front. DTN-002. */
+/* Fills `out` with `placements` (NULL: Replicate), dims counted from the front. DTN-002, without
+ * a mesh DTN-018. */
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err);
 

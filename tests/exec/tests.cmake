@@ -24,6 +24,8 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
 endif()
 exg_test(exec_gradient exec/dtensor/gradient.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
+exg_test(exec_module exec/dtensor/module.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS LIBS
+  exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)

@@ -7,7 +7,8 @@
  * nothing.
  *
  * Placements: `count` of them, the mesh's ndim, NULL for Replicate on every mesh dim; a
- * negative shard dim counts from the end. USAGE DTN-002 when they do not fit.
+ * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
+ * mesh is NULL.
  *
  * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
  * (PEER) ends the call on all.
@@ -19,6 +20,7 @@
 
 #include <exg/device_mesh.h>
 #include <exg/placement.h>
+#include <exg/program.h>
 #include <exg/tensor.h>
 #include <stddef.h>
 
@@ -41,6 +43,7 @@ typedef struct exg_from_local_options {
     bool infer_shape;       /* collective: sharded dims are summed over the ranks */
     bool run_check; /* collective: dtype, rank and shape agree on all ranks, else USAGE DTN-013
                        on all; where it is replicated, everyone takes a copy of the first's */
+    bool requires_grad; /* of the local tensor: the DTensor's too. USAGE DTN-016 */
 } exg_from_local_options;
 
 /* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
@@ -62,17 +65,86 @@ const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
 /* Collective. `global` of rank `source` is the truth, of EXG_NO_RANK everyone's own, and
  * then nothing is sent. To Partial: sum divides by the ranks, avg, max and min keep the
- * value, product is refused. The parts are row-major. */
+ * value, product is refused. Strides of the whole are `global`'s; the parts have no gaps, and
+ * their dims the same order in memory. */
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err);
 
+/* ---- modules of a program ---------------------------------------------------------------- */
+
+/* A rank's parameters and buffers of a program, each under its FQN: plain at first, DTensors once
+ * the module that holds them is distributed. Tensors that are tied (one storage, one shape) are
+ * one DTensor. Every rank reads its own copy of the program: no messages. */
+typedef struct exg_module exg_module;
+
+/* `program` must stay as long as the module. */
+exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err);
+void exg_module_destroy(exg_module *m); /* with its DTensors; NULL is allowed */
+
+/* Once for the module `fqn` and each in it, parents first ("" is the root): may assign. */
+typedef exg_status exg_partition_fn(void *user, exg_module *m, const char *fqn,
+                                    exg_device_mesh *mesh, exg_error *err);
+
+/* What goes into a module or comes out of it. */
+typedef struct exg_module_value {
+    const char *name;         /* of the input or output */
+    const exg_tensor *tensor; /* a plain tensor; NULL: it is `dtensor` */
+    exg_dtensor *dtensor;     /* may keep the memory of `tensor` */
+} exg_module_value;
+
+/* May put others in the place of values, DTensors for plain tensors or the reverse; whoever calls
+ * the forward destroys them. What it leaves alone stays. */
+typedef exg_status exg_module_hook(void *user, const char *fqn, exg_module_value *values,
+                                   uint32_t count, exg_device_mesh *mesh, exg_error *err);
+
+typedef struct exg_module_functions {
+    size_t size; /* sizeof(exg_module_functions) */
+    exg_partition_fn *partition; /* NULL: everything is Replicate */
+    exg_module_hook *input;      /* before the forward of the module, or NULL */
+    exg_module_hook *output;     /* after it, or NULL */
+    void *user;                  /* of all three */
+} exg_module_functions;
+
+/* The module `fqn` and those in it: after the partition function was called for one of them, what
+ * that one holds itself and is plain still becomes Replicate on every mesh dim. `functions` may
+ * be NULL. USAGE DTN-017: no such module, or a second time. A fault in between leaves what was
+ * distributed as it is. */
+exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh *mesh,
+                                 const exg_module_functions *functions, exg_error *err);
+
+/* In a partition function: the tensor `fqn` of any module of the program is distributed so. Again
+ * to the same placements: nothing. USAGE DTN-017: no such tensor, elsewhere than in a partition
+ * function, or to others than before. */
+exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
+                             uint32_t count, exg_error *err);
+
+/* Parameters and buffers in the program's order: the FQN, and the DTensor, NULL while it is plain;
+ * borrowed. Tied ones give the same. */
+uint32_t exg_module_tensor_count(const exg_module *m);
+const char *exg_module_tensor_at(const exg_module *m, uint32_t i, exg_dtensor **t);
+/* NULL while it is plain, or when there is none of that name. */
+exg_dtensor *exg_module_find(const exg_module *m, const char *fqn);
+
+/* Computes `outputs` (named by the caller) of `inputs`. */
+typedef exg_status exg_forward_fn(void *user, exg_module *m, const exg_module_value *inputs,
+                                  uint32_t input_count, exg_module_value *outputs,
+                                  uint32_t output_count, exg_error *err);
+
+/* The input function that module `fqn` was distributed with on `inputs`, `forward`, the output
+ * function on `outputs`. The arrays are left as the functions leave them. USAGE DTN-017 of a
+ * module that was not distributed, and when a tensor that the whole program takes, by position
+ * or by keyword, is not among `inputs` under its graph input's name. */
+exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *forward, void *user,
+                              exg_module_value *inputs, uint32_t input_count,
+                              exg_module_value *outputs, uint32_t output_count, exg_error *err);
+
 /* ---- moving --------------------------------------------------------------------------- */
 
-/* Collective. A new DTensor with other placements; `t` is unchanged. To the same ones: over
- * the same memory, no message. To Partial only where `t` is that already. Sums are taken in
- * the order of the ranks. At most one exchange a reduction and one to move: each rank gets
- * what it lacks from the nearest that has it, and nothing else. */
+/* Collective. A new DTensor with other placements, which must be given (DTN-002); `t` is
+ * unchanged. To the same ones: over the same memory, no message. To Partial only where `t` is
+ * that already. Sums are taken in the order of the ranks. At most one exchange a reduction and
+ * one to move: each rank gets what it lacks from the nearest that has it, and nothing else. */
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err);
 
@@ -101,6 +173,10 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err);
 
+/* Collective. What a compiled backward takes as the gradient of something like `t`: whole where
+ * `t` is Partial, else over the same memory and no message. */
+exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
+
 /* ---- factories: no message ---------------------------------------------------------------- */
 
 typedef struct exg_dtensor_like {
@@ -108,8 +184,9 @@ typedef struct exg_dtensor_like {
     exg_dtype dtype;
     uint32_t rank;
     const int64_t *sizes;
-    const exg_placement *placements; /* no Partial */
+    const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
+    bool requires_grad; /* USAGE DTN-016 */
 } exg_dtensor_like;
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
@@ -148,10 +225,25 @@ const int64_t *exg_dtensor_sizes(const exg_dtensor *t);   /* global */
 const int64_t *exg_dtensor_strides(const exg_dtensor *t); /* global, elements */
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 
+/* Is its gradient wanted? At first as the options or the source say, of a distributed tensor
+ * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients. */
+bool exg_dtensor_requires_grad(const exg_dtensor *t);
+exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
+
+/* "DTensor(local_tensor=[1.0, 2.0], device_mesh=DeviceMesh(tp=2), placements=(S(0)))": this rank's
+ * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees
+ * the text. NO_MEMORY. */
+exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
+
 /* Where this rank's part begins in the whole and how large it is, by dim: for saving. An
  * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err);
+
+/* This rank's part, asked for by where it begins; borrowed. USAGE DTN-014 of a Partial, and when
+ * that is not where it begins: it is another rank's then. */
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
+                                const exg_tensor **local, exg_error *err);
 
 /* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,

@@ -358,6 +358,46 @@ static void run_fallbacks(rank_context *c)
     eager_end(&e);
 }
 
+static void make_on_current_mesh(rank_context *c)
+{
+    exg_dispatch_options options = {.size = sizeof(options)};
+    exg_mesh_shape pair = {.ndim = 1, .sizes = {2}};
+    int64_t sizes[1] = {6};
+    exg_object args[1] = {of_ints(sizes, 1)};
+    exg_device_mesh *two = NULL;
+    exg_dtensor *t;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, NULL) == EXG_OK,
+           "a part of the mesh");
+    t = call1(&e, "aten.ones.default", args, 1);
+    EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == c->mesh &&
+                  exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_sizes(t)[0] == 6,
+           "on the mesh, of the dtype that is there without one");
+    exg_dtensor_destroy(t);
+    options.mesh = two;
+    exg_dispatcher_configure(e.d, &options);
+    t = call1(&e, "aten.ones.default", args, 1);
+    EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == two &&
+                  exg_tensor_numel(exg_dtensor_to_local(t)) ==
+                      (exg_device_mesh_is_member(two) ? 6 : 0), "on the part of it");
+    exg_dtensor_destroy(t);
+    options.mesh = NULL;
+    exg_dispatcher_configure(e.d, &options);
+    EXPECT(c, refusal(&e, "aten.ones.default", args, 1) == EXG_USAGE &&
+                  strcmp(e.err.code, "DSP-008") == 0, "on none");
+    eager_end(&e);
+    exg_device_mesh_destroy(two);
+}
+
+/* S003-123 */
+static void factories_use_the_dispatchers_mesh(void **state)
+{
+    (void)state;
+    on_mesh("3", make_on_current_mesh, NULL);
+}
+
 /* S001-02, S001-23, S001-24, S001-37 */
 static void operators_without_a_rule_fall_back_as_told(void **state)
 {
@@ -698,6 +738,7 @@ int main(void)
         cmocka_unit_test(suggestions_are_the_call_with_other_specs),
         cmocka_unit_test(lowerings_come_before_handlers_before_rules),
         cmocka_unit_test(operators_without_a_rule_fall_back_as_told),
+        cmocka_unit_test(factories_use_the_dispatchers_mesh),
         cmocka_unit_test(what_one_rank_finds_infinite_all_know),
         cmocka_unit_test(containers_of_specs_are_alike),
         cmocka_unit_test(the_log_tells_what_is_done),

@@ -90,6 +90,9 @@ static void work_on_two_of_four(rank_context *c)
     exg_tensor whole = tensor_of(data, 3, 2);
     exg_placement shard = exg_shard(0);
     int64_t offsets[2], sizes[2];
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
+                             .sizes = whole.sizes, .placements = &shard, .placement_count = 1,
+                             .requires_grad = true};
     exg_device_mesh *two = NULL;
     exg_dtensor *t = NULL, *full = NULL;
 
@@ -105,6 +108,12 @@ static void work_on_two_of_four(rank_context *c)
                "the chunk");
     }
     exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
+    EXPECT(c, exg_dtensor_ones(two, &like, &t, NULL) == EXG_OK && exg_dtensor_rank_count(t) == 2 &&
+                  exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_requires_grad(t) &&
+                  exg_dtensor_to_local(t)->rank == (inside ? 2 : 1) &&
+                  exg_tensor_numel(exg_dtensor_to_local(t)) ==
+                      (inside ? 4 - 2 * (int64_t)exg_device_mesh_rank(c->mesh) : 0), "ones");
     exg_dtensor_destroy(t);
     exg_device_mesh_destroy(two);
 }
@@ -155,7 +164,7 @@ static void ranks_agree_or_say_so(void **state)
     on_mesh("2", ask_the_ranks, NULL);
 }
 
-/* S003-30: windows with strides of their own are parts too. */
+/* S003-30, S003-78: windows with strides of their own are parts too. */
 static void gather_transposed(rank_context *c)
 {
     uint32_t rank = exg_device_mesh_rank(c->mesh);
@@ -164,6 +173,7 @@ static void gather_transposed(rank_context *c)
                         .strides = {1, 3}};
     exg_placement shard = exg_shard(0);
     exg_dtensor *t = NULL, *full = NULL;
+    const exg_tensor *part;
 
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < 2; j++) {
@@ -176,6 +186,10 @@ static void gather_transposed(rank_context *c)
         EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
     }
     EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 6, "global strides");
+    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 * rank, 0}, &part, NULL) == EXG_OK &&
+                  part == exg_dtensor_to_local(t), "the own part");
+    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 - 3 * rank, 0}, &part, NULL) ==
+                      EXG_USAGE && part == NULL, "another's part");
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
 }
@@ -184,6 +198,181 @@ static void parts_may_have_strides(void **state)
 {
     (void)state;
     on_mesh("2", gather_transposed, NULL);
+}
+
+/* S003-101: columns that lie one after the other still do in the parts. */
+static void keep_strides(rank_context *c)
+{
+    float data[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    exg_tensor whole = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 2},
+                        .strides = {1, 4}};
+    exg_placement rows = exg_shard(0);
+    exg_dtensor *t = NULL, *full = NULL;
+
+    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &rows, 1, 0, &t, NULL) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "distributed");
+    if (c->faults == 0) {
+        const exg_tensor *local = exg_dtensor_to_local(t);
+
+        EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 4, "global");
+        EXPECT(c, local->strides[0] == 1 && local->strides[1] == 2, "local");
+        EXPECT(c, floats(t)[2] == (exg_device_mesh_rank(c->mesh) == 0 ? 1.0f : 5.0f), "a part");
+        for (int i = 0; i < 8; i++) {
+            EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
+        }
+    }
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
+}
+
+static void parts_keep_the_order_of_dims(void **state)
+{
+    (void)state;
+    on_mesh("2", keep_strides, NULL);
+}
+
+/* S003-23: a shape that is given is given, if it has no dims too. */
+static void wrap_number(rank_context *c)
+{
+    float data = 4;
+    exg_tensor local = {.data = &data, .dtype = EXG_DTYPE_F32};
+    int64_t none[1] = {0};
+    exg_from_local_options options = {.size = sizeof(options), .shape = none};
+    exg_dtensor *t = NULL;
+
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, NULL) == EXG_USAGE,
+           "a shape without strides");
+    options.strides = none;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, NULL) == EXG_OK &&
+                  exg_dtensor_rank_count(t) == 0 && floats(t)[0] == 4, "a number");
+    exg_dtensor_destroy(t);
+}
+
+static void numbers_have_a_shape(void **state)
+{
+    (void)state;
+    on_mesh("2", wrap_number, NULL);
+}
+
+/* ---- requires_grad ---------------------------------------------------------------------------- */
+
+static void keep_requires_grad(rank_context *c)
+{
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    float data[6] = {0};
+    exg_tensor local = tensor_of(data, 2, 3);
+    exg_placement rows = exg_shard(0), columns = exg_shard(1);
+    exg_from_local_options options = {.size = sizeof(options)};
+    exg_dtensor *t = NULL, *moved = NULL, *same = NULL, *full = NULL;
+    exg_error err;
+
+    for (int k = 0; k < 2; k++) {
+        options.requires_grad = k == 1;
+        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
+                          EXG_OK && exg_dtensor_requires_grad(t) == (k == 1), "from_local");
+        EXPECT(c, exg_dtensor_redistribute(t, &columns, 1, &moved, &err) == EXG_OK &&
+                      exg_dtensor_redistribute(t, &rows, 1, &same, &err) == EXG_OK &&
+                      exg_dtensor_full_tensor(t, &full, &err) == EXG_OK &&
+                      exg_dtensor_requires_grad(moved) == (k == 1) &&
+                      exg_dtensor_requires_grad(same) == (k == 1) &&
+                      exg_dtensor_requires_grad(full) == (k == 1), "redistributed");
+        exg_dtensor_destroy(full);
+        exg_dtensor_destroy(same);
+        exg_dtensor_destroy(moved);
+        exg_dtensor_destroy(t);
+    }
+    EXPECT(c, exg_distribute_tensor(c->mesh, &local, &rows, 1, 0, &t, &err) == EXG_OK &&
+                  !exg_dtensor_requires_grad(t) &&
+                  exg_dtensor_set_requires_grad(t, true, &err) == EXG_OK &&
+                  exg_dtensor_requires_grad(t) &&
+                  exg_dtensor_set_requires_grad(t, false, &err) == EXG_OK &&
+                  !exg_dtensor_requires_grad(t), "distributed");
+    exg_dtensor_destroy(t);
+    options.run_check = true; /* S003-27: the ranks say different things */
+    options.requires_grad = rank == 0;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+                  strcmp(err.code, "DTN-013") == 0, "not agreed on");
+    local.dtype = EXG_DTYPE_I32;
+    options.requires_grad = true;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+                  t == NULL && strcmp(err.code, "DTN-016") == 0, "of integers");
+}
+
+/* S003-31, S003-102, S003-122 */
+static void requires_grad_is_kept(void **state)
+{
+    exg_mesh_shape one = mesh_shape("1");
+    int64_t size = 5;
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_BF16, .rank = 1,
+                             .sizes = &size, .requires_grad = true};
+    exg_rng rng = {.seed = 1};
+    exg_device_mesh *mesh;
+    exg_dtensor *t;
+    exg_error err;
+
+    (void)state;
+    on_mesh("2", keep_requires_grad, NULL);
+    assert_int_equal(exg_local_mesh_create(&one, &mesh, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_randn(mesh, &like, &rng, &t, NULL), EXG_OK);
+    assert_true(exg_dtensor_requires_grad(t));
+    exg_dtensor_destroy(t);
+    like.dtype = EXG_DTYPE_C64;
+    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_OK);
+    exg_dtensor_destroy(t);
+    like.dtype = EXG_DTYPE_I32;
+    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-016");
+    assert_null(t);
+    exg_device_mesh_destroy(mesh);
+}
+
+static void expect_text(rank_context *c, exg_dtensor *t, const char *want)
+{
+    char *text = NULL;
+
+    EXPECT(c, exg_dtensor_print(t, &text, NULL) == EXG_OK && strcmp(text, want) == 0, "%s", text);
+    free(text);
+    exg_dtensor_destroy(t);
+}
+
+/* S003-44 */
+static void print_parts(rank_context *c)
+{
+    bool first = exg_device_mesh_rank(c->mesh) == 0;
+    int64_t big[2] = {INT64_MAX, -1};
+    float numbers[4] = {0.5f, -1, 2, 3e10f};
+    int64_t sizes[2] = {2000, 2};
+    exg_tensor longs = {.data = big, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2},
+                        .strides = {1}};
+    exg_tensor complexes = {.data = numbers, .dtype = EXG_DTYPE_C64, .rank = 2, .sizes = {1, 2},
+                            .strides = {2, 1}};
+    exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM);
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_B8, .rank = 2,
+                             .sizes = sizes};
+    exg_dtensor *t = NULL;
+
+    EXPECT(c, exg_distribute_tensor(c->mesh, &longs, &rows, 1, 0, &t, NULL) == EXG_OK, "longs");
+    expect_text(c, t, first ? "DTensor(local_tensor=[9223372036854775807], "
+                              "device_mesh=DeviceMesh(a=2), placements=(S(0)))"
+                            : "DTensor(local_tensor=[-1], device_mesh=DeviceMesh(a=2), "
+                              "placements=(S(0)))");
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &complexes, &sum, 1, NULL, &t, NULL) == EXG_OK,
+           "complex");
+    expect_text(c, t, "DTensor(local_tensor=[[(0.5, -1.0), (2.0, 30000001024.0)]], "
+                      "device_mesh=DeviceMesh(a=2), placements=(P(sum)))");
+    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK, "bools");
+    expect_text(c, t, "DTensor(local_tensor=[[True, True], [True, True], [True, True], ..., "
+                      "[True, True], [True, True], [True, True]], device_mesh=DeviceMesh(a=2), "
+                      "placements=(R))");
+    sizes[0] = 0;
+    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "nothing");
+    expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
+}
+
+static void parts_are_printed(void **state)
+{
+    (void)state;
+    on_mesh("2", print_parts, NULL);
 }
 
 typedef struct distribution {
@@ -434,6 +623,60 @@ static void what_does_not_fit_is_refused(void **state)
     exg_device_mesh_destroy(mesh);
 }
 
+/* S003-54, -80, -89, -90, -124, -126, and no mesh at all. */
+static void what_is_left_out_is_replicated_or_refused(void **state)
+{
+    exg_mesh_shape line = mesh_shape("1"), grid = mesh_shape("1x1");
+    exg_device_mesh *one, *two;
+    float data[6] = {0};
+    exg_tensor whole = tensor_of(data, 2, 3);
+    exg_placement list[2] = {exg_replicate(), exg_replicate()}, sum = exg_partial(EXG_REDUCE_SUM);
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
+                             .sizes = whole.sizes};
+    int64_t offsets[2], sizes[2];
+    const exg_tensor *part;
+    exg_dtensor *t, *out;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_local_mesh_create(&line, &one, NULL), EXG_OK);
+    assert_int_equal(exg_local_mesh_create(&grid, &two, NULL), EXG_OK);
+    for (int k = 0; k < 3; k++) { /* nothing, nothing, an empty list */
+        like.placements = k == 2 ? list : NULL;
+        assert_int_equal(k == 0 ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
+                                : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
+        assert_true(exg_placement_equal(exg_dtensor_placements(t)[0], exg_replicate()));
+        assert_true(exg_placement_equal(exg_dtensor_placements(t)[1], exg_replicate()));
+        assert_int_equal(exg_dtensor_redistribute(t, NULL, 0, &out, &err), EXG_USAGE);
+        assert_string_equal(err.code, "DTN-002");
+        exg_dtensor_destroy(t);
+    }
+    assert_int_equal(exg_distribute_tensor(one, &whole, list, 2, 0, &t, &err), EXG_USAGE);
+    assert_non_null(strstr(err.message, "2 placements"));
+    assert_non_null(strstr(err.message, "1 dims"));
+    like.placements = list;
+    like.placement_count = 2;
+    assert_int_equal(exg_dtensor_zeros(one, &like, &t, NULL), EXG_USAGE);
+    list[0] = exg_shard(2);
+    assert_int_equal(exg_dtensor_zeros(two, &like, &t, NULL), EXG_USAGE);
+    list[0] = exg_shard(-1);
+    assert_int_equal(exg_dtensor_zeros(two, &like, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_placements(t)[0].dim, 1);
+    exg_dtensor_destroy(t);
+    assert_int_equal(exg_dtensor_from_local(one, &whole, &sum, 1, NULL, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_chunk(t, offsets, sizes, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-014");
+    assert_int_equal(exg_dtensor_shard_at(t, (const int64_t[]){0, 0}, &part, NULL), EXG_USAGE);
+    exg_dtensor_destroy(t);
+    assert_int_equal(exg_dtensor_from_local(NULL, &whole, &sum, 1, NULL, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-018");
+    assert_int_equal(exg_distribute_tensor(NULL, &whole, NULL, 0, 0, &t, NULL), EXG_USAGE);
+    assert_int_equal(exg_dtensor_empty(NULL, &like, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-018");
+    exg_device_mesh_destroy(one);
+    exg_device_mesh_destroy(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +690,11 @@ int main(void)
         cmocka_unit_test(ranges_go_on_over_the_ranks),
         cmocka_unit_test(a_missing_rank_ends_the_collective_on_all),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(parts_keep_the_order_of_dims),
+        cmocka_unit_test(numbers_have_a_shape),
+        cmocka_unit_test(requires_grad_is_kept),
+        cmocka_unit_test(parts_are_printed),
+        cmocka_unit_test(what_is_left_out_is_replicated_or_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,12 +174,96 @@ static void summands_and_misfits(void **state)
     on_mesh("2", more_hints, NULL);
 }
 
+/* The way back is a redistribution too, and has a way back: the gradient of a gradient, whole or
+ * in parts, is the same whole. */
+static void walk_twice(rank_context *c)
+{
+    static const char *const ways[][2] = {{"S(0)", "R"}, {"R", "S(0)"}, {"S(0)", "S(1)"}};
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    exg_error err;
+
+    for (int k = 0; k < 3; k++) {
+        exg_placement from, to;
+        float x[8], g[8], gg[8];
+        exg_tensor whole = filled(x, 2, 2, 1), part;
+        exg_dtensor *a = NULL, *b = NULL, *gb = NULL, *ga = NULL, *gga = NULL, *ggb = NULL;
+        exg_dtensor *full = NULL;
+
+        placements_of(ways[k][0], &from);
+        placements_of(ways[k][1], &to);
+        EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &from, 1, 0, &a, &err) == EXG_OK &&
+                      exg_dtensor_redistribute(a, &to, 1, &b, &err) == EXG_OK, "%s", err.message);
+        part = filled(g, exg_dtensor_to_local(b)->sizes[0], exg_dtensor_to_local(b)->sizes[1], 1);
+        EXPECT(c, exg_to_local_backward(b, &part, NULL, 0, &gb, &err) == EXG_OK &&
+                      exg_redistribute_backward(a, gb, &ga, &err) == EXG_OK, "%s", err.message);
+        part = filled(gg, exg_dtensor_to_local(a)->sizes[0], exg_dtensor_to_local(a)->sizes[1],
+                      k == 1 ? 5 : (float)(rank + 1));
+        EXPECT(c, exg_to_local_backward(ga, &part, NULL, 0, &gga, &err) == EXG_OK &&
+                      exg_redistribute_backward(gb, gga, &ggb, &err) == EXG_OK &&
+                      exg_dtensor_full_tensor(ggb, &full, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c, c->faults > 0 || exg_placement_equal(exg_dtensor_placements(ggb)[0], to),
+               "lies otherwise");
+        for (int i = 0; c->faults == 0 && i < 4; i++) {
+            EXPECT(c, ((const float *)exg_dtensor_to_local(full)->data)[i] ==
+                          (float)(k == 1 ? 5 : i / 2 + 1), "%s -> %s: %d", ways[k][0], ways[k][1],
+                   i);
+        }
+        exg_dtensor_destroy(a);
+        exg_dtensor_destroy(b);
+        exg_dtensor_destroy(gb);
+        exg_dtensor_destroy(ga);
+        exg_dtensor_destroy(gga);
+        exg_dtensor_destroy(ggb);
+        exg_dtensor_destroy(full);
+    }
+}
+
+/* S003-71 */
+static void gradients_have_gradients(void **state)
+{
+    (void)state;
+    on_mesh("2", walk_twice, NULL);
+}
+
+static void coerce(rank_context *c)
+{
+    exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM);
+    float x[8];
+    exg_tensor local = filled(x, 2, 2, 3);
+    exg_dtensor *t = NULL, *made = NULL;
+    uint64_t before = exg_device_mesh_exchanges(c->mesh);
+    exg_error err;
+
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK &&
+                  exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c, c->faults > 0 || (exg_dtensor_to_local(made)->data == x &&
+                                exg_device_mesh_exchanges(c->mesh) == before), "rows stay");
+    exg_dtensor_destroy(made);
+    exg_dtensor_destroy(t);
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
+                  exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c, c->faults > 0 ||
+                  (exg_placement_equal(exg_dtensor_placements(made)[0], exg_replicate()) &&
+                   ((const float *)exg_dtensor_to_local(made)->data)[3] == 6), "a sum");
+    exg_dtensor_destroy(made);
+    exg_dtensor_destroy(t);
+}
+
+/* S003-47 */
+static void tangents_are_whole(void **state)
+{
+    (void)state;
+    on_mesh("2", coerce, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_go_back_the_way),
         cmocka_unit_test(gradients_lie_as_the_caller_says),
         cmocka_unit_test(summands_and_misfits),
+        cmocka_unit_test(gradients_have_gradients),
+        cmocka_unit_test(tangents_are_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

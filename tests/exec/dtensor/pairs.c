@@ -109,6 +109,8 @@ static void check_pair(rank_context *c, const pairs *p, const exg_placement *fro
 {
     float data[NUMEL_MAX];
     float expected[NUMEL_MAX];
+    float before[NUMEL_MAX];
+    size_t bytes;
     uint32_t ndim = exg_device_mesh_ndim(c->mesh);
     exg_placement all[EXG_MESH_DIMS_MAX] = {{0}};
     int64_t strides[EXG_RANK_MAX];
@@ -124,6 +126,8 @@ static void check_pair(rank_context *c, const pairs *p, const exg_placement *fro
     memcpy(strides, local.strides, sizeof(strides));
     options.strides = strides;
     fill_part(c->mesh, from, p->sizes, p->rank, &local, data);
+    bytes = (size_t)exg_tensor_numel(&local) * sizeof(float);
+    memcpy(before, data, bytes);
     if (exg_dtensor_from_local(c->mesh, &local, from, ndim, &options, &source, &err) != EXG_OK ||
         exg_dtensor_redistribute(source, to, ndim, &moved, &err) != EXG_OK ||
         exg_dtensor_full_tensor(moved, &whole, &err) != EXG_OK) {
@@ -142,6 +146,8 @@ static void check_pair(rank_context *c, const pairs *p, const exg_placement *fro
         EXPECT(c, memcmp(exg_dtensor_to_local(whole)->data, expected,
                          (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
                "%s: another whole", text_of(ndim, from, to, text));
+        EXPECT(c, memcmp(before, data, bytes) == 0, "%s: the source is changed",
+               text_of(ndim, from, to, text));
     }
     exg_dtensor_destroy(whole);
     exg_dtensor_destroy(moved);

@@ -194,10 +194,43 @@ static void the_whole_follows_from_even_parts(void **state)
     }
 }
 
+/* S003-38: summands of bool are alternatives; an average of integers is refused. */
+static void add_truths(rank_context *c)
+{
+    bool first = exg_device_mesh_rank(c->mesh) == 0;
+    bool truths[4] = {first, !first, false, true};
+    int64_t numbers[1] = {3};
+    exg_tensor local = {.data = truths, .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = {4},
+                        .strides = {1}};
+    exg_placement sum = exg_partial(EXG_REDUCE_SUM), avg = exg_partial(EXG_REDUCE_AVG);
+    exg_dtensor *t = NULL, *full = NULL;
+    exg_error err;
+
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c, c->faults > 0 || memcmp(exg_dtensor_to_local(full)->data,
+                                      (const bool[]){true, true, false, true}, 4) == 0, "or");
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(t);
+    local = (exg_tensor){.data = numbers, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {1},
+                         .strides = {1}};
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &avg, 1, NULL, &t, &err) == EXG_OK &&
+                  exg_dtensor_full_tensor(t, &full, &err) == EXG_USAGE &&
+                  strcmp(err.code, "DTN-006") == 0, "an average of integers");
+    exg_dtensor_destroy(t);
+}
+
+static void sums_of_bools_are_alternatives(void **state)
+{
+    (void)state;
+    on_mesh("2", add_truths, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_gives_the_whole),
+        cmocka_unit_test(sums_of_bools_are_alternatives),
         cmocka_unit_test(nothing_is_sent_that_is_there),
         cmocka_unit_test(parts_lie_where_pytorch_puts_them),
         cmocka_unit_test(the_whole_follows_from_even_parts),
