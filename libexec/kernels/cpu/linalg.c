@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 
 /* Of the first operand: sizes of its matrices, and how many. */
 typedef struct linalg_params {
@@ -177,6 +178,10 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
     }
 }
 
+/* OpenBLAS, which LAPACK often is, gives wrong complex factors now and then when several threads
+ * ask at once (0.3.21: one run of three ranks in twenty); ranks that are threads take turns. */
+static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
+
 #define KERNEL(id, lapack)                                                                         \
     static exg_status id##_prepare(exg_kernel_call *call, exg_error *err)                          \
     {                                                                                              \
@@ -186,8 +191,14 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
     {                                                                                              \
         const linalg_params *p = call->params;                                                     \
                                                                                                    \
+        if (lapack) {                                                                              \
+            pthread_mutex_lock(&one_caller);                                                       \
+        }                                                                                          \
         for (int64_t index = 0; index < p->batch; index++) {                                       \
             id(call, p, index, call->workspace);                                                   \
+        }                                                                                          \
+        if (lapack) {                                                                              \
+            pthread_mutex_unlock(&one_caller);                                                     \
         }                                                                                          \
     }                                                                                              \
     const exg_kernel exg_kernel_##id = {                                                           \
