@@ -1,136 +1,204 @@
 /* module.c - a program's parameters and buffers as DTensors, module by module. */
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/map.h"
+#include "libexport/base/text.h"
 
 #include <exg/weights.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define DEPTH_MAX 64 /* of modules in one another */
+#define NO_TENSOR UINT32_MAX
 
 typedef struct tensor_entry {
     const exg_weight *weight;
     uint32_t holder; /* the first it is tied to, or itself */
+    uint32_t next;   /* of its module */
     exg_dtensor *t;  /* of a holder, once it is distributed */
 } tensor_entry;
 
 typedef struct module_entry {
-    const char *fqn; /* `length` bytes of it */
-    size_t length;
+    const char *fqn;
+    uint32_t first, last;  /* of its own tensors */
     exg_device_mesh *mesh; /* NULL: exg_distribute_module was not called for it */
     exg_module_functions functions;
 } module_entry;
 
 struct exg_module {
+    exg_arena *arena; /* names, maps */
     const exg_program *program;
     tensor_entry *tensors;
     module_entry *modules; /* parents first */
     uint32_t tensor_count, module_count, module_capacity;
-    exg_device_mesh *assigning; /* while a partition function runs */
+    exg_map tensor_of, module_of; /* by FQN */
+    exg_device_mesh *assigning;   /* while a partition function runs */
 };
 
 /* ---- which there are ------------------------------------------------------------------------- */
 
-static module_entry *find_module(const exg_module *m, const char *fqn, size_t length)
+static exg_status no_memory(exg_error *err)
 {
-    for (uint32_t i = 0; i < m->module_count; i++) {
-        if (m->modules[i].length == length && memcmp(m->modules[i].fqn, fqn, length) == 0) {
-            return &m->modules[i];
-        }
-    }
-    return NULL;
+    return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
 }
 
-/* The module and those it is in, the outermost first. */
-static exg_status add_module(exg_module *m, const char *fqn, size_t length, exg_error *err)
+static module_entry *find_module(const exg_module *m, const char *fqn)
 {
+    uint32_t at = exg_map_find(&m->module_of, fqn);
+
+    return at == EXG_MAP_NONE ? NULL : &m->modules[at];
+}
+
+/* `fqn` is the arena's. */
+static exg_status add_module(exg_module *m, const char *fqn, exg_error *err)
+{
+    if (find_module(m, fqn) != NULL) {
+        return EXG_OK;
+    }
+    if (m->module_count == m->module_capacity) {
+        uint32_t capacity = m->module_capacity * 2 + 8;
+        module_entry *more = realloc(m->modules, capacity * sizeof(*more));
+
+        if (more == NULL) {
+            return no_memory(err);
+        }
+        m->modules = more;
+        m->module_capacity = capacity;
+    }
+    m->modules[m->module_count] = (module_entry){.fqn = fqn, .first = NO_TENSOR};
+    return exg_map_put(&m->module_of, fqn, m->module_count++) ? EXG_OK : no_memory(err);
+}
+
+/* The module `length` bytes name and those it is in, the outermost first. */
+static exg_status add_modules(exg_module *m, const char *fqn, size_t length, exg_error *err)
+{
+    uint32_t depth = 0;
+
     for (size_t end = 0; end <= length; end++) {
+        const char *name;
+
         if (end != 0 && end != length && fqn[end] != '.') {
             continue;
         }
-        if (find_module(m, fqn, end) != NULL) {
-            continue;
+        if (depth++ > DEPTH_MAX) {
+            return EXG_FAIL(err, LIMIT, "DTN-017", "a module in more than %d others", DEPTH_MAX);
         }
-        if (m->module_count == m->module_capacity) {
-            uint32_t capacity = m->module_capacity * 2 + 8;
-            module_entry *more = realloc(m->modules, capacity * sizeof(*more));
-
-            if (more == NULL) {
-                return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-            }
-            m->modules = more;
-            m->module_capacity = capacity;
+        name = exg_arena_strndup(m->arena, fqn, end);
+        if (name == NULL) {
+            return no_memory(err);
         }
-        m->modules[m->module_count++] = (module_entry){.fqn = fqn, .length = end};
+        EXG_TRY(add_module(m, name, err));
     }
     return EXG_OK;
 }
 
-/* Of "a.b.weight": "a.b". */
-static size_t owner_length(const char *fqn)
+/* Tensors of one key are one: the same window on the same storage. */
+static bool key_of(const exg_weight *weight, exg_text *key)
 {
-    const char *dot = strrchr(fqn, '.');
+    const exg_tensor_meta *meta = weight->meta;
 
-    return dot == NULL ? 0 : (size_t)(dot - fqn);
+    if (!exg_tensor_meta_is_static(meta)) {
+        exg_text_puts(key, weight->fqn);
+    } else {
+        exg_text_printf(key, "%u %d %d %" PRId64, weight->storage, (int)meta->dtype,
+                        meta->requires_grad, meta->storage_offset.value);
+        for (uint32_t d = 0; d < meta->rank; d++) {
+            exg_text_printf(key, " %" PRId64 "/%" PRId64, meta->sizes[d].value,
+                            meta->strides[d].value);
+        }
+    }
+    return !key->failed;
+}
+
+static exg_status add_tensor(exg_module *m, const exg_weight *weight, exg_map *keys,
+                             exg_error *err)
+{
+    const char *dot = strrchr(weight->fqn, '.');
+    size_t length = dot == NULL ? 0 : (size_t)(dot - weight->fqn);
+    exg_text key = EXG_TEXT_EMPTY;
+    uint32_t at = m->tensor_count++;
+    tensor_entry *tensor = &m->tensors[at];
+    bool made = key_of(weight, &key);
+    char *name = made ? exg_arena_strdup(m->arena, exg_text_string(&key)) : NULL;
+    char *owner = exg_arena_strndup(m->arena, weight->fqn, length);
+    module_entry *module;
+
+    exg_text_free(&key);
+    if (name == NULL || owner == NULL) {
+        return no_memory(err);
+    }
+    *tensor = (tensor_entry){.weight = weight, .next = NO_TENSOR,
+                             .holder = exg_map_find(keys, name)};
+    if (tensor->holder == EXG_MAP_NONE) {
+        tensor->holder = at;
+    }
+    EXG_TRY(add_modules(m, weight->fqn, length, err));
+    module = find_module(m, owner);
+    if (module->first == NO_TENSOR) {
+        module->first = at;
+    } else {
+        m->tensors[module->last].next = at;
+    }
+    module->last = at;
+    return exg_map_put(keys, name, tensor->holder) && exg_map_put(&m->tensor_of, weight->fqn, at)
+               ? EXG_OK
+               : no_memory(err);
 }
 
 /* The state dict, and buffers that it leaves out. */
-static bool is_state(const exg_program *program, const exg_weight *weight)
+static exg_status add_tensors(exg_module *m, exg_error *err)
 {
-    if (weight->meta == NULL || weight->use_pickle) {
-        return false;
-    }
-    for (uint32_t i = 0; weight->table != EXG_TABLE_STATE && i < program->signature.input_count;
-         i++) {
-        const exg_input_spec *spec = &program->signature.inputs[i];
+    const exg_signature *signature = &m->program->signature;
+    const exg_weights *weights = m->program->weights;
+    exg_map keys, buffers;
+
+    exg_map_init(&keys, m->arena);
+    exg_map_init(&buffers, m->arena);
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const exg_input_spec *spec = &signature->inputs[i];
 
         if (spec->kind == EXG_INPUT_BUFFER && spec->target != NULL &&
-            strcmp(spec->target, weight->fqn) == 0) {
-            return true;
+            !exg_map_put(&buffers, spec->target, i)) {
+            return no_memory(err);
         }
     }
-    return weight->table == EXG_TABLE_STATE;
-}
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const exg_weight *weight = &weights->items[i];
 
-static uint32_t holder_of(const exg_module *m, const exg_weight *weight)
-{
-    uint32_t i = 0;
-
-    while (i < m->tensor_count &&
-           (m->tensors[i].weight->storage != weight->storage ||
-            !exg_tensor_meta_equal(m->tensors[i].weight->meta, weight->meta))) {
-        i++;
+        if (weight->meta != NULL && !weight->use_pickle &&
+            (weight->table == EXG_TABLE_STATE ||
+             exg_map_find(&buffers, weight->fqn) != EXG_MAP_NONE)) {
+            EXG_TRY(add_tensor(m, weight, &keys, err));
+        }
     }
-    return i;
+    return EXG_OK;
 }
 
 exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err)
 {
     exg_module *made = calloc(1, sizeof(*made));
-    const exg_weights *weights = program->weights;
     exg_status status;
 
     *m = NULL;
-    if (made != NULL) {
-        made->program = program;
-        made->tensors = calloc((size_t)weights->count + 1, sizeof(*made->tensors));
+    if (made == NULL) {
+        return no_memory(err);
     }
-    if (made == NULL || made->tensors == NULL) {
-        free(made);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    made->program = program;
+    made->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    made->tensors = calloc((size_t)program->weights->count + 1, sizeof(*made->tensors));
+    if (made->arena == NULL || made->tensors == NULL) {
+        exg_module_destroy(made);
+        return no_memory(err);
     }
-    status = add_module(made, "", 0, err);
+    exg_map_init(&made->tensor_of, made->arena);
+    exg_map_init(&made->module_of, made->arena);
+    status = add_modules(made, "", 0, err);
     for (uint32_t i = 0; status == EXG_OK && i < program->module_call_count; i++) {
         const char *fqn = program->module_calls[i].fqn;
 
-        status = add_module(made, fqn, strlen(fqn), err);
+        status = add_modules(made, fqn, strlen(fqn), err);
     }
-    for (uint32_t i = 0; status == EXG_OK && i < weights->count; i++) {
-        const exg_weight *weight = &weights->items[i];
-
-        if (is_state(program, weight)) {
-            made->tensors[made->tensor_count].holder = holder_of(made, weight);
-            made->tensors[made->tensor_count++].weight = weight;
-            status = add_module(made, weight->fqn, owner_length(weight->fqn), err);
-        }
-    }
+    status = status == EXG_OK ? add_tensors(made, err) : status;
     if (status != EXG_OK) {
         exg_module_destroy(made);
         return status;
@@ -145,6 +213,7 @@ void exg_module_destroy(exg_module *m)
         for (uint32_t i = 0; i < m->tensor_count; i++) {
             exg_dtensor_destroy(m->tensors[i].t);
         }
+        exg_arena_destroy(m->arena);
         free(m->tensors);
         free(m->modules);
         free(m);
@@ -203,12 +272,9 @@ static exg_status distribute(exg_module *m, tensor_entry *holder, exg_device_mes
 
 static tensor_entry *find_holder(const exg_module *m, const char *fqn)
 {
-    for (uint32_t i = 0; i < m->tensor_count; i++) {
-        if (strcmp(m->tensors[i].weight->fqn, fqn) == 0) {
-            return &m->tensors[m->tensors[i].holder];
-        }
-    }
-    return NULL;
+    uint32_t at = exg_map_find(&m->tensor_of, fqn);
+
+    return at == EXG_MAP_NONE ? NULL : &m->tensors[m->tensors[at].holder];
 }
 
 exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
@@ -239,50 +305,37 @@ exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement
 /* Is the module `inner` the module `outer`, or in it? */
 static bool is_within(const module_entry *inner, const module_entry *outer)
 {
-    return outer->length == 0 ||
-           (inner->length >= outer->length &&
-            memcmp(inner->fqn, outer->fqn, outer->length) == 0 &&
-            (inner->length == outer->length || inner->fqn[outer->length] == '.'));
+    size_t length = strlen(outer->fqn);
+
+    return length == 0 || (strncmp(inner->fqn, outer->fqn, length) == 0 &&
+                           (inner->fqn[length] == '\0' || inner->fqn[length] == '.'));
 }
 
 static exg_status partition(exg_module *m, const module_entry *module,
                             const exg_module_functions *functions, exg_device_mesh *mesh,
                             exg_error *err)
 {
-    char *fqn = malloc(module->length + 1);
-    exg_status status;
+    exg_status status = EXG_OK;
 
-    if (fqn == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    if (functions->partition != NULL) {
+        m->assigning = mesh;
+        status = functions->partition(functions->user, m, module->fqn, mesh, err);
+        m->assigning = NULL;
     }
-    memcpy(fqn, module->fqn, module->length);
-    fqn[module->length] = '\0';
-    m->assigning = mesh;
-    status = functions->partition(functions->user, m, fqn, mesh, err);
-    m->assigning = NULL;
-    free(fqn);
-    return status;
-}
-
-static exg_status replicate_rest(exg_module *m, const module_entry *module, exg_device_mesh *mesh,
-                                 exg_error *err)
-{
-    for (uint32_t i = 0; i < m->tensor_count; i++) {
-        const char *fqn = m->tensors[i].weight->fqn;
+    for (uint32_t i = module->first; status == EXG_OK && i != NO_TENSOR; i = m->tensors[i].next) {
         tensor_entry *holder = &m->tensors[m->tensors[i].holder];
 
-        if (holder->t == NULL && owner_length(fqn) == module->length &&
-            memcmp(fqn, module->fqn, module->length) == 0) {
-            EXG_TRY(distribute(m, holder, mesh, NULL, 0, err));
+        if (holder->t == NULL) {
+            status = distribute(m, holder, mesh, NULL, 0, err);
         }
     }
-    return EXG_OK;
+    return status;
 }
 
 exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh *mesh,
                                  const exg_module_functions *functions, exg_error *err)
 {
-    module_entry *root = find_module(m, fqn, strlen(fqn));
+    module_entry *root = find_module(m, fqn);
 
     if (mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
@@ -299,10 +352,7 @@ exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh
     root->mesh = mesh;
     for (uint32_t i = 0; i < m->module_count; i++) {
         if (is_within(&m->modules[i], root)) {
-            if (root->functions.partition != NULL) {
-                EXG_TRY(partition(m, &m->modules[i], &root->functions, mesh, err));
-            }
-            EXG_TRY(replicate_rest(m, &m->modules[i], mesh, err));
+            EXG_TRY(partition(m, &m->modules[i], &root->functions, mesh, err));
         }
     }
     return EXG_OK;
@@ -350,13 +400,13 @@ exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *fo
                               exg_module_value *inputs, uint32_t input_count,
                               exg_module_value *outputs, uint32_t output_count, exg_error *err)
 {
-    const module_entry *module = find_module(m, fqn, strlen(fqn));
+    const module_entry *module = find_module(m, fqn);
     const exg_module_functions *f;
 
     if (module == NULL || module->mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-017", "no module '%s' was distributed", fqn);
     }
-    if (module->length == 0) {
+    if (fqn[0] == '\0') {
         EXG_TRY(check_inputs(m->program, inputs, input_count, err));
     }
     f = &module->functions;

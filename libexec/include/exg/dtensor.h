@@ -78,7 +78,7 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
  * one DTensor. Every rank reads its own copy of the program: no messages. */
 typedef struct exg_module exg_module;
 
-/* `program` must stay as long as the module. */
+/* `program` must stay as long as the module. LIMIT DTN-017: more than 64 modules in one another. */
 exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err);
 void exg_module_destroy(exg_module *m); /* with its DTensors; NULL is allowed */
 

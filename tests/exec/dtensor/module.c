@@ -259,6 +259,28 @@ static void inputs_have_names(void **state)
     exg_program_destroy(program);
 }
 
+static void modules_go_only_so_deep(void **state)
+{
+    static char deep[200]; /* a.a.a. ... */
+    exg_program *program = small_program();
+    exg_module *m;
+    exg_error err;
+
+    (void)state;
+    for (int i = 0; i < 199; i++) {
+        deep[i] = i % 2 == 0 ? 'a' : '.';
+    }
+    program->module_calls[2].fqn = deep;
+    assert_int_equal(exg_module_create(program, &m, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "DTN-017");
+    assert_null(m);
+    deep[2 * 64 - 1] = '\0';
+    assert_int_equal(exg_module_create(program, &m, &err), EXG_OK);
+    exg_module_destroy(m);
+    program->module_calls[2].fqn = "b.0";
+    exg_program_destroy(program);
+}
+
 /* ---- programs of PyTorch --------------------------------------------------------------------- */
 
 static exg_program *open_program(const char *path)
@@ -474,6 +496,7 @@ int main(void)
         cmocka_unit_test(modules_are_asked_parents_first),
         cmocka_unit_test(what_is_distributed_stays),
         cmocka_unit_test(inputs_have_names),
+        cmocka_unit_test(modules_go_only_so_deep),
         cmocka_unit_test(tied_tensors_stay_one),
         cmocka_unit_test(a_distributed_mlp_answers_as_pytorch),
     };
