@@ -396,21 +396,24 @@ static void check_node_used(exg_verifier *v, exg_node *node, const uint32_t *use
     }
 }
 
-/* Has another weight the same bytes? PyTorch lists a tied parameter once for each name, and
- * uses one of them. */
-static bool *tied_storages(exg_verifier *v)
+/* Which parameters have their bytes alone, by FQN: PyTorch lists a tied one once for each name,
+ * and uses one of them. false: out of memory. */
+static bool list_untied(exg_verifier *v, exg_map *untied)
 {
     const exg_weights *weights = v->program->weights;
-    bool *seen = EXG_NEW_ARRAY(v->arena, bool, weights->storage_count);
-    bool *tied = EXG_NEW_ARRAY(v->arena, bool, weights->storage_count);
+    uint32_t *users = EXG_NEW_ARRAY(v->arena, uint32_t, weights->storage_count);
+    bool fine = users != NULL;
 
-    for (uint32_t i = 0; seen != NULL && tied != NULL && i < weights->count; i++) {
-        uint32_t storage = weights->items[i].storage;
-
-        tied[storage] = seen[storage];
-        seen[storage] = true;
+    exg_map_init(untied, v->arena);
+    for (uint32_t i = 0; fine && i < weights->count; i++) {
+        users[weights->items[i].storage]++;
     }
-    return tied;
+    for (uint32_t i = 0; fine && i < weights->count; i++) {
+        if (users[weights->items[i].storage] == 1) {
+            fine = exg_map_put(untied, weights->items[i].fqn, i);
+        }
+    }
+    return fine;
 }
 
 /* A parameter that the graph takes and leaves: it is loaded for nothing, or a use was lost. */
@@ -418,19 +421,17 @@ static void check_parameters_used(exg_verifier *v, const uint32_t *uses)
 {
     const exg_program *program = v->program;
     const exg_signature *s = &program->signature;
-    const bool *tied = tied_storages(v);
+    exg_map untied;
 
-    v->failed = v->failed || tied == NULL;
-    for (uint32_t i = 0; tied != NULL && i < s->input_count && i < program->graph->input_count;
-         i++) {
-        const exg_weight *weight = s->inputs[i].kind == EXG_INPUT_PARAMETER
-                                       ? exg_weights_find(program->weights, EXG_TABLE_STATE,
-                                                          s->inputs[i].target)
-                                       : NULL;
-
-        if (weight != NULL && !tied[weight->storage] &&
+    if (!list_untied(v, &untied)) {
+        v->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < s->input_count && i < program->graph->input_count; i++) {
+        if (s->inputs[i].kind == EXG_INPUT_PARAMETER &&
             program->graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
-            uses[program->graph->inputs[i].as_tensor] == 0) {
+            uses[program->graph->inputs[i].as_tensor] == 0 &&
+            exg_map_find(&untied, s->inputs[i].target) != EXG_MAP_NONE) {
             exg_found(v, "SIG-027",
                       EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i),
                       "nothing uses the parameter '%s'", s->inputs[i].target);

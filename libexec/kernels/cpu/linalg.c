@@ -178,8 +178,8 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
     }
 }
 
-/* OpenBLAS, which LAPACK often is, gives wrong complex factors now and then when several threads
- * ask at once (0.3.21: one run of three ranks in twenty); ranks that are threads take turns. */
+/* A LAPACK without locks (Debian's serial OpenBLAS) gives wrong factors now and then when several
+ * threads ask at once; ranks that are threads take turns. */
 static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
 
 #define KERNEL(id, lapack)                                                                         \

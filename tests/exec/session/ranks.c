@@ -76,8 +76,8 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_iss
     exg_place_options options = {.size = sizeof(options), .mode = from->mode};
     exg_operators *operators;
     exg_program *program;
-    exg_program *local;
-    exg_plan *plan;
+    exg_program *local = NULL;
+    exg_plan *plan = NULL;
     exg_grid grid;
     exg_error err;
 
@@ -189,10 +189,10 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
     for (uint32_t r = 0; r < 4; r++) {
         reads seen = {UINT64_MAX, 0};
         exg_program *program = make(operators, 5, 64, 6);
-        exg_program *local;
-        exg_memory *memory;
-        exg_rank *rank;
-        exg_plan *plan;
+        exg_program *local = NULL;
+        exg_memory *memory = NULL;
+        exg_rank *rank = NULL;
+        exg_plan *plan = NULL;
         exg_grid grid;
         exg_error err;
         exg_storage *storage = &program->weights->storages[0];
