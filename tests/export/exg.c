@@ -282,19 +282,24 @@ static void it_refuses_every_prefix_and_a_longer_file(void **state)
  * lie zeros nobody reads. */
 static void it_finds_every_flipped_byte(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__ /* every fourth: each takes milliseconds there */
+    size_t step = 4;
+#else
+    size_t step = 1;
+#endif
     size_t length;
     uint8_t *data = small_file(&length);
     size_t unseen = 0;
     exg_error err;
 
     (void)state;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i += step) {
         data[i] ^= 0x11;
         unseen += open_bytes(data, length, &err) == EXG_OK;
         data[i] ^= 0x11;
     }
-    assert_true(unseen < length / 8);
-    print_message("%zu of %zu flipped bytes lie in padding\n", unseen, length);
+    assert_true(unseen < length / step / 8);
+    print_message("%zu of %zu flipped bytes lie in padding\n", unseen, length / step);
     free(data);
 }
 

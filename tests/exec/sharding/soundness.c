@@ -55,6 +55,17 @@ static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
     check_grid(l, &mode, &(exg_mesh_shape){1, {mesh}});
 }
 
+/* Under the thread sanitizer a third of the programs: it is slow, and threads do the same. */
+static bool is_left_out(uint32_t i)
+{
+#ifdef __SANITIZE_THREAD__
+    return i % 3 != 0;
+#else
+    (void)i;
+    return false;
+#endif
+}
+
 /* Meshes of two and three dims: what is placed along one is placed again along the next. */
 static void programs_on_grids_agree_with_pytorch(void **state)
 {
@@ -76,11 +87,9 @@ static void programs_on_grids_agree_with_pytorch(void **state)
     for (uint32_t i = 0; i < fixture_count; i++) {
         loaded l;
 
-#ifdef __SANITIZE_THREAD__
-        if (i % 3 != 0) { /* slow there, and the threads do the same */
+        if (is_left_out(i)) {
             continue;
         }
-#endif
         load_fixture(&fixtures[i], &l);
         for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
             check_grid(&l, rows[r].modes, &rows[r].mesh);
@@ -94,6 +103,9 @@ static void check_mode(exg_place_mode mode)
     for (uint32_t i = 0; i < fixture_count; i++) {
         loaded l;
 
+        if (is_left_out(i)) {
+            continue;
+        }
         load_fixture(&fixtures[i], &l);
         for (uint32_t mesh = 2; mesh <= 4; mesh++) {
             check(&l, mode, mesh);
