@@ -637,7 +637,8 @@ static void two_meshes(rank_context *c)
 {
     const uint32_t there[] = {0, 1}, back[] = {0, 2};
     exg_mesh_shape pair = {1, {2}, {"a"}};
-    exg_device_mesh *first, *second;
+    exg_device_mesh *first = NULL;
+    exg_device_mesh *second = NULL;
     exg_dtensor *x, *y;
     eager e;
 
