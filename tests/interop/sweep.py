@@ -87,11 +87,13 @@ class Sweep:
     def names_the_same(call, got, expected):
         """Are these indices of equal elements, along one dim?"""
         x = call.inputs[0]
-        if got.dtype != torch.int64 or x.dim() != got.dim():
-            x, got, expected = x.unsqueeze(0), got.unsqueeze(0), expected.unsqueeze(0)
+        if got.dtype != torch.int64 or got.numel() == 0:
+            return False
         for dim in range(x.dim()):
-            if all(a == b or d == dim for d, (a, b) in enumerate(zip(x.shape, got.shape))) and got.max() < x.shape[dim]:
-                if torch.equal(x.gather(dim, got).nan_to_num(7), x.gather(dim, expected).nan_to_num(7)):
+            ours, theirs = (i if i.dim() == x.dim() else i.unsqueeze(dim) for i in (got, expected))
+            fits = ours.dim() == x.dim() and all(a == b or d == dim for d, (a, b) in enumerate(zip(x.shape, ours.shape)))
+            if fits and 0 <= ours.min() and ours.max() < x.shape[dim]:
+                if torch.equal(x.gather(dim, ours).nan_to_num(7), x.gather(dim, theirs).nan_to_num(7)):
                     return True
         return False
 
