@@ -7,39 +7,18 @@
  *
  * Beside PyTorch's DTensor: tests/bench/dispatch.py.
  */
+#include "tests/bench/timing.h"
+
 #include <exg/exec.h>
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define CALLS  2000
 #define ROUNDS 31
 #define MISSES 200
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), by_value);
-    return values[count / 2];
-}
 
 typedef struct worker {
     exg_device_mesh *mesh;

@@ -2,6 +2,8 @@
  * nodes, made here, as .exg (a million only with an argument); and the fixtures'
  * .pt2. The least of the runs; nothing of the weights is read.
  */
+#include "tests/bench/timing.h"
+
 #include <exg/emit.h>
 
 #include <exg/exec.h>
@@ -9,18 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define RUNS 15
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static void fail(const exg_error *err)
 {

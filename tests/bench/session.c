@@ -4,38 +4,17 @@
  *   fused and unfused, beside 1,000 additions through function pointers, the least
  *   that a call per node can cost. Medians of interleaved runs.
  */
+#include "tests/bench/timing.h"
+
 #include <exg/emit.h>
 
 #include <exg/exec.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define NODES 1000
 #define RUNS  301
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), by_value);
-    return values[count / 2];
-}
 
 static exg_program *chain(const exg_operators *operators)
 {
