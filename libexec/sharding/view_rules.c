@@ -120,7 +120,8 @@ exg_status exg_rule_expand(exg_rule_call *call)
     return add_partials(call);
 }
 
-exg_status exg_rule_slice(exg_rule_call *call)
+/* (self, dim, ...): the other dims stay where they are. */
+static exg_status keep_others(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
     uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank);
@@ -131,6 +132,11 @@ exg_status exg_rule_slice(exg_rule_call *call)
         }
     }
     return add_partials(call);
+}
+
+exg_status exg_rule_slice(exg_rule_call *call)
+{
+    return keep_others(call);
 }
 
 /* Complex numbers and their two parts: the dims in front are the same. */
@@ -148,15 +154,7 @@ exg_status exg_rule_parts(exg_rule_call *call)
 /* Windows along a dim, put last. */
 exg_status exg_rule_unfold(exg_rule_call *call)
 {
-    const exg_tensor_meta *in = call->operands[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank);
-
-    for (uint32_t d = 0; d < in->rank; d++) {
-        if (d != dim) {
-            EXG_TRY(add_move(call, d, d));
-        }
-    }
-    return add_partials(call);
+    return keep_others(call);
 }
 
 /* Of two dims, put last; the others keep their order. */

@@ -84,3 +84,14 @@ bool exg_map_put(exg_map *map, const char *key, uint32_t index)
     *slot = (exg_map_slot){key, hash, index};
     return true;
 }
+
+const char *exg_map_free_name(const exg_map *map, exg_arena *arena, const char *name)
+{
+    const char *made = name;
+
+    for (uint32_t i = 1; made != NULL && exg_map_find(map, made) != EXG_MAP_NONE; i++) {
+        /* past the second the count: many of one name take no longer */
+        made = exg_arena_printf(arena, "%s_%u", name, i == 1 ? 1 : map->count + i);
+    }
+    return made;
+}

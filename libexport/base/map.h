@@ -38,4 +38,8 @@ uint32_t exg_map_find(const exg_map *map, const char *key);
 /* Stores `index` under `key`, replacing what was there. false: out of memory. */
 bool exg_map_put(exg_map *map, const char *key, uint32_t index);
 
+/* `name`, or the first of "<name>_1" and larger numbers that is no key; in `arena` where it is
+ * made. NULL: out of memory. */
+const char *exg_map_free_name(const exg_map *map, exg_arena *arena, const char *name);
+
 #endif

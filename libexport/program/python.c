@@ -59,16 +59,11 @@ static bool has_strange_names(const exg_graph *graph)
 static const char *identifier_of(exg_arena *arena, const exg_map *taken, const char *name)
 {
     char *made = exg_arena_printf(arena, "%s%s", is_digit(name[0]) ? "_" : "", name);
-    const char *free_name = made;
 
     for (char *c = made; made != NULL && *c != '\0'; c++) {
         *c = is_letter(*c) || is_digit(*c) ? *c : '_';
     }
-    for (uint32_t i = 1; free_name != NULL && exg_map_find(taken, free_name) != EXG_MAP_NONE;
-         i++) {
-        free_name = exg_arena_printf(arena, "%s_%u", made, i == 1 ? 1 : taken->count + i);
-    }
-    return free_name;
+    return made == NULL ? NULL : exg_map_free_name(taken, arena, made);
 }
 
 /* `renamed` has every old name that changed, with its value's id. */

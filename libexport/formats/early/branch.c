@@ -58,6 +58,19 @@ static exg_early_branch_argument *branch_at(const exg_node *node, uint32_t i)
                : NULL;
 }
 
+/* How many tensors the node's branches have. */
+static uint32_t count_own(const exg_node *node)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_early_branch_argument *branch = branch_at(node, i);
+
+        count += branch == NULL ? 0 : branch->own_count;
+    }
+    return count;
+}
+
 /* The node's operands with `count` more, from values[] of the scope at hand. */
 static exg_status add_operands(exg_decoder *d, exg_node *node, const exg_value_id *values,
                                uint32_t count)
@@ -131,7 +144,7 @@ static exg_status add_inputs(exg_decoder *d, exg_early_branch_argument *branch,
         exg_value_id id = is_own ? branch->own[i - own].id : graph->value_count;
 
         if (!is_own) {
-            const char *name = exg_early_free_name(d->arena, &taken, lifted[i].name);
+            const char *name = exg_map_free_name(&taken, d->arena, lifted[i].name);
 
             if (name == NULL || !exg_map_put(&taken, name, id)) {
                 return exg_decoder_out_of_memory(d);
@@ -202,11 +215,7 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
     size_t more = 0;
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            const exg_early_branch_argument *branch = branch_at(&graph->nodes[n], i);
-
-            more += branch == NULL ? 0 : branch->own_count;
-        }
+        more += count_own(&graph->nodes[n]);
     }
     if (more == 0) {
         return EXG_OK;
@@ -220,13 +229,8 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
     }
     *own = all;
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        uint32_t count = 0;
+        uint32_t count = count_own(&graph->nodes[n]);
 
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            const exg_early_branch_argument *branch = branch_at(&graph->nodes[n], i);
-
-            count += branch == NULL ? 0 : branch->own_count;
-        }
         if (count > 0) {
             EXG_TRY_IN(d->err, lift_node(d, &graph->nodes[n], all + *own_count, count),
                        "nodes[%u]", n);

@@ -73,9 +73,6 @@ exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weigh
 exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order order,
                                 exg_weights *weights, uint32_t *storage, exg_error *err);
 
-/* `target`, or the first of "<target>_<number>" that is not taken; NULL: out of memory. */
-const char *exg_early_free_name(exg_arena *arena, const exg_map *taken, const char *target);
-
 /* ---- writing: encode.c, encode_argument.c, branch.c ----------------------------------------- */
 
 /* Where a tensor's bytes are; both NULL: in no document (EXG_EARLY_WITHOUT_BYTES). */

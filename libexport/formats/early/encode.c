@@ -24,16 +24,6 @@ bool exg_early_holds(const exg_weight *weight)
 
 /* ---- names, S002-106 ------------------------------------------------------------------------ */
 
-const char *exg_early_free_name(exg_arena *arena, const exg_map *taken, const char *target)
-{
-    const char *name = target;
-
-    for (uint32_t i = 1; name != NULL && exg_map_find(taken, name) != EXG_MAP_NONE; i++) {
-        name = exg_arena_printf(arena, "%s_%u", target, i == 1 ? 1 : taken->count + i);
-    }
-    return name;
-}
-
 /* Fills e->holders and e->lifters: which weight stands at a value, which input lifts a weight. */
 static exg_status find_lifters(exg_early_encoder *e)
 {
@@ -94,7 +84,7 @@ exg_status exg_early_name_values(exg_early_encoder *e)
         if (is_lifted(&s->inputs[i]) && graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             const char **name = &e->names[graph->inputs[i].as_tensor];
 
-            *name = exg_early_free_name(e->arena, &taken, s->inputs[i].target);
+            *name = exg_map_free_name(&taken, e->arena, s->inputs[i].target);
             if (*name == NULL || !exg_map_put(&taken, *name, i)) {
                 return EXG_OUT_OF_MEMORY(e->err);
             }
