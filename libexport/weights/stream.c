@@ -37,9 +37,7 @@ static exg_status make_block(void *context, const exg_pipeline_block *block, exg
     stream *s = context;
 
     if (s->data != NULL) {
-        exg_storage_expect(s->weights, s->storage, block->index * BLOCK_BYTES,
-                           block->index * BLOCK_BYTES + part_at(s, block->index));
-        return EXG_OK;
+        return EXG_OK; /* read once, in order: the system's own read-ahead is fastest */
     }
     return exg_storage_read_with(s->weights, s->storage, block->index * BLOCK_BYTES,
                                  part_at(s, block->index), s->slots[block->slot],

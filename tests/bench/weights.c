@@ -21,7 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RUNS 5
+#define RUNS    5
+#define WEIGHTS 8
 
 static char folder[256];
 
@@ -114,12 +115,13 @@ static float *make_floats(const char *path, uint64_t count)
     return data;
 }
 
-/* A program whose one large weight holds `data`. */
-static exg_program *program_of(const void *data, uint64_t bytes, exg_dtype dtype)
+/* A program whose large weights, WEIGHTS of them, hold `data`. */
+static exg_program *program_of(const uint8_t *data, uint64_t bytes, exg_dtype dtype)
 {
+    static const char *const names[WEIGHTS] = {"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"};
     exg_program *p = NULL;
-    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = bytes, .data = data};
-    exg_sym_int size = exg_sym_int_of((int64_t)(bytes / exg_dtype_bytes(dtype)));
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = bytes / WEIGHTS};
+    exg_sym_int size = exg_sym_int_of((int64_t)(storage.length / exg_dtype_bytes(dtype)));
     exg_sym_int stride = exg_sym_int_of(1);
     exg_tensor_meta meta = {
         .dtype = dtype,
@@ -129,13 +131,17 @@ static exg_program *program_of(const void *data, uint64_t bytes, exg_dtype dtype
         .strides = &stride,
         .device = {"cpu", -1}
     };
-    exg_weight weight = {.fqn = "large", .table = EXG_TABLE_CONSTANTS, .meta = &meta};
+    exg_weight weight = {.table = EXG_TABLE_CONSTANTS, .meta = &meta};
     exg_error err;
 
     exg_error_clear(&err);
     must(exg_open("fixtures/mlp.pt2", NULL, &p, NULL, &err), &err);
-    must(exg_weights_add_storage(p->weights, &storage, &weight.storage, &err), &err);
-    must(exg_weights_add(p->weights, &weight, &err), &err);
+    for (uint32_t i = 0; i < WEIGHTS; i++) {
+        storage.data = data + i * storage.length;
+        weight.fqn = names[i];
+        must(exg_weights_add_storage(p->weights, &storage, &weight.storage, &err), &err);
+        must(exg_weights_add(p->weights, &weight, &err), &err);
+    }
     return p;
 }
 
@@ -200,12 +206,14 @@ static void read_zstd(const subject *s)
     exg_error_clear(&err);
     out = out == NULL ? malloc(1u << 20) : out;
     must(exg_weights_open(in_folder("zstd.exg"), NULL, &weights, NULL, &err), &err);
-    for (uint64_t at = 0; at < s->bytes; at += 1u << 20) {
-        uint32_t storage = weights->items[weights->count - 1].storage;
-        uint64_t left = s->bytes - at;
+    for (uint32_t i = weights->count - WEIGHTS; i < weights->count; i++) {
+        for (uint64_t at = 0; at < s->bytes / WEIGHTS; at += 1u << 20) {
+            uint64_t left = s->bytes / WEIGHTS - at;
 
-        must(exg_storage_read(weights, storage, at, left < 1u << 20 ? left : 1u << 20, out, &err),
-             &err);
+            must(exg_storage_read(weights, weights->items[i].storage, at,
+                                  left < 1u << 20 ? left : 1u << 20, out, &err),
+                 &err);
+        }
     }
     exg_weights_release(weights);
 }
