@@ -331,6 +331,7 @@ static void signature(copier *c, exg_signature *s)
         signature_argument(c, &s->outputs[i].arg);
         s->outputs[i].target = text(c, s->outputs[i].target);
     }
+    s->assertion_dep_token = text(c, s->assertion_dep_token);
 }
 
 static exg_module_call *module_calls(copier *c, const exg_module_call *from, uint32_t count)
@@ -385,6 +386,12 @@ static void tables(copier *c, exg_program *p)
     p->extra_files = again(c, p->extra_files, p->extra_file_count, sizeof(exg_extra_file));
     for (uint32_t i = 0; p->extra_files != NULL && i < p->extra_file_count; i++) {
         p->extra_files[i].name = text(c, p->extra_files[i].name);
+    }
+    p->input_metadata =
+        again(c, p->input_metadata, p->input_metadata_count, sizeof(exg_input_metadata));
+    for (uint32_t i = 0; p->input_metadata != NULL && i < p->input_metadata_count; i++) {
+        p->input_metadata[i].input = text(c, p->input_metadata[i].input);
+        p->input_metadata[i].metadata = string_map(c, &p->input_metadata[i].metadata);
     }
 }
 

@@ -402,7 +402,8 @@ static exg_status signatures(const exg_signature *a, const exg_signature *b, exg
         EXG_TRY_IN(err, signature_arguments(&x->arg, &y->arg, err), "outputs[%u].arg", i);
         EXG_TRY_IN(err, texts(x->target, y->target, "target", err), "outputs[%u]", i);
     }
-    return EXG_OK;
+    EXG_TRY(texts(a->assertion_dep_token, b->assertion_dep_token, "assertion_dep_token", err));
+    return numbers(a->assertion_dep_index, b->assertion_dep_index, "assertion_dep_index", err);
 }
 
 static exg_status module_calls(const exg_program *a, const exg_program *b, exg_error *err)
@@ -431,6 +432,21 @@ static exg_status module_calls(const exg_program *a, const exg_program *b, exg_e
                                 x->forward_arg_name_count, y->forward_arg_name_count,
                                 "forward_arg_names", err),
                    "[%u]", i);
+    }
+    return EXG_OK;
+}
+
+static exg_status input_metadata(const exg_program *a, const exg_program *b, exg_error *err)
+{
+    EXG_TRY(numbers(a->input_metadata_count, b->input_metadata_count,
+                    "the count of inputs with metadata", err));
+    for (uint32_t i = 0; i < a->input_metadata_count; i++) {
+        const exg_input_metadata *x = &a->input_metadata[i];
+        const exg_input_metadata *y = &b->input_metadata[i];
+
+        EXG_TRY_IN(err, texts(x->input, y->input, "the input", err), "input_metadata[%u]", i);
+        EXG_TRY_IN(err, string_maps(&x->metadata, &y->metadata, "metadata", err),
+                   "input_metadata[%u]", i);
     }
     return EXG_OK;
 }
@@ -472,7 +488,7 @@ static exg_status small_tables(const exg_program *a, const exg_program *b, exg_e
             return DIFFER(err, "the range of %s differs", x->symbol);
         }
     }
-    return EXG_OK;
+    return input_metadata(a, b, err);
 }
 
 /* ---- weights

@@ -78,6 +78,12 @@ exg_status exg_program_rename_value(exg_program *program, const char *old_name,
             graph->nodes[n].name = kept;
         }
     }
+    for (uint32_t i = 0; i < program->input_metadata_count; i++) {
+        exg_input_metadata *said = &program->input_metadata[i];
+
+        said->input = said->input != NULL && strcmp(said->input, old_name) == 0 ? kept
+                                                                                : said->input;
+    }
     graph->values[id].name = kept;
     return EXG_OK;
 }

@@ -332,10 +332,12 @@ exg_status exg_signature_output_tokens(const exg_signature *signature, const cha
 bool exg_signature_assertion_dep_token(const exg_signature *signature, uint32_t *index,
                                        const char **name)
 {
-    (void)signature;
-    (void)index;
-    (void)name;
-    return false;
+    if (signature->assertion_dep_token == NULL) {
+        return false;
+    }
+    *index = signature->assertion_dep_index;
+    *name = signature->assertion_dep_token;
+    return true;
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -429,6 +431,9 @@ static void rename_all(exg_signature *s, const char *old_name, const char *new_n
             spec->target != NULL && strcmp(spec->target, old_name) == 0) {
             spec->target = new_name;
         }
+    }
+    if (s->assertion_dep_token != NULL && strcmp(s->assertion_dep_token, old_name) == 0) {
+        s->assertion_dep_token = new_name;
     }
 }
 

@@ -1,6 +1,7 @@
 /* signature_rules.c - the signature against graph and weights (SIG). */
 #include "libexport/verify/verifier.h"
 
+#include <exg/signature.h>
 #include <string.h>
 
 static bool same(const char *a, const char *b)
@@ -252,6 +253,7 @@ static void check_outputs_together(exg_verifier *v)
     const exg_signature *s = &v->program->signature;
     exg_map taken[EXG_OUTPUT_TOKEN + 1];
     uint32_t losses = 0;
+    uint32_t gradients = 0;
     int64_t tokens = 0; /* in less out */
 
     for (uint32_t i = 0; i < s->input_count; i++) {
@@ -265,6 +267,8 @@ static void check_outputs_together(exg_verifier *v)
         uint32_t earlier = exg_map_find(&taken[spec->kind], spec->target);
 
         losses += spec->kind == EXG_OUTPUT_LOSS;
+        gradients += spec->kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER ||
+                     spec->kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
         tokens -= spec->kind == EXG_OUTPUT_TOKEN;
         if (rank_of(spec->kind) != 1 || spec->target == NULL) {
             continue;
@@ -283,6 +287,61 @@ static void check_outputs_together(exg_verifier *v)
     }
     if (losses > 1) {
         exg_found(v, "SIG-019", EXG_AT(NULL, "signature.output_specs"), "%u losses", losses);
+    }
+    if (losses == 0 && gradients > 0) { /* S004-40 */
+        exg_found(v, "SIG-030", EXG_AT(NULL, "signature.output_specs"),
+                  "%u gradients and no loss", gradients);
+    }
+}
+
+/* S004-71: described as one output, behind the updated buffers and the user's. */
+static void check_assertion_token(exg_verifier *v)
+{
+    const exg_signature *s = &v->program->signature;
+    const char *name = NULL;
+    uint32_t index = 0;
+    uint32_t before = 0;
+
+    if (!exg_signature_assertion_dep_token(s, &index, &name)) {
+        return;
+    }
+    for (uint32_t o = 0; o < s->output_count; o++) {
+        before += s->outputs[o].kind == EXG_OUTPUT_USER ||
+                  s->outputs[o].kind == EXG_OUTPUT_BUFFER_MUTATION;
+    }
+    if (index != before) {
+        exg_found(v, "SIG-028", EXG_AT(NULL, "signature.assertion_dep_token"),
+                  "'%s' is output %u, behind %u user outputs and mutated buffers", name, index,
+                  before);
+    }
+}
+
+/* S002-94 */
+static void check_input_metadata(exg_verifier *v)
+{
+    const exg_program *p = v->program;
+    exg_map inputs;
+    exg_map seen;
+
+    exg_map_init(&inputs, v->arena);
+    exg_map_init(&seen, v->arena);
+    for (uint32_t i = 0; i < p->signature.input_count; i++) {
+        const char *name = p->signature.inputs[i].arg.name;
+
+        v->failed |= name != NULL && !exg_map_put(&inputs, name, i);
+    }
+    for (uint32_t i = 0; i < p->input_metadata_count && !v->failed; i++) {
+        const exg_place *place = EXG_AT_INDEX(NULL, "input_metadata", i);
+        const char *name = p->input_metadata[i].input;
+        const char *key = name == NULL ? "" : name; /* the output */
+
+        if (name != NULL && exg_map_find(&inputs, name) == EXG_MAP_NONE) {
+            exg_found(v, "SIG-029", place, "'%s' is no input", name);
+        } else if (exg_map_find(&seen, key) != EXG_MAP_NONE) {
+            exg_found(v, "SIG-029", place, "%s%s is there twice",
+                      name == NULL ? "the output" : "the input ", key);
+        }
+        v->failed |= !exg_map_put(&seen, key, i);
     }
 }
 
@@ -310,4 +369,6 @@ void exg_verify_signature(exg_verifier *v)
         check_output(v, &inputs, o);
     }
     check_outputs_together(v);
+    check_assertion_token(v);
+    check_input_metadata(v);
 }

@@ -1,8 +1,8 @@
-/* checksum.c - one face for XXH3, crc32 and SHA-256. */
+/* checksum.c - one face for XXH3, crc32 and the digests of blocks. */
 #include "libexport/weights/checksum.h"
 
 #include "libexport/base/xxh3.h"
-#include "libexport/weights/sha256.h"
+#include "libexport/weights/message_digest.h"
 
 #include <libdeflate.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ struct exg_hasher {
     exg_checksum_kind kind;
     uint32_t crc;
     XXH3_state_t *xxh3;
-    exg_sha256 sha;
+    exg_message_digest digest;
 };
 
 exg_hasher *exg_hasher_create(exg_checksum_kind kind)
@@ -27,7 +27,7 @@ exg_hasher *exg_hasher_create(exg_checksum_kind kind)
         return NULL;
     }
     hasher->kind = kind;
-    exg_sha256_begin(&hasher->sha);
+    exg_message_digest_begin(&hasher->digest, kind);
     if (kind == EXG_CHECKSUM_XXH3_64 || kind == EXG_CHECKSUM_XXH3_128) {
         hasher->xxh3 = XXH3_createState();
         if (hasher->xxh3 == NULL) {
@@ -58,7 +58,9 @@ void exg_hasher_add(exg_hasher *hasher, const void *data, size_t length)
         XXH3_128bits_update(hasher->xxh3, data, length);
         break;
     case EXG_CHECKSUM_SHA256:
-        exg_sha256_add(&hasher->sha, data, length);
+    case EXG_CHECKSUM_SHA1:
+    case EXG_CHECKSUM_MD5:
+        exg_message_digest_add(&hasher->digest, data, length);
         break;
     case EXG_CHECKSUM_NONE:
     case EXG_CHECKSUM_UNKNOWN:
@@ -85,7 +87,9 @@ void exg_hasher_finish(exg_hasher *hasher, char *text)
                  (unsigned long long)wide.low64);
         break;
     case EXG_CHECKSUM_SHA256:
-        exg_sha256_finish(&hasher->sha, text);
+    case EXG_CHECKSUM_SHA1:
+    case EXG_CHECKSUM_MD5:
+        exg_message_digest_finish(&hasher->digest, text);
         break;
     case EXG_CHECKSUM_NONE:
     case EXG_CHECKSUM_UNKNOWN:

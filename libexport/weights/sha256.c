@@ -1,7 +1,6 @@
-/* sha256.c - blocks in C and in the instructions of x86; padding. */
-#include "libexport/weights/sha256.h"
+/* sha256.c - the blocks of SHA-256, in C and in the instructions of x86. */
+#include "libexport/weights/message_digest.h"
 
-#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -59,7 +58,7 @@ static void add_block(uint32_t state[8], const unsigned char *block)
     }
 }
 
-void exg_sha256_blocks_plain(uint32_t state[8], const unsigned char *data, size_t count)
+void exg_sha256_blocks_plain(uint32_t *state, const unsigned char *data, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         add_block(state, data + 64 * i);
@@ -69,7 +68,7 @@ void exg_sha256_blocks_plain(uint32_t state[8], const unsigned char *data, size_
 #if defined(__x86_64__)
 /* The instructions keep a, b, e, f in one register and c, d, g, h in the other. */
 __attribute__((target("sha,sse4.1"))) static void
-blocks_x86(uint32_t state[8], const unsigned char *data, size_t count)
+blocks_x86(uint32_t *state, const unsigned char *data, size_t count)
 {
     const __m128i turn = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abcd = _mm_loadu_si128((const __m128i *)(const void *)state);
@@ -124,7 +123,7 @@ static int has_instructions(void)
 }
 #endif
 
-void exg_sha256_blocks(uint32_t state[8], const unsigned char *data, size_t count)
+void exg_sha256_blocks(uint32_t *state, const unsigned char *data, size_t count)
 {
 #if defined(__x86_64__)
     if (has_instructions()) {
@@ -133,51 +132,4 @@ void exg_sha256_blocks(uint32_t state[8], const unsigned char *data, size_t coun
     }
 #endif
     exg_sha256_blocks_plain(state, data, count);
-}
-
-void exg_sha256_begin(exg_sha256 *sha)
-{
-    static const uint32_t initial[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-
-    memcpy(sha->state, initial, sizeof(initial));
-    sha->length = 0;
-}
-
-void exg_sha256_add(exg_sha256 *sha, const unsigned char *data, size_t length)
-{
-    size_t held = (size_t)(sha->length % 64);
-
-    sha->length += length;
-    if (held > 0) {
-        size_t take = 64 - held < length ? 64 - held : length;
-
-        memcpy(sha->block + held, data, take);
-        data += take;
-        length -= take;
-        if (held + take < 64) {
-            return;
-        }
-        exg_sha256_blocks(sha->state, sha->block, 1);
-    }
-    exg_sha256_blocks(sha->state, data, length / 64);
-    if (length % 64 > 0) {
-        memcpy(sha->block, data + length / 64 * 64, length % 64);
-    }
-}
-
-void exg_sha256_finish(exg_sha256 *sha, char text[65])
-{
-    static const unsigned char padding[64] = {0x80};
-    uint64_t bits = sha->length * 8;
-    unsigned char tail[8];
-
-    for (int i = 0; i < 8; i++) {
-        tail[i] = (unsigned char)(bits >> (56 - 8 * i));
-    }
-    exg_sha256_add(sha, padding, 1 + (119 - (size_t)(sha->length % 64)) % 64);
-    exg_sha256_add(sha, tail, 8);
-    for (int i = 0; i < 8; i++) {
-        snprintf(text + 8 * i, 9, "%08x", (unsigned)sha->state[i]);
-    }
 }

@@ -5,6 +5,7 @@
 #include "tests/export/exg_folder.h"
 
 #include <exg/operators.h>
+#include <exg/signature.h>
 #include <exg/verify.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,15 +32,20 @@ static char *saved_text(const exg_program *program, const exg_save_options *opti
     return text;
 }
 
-/* Read and written again, the text is itself. */
-static void expect_itself(const char *text)
+static void expect_written(const char *text, const char *expected)
 {
     exg_program *program = open_text(text);
     char *again = saved_text(program, NULL);
 
-    assert_string_equal(again, text);
+    assert_string_equal(again, expected);
     free(again);
     exg_program_destroy(program);
+}
+
+/* Read and written again, the text is itself. */
+static void expect_itself(const char *text)
+{
+    expect_written(text, text);
 }
 
 /* ---- what is good ------------------------------------------------------------------------ */
@@ -103,8 +109,8 @@ static void it_writes_what_it_read(void **state)
 /* S002-82: a key of `extra` that has a meaning elsewhere. */
 static void it_keeps_extra_keys_that_collide(void **state)
 {
-    const char *text = early_json("\"extra\": {}",
-                                  "\"extra\": {\"stack_trace\": \"not mine\", \"b\": \"1\"}");
+    const char *text =
+        early_json("\"extra\": {}", "\"extra\": {\"stack_trace\": \"not mine\", \"b\": \"1\"}");
     exg_program *p = open_text(text);
     const exg_string_map *map = &p->graph->nodes[0].metadata;
 
@@ -122,15 +128,14 @@ static void it_reads_every_variant_as_one_model(void **state)
     static const struct {
         const char *from, *to;
     } rows[] = {
-        {"{\"as_int\": 2}", "{\"as_int\": 2, \"as_sym\": null}"},
-        {"\"f32\"", "7"},
-        {"\"strided\"", "1"},
-        {"\"Internal\"", "1"},
+        {"{\"as_int\": 2}",                    "{\"as_int\": 2, \"as_sym\": null}"},
+        {"\"f32\"",                            "7"                                },
+        {"\"strided\"",                        "1"                                },
+        {"\"Internal\"",                       "1"                                },
         {"{\"as_tensor\": {\"name\": \"x\"}}",
          "{\"as_none\": null, \"as_tensor\": {\"name\": \"x\"}, \"as_int\": null}"},
-        {"{\"name\": \"m\", \"graph\"", "\n {\t\"graph\""},
-        {"\"buffers\": {}}", "\"buffers\": {} }\n"},
-        {"\"aten.add.Tensor\"", "\"torch.ops.aten.add.Tensor\""},
+        {"{\"name\": \"m\", \"graph\"",        "\n {\t\"graph\""                  },
+        {"\"buffers\": {}}",                   "\"buffers\": {} }\n"              },
     };
 
     (void)state;
@@ -153,6 +158,48 @@ static void it_reads_every_variant_as_one_model(void **state)
         exg_program_destroy(expected);
         exg_program_destroy(p);
     }
+}
+
+/* S002-83: a target spelt in full is the same operator, and spelt so again. */
+static void it_remembers_how_targets_are_spelt(void **state)
+{
+    const char *text = early_json("\"aten.add.Tensor\"", "\"torch.ops.aten.add.Tensor\"");
+    exg_program *p = open_text(text);
+    exg_program *expected = open_text(early_add);
+
+    (void)state;
+    assert_true(exg_graph_equal(p->graph, expected->graph));
+    exg_program_destroy(p);
+    exg_program_destroy(expected);
+    expect_itself(text);
+}
+
+/* S002-108: keys that no schema has are kept where they stand; those of null say nothing. */
+static void it_keeps_unknown_keys(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } rows[] = {
+        {"\"buffers\": {}",
+         "\"buffers\": {}, \"hash\": \"aa\\u00e9\", \"version\": [1, -2.5, true, null, {}]"},
+        {"\"symint_values\": []",   "\"symint_values\": [], \"0\": {\"0\": 1}"             },
+        {"{\"name\": \"y\"}",       "{\"name\": \"y\", \"new\": false}"                    },
+        {"\"layout\": \"strided\"", "\"layout\": \"strided\", \"is_cool\": true"           },
+        {"\"extra\": {}",           "\"extra\": {}, \"from_node\": [{\"name\": \"a\"}]"    },
+    };
+    uint32_t kept = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *text = early_json(rows[i].from, rows[i].to);
+        exg_program *p = open_text(text);
+
+        kept += p->metadata.count;
+        exg_program_destroy(p);
+        expect_itself(text);
+    }
+    assert_int_equal(kept, 5);
+    expect_written(early_json("\"buffers\": {}", "\"buffers\": {}, \"gone\": null"), early_add);
 }
 
 /* ---- dtypes and bytes -------------------------------------------------------------------- */
@@ -200,18 +247,18 @@ static void it_reads_big_endian_bytes_of_every_dtype(void **state)
         int number;
         const char *big, *little; /* hex */
     } rows[] = {
-        {"u8", 1, "01ff", "01ff"},
-        {"i8", 2, "ff02", "ff02"},
-        {"i16", 3, "0001fffe", "0100feff"},
-        {"i32", 4, "00000001fffffffe", "01000000feffffff"},
-        {"i64", 5, "0000000000000001fffffffffffffffe", "0100000000000000feffffffffffffff"},
-        {"f16", 6, "3c00c000", "003c00c0"},
-        {"f32", 7, "3f800000c0000000", "0000803f000000c0"},
-        {"f64", 8, "3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"},
-        {"c32", 9, "3c00c0003c00c000", "003c00c0003c00c0"},
-        {"c64", 10, "3f800000c00000003f800000c0000000", "0000803f000000c00000803f000000c0"},
-        {"b8", 12, "0100", "0100"},
-        {"bf16", 13, "3f80c000", "803f00c0"},
+        {"u8",   1,  "01ff",                             "01ff"                            },
+        {"i8",   2,  "ff02",                             "ff02"                            },
+        {"i16",  3,  "0001fffe",                         "0100feff"                        },
+        {"i32",  4,  "00000001fffffffe",                 "01000000feffffff"                },
+        {"i64",  5,  "0000000000000001fffffffffffffffe", "0100000000000000feffffffffffffff"},
+        {"f16",  6,  "3c00c000",                         "003c00c0"                        },
+        {"f32",  7,  "3f800000c0000000",                 "0000803f000000c0"                },
+        {"f64",  8,  "3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"},
+        {"c32",  9,  "3c00c0003c00c000",                 "003c00c0003c00c0"                },
+        {"c64",  10, "3f800000c00000003f800000c0000000", "0000803f000000c00000803f000000c0"},
+        {"b8",   12, "0100",                             "0100"                            },
+        {"bf16", 13, "3f80c000",                         "803f00c0"                        },
     };
 
     (void)state;
@@ -232,13 +279,12 @@ static void it_reads_big_endian_bytes_of_every_dtype(void **state)
         }
         snprintf(meta, sizeof(meta), "\"dtype\": \"%s\"", rows[i].name);
         snprintf(buffer, sizeof(buffer), "\"buffer\": \"%s\"", base64_of(big, bytes));
-        text = everywhere(early_json("\"buffer\": \"P4AAAMAAAAA=\"", buffer),
-                          "\"dtype\": \"f32\"", meta);
+        text = everywhere(early_json("\"buffer\": \"P4AAAMAAAAA=\"", buffer), "\"dtype\": \"f32\"",
+                          meta);
         p = open_text(text);
-        assert_int_equal(exg_dtype_export_number(p->weights->items[0].meta->dtype),
-                         rows[i].number);
-        assert_int_equal(
-            exg_weight_read(p->weights, &p->weights->items[0], got, bytes, NULL), EXG_OK);
+        assert_int_equal(exg_dtype_export_number(p->weights->items[0].meta->dtype), rows[i].number);
+        assert_int_equal(exg_weight_read(p->weights, &p->weights->items[0], got, bytes, NULL),
+                         EXG_OK);
         assert_memory_equal(got, little, bytes); /* this host's order */
         exg_program_destroy(p);
         expect_itself(text);
@@ -354,8 +400,8 @@ static void it_warns_of_a_parameter_that_nothing_uses(void **state)
     exg_operators *operators = NULL;
     exg_diagnostics found;
     exg_verified verified;
-    exg_program *p = open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}",
-                                          "{\"as_tensor\": {\"name\": \"x\"}}"));
+    exg_program *p = open_text(
+        early_json("{\"as_tensor\": {\"name\": \"w\"}}", "{\"as_tensor\": {\"name\": \"x\"}}"));
 
     (void)state;
     assert_int_equal(p->signature.input_count, 2);
@@ -372,11 +418,15 @@ static void it_warns_of_a_parameter_that_nothing_uses(void **state)
 /* S002-39: names among numbers; an early list has one of the two, so the list is carried. */
 static void it_carries_a_list_of_names_and_numbers(void **state)
 {
-    exg_sym_argument sizes[] = {{EXG_NO_VALUE, {.as_int = 0}}, {EXG_NO_VALUE, {.as_int = 3}}};
-    exg_program *p = open_text(early_node(
-        "mine.op.default", "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_ints\": [0, 3]}]",
-        "\"kwargs\": {}", "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}, "
-        "{\"as_symint\": {\"name\": \"s0\"}}]"));
+    exg_sym_argument sizes[] = {
+        {EXG_NO_VALUE, {.as_int = 0}},
+        {EXG_NO_VALUE, {.as_int = 3}}
+    };
+    exg_program *p = open_text(
+        early_node("mine.op.default", "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_ints\": [0, 3]}]",
+                   "\"kwargs\": {}",
+                   "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}, "
+                   "{\"as_symint\": {\"name\": \"s0\"}}]"));
     exg_program *again;
     char difference[256];
     const exg_argument *list;
@@ -398,6 +448,72 @@ static void it_carries_a_list_of_names_and_numbers(void **state)
     assert_int_equal(list->as_syms[0].value, exg_graph_find_value(again->graph, "s0"));
     assert_int_equal(list->as_syms[1].value, EXG_NO_VALUE);
     assert_int_equal(list->as_syms[1].as_int, 3);
+    free(text);
+    exg_program_destroy(again);
+    exg_program_destroy(p);
+}
+
+/* A diagnostic with `code` and what it is about, of an otherwise flawless program. */
+static void expect_found(exg_program *p, const char *code, const char *message)
+{
+    exg_operators *operators = NULL;
+    exg_diagnostics found;
+    exg_verified verified;
+    bool seen = false;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_verify(p, operators, &verified, &found, NULL),
+                     code == NULL ? EXG_OK : EXG_MALFORMED);
+    assert_int_equal(found.error_count, code == NULL ? 0 : 1);
+    for (uint32_t i = 0; code != NULL && i < found.count; i++) {
+        seen |= strcmp(found.items[i].code, code) == 0 &&
+                strstr(found.items[i].message, message) != NULL;
+    }
+    assert_true(code == NULL || seen);
+    exg_diagnostics_free(&found);
+    exg_operators_destroy(operators);
+}
+
+/* S002-94, S004-71: neither has a place in any of PyTorch's files; they are carried. */
+static void it_carries_metadata_of_inputs_and_the_token_of_assertions(void **state)
+{
+    exg_string_pair pairs[] = {
+        {"stack_trace", "net.py:3"}
+    };
+    exg_input_metadata said[] = {
+        {"x",  {pairs, 1}},
+        {NULL, {pairs, 1}}
+    };
+    exg_program *p = open_program("fixtures/mlp.pt2");
+    exg_program *again;
+    char difference[256];
+    char *text;
+
+    (void)state;
+    p->input_metadata = said;
+    p->input_metadata_count = 2;
+    p->signature.assertion_dep_token = "token";
+    p->signature.assertion_dep_index = 1;
+    expect_found(p, NULL, "");
+    text = saved_text(p, NULL);
+    again = open_text(text);
+    if (!exg_program_equal(p, again, false, difference)) {
+        fail_msg("%s", difference);
+    }
+    assert_string_equal(again->input_metadata[0].input, "x");
+    assert_null(again->input_metadata[1].input);
+    assert_string_equal(again->input_metadata[1].metadata.items[0].value, "net.py:3");
+    assert_int_equal(exg_program_rename_value(again, "x", "image", NULL), EXG_OK);
+    assert_string_equal(again->input_metadata[0].input, "image");
+    assert_int_equal(again->signature.assertion_dep_index, 1);
+    p->signature.assertion_dep_index = 2;
+    assert_false(exg_program_equal(p, again, false, difference));
+    expect_found(p, "SIG-028", "output 2, behind 1");
+    p->signature.assertion_dep_index = 1;
+    said[0].input = "up";
+    expect_found(p, "SIG-029", "'up' is no input");
+    said[0].input = NULL;
+    expect_found(p, "SIG-029", "the output is there twice");
     free(text);
     exg_program_destroy(again);
     exg_program_destroy(p);
@@ -463,12 +579,15 @@ int main(void)
         cmocka_unit_test(it_writes_what_it_read),
         cmocka_unit_test(it_keeps_extra_keys_that_collide),
         cmocka_unit_test(it_reads_every_variant_as_one_model),
+        cmocka_unit_test(it_remembers_how_targets_are_spelt),
+        cmocka_unit_test(it_keeps_unknown_keys),
         cmocka_unit_test(it_reads_big_endian_bytes_of_every_dtype),
         cmocka_unit_test(it_turns_complex_numbers_by_halves),
         cmocka_unit_test(it_keeps_every_argument_as_it_is),
         cmocka_unit_test(it_keeps_results_and_symbols),
         cmocka_unit_test(it_warns_of_a_parameter_that_nothing_uses),
         cmocka_unit_test(it_carries_a_list_of_names_and_numbers),
+        cmocka_unit_test(it_carries_metadata_of_inputs_and_the_token_of_assertions),
         cmocka_unit_test(it_lifts_what_branches_have),
     };
 

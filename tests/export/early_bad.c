@@ -124,8 +124,8 @@ static void it_verifies_early_programs(void **state)
 static void it_accepts_what_is_good(void **state)
 {
     exg_operators *operators = NULL;
-    exg_program *program = open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}]",
-                                                "{\"as_tensor\": {\"name\": \"x\"}}]"));
+    exg_program *program = open_text(
+        early_json("{\"as_tensor\": {\"name\": \"w\"}}]", "{\"as_tensor\": {\"name\": \"x\"}}]"));
     exg_verified verified;
     exg_error err;
 
@@ -148,13 +148,17 @@ static void it_checks_external_bytes(void **state)
         const char *checksum;
         bool good;
     } rows[] = {
-        {"",                                                                true },
-        {"xxh3-128:d536d02cb52becf3c36375144d528b79",                       true },
-        {"xxh3-64:e7c0bca1e9a1b5f3",                                        true },
-        {"crc32:c7949a4c",                                                  true },
-        {"xxh3-64:e7c0bca1e9a1b5f4",                                        false},
-        {"crc32:00000000",                                                  false},
-        {"rot13:whatever",                                                  true },
+        {"",                                                                 true },
+        {"xxh3-128:d536d02cb52becf3c36375144d528b79",                        true },
+        {"xxh3-64:e7c0bca1e9a1b5f3",                                         true },
+        {"crc32:c7949a4c",                                                   true },
+        {"xxh3-64:e7c0bca1e9a1b5f4",                                         false},
+        {"crc32:00000000",                                                   false},
+        {"sha1:c0f2eea97c3c48ad40df82155d19041f70c94f14",                    true },
+        {"00f2eea97c3c48ad40df82155d19041f70c94f14",                         false},
+        {"md5:4660c1f3c1485d35f0f58c3a70499def",                             true },
+        {"md5:00000000000000000000000000000000",                             false},
+        {"rot13:whatever",                                                   true },
         {"0000000000000000000000000000000000000000000000000000000000000000", false},
     };
     const unsigned char bytes[] = {9, 9, 9, 9, 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0};
@@ -229,8 +233,8 @@ static void it_carries_what_it_cannot_say(void **state)
         exg_program *after;
         char difference[256];
 
-        assert_int_equal(
-            exg_save(before, in_folder("a.json"), EXG_FORMAT_EARLY_JSON, NULL, NULL), EXG_OK);
+        assert_int_equal(exg_save(before, in_folder("a.json"), EXG_FORMAT_EARLY_JSON, NULL, NULL),
+                         EXG_OK);
         after = open_program(in_folder("a.json"));
         if (!exg_program_equal(before, after, false, difference)) {
             fail_msg("%s: %s", files[i], difference);
@@ -249,10 +253,10 @@ static void it_refuses_a_carry_that_disagrees(void **state)
     static const struct {
         const char *from, *to;
     } rows[] = {
-        {"{\"as_tensor\": {\"name\": \"relu\"}}",  "{\"as_tensor\": {\"name\": \"moved\"}}"},
-        {"\"target\": \"aten.relu.default\"",      "\"target\": \"aten.tanh.default\""     },
-        {"\"inputs\": [{\"name\": \"x\"}]",        "\"inputs\": []"                        },
-        {"{\"name\": \"up.weight\"}",              "{\"name\": \"down.weight\"}"           },
+        {"{\"as_tensor\": {\"name\": \"relu\"}}", "{\"as_tensor\": {\"name\": \"moved\"}}"},
+        {"\"target\": \"aten.relu.default\"",     "\"target\": \"aten.tanh.default\""     },
+        {"\"inputs\": [{\"name\": \"x\"}]",       "\"inputs\": []"                        },
+        {"{\"name\": \"up.weight\"}",             "{\"name\": \"down.weight\"}"           },
     };
     char *text = carried_text();
 
@@ -314,15 +318,15 @@ static void it_refuses_strictly(void **state)
 /* S002-75: bytes beside, shared ranges one storage again. */
 static void it_writes_bytes_beside(void **state)
 {
-    exg_save_options options = {.size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL,
-                                .external_name = "tied.weights"};
+    exg_save_options options = {
+        .size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL, .external_name = "tied.weights"};
     exg_program *before = open_program("fixtures/tied.pt2");
     exg_program *after;
     char difference[256];
 
     (void)state;
-    assert_int_equal(
-        exg_save(before, in_folder("t.json"), EXG_FORMAT_EARLY_JSON, &options, NULL), EXG_OK);
+    assert_int_equal(exg_save(before, in_folder("t.json"), EXG_FORMAT_EARLY_JSON, &options, NULL),
+                     EXG_OK);
     assert_int_equal(file_bytes("tied.weights"), 144);
     after = open_program(in_folder("t.json"));
     assert_int_equal(after->weights->items[0].storage, after->weights->items[1].storage);

@@ -140,6 +140,9 @@ static exg_module_call calls[] = {
 };
 static exg_range_constraint ranges[] = {
     {"s0", 0, 0, true, false}, {"s1", 0, INT64_MAX, false, true}, {"s2", -1, 0, true, true}};
+static exg_input_metadata said[] = {
+    {"x", {metadata, 2}}, {NULL, {metadata, 1}}
+};
 static exg_named_tuple tuples[] = {{"T", strings, 3}, {"U", NULL, 0}};
 static exg_opset opsets[] = {{"aten", 10}};
 static exg_sample_input samples[] = {
@@ -172,7 +175,11 @@ static exg_program *make(void)
     p->graph->value_count = 6;
     p->graph->outputs = &output;
     p->graph->output_count = 1;
-    p->signature = (exg_signature){input_specs, output_specs, 9, 2};
+    p->signature = (exg_signature){.inputs = input_specs, .outputs = output_specs,
+                                   .input_count = 9, .output_count = 2,
+                                   .assertion_dep_token = "y", .assertion_dep_index = 2};
+    p->input_metadata = said;
+    p->input_metadata_count = 2;
     p->module_calls = calls;
     p->module_call_count = 2;
     p->metadata = (exg_string_map){metadata, 2};
@@ -216,6 +223,11 @@ static void expect_rest(const exg_program *p)
     assert_true(p->weights->items[0].use_pickle);
     assert_null(p->module_calls[1].forward_arg_names);
     assert_null(p->module_calls[0].out_spec);
+    assert_string_equal(p->signature.assertion_dep_token, "y");
+    assert_int_equal(p->signature.assertion_dep_index, 2);
+    assert_string_equal(p->input_metadata[0].input, "x");
+    assert_null(p->input_metadata[1].input);
+    assert_string_equal(p->input_metadata[1].metadata.items[0].value, metadata[0].value);
 }
 
 static void it_gives_back_all_that_a_program_can_say(void **state)

@@ -3,7 +3,7 @@
 
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
-#include "libexport/weights/sha256.h"
+#include "libexport/weights/message_digest.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -129,19 +129,30 @@ static void it_hashes_long_texts_with_and_without_instructions(void **state)
     static unsigned char data[64 * 50];
     uint32_t a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     uint32_t b[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    exg_sha256 sha;
+    static const struct {
+        exg_checksum_kind kind;
+        const char *text;
+    } rows[] = {
+        {EXG_CHECKSUM_SHA256, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
+        {EXG_CHECKSUM_SHA1,   "34aa973cd4c4daa4f61eeb2bdbad27316534016f"                        },
+        {EXG_CHECKSUM_MD5,    "7707d6ae4e027c70eea2a935c2296f21"                                },
+    };
     char text[65];
 
     (void)state;
     memset(data, 'a', sizeof(data));
-    exg_sha256_begin(&sha);
-    for (size_t left = 1000000, piece = 1; left > 0; left -= piece) {
-        piece = (piece * 7 + 3) % sizeof(data);
-        piece = piece < left ? piece : left;
-        exg_sha256_add(&sha, data, piece);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_message_digest digest;
+
+        exg_message_digest_begin(&digest, rows[r].kind);
+        for (size_t left = 1000000, piece = 1; left > 0; left -= piece) {
+            piece = (piece * 7 + 3) % sizeof(data);
+            piece = piece < left ? piece : left;
+            exg_message_digest_add(&digest, data, piece);
+        }
+        exg_message_digest_finish(&digest, text);
+        assert_string_equal(text, rows[r].text);
     }
-    exg_sha256_finish(&sha, text);
-    assert_string_equal(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     for (size_t i = 0; i < sizeof(data); i++) {
         data[i] = (unsigned char)((i * 2654435761u) >> 13);
     }
@@ -157,6 +168,8 @@ static void it_knows_its_checksums(void **state)
         const char *text;
     } rows[] = {
         {EXG_CHECKSUM_CRC32,    "352441c2"                                                        },
+        {EXG_CHECKSUM_SHA1,     "a9993e364706816aba3e25717850c26c9cd0d89d"                        },
+        {EXG_CHECKSUM_MD5,      "900150983cd24fb0d6963f7d28e17f72"                                },
         {EXG_CHECKSUM_SHA256,   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
         {EXG_CHECKSUM_XXH3_64,  "78af5f94892f3950"                                                },
         {EXG_CHECKSUM_XXH3_128, "06b05ab6733a618578af5f94892f3950"                                },

@@ -5,7 +5,8 @@
  *    "weights": [{name, table, is_param, use_pickle, tensor_meta, storage}],
  *    "storages": [{"parameter": NAME} or {"buffer": NAME}: in the early part,
  *                 {byte_order, data}: here],
- *    "sample_inputs": [...], "extra_files": [{name, storage}]}
+ *    "sample_inputs": [...], "extra_files": [{name, storage}],
+ *    "input_metadata": [{input, metadata}], "assertion_dep_token", "assertion_dep_index"}
  */
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/pt2/encode.h"
@@ -25,9 +26,9 @@ static exg_status put_bytes(exg_early_encoder *e, exg_text *out, uint32_t index)
     exg_weights *weights = e->program->weights;
     const exg_storage *storage = &weights->storages[index];
     void *bytes = malloc(storage->length == 0 ? 1 : (size_t)storage->length);
-    exg_status status =
-        bytes == NULL ? EXG_OUT_OF_MEMORY(e->err)
-                      : exg_storage_read(weights, index, 0, storage->length, bytes, e->err);
+    exg_status status = bytes == NULL
+                            ? EXG_OUT_OF_MEMORY(e->err)
+                            : exg_storage_read(weights, index, 0, storage->length, bytes, e->err);
 
     if (status == EXG_OK) {
         exg_text_printf(out, "{\"byte_order\": \"%s\", \"data\": \"",
@@ -55,8 +56,7 @@ static exg_status find_users(exg_early_encoder *e, uint32_t **holders, bool **us
         uint32_t storage = weights->items[i - 1].storage;
 
         (*used)[storage] = true;
-        (*holders)[storage] =
-            exg_early_holds(&weights->items[i - 1]) ? i : (*holders)[storage];
+        (*holders)[storage] = exg_early_holds(&weights->items[i - 1]) ? i : (*holders)[storage];
     }
     for (uint32_t i = 0; i < program->sample_input_count; i++) {
         if (program->sample_inputs[i].kind == EXG_ARGUMENT_TENSOR) {
@@ -172,7 +172,18 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
         exg_text_json_string(out, program->extra_files[i].name);
         exg_text_printf(out, ", \"storage\": %u}", program->extra_files[i].storage);
     }
-    exg_text_puts(out, "]}");
+    exg_text_puts(out, "], \"input_metadata\": [");
+    for (uint32_t i = 0; i < program->input_metadata_count; i++) {
+        exg_json_put_item(out);
+        exg_text_puts(out, "{\"input\": ");
+        exg_json_put_text(out, program->input_metadata[i].input);
+        exg_text_puts(out, ", \"metadata\": ");
+        exg_encode_strings(out, &program->input_metadata[i].metadata);
+        exg_text_putc(out, '}');
+    }
+    exg_text_puts(out, "], \"assertion_dep_token\": ");
+    exg_json_put_text(out, program->signature.assertion_dep_token);
+    exg_text_printf(out, ", \"assertion_dep_index\": %u}", program->signature.assertion_dep_index);
     return out->failed ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
 }
 
@@ -206,12 +217,15 @@ typedef struct half_carry {
     int64_t version;
     bool is_early;
     const char *name;
+    const char *token;
+    int64_t token_index;
+    exg_input_metadata *saids;
     half_weight *weights;
     half_storage *storages;
     half_sample *samples;
     half_extra *extras;
     int64_t *bounds;
-    uint32_t weight_count, storage_count, sample_count, extra_count, bound_count;
+    uint32_t weight_count, storage_count, sample_count, extra_count, bound_count, said_count;
 } half_carry;
 
 static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -283,7 +297,18 @@ static exg_status item_extra(exg_decoder *d, exg_json value, void *item)
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
-/* The five lists of the carry: each a pointer with a count behind it in half_carry. */
+static exg_status item_said(exg_decoder *d, exg_json value, void *item)
+{
+    static const exg_field fields[] = {
+        EXG_FIELD(exg_input_metadata, input, "input", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE,
+                  exg_field_text),
+        EXG_FIELD(exg_input_metadata, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
+    };
+
+    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
+}
+
+/* The six lists of the carry: each a pointer with a count behind it in half_carry. */
 #define LIST_FIELD(name, type, item_)                                                              \
     static exg_status field_##name(exg_decoder *d, exg_json value, void *base,                     \
                                    const exg_field *field)                                         \
@@ -299,6 +324,7 @@ LIST_FIELD(storage, half_storage, item_storage)
 LIST_FIELD(sample, half_sample, item_sample)
 LIST_FIELD(extra, half_extra, item_extra)
 LIST_FIELD(bound, int64_t, exg_item_int)
+LIST_FIELD(said, exg_input_metadata, item_said)
 
 /* Decoded before the rest, by exg_decode_program(). */
 static exg_status field_program(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -354,12 +380,9 @@ static exg_status take_storage(exg_decoder *d, exg_json root, const half_storage
 static exg_status take_weight(exg_decoder *d, const half_carry *carry, const half_weight *half,
                               exg_weights *weights)
 {
-    exg_weight weight = {half->name,
-                         half->is_constant ? EXG_TABLE_CONSTANTS : EXG_TABLE_STATE,
-                         half->is_param,
-                         half->use_pickle,
-                         half->meta,
-                         (uint32_t)half->storage};
+    exg_weight weight = {half->name,     half->is_constant ? EXG_TABLE_CONSTANTS : EXG_TABLE_STATE,
+                         half->is_param, half->use_pickle,
+                         half->meta,     (uint32_t)half->storage};
 
     EXG_TRY(check_index(half->storage, carry->storage_count, d->err));
     if (half->meta == NULL && !half->use_pickle) {
@@ -426,12 +449,17 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
         EXG_FIELD(half_carry, version, "version", EXG_FIELD_REQUIRED, exg_field_int),
         EXG_FIELD(half_carry, is_early, "is_early", EXG_FIELD_REQUIRED, exg_field_bool),
         EXG_FIELD(half_carry, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        {"program",       7,  EXG_FIELD_REQUIRED, field_program, 0},
-        {"bound",         5,  EXG_FIELD_OPTIONAL, field_bound,   0},
-        {"weights",       7,  EXG_FIELD_REQUIRED, field_weight,  0},
-        {"storages",      8,  EXG_FIELD_REQUIRED, field_storage, 0},
-        {"sample_inputs", 13, EXG_FIELD_REQUIRED, field_sample,  0},
-        {"extra_files",   11, EXG_FIELD_REQUIRED, field_extra,   0},
+        {"program",        7,  EXG_FIELD_REQUIRED, field_program, 0},
+        {"bound",          5,  EXG_FIELD_OPTIONAL, field_bound,   0},
+        {"weights",        7,  EXG_FIELD_REQUIRED, field_weight,  0},
+        {"storages",       8,  EXG_FIELD_REQUIRED, field_storage, 0},
+        {"sample_inputs",  13, EXG_FIELD_REQUIRED, field_sample,  0},
+        {"extra_files",    11, EXG_FIELD_REQUIRED, field_extra,   0},
+        {"input_metadata", 14, EXG_FIELD_OPTIONAL, field_said,    0},
+        EXG_FIELD(half_carry, token, "assertion_dep_token", EXG_FIELD_OPTIONAL | EXG_FIELD_NULLABLE,
+                  exg_field_text),
+        EXG_FIELD(half_carry, token_index, "assertion_dep_index", EXG_FIELD_OPTIONAL,
+                  exg_field_int),
     };
     half_carry carry = {0};
     exg_map ranges;
@@ -461,6 +489,14 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
         EXG_TRY(check_input(carry.bounds[i], program, d->err));
         program->signature.inputs[carry.bounds[i]].implicit = true;
     }
+    if (carry.token_index < 0 || carry.token_index > UINT32_MAX) {
+        return EXG_FAIL(d->err, MALFORMED, "EAR-004", "there is no output %lld",
+                        (long long)carry.token_index);
+    }
+    program->signature.assertion_dep_token = carry.token;
+    program->signature.assertion_dep_index = (uint32_t)carry.token_index;
+    program->input_metadata = carry.saids;
+    program->input_metadata_count = carry.said_count;
     program->name = carry.name;
     program->origin = carry.is_early ? EXG_ORIGIN_EARLY : EXG_ORIGIN_CURRENT;
     return EXG_OK;

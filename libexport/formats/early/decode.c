@@ -61,8 +61,7 @@ static exg_status field_results(exg_decoder *d, exg_json value, void *base, cons
                             &half->node.output_count);
 }
 
-static exg_status field_metadata(exg_decoder *d, exg_json value, void *base,
-                                 const exg_field *field)
+static exg_status field_metadata(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_node, trace.value, "stack_trace", EXG_FIELD_REQUIRED, exg_field_text),
@@ -296,8 +295,8 @@ static exg_status field_graph(exg_decoder *d, exg_json value, void *base, const 
     return decode_graph(d, value, half->graph);
 }
 
-static exg_status member_bound(exg_decoder *d, const char *key, uint32_t key_length,
-                               exg_json value, void *item)
+static exg_status member_bound(exg_decoder *d, const char *key, uint32_t key_length, exg_json value,
+                               void *item)
 {
     exg_early_bound *b = item;
     exg_json meta;
@@ -325,8 +324,7 @@ static exg_status field_parameters(exg_decoder *d, exg_json value, void *base,
                           &half->parameter_count);
 }
 
-static exg_status field_buffers(exg_decoder *d, exg_json value, void *base,
-                                const exg_field *field)
+static exg_status field_buffers(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     half_module *half = base;
 
@@ -447,8 +445,8 @@ typedef struct lifter {
 /* Internal bytes are at hand; of those outside `verify --data` tells (WGT-014). */
 static exg_status check_bools(lifter *l, const exg_tensor_meta *meta, const exg_storage *storage)
 {
-    for (uint64_t i = 0; meta->dtype == EXG_DTYPE_B8 && storage->kind == EXG_STORAGE_MEMORY &&
-                         i < storage->length;
+    for (uint64_t i = 0;
+         meta->dtype == EXG_DTYPE_B8 && storage->kind == EXG_STORAGE_MEMORY && i < storage->length;
          i++) {
         if (storage->data[i] > 1) {
             return EXG_FAIL(l->d->err, MALFORMED, "WGT-014", "byte %llu of a bool tensor is %u",
@@ -460,8 +458,8 @@ static exg_status check_bools(lifter *l, const exg_tensor_meta *meta, const exg_
 
 static exg_status add_weight(lifter *l, const exg_early_bound *b)
 {
-    exg_weight weight = {.fqn = b->name, .table = EXG_TABLE_STATE, .is_param = b->is_param,
-                         .meta = b->meta};
+    exg_weight weight = {
+        .fqn = b->name, .table = EXG_TABLE_STATE, .is_param = b->is_param, .meta = b->meta};
     exg_weights *weights = l->program->weights;
     uint64_t length;
 
@@ -509,13 +507,14 @@ static exg_status join_inputs(lifter *l, const half_module *half)
     for (uint32_t i = 0; i < graph->input_count; i++) {
         exg_value_id id = graph->inputs[i].as_tensor;
 
-        s->inputs[count] =
-            l->own_of[id] != 0
-                ? l->lifted[l->own_of[id] - 1]
-                : (exg_input_spec){.kind = EXG_INPUT_USER,
-                                   .arg = {.kind = EXG_ARGUMENT_TENSOR,
-                                           .name = exg_decoder_value_at(l->d, id)->name},
-                                   .persistent = EXG_UNSET};
+        s->inputs[count] = l->own_of[id] != 0
+                               ? l->lifted[l->own_of[id] - 1]
+                               : (exg_input_spec){
+                                     .kind = EXG_INPUT_USER,
+                                     .arg = {.kind = EXG_ARGUMENT_TENSOR,
+                                             .name = exg_decoder_value_at(l->d, id)->name},
+                                     .persistent = EXG_UNSET
+        };
         inputs[count++] = graph->inputs[i];
     }
     graph->inputs = inputs;
@@ -537,7 +536,8 @@ static exg_status make_outputs(lifter *l)
 
         s->outputs[i] = (exg_output_spec){
             .kind = EXG_OUTPUT_USER,
-            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = exg_decoder_value_at(l->d, id)->name}};
+            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = exg_decoder_value_at(l->d, id)->name}
+        };
     }
     s->output_count = graph->output_count;
     return EXG_OK;
@@ -641,6 +641,58 @@ static exg_status decode_root(exg_decoder *d, exg_json root, exg_early_bytes byt
     return EXG_OK;
 }
 
+/* ---- notes ---------------------------------------------------------------------------------- */
+
+static exg_status add_note(exg_program *program, const char *key, const char *value, exg_error *err)
+{
+    exg_string_map *map = &program->metadata;
+    exg_string_pair *items = EXG_NEW_ARRAY(program->arena, exg_string_pair, map->count + 1u);
+    char *kept = exg_arena_strdup(program->arena, value);
+
+    if (items == NULL || kept == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (map->count > 0) {
+        memcpy(items, map->items, map->count * sizeof(*items));
+    }
+    items[map->count] = (exg_string_pair){key, kept};
+    map->items = items;
+    map->count++;
+    return EXG_OK;
+}
+
+/* Is the first target spelt in full? */
+static bool has_long_targets(exg_json root)
+{
+    exg_json at = root;
+    exg_json_walk walk;
+    const char *target = NULL;
+
+    return exg_json_find(root, "graph", &at) && exg_json_find(at, "nodes", &at) &&
+           exg_json_array(at, &walk, NULL) == EXG_OK && exg_json_next(&walk, &at) &&
+           exg_json_find(at, "target", &at) && exg_json_string(at, &target, NULL, NULL) == EXG_OK &&
+           strncmp(target, EXG_EARLY_LONG, strlen(EXG_EARLY_LONG)) == 0;
+}
+
+/* What the file says in its own way, for whoever writes it again. */
+static exg_status add_notes(exg_json root, uint64_t strangers, exg_program *program, exg_error *err)
+{
+    exg_text unknown = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
+
+    if (has_long_targets(root)) {
+        EXG_TRY(add_note(program, EXG_EARLY_TARGETS, EXG_EARLY_LONG, err));
+    }
+    if (strangers > 0) {
+        status = exg_early_find_unknown(root, program, &unknown, err);
+    }
+    if (status == EXG_OK && unknown.length > 0) {
+        status = add_note(program, EXG_EARLY_UNKNOWN, exg_text_string(&unknown), err);
+    }
+    exg_text_free(&unknown);
+    return status;
+}
+
 exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_operators *names,
                             exg_program *program, uint64_t budget, exg_error *err)
 {
@@ -649,6 +701,9 @@ exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_oper
 
     exg_decoder_init(&d, program->arena, budget, err);
     status = decode_root(&d, root, bytes, names, program);
+    if (status == EXG_OK && names != NULL) {
+        status = add_notes(root, d.strangers, program, err);
+    }
     exg_decoder_free(&d);
     return status;
 }

@@ -22,6 +22,12 @@
 #define EXG_EARLY_CARRY "exg.carry"
 #define EXG_EARLY_EXTRA "exg.extra." /* before keys of `extra` that have a meaning of their own */
 
+/* Kept in the program's metadata and not written there: what unknown.c tells of, and, when it is
+ * EXG_EARLY_LONG, that the file spells targets "torch.ops.aten.add.Tensor" (S002-83). */
+#define EXG_EARLY_UNKNOWN "exg.unknown"
+#define EXG_EARLY_TARGETS "exg.targets"
+#define EXG_EARLY_LONG    "torch.ops."
+
 /* Which bytes a document has: when structures are compared they do not matter. */
 typedef enum exg_early_bytes { EXG_EARLY_WITH_BYTES, EXG_EARLY_WITHOUT_BYTES } exg_early_bytes;
 
@@ -73,6 +79,14 @@ exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weigh
 exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order order,
                                 exg_weights *weights, uint32_t *storage, exg_error *err);
 
+/* Keys that `root` has and the program's own early part has not: an object in `out`, which stays
+ * empty when there are none. */
+exg_status exg_early_find_unknown(exg_json root, const exg_program *program, exg_text *out,
+                                  exg_error *err);
+
+/* They are put back into a GraphModule's text. */
+exg_status exg_early_put_unknown(exg_text *json, const char *unknown, exg_error *err);
+
 /* ---- writing: encode.c, encode_argument.c, branch.c ----------------------------------------- */
 
 /* Where a tensor's bytes are; both NULL: in no document (EXG_EARLY_WITHOUT_BYTES). */
@@ -87,6 +101,7 @@ typedef struct exg_early_encoder {
     const exg_program *program;
     exg_arena *arena;
     exg_early_bytes bytes;
+    bool long_targets;
     bool to_branches;              /* what was lifted out of a branch goes back into it */
     const char **names;            /* value id of the root graph -> early name */
     uint32_t *holders;             /* value id of the root graph -> weight and one more, or 0 */

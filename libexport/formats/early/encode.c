@@ -215,11 +215,31 @@ static exg_status root_scope(exg_early_encoder *e, exg_early_scope *scope)
     return EXG_OK;
 }
 
+/* Of a reader's notes, not of the file's metadata. */
+static const char *note(const exg_program *program, const char *key)
+{
+    for (uint32_t i = 0; i < program->metadata.count; i++) {
+        if (strcmp(program->metadata.items[i].key, key) == 0) {
+            return program->metadata.items[i].value;
+        }
+    }
+    return NULL;
+}
+
+static bool is_note(const char *key)
+{
+    return strcmp(key, EXG_EARLY_CARRY) == 0 || strcmp(key, EXG_EARLY_UNKNOWN) == 0 ||
+           strcmp(key, EXG_EARLY_TARGETS) == 0;
+}
+
 exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out)
 {
     const exg_program *program = e->program;
+    const char *unknown = note(program, EXG_EARLY_UNKNOWN);
+    const char *targets = note(program, EXG_EARLY_TARGETS);
     exg_early_scope scope;
 
+    e->long_targets = targets != NULL && strcmp(targets, EXG_EARLY_LONG) == 0;
     EXG_TRY(root_scope(e, &scope));
     exg_text_puts(out, "{\"name\": ");
     exg_text_json_string(out, program->name);
@@ -227,7 +247,7 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
     EXG_TRY(exg_early_put_graph(&scope, out, program->graph));
     exg_text_puts(out, ", \"metadata\": {");
     for (uint32_t i = 0; i < program->metadata.count; i++) {
-        if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
+        if (!is_note(program->metadata.items[i].key)) {
             exg_json_put_key(out, program->metadata.items[i].key);
             exg_text_json_string(out, program->metadata.items[i].value);
         }
@@ -241,5 +261,5 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
     exg_text_puts(out, ", \"buffers\": ");
     EXG_TRY(put_table(&scope, out, false));
     exg_text_putc(out, '}');
-    return EXG_OK;
+    return unknown == NULL ? EXG_OK : exg_early_put_unknown(out, unknown, e->err);
 }

@@ -304,9 +304,13 @@ static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const 
 static exg_status put_node(const exg_early_scope *scope, exg_text *out, const exg_node *node)
 {
     const char *target = node->target;
+    size_t prefix = strlen(EXG_EARLY_LONG);
 
     exg_text_puts(out, "{\"target\": ");
-    exg_text_json_string(out, strncmp(target, "torch.ops.", 10) == 0 ? target + 10 : target);
+    exg_text_json_string(out,
+                         !scope->e->long_targets && strncmp(target, EXG_EARLY_LONG, prefix) == 0
+                             ? target + prefix
+                             : target);
     EXG_TRY(put_inputs(scope, out, node));
     exg_text_puts(out, ", \"outputs\": [");
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -356,8 +360,7 @@ static void put_values(const exg_early_scope *scope, exg_text *out, const exg_gr
     exg_text_putc(out, ']');
 }
 
-exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out,
-                               const exg_graph *graph)
+exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out, const exg_graph *graph)
 {
     const char *const *names = scope->names;
 

@@ -125,5 +125,7 @@ exg_status exg_early_list_losses(exg_early_encoder *e, exg_text *out)
     lose(out, program->origin == EXG_ORIGIN_CURRENT, "the schema version");
     lose(out, program->sample_input_count, "sample inputs");
     lose(out, program->extra_file_count, "extra files");
+    lose(out, program->input_metadata_count, "inputs with metadata");
+    lose(out, program->signature.assertion_dep_token != NULL, "a token of assertions");
     return out->failed ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
 }

@@ -32,7 +32,8 @@ static bool all_hex(const char *text, size_t length)
     return strspn(text, "0123456789abcdefABCDEF") == length && text[length] == '\0';
 }
 
-/* "xxh3-128:<hex>" and its kin; bare hex of SHA-256's length; anything else is kept (S002-69). */
+/* "xxh3-128:<hex>" and its kin; bare hex is told by its length, SHA-256 or SHA-1; anything else
+ * is kept (S002-69). */
 static exg_checksum checksum_of(const char *text)
 {
     static const struct {
@@ -44,7 +45,10 @@ static exg_checksum checksum_of(const char *text)
         {"xxh3-64:",  EXG_CHECKSUM_XXH3_64,  16},
         {"crc32:",    EXG_CHECKSUM_CRC32,    8 },
         {"sha256:",   EXG_CHECKSUM_SHA256,   64},
+        {"sha1:",     EXG_CHECKSUM_SHA1,     40},
+        {"md5:",      EXG_CHECKSUM_MD5,      32},
         {"",          EXG_CHECKSUM_SHA256,   64},
+        {"",          EXG_CHECKSUM_SHA1,     40},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

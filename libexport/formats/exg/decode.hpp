@@ -554,6 +554,8 @@ void decoder::signature(const flat::Signature *f, exg_signature *to)
             leaf(s->arg(), &made->arg);
             made->target = text(s->target());
         });
+    to->assertion_dep_token = text(f->assertion_dep_token());
+    to->assertion_dep_index = f->assertion_dep_index();
 }
 
 void decoder::module_call(const flat::ModuleCall *f, exg_module_call *to)
@@ -617,6 +619,9 @@ void decoder::tables(const flat::Program *f)
                                            [&](auto *e, auto *made) {
                                                *made = {text(e->name()), storage_id(e->storage())};
                                            });
+    p_->input_metadata = list<exg_input_metadata>(
+        f->input_metadata(), &p_->input_metadata_count, "input_metadata",
+        [&](auto *m, auto *made) { *made = {text(m->input()), pairs(m->metadata())}; });
 }
 
 exg_status decoder::program(const flat::Program *f)

@@ -525,7 +525,8 @@ offset<flat::Signature> encoder::signature(const exg_signature &s)
         return flat::CreateOutputSpec(fbb_, static_cast<flat::OutputKind>(spec.kind), arg, target);
     });
 
-    return flat::CreateSignature(fbb_, inputs, outputs);
+    return flat::CreateSignature(fbb_, inputs, outputs, may(s.assertion_dep_token),
+                                 s.assertion_dep_index);
 }
 
 offset<flat::ModuleCall> encoder::module_call(const exg_module_call &c)
@@ -633,6 +634,10 @@ offset<flat::Program> encoder::program(const exg_program *p, const uint32_t *sto
         auto file = must(p->extra_files[i].name);
         return flat::CreateExtraFile(fbb_, file, storage_map[p->extra_files[i].storage]);
     });
+    auto said = list<flat::InputMetadata>(p->input_metadata_count, [&](uint32_t i) {
+        auto input = may(p->input_metadata[i].input);
+        return flat::CreateInputMetadata(fbb_, input, pairs(p->input_metadata[i].metadata));
+    });
     auto weights =
         list<flat::Weight>(w->count, [&](uint32_t i) { return weight(w->items[i], storage_map); });
     auto storages =
@@ -642,7 +647,7 @@ offset<flat::Program> encoder::program(const exg_program *p, const uint32_t *sto
         fbb_, &nothing, EXG_FORMAT_MAJOR, EXG_FORMAT_MINOR, name,
         p->origin == EXG_ORIGIN_EARLY ? flat::Origin_EARLY : flat::Origin_CURRENT, p->schema_major,
         p->schema_minor, torch, top, spec, calls, metadata, tuples, opsets, ranges, verifiers,
-        guards, samples, extras, weights, storages);
+        guards, samples, extras, weights, storages, said);
 }
 
 } // namespace

@@ -64,6 +64,7 @@ typedef struct exg_decoder {
     uint32_t slot_count;
     exg_scope *scope; /* innermost */
     uint32_t scope_count;
+    uint64_t strangers; /* keys that no field has */
 } exg_decoder;
 
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);

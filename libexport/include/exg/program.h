@@ -256,6 +256,10 @@ typedef struct exg_signature {
     exg_output_spec *outputs;
     uint32_t input_count;
     uint32_t output_count;
+    /* The token that seed 004 foresees for assertions: an output's index and name, or NULL.
+     * PyTorch has never written one; .exg and early files keep it, .pt2 has no place. */
+    const char *assertion_dep_token;
+    uint32_t assertion_dep_index;
 } exg_signature;
 
 /* ---- program ------------------------------------------------------------------ */
@@ -304,6 +308,13 @@ typedef struct exg_sample_input {
     };
 } exg_sample_input;
 
+/* What is said of a placeholder, or of the output, as a node's metadata is of a node. PyTorch's
+ * files have no place for it: .exg and early files keep it. */
+typedef struct exg_input_metadata {
+    const char *input; /* name of an input of the program's graph; NULL: the output */
+    exg_string_map metadata;
+} exg_input_metadata;
+
 /* A record of the container that is no part of the program, kept as it is. */
 typedef struct exg_extra_file {
     const char *name;
@@ -328,6 +339,7 @@ typedef struct exg_program {
     const char **guards_code;
     exg_sample_input *sample_inputs;
     exg_extra_file *extra_files;
+    exg_input_metadata *input_metadata; /* of those that have any */
     uint32_t module_call_count;
     uint32_t named_tuple_count;
     uint32_t opset_count;
@@ -336,6 +348,7 @@ typedef struct exg_program {
     uint32_t guard_count;
     uint32_t sample_input_count;
     uint32_t extra_file_count;
+    uint32_t input_metadata_count;
     int64_t schema_major, schema_minor;
     const char *torch_version; /* NULL when absent */
 } exg_program;

@@ -78,8 +78,8 @@ exg_status exg_signature_input_tokens(const exg_signature *signature, const char
 exg_status exg_signature_output_tokens(const exg_signature *signature, const char **names,
                                        uint32_t capacity, uint32_t *count, exg_error *err);
 
-/* The token assertions once depended on: no schema has had one, so false, and
- * nothing is written. */
+/* The token that seed 004 foresees for assertions, an output's index and name; false and
+ * nothing written where there is none, which is always so in PyTorch's files. */
 bool exg_signature_assertion_dep_token(const exg_signature *signature, uint32_t *index,
                                        const char **name);
 

@@ -30,6 +30,8 @@ typedef enum exg_checksum_kind {
     EXG_CHECKSUM_XXH3_128,
     EXG_CHECKSUM_CRC32,
     EXG_CHECKSUM_SHA256,
+    EXG_CHECKSUM_SHA1, /* this and MD5: of files made elsewhere, read and checked alone */
+    EXG_CHECKSUM_MD5,
     EXG_CHECKSUM_UNKNOWN /* kept, reported, not checked */
 } exg_checksum_kind;
 
