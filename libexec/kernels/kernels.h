@@ -16,6 +16,7 @@
     X(argmin)                                                                                 \
     X(as_strided_scatter)                                                                     \
     X(attention)                                                                              \
+    X(attention_of_softmax)                                                                   \
     X(avg_pool2d)                                                                             \
     X(baddbmm)                                                                                \
     X(bmm)                                                                                    \

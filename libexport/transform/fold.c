@@ -197,19 +197,6 @@ static exg_status prepare(fold *f)
     return exg_rewrite_inputs(&f->r);
 }
 
-bool exg_fold_pays(const exg_program *functional, const exg_operators *operators)
-{
-    const char *target =
-        exg_operators_get(operators, EXG_OP_convolution_default)->target;
-
-    for (uint32_t n = 0; n < functional->graph->node_count; n++) {
-        if (strcmp(functional->graph->nodes[n].target, target) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 exg_status exg_fold(const exg_program *functional, const exg_operators *operators,
                     exg_program **out, exg_error *err)
 {

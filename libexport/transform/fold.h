@@ -4,11 +4,8 @@
 
 #include "libexport/transform/rewrite.h"
 
-/* Is there a convolution at all? */
-bool exg_fold_pays(const exg_program *functional, const exg_operators *operators);
-
 /* The program with batch norms of stored statistics folded; the nodes they were stay,
- * unused, for exg_simplify to drop. */
+ * unused, for exg_simplify to drop. Pays where there is a convolution. */
 exg_status exg_fold(const exg_program *functional, const exg_operators *operators,
                     exg_program **out, exg_error *err);
 

@@ -1,10 +1,12 @@
 /* simplify.c - drops nodes whose results nothing uses. Every node of a functional
  * program is free of effects, so a node lives only by its results. Before, arithmetic
- * goes into weights (fold.h). */
+ * goes into weights (fold.h) and products become what they mean (attention.h). */
+#include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
 #include "libexport/transform/rewrite.h"
 
 #include <exg/transform.h>
+#include <string.h>
 
 static void mark(void *user, exg_value_id *id)
 {
@@ -82,18 +84,48 @@ static exg_status drop_dead(const exg_program *functional, const exg_operators *
     return exg_rewrite_finish(&r, status, out);
 }
 
+typedef exg_status pass(const exg_program *functional, const exg_operators *operators,
+                        exg_program **out, exg_error *err);
+
+/* What is done, in order, to programs that call an operator. */
+static const struct {
+    exg_operator_id op;
+    pass *run;
+} passes[] = {
+    {EXG_OP_convolution_default, exg_fold          },
+    {EXG_OP_bmm_default,         exg_find_attention},
+};
+
+static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)
+{
+    const char *target = exg_operators_get(operators, op)->target;
+
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        if (strcmp(program->graph->nodes[n].target, target) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err)
 {
-    exg_program *folded;
-    exg_status status;
+    const exg_program *program = functional;
+    exg_program *made = NULL;
+    exg_status status = EXG_OK;
 
-    if (!exg_fold_pays(functional, operators)) {
-        return drop_dead(functional, operators, out, err);
-    }
     *out = NULL;
-    EXG_TRY(exg_fold(functional, operators, &folded, err));
-    status = drop_dead(folded, operators, out, err);
-    exg_program_destroy(folded);
+    for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]) && status == EXG_OK; i++) {
+        if (calls(program, operators, passes[i].op)) {
+            exg_program *next = NULL;
+
+            status = passes[i].run(program, operators, &next, err);
+            exg_program_destroy(made);
+            program = made = next;
+        }
+    }
+    status = status == EXG_OK ? drop_dead(program, operators, out, err) : status;
+    exg_program_destroy(made);
     return status;
 }

@@ -43,6 +43,7 @@ exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 # What a session makes of weights before it runs.
 exg_test(exec_constant exec/session/constant.c THREADS LIBS exg::exec)
+exg_test(exec_attention exec/session/attention.c LIBS exg::exec)
 exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 
 exg_test(exec_random exec/session/random.c THREADS LIBS exg::exec)

@@ -7,7 +7,8 @@
  * A task is a block of query rows; keys come in blocks, with the running maximum and
  * sum of each row (Milakov and Gimelshein 2018, "Online normalizer calculation for
  * softmax"; Dao et al. 2022, FlashAttention). Where heads share keys and rows are
- * few, the rows of all of them are one block. A row whose keys are all masked is 0.
+ * few, the rows of all of them are one block. A row whose keys are all masked is 0, or
+ * NaN where the program has a softmax.
  * Keys and values that several blocks would pack again are packed before, blocks of
  * KEYS in the order they are read.
  */
@@ -15,28 +16,29 @@
 
 #include <math.h>
 
-#define ROWS_MAX    64     /* query rows of a block */
-#define BLOCK_BYTES 65536  /* of a block of query rows, and of results */
-#define KEYS        128    /* keys of a block */
-#define DEPTH       128    /* of packed keys at a time */
-#define COLUMNS     96     /* of packed values at a time, a multiple of every panel */
-#define FEW_ROWS    12     /* up to here keys are not packed */
-#define PACK_BLOCKS 3      /* blocks of rows from which keys and values are packed before */
+#define ROWS_MAX    64    /* query rows of a block */
+#define BLOCK_BYTES 65536 /* of a block of query rows, and of results */
+#define KEYS        128   /* keys of a block */
+#define DEPTH       128   /* of packed keys at a time */
+#define COLUMNS     96    /* of packed values at a time, a multiple of every panel */
+#define FEW_ROWS    12    /* up to here keys are not packed */
+#define PACK_BLOCKS 3     /* blocks of rows from which keys and values are packed before */
 
 typedef struct attention_params {
     int64_t batch, heads, rows, keys, depth, width;
-    int64_t groups;         /* of heads that share a task's keys */
+    int64_t groups; /* of heads that share a task's keys */
     int64_t heads_of_group;
     int64_t heads_of_kv;
     int64_t block_rows;
     int64_t blocks_of_group;
-    uint32_t batch_rank;    /* dimensions in front of the heads */
+    uint32_t batch_rank; /* dimensions in front of the heads */
     int64_t batch_sizes[EXG_RANK_MAX];
     bool has_mask, is_causal;
     bool packs_first;
     int64_t packed_keys, packed_head; /* reals of one head: its keys, and all */
     int64_t kv_heads;
     double scale;
+    double masked; /* a row whose keys are all masked */
     const exg_gemm_loops *gemm;
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
@@ -158,8 +160,8 @@ static void pack_block(void *context, uint32_t block)
     char *packed = r->packed + head * p->packed_head * p->gemm->real_bytes;
     const exg_tensor *k = r->key;
     const exg_tensor *v = r->value;
-    int64_t strides[4] = {k->strides[k->rank - 2], k->strides[k->rank - 1],
-                          v->strides[v->rank - 2], v->strides[v->rank - 1]};
+    int64_t strides[4] = {k->strides[k->rank - 2], k->strides[k->rank - 1], v->strides[v->rank - 2],
+                          v->strides[v->rank - 1]};
     const char *key = at(p, k, head / p->kv_heads, head % p->kv_heads, 0);
     const char *value = at(p, v, head / p->kv_heads, head % p->kv_heads, 0);
 
@@ -194,9 +196,9 @@ static void attention_block(void *context, uint32_t block)
     kv = t.group * p->heads_of_group / p->heads_of_kv;
     t.key = at(p, r->key, t.batch, kv, 0);
     t.value = at(p, r->value, t.batch, kv, 0);
-    t.packed = p->packs_first ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head *
-                                                p->gemm->real_bytes
-                              : NULL;
+    t.packed = p->packs_first
+                   ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head * p->gemm->real_bytes
+                   : NULL;
     if (r->out->dtype == EXG_DTYPE_F64) {
         attention_f64_task(&t);
     } else {
@@ -254,7 +256,8 @@ static exg_status check(const exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
+/* `masked` is what a row gives whose keys are all masked. */
+static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
 {
     const exg_tensor *query = &call->inputs[0];
     const exg_tensor *key = &call->inputs[1];
@@ -278,6 +281,7 @@ static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
     p->has_mask = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
     p->is_causal = exg_call_bool(call, 5);
     p->scale = exg_call_is_none(call, 6) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 6);
+    p->masked = p->keys > 0 ? masked : 0;
     p->gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
@@ -293,6 +297,16 @@ static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
     }
     call->params = p;
     return EXG_OK;
+}
+
+static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return prepare(call, 0, err);
+}
+
+static exg_status attention_of_softmax_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return prepare(call, NAN, err);
 }
 
 static void attention_run(const exg_kernel_call *call)
@@ -319,6 +333,13 @@ static void attention_run(const exg_kernel_call *call)
 const exg_kernel exg_kernel_attention = {
     .name = "attention",
     .prepare = attention_prepare,
+    .run = attention_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};
+
+const exg_kernel exg_kernel_attention_of_softmax = {
+    .name = "attention_of_softmax",
+    .prepare = attention_of_softmax_prepare,
     .run = attention_run,
     .flags = EXG_KERNEL_ANY_STRIDES,
 };

@@ -213,7 +213,7 @@ static void ATT(task)(const attention_task *t)
                                          row_position(t, row));
 
         p->ROW_LOOPS->scale(p->width, result, result,
-                            (REAL)(b.sums[row] != 0 ? 1.0 / b.sums[row] : 0.0));
+                            (REAL)(b.sums[row] != 0 ? 1.0 / b.sums[row] : p->masked));
         p->convert->store[out->dtype]((uint32_t)p->width, to, 1, result);
     }
 }
