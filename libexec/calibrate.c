@@ -84,7 +84,8 @@ static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
 
 typedef struct exchange {
     exg_communicator *ranks[RANKS_MAX];
-    exg_tensor tensors[RANKS_MAX];
+    exg_tensor in[RANKS_MAX], out[RANKS_MAX];
+    exg_collective what[RANKS_MAX];
     void *workspaces[RANKS_MAX];
     uint64_t shortest; /* as rank 0 sees it */
 } exchange;
@@ -97,13 +98,27 @@ static void reduce_often(void *context, uint32_t r)
         uint64_t start = exg_now_ns();
         uint64_t took;
 
-        (void)exg_all_reduce(x->ranks[r], &x->tensors[r], &x->tensors[r], EXG_REDUCE_SUM,
-                             x->workspaces[r], NULL);
+        (void)exg_collective_run(x->ranks[r], &x->what[r], x->workspaces[r], NULL);
         took = exg_now_ns() - start;
         if (r == 0 && took < x->shortest) {
             x->shortest = took;
         }
     }
+}
+
+/* Rank `r`'s part of an all-reduce of so many bytes. */
+static bool prepare_rank(exchange *x, uint32_t r, uint64_t bytes)
+{
+    exg_tensor whole = {.dtype = EXG_DTYPE_F32, .rank = 1,
+                        .sizes = {(int64_t)(bytes / sizeof(float))}, .strides = {1}};
+
+    x->in[r] = x->out[r] = whole;
+    x->what[r] = (exg_collective){.kind = EXG_ALL_REDUCE, .in = &x->in[r], .out = &x->out[r],
+                                  .op = EXG_REDUCE_SUM};
+    x->in[r].data = calloc(1, bytes);
+    x->out[r].data = calloc(1, bytes);
+    x->workspaces[r] = malloc(exg_collective_workspace(x->ranks[r], &x->what[r]) + 1);
+    return x->in[r].data != NULL && x->out[r].data != NULL && x->workspaces[r] != NULL;
 }
 
 static exg_status time_reduce(uint32_t ranks, uint64_t bytes, uint64_t *shortest, exg_error *err)
@@ -114,14 +129,7 @@ static exg_status time_reduce(uint32_t ranks, uint64_t bytes, uint64_t *shortest
 
     EXG_TRY(exg_local_create(ranks, x.ranks, err));
     for (uint32_t r = 0; r < ranks; r++) {
-        x.tensors[r] = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 1,
-                                    .sizes = {(int64_t)(bytes / sizeof(float))},
-                                    .data = calloc(1, bytes)};
-        exg_tensor_set_contiguous(&x.tensors[r]);
-        x.workspaces[r] = malloc(exg_all_reduce_workspace(x.ranks[r], &x.tensors[r]));
-        if (x.tensors[r].data == NULL || x.workspaces[r] == NULL) {
-            status = EXG_OUT_OF_MEMORY(err);
-        }
+        status = prepare_rank(&x, r, bytes) ? status : EXG_OUT_OF_MEMORY(err);
     }
     status = status == EXG_OK ? exg_team_create(ranks, &team, err) : status;
     if (status == EXG_OK) {
@@ -130,7 +138,8 @@ static exg_status time_reduce(uint32_t ranks, uint64_t bytes, uint64_t *shortest
     *shortest = x.shortest;
     exg_team_destroy(team);
     for (uint32_t r = 0; r < ranks; r++) {
-        free(x.tensors[r].data);
+        free(x.in[r].data);
+        free(x.out[r].data);
         free(x.workspaces[r]);
         exg_communicator_close(x.ranks[r]);
     }

@@ -1,11 +1,12 @@
 /* collectives.c - each is one or two exchanges, with packing where a chunk of a
  * dimension is no run of bytes. */
 #include "libexec/comm/collectives.h"
-#include "libexec/comm/reduce.h"
 
 #include <string.h>
 
-#define RANKS_MAX 256
+/* What all ranks send together in an all-reduce, up to which each sends all it has and
+ * reduces all: one exchange where more takes two. */
+#define SHORT_BYTES 32768
 
 /* A row-major tensor around one dimension: (outer, length, inner bytes). */
 typedef struct around {
@@ -47,30 +48,10 @@ static uint64_t bytes_of(const exg_tensor *t)
     return (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
 }
 
-bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
-{
-    switch (dtype) {
-    case EXG_DTYPE_F32:
-    case EXG_DTYPE_F64:
-    case EXG_DTYPE_F16:
-    case EXG_DTYPE_BF16:
-        return true;
-    case EXG_DTYPE_U8:
-    case EXG_DTYPE_I8:
-    case EXG_DTYPE_I16:
-    case EXG_DTYPE_I32:
-    case EXG_DTYPE_I64:
-    case EXG_DTYPE_B8:
-        return op != EXG_REDUCE_AVG;
-    default:
-        return false;
-    }
-}
-
 static exg_status check_size(const exg_communicator *c, exg_error *err)
 {
-    if (c->size > RANKS_MAX) {
-        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, RANKS_MAX);
+    if (c->size > EXG_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, EXG_RANKS_MAX);
     }
     return EXG_OK;
 }
@@ -92,9 +73,14 @@ static around flat(const exg_tensor *t)
     return (around){1, exg_tensor_numel(t), exg_dtype_bytes(t->dtype)};
 }
 
-uint32_t exg_collective_rounds(const exg_collective *what)
+static bool is_short(const exg_communicator *c, const exg_collective *what)
 {
-    return what->kind == EXG_ALL_REDUCE ? 2 : 1;
+    return what->kind == EXG_ALL_REDUCE && bytes_of(what->in) * c->size <= SHORT_BYTES;
+}
+
+uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *what)
+{
+    return what->kind == EXG_ALL_REDUCE && !is_short(c, what) ? 2 : 1;
 }
 
 void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
@@ -104,9 +90,11 @@ void exg_collective_counts(const exg_communicator *c, const exg_collective *what
                 : what->kind == EXG_ALL_TO_ALL ? around_dim(what->in, what->other_dim)
                                                : around_dim(what->in, what->dim);
     around out = what->kind == EXG_ALL_REDUCE ? in : around_dim(what->out, what->dim);
-    bool sends_chunks = what->kind != EXG_ALL_GATHER && round == 0;
+    bool whole = is_short(c, what);
+    bool sends_chunks = what->kind != EXG_ALL_GATHER && round == 0 && !whole;
     bool gets_chunks = what->kind == EXG_ALL_GATHER || what->kind == EXG_ALL_TO_ALL || round == 1;
-    uint64_t own = what->kind == EXG_ALL_REDUCE   ? chunk_bytes(in, c->size, c->rank)
+    uint64_t own = whole                            ? bytes_of(what->in)
+                   : what->kind == EXG_ALL_REDUCE ? chunk_bytes(in, c->size, c->rank)
                    : what->kind == EXG_ALL_GATHER ? bytes_of(what->in)
                                                   : bytes_of(what->out);
 
@@ -116,17 +104,7 @@ void exg_collective_counts(const exg_communicator *c, const exg_collective *what
     }
 }
 
-/* ---- collectives ---------------------------------------------------------------------- */
-
-/* Lays segments end to end; gives where they end. */
-static uint8_t *lay(exg_segment *segments, uint32_t count, uint8_t *at)
-{
-    for (uint32_t r = 0; r < count; r++) {
-        segments[r].data = at;
-        at += segments[r].bytes;
-    }
-    return at;
-}
+/* ---- where bytes lie ------------------------------------------------------------------ */
 
 static void pack_chunks(const exg_tensor *from, uint32_t dim, const exg_segment *to, uint32_t n)
 {
@@ -154,115 +132,173 @@ static void unpack_chunks(const exg_segment *from, uint32_t n, const exg_tensor 
     }
 }
 
-uint64_t exg_all_gather_workspace(const exg_communicator *c, const exg_tensor *out)
+/* Are the chunks that are sent packed first? */
+static bool is_packed(const exg_collective *what)
 {
-    (void)c;
-    return bytes_of(out);
+    uint32_t dim = what->kind == EXG_ALL_TO_ALL ? what->other_dim : what->dim;
+
+    return (what->kind == EXG_ALL_TO_ALL || what->kind == EXG_REDUCE_SCATTER) &&
+           around_dim(what->in, dim).outer != 1;
 }
 
-exg_status exg_all_gather(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t dim, void *workspace, exg_error *err)
+/* Does what comes lie in `out` as it comes? Else it is read: summed, or unpacked. */
+static bool is_direct(const exg_collective *what)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_GATHER, in, out, dim, 0};
-    bool in_place = around_dim(out, dim).outer == 1;
+    return (what->kind == EXG_ALL_TO_ALL || what->kind == EXG_ALL_GATHER) &&
+           around_dim(what->out, what->dim).outer == 1;
+}
+
+/* Lays segments end to end, but that of rank `apart`; gives where they end. */
+static uint8_t *lay(exg_segment *segments, uint32_t count, uint32_t apart, uint8_t *at)
+{
+    for (uint32_t r = 0; r < count; r++) {
+        segments[r].data = r == apart ? NULL : at;
+        at += r == apart ? 0 : segments[r].bytes;
+    }
+    return at;
+}
+
+static uint64_t sum_of(const exg_segment *segments, uint32_t count, uint32_t apart)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t r = 0; r < count; r++) {
+        sum += r == apart ? 0 : segments[r].bytes;
+    }
+    return sum;
+}
+
+uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
+
+    if (c->size > EXG_RANKS_MAX) { /* begin will say so */
+        return 0;
+    }
+    exg_collective_counts(c, what, 0, send, receive);
+    return (is_packed(what) ? bytes_of(what->in) : 0) +
+           (is_direct(what) || c->ops->lends ? 0 : sum_of(receive, c->size, c->rank));
+}
+
+/* Where all of a round comes from and goes to. */
+static void lay_round(const exg_communicator *c, const exg_collective *what, void *workspace,
+                      exg_segment *send, exg_segment *receive)
+{
+    uint8_t *at = workspace;
+    bool sends_all = what->kind == EXG_ALL_GATHER || is_short(c, what);
+
+    exg_collective_counts(c, what, 0, send, receive);
+    if (is_packed(what)) {
+        at = lay(send, c->size, c->size, at);
+        pack_chunks(what->in, what->kind == EXG_ALL_TO_ALL ? what->other_dim : what->dim, send,
+                    c->size);
+    } else if (!sends_all) {
+        (void)lay(send, c->size, c->size, what->in->data);
+    }
+    for (uint32_t r = 0; sends_all && r < c->size; r++) {
+        send[r].data = what->in->data;
+    }
+    if (is_direct(what)) {
+        (void)lay(receive, c->size, c->size, what->out->data);
+    } else {
+        (void)lay(receive, c->size, c->rank, at);
+    }
+}
+
+/* ---- phases ----------------------------------------------------------------------------- */
+
+exg_status exg_collective_begin(exg_communicator *c, const exg_collective *what, void *workspace,
+                                uint64_t *turn, exg_error *err)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
 
     EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
+    *turn = exg_exchange_turns(c, exg_collective_rounds(c, what));
+    lay_round(c, what, workspace, send, receive);
+    return exg_exchange_begin(c, *turn, send, receive, err);
+}
+
+typedef struct reading {
+    const exg_communicator *c;
+    const exg_collective *what;
+} reading;
+
+static void read_summands(void *context, const exg_segment *from)
+{
+    const reading *r = context;
+    const exg_collective *what = r->what;
+    uint8_t *to = what->out->data;
+
+    if (exg_collective_rounds(r->c, what) == 2) { /* own chunk of it */
+        for (uint32_t i = 0; i < r->c->rank; i++) {
+            to += chunk_bytes(flat(what->in), r->c->size, i);
+        }
+    }
+    exg_reduce_segments(what->in->dtype, what->op, from, r->c->size,
+                        (int64_t)from[0].bytes / exg_dtype_bytes(what->in->dtype), to);
+}
+
+static void read_chunks(void *context, const exg_segment *from)
+{
+    const reading *r = context;
+
+    unpack_chunks(from, r->c->size, r->what->out, r->what->dim);
+}
+
+/* The second round of an all-reduce: own chunk goes to all, theirs come. */
+static exg_status share_sums(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                             exg_error *err)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
+
+    exg_collective_counts(c, what, 1, send, receive);
+    (void)lay(receive, c->size, c->size, what->out->data);
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r].data = in->data;
+        send[r].data = receive[c->rank].data;
     }
-    (void)lay(receive, c->size, in_place ? out->data : workspace);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    if (!in_place) {
-        unpack_chunks(receive, c->size, out, dim);
-    }
-    return EXG_OK;
+    EXG_TRY(exg_exchange_begin(c, turn, send, receive, err));
+    EXG_TRY(exg_exchange_finish(c, turn, NULL, NULL, err));
+    return exg_exchange_settle(c, turn, err); /* `out` is the caller's from here on */
 }
 
-uint64_t exg_all_reduce_workspace(const exg_communicator *c, const exg_tensor *in)
+exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err)
 {
-    return c->size * chunk_bytes(flat(in), c->size, 0);
+    reading r = {c, what};
+    bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
+
+    EXG_TRY(exg_exchange_finish(c, turn,
+                                sums              ? read_summands
+                                : is_direct(what) ? NULL
+                                                  : read_chunks,
+                                &r, err));
+    return exg_collective_rounds(c, what) == 2 ? share_sums(c, what, turn + 1, err) : EXG_OK;
 }
 
-exg_status exg_all_reduce(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          exg_reduce_op op, void *workspace, exg_error *err)
+exg_status exg_collective_settle(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_REDUCE, in, out, 0, 0};
-    uint64_t own;
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    own = receive[0].bytes;
-    (void)lay(send, c->size, in->data);
-    (void)lay(receive, c->size, workspace);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, workspace, c->size, (int64_t)own / exg_dtype_bytes(in->dtype),
-                     workspace);
-    exg_collective_counts(c, &what, 1, send, receive);
-    for (uint32_t r = 0; r < c->size; r++) {
-        send[r].data = workspace;
-    }
-    (void)lay(receive, c->size, out->data);
-    return exg_exchange(c, send, receive, err);
+    return exg_exchange_settle(c, turn + exg_collective_rounds(c, what) - 1, err);
 }
 
-uint64_t exg_reduce_scatter_workspace(const exg_communicator *c, const exg_tensor *in, uint32_t dim)
+exg_status exg_collective_run(exg_communicator *c, const exg_collective *what, void *workspace,
+                              exg_error *err)
 {
-    /* packed chunks, then own chunk of every rank; chunk 0 is the longest */
-    return bytes_of(in) + c->size * chunk_bytes(around_dim(in, dim), c->size, 0);
-}
+    uint64_t turn;
 
-exg_status exg_reduce_scatter(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                              uint32_t dim, exg_reduce_op op, void *workspace, exg_error *err)
-{
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_REDUCE_SCATTER, in, out, dim, 0};
-    uint8_t *parts;
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    parts = lay(send, c->size, workspace);
-    (void)lay(receive, c->size, parts);
-    pack_chunks(in, dim, send, c->size);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, parts, c->size, exg_tensor_numel(out), out->data);
-    return EXG_OK;
-}
-
-uint64_t exg_all_to_all_workspace(const exg_communicator *c, const exg_tensor *in,
-                                  const exg_tensor *out)
-{
-    (void)c;
-    return bytes_of(in) + bytes_of(out);
-}
-
-exg_status exg_all_to_all(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t gather_dim, uint32_t scatter_dim, void *workspace,
-                          exg_error *err)
-{
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_TO_ALL, in, out, gather_dim, scatter_dim};
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    (void)lay(receive, c->size, lay(send, c->size, workspace));
-    pack_chunks(in, scatter_dim, send, c->size);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    unpack_chunks(receive, c->size, out, gather_dim);
-    return EXG_OK;
+    EXG_TRY(exg_collective_begin(c, what, workspace, &turn, err));
+    EXG_TRY(exg_collective_finish(c, what, turn, err));
+    return exg_collective_settle(c, what, turn, err);
 }
 
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
 
     EXG_TRY(check_size(c, err));
     for (uint32_t r = 0; r < c->size; r++) {

@@ -6,10 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static exg_status add_issue(const exg_step *step, const exg_collective *what, exg_arena *arena,
+                            exg_issue *issue, exg_error *err)
+{
+    issue->node = exg_arena_strdup(arena, step->name);
+    issue->kernel = exg_collective_name(what->kind);
+    issue->what = *what;
+    issue->in = *what->in;
+    issue->out = *what->out;
+    issue->what.in = &issue->in; /* the array stays where it is */
+    issue->what.out = &issue->out;
+    return issue->node == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 exg_status exg_issues_of(const exg_plan *plan, exg_arena *arena, exg_issues *issues,
                          exg_error *err)
 {
     uint32_t count = 0;
+    uint32_t ended = 0;
 
     for (uint32_t s = 0; s < plan->step_count; s++) {
         count += (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) != 0;
@@ -21,24 +35,22 @@ exg_status exg_issues_of(const exg_plan *plan, exg_arena *arena, exg_issues *iss
     for (uint32_t s = 0; s < plan->step_count; s++) {
         const exg_step *step = &plan->steps[s];
         exg_issue *issue = &issues->items[issues->count];
+        const exg_collective *what;
+        exg_collective_phase phase =
+            exg_collective_of(step->kernel, &step->call, &what, &issue->mesh_dim);
 
-        if (!exg_collective_of(step->kernel, &step->call, &issue->what, &issue->mesh_dim,
-                               &issue->op)) {
-            continue;
+        if (phase == EXG_COLLECTIVE_WHOLE || phase == EXG_COLLECTIVE_BEGINS) {
+            EXG_TRY(add_issue(step, what, arena, issue, err));
+            issues->count++;
         }
-        issue->node = exg_arena_strdup(arena, step->name);
-        issue->op = exg_arena_strdup(arena, issue->op);
-        issue->kernel = step->kernel->name;
-        issue->in = step->call.inputs[0];
-        issue->out = step->call.outputs[0];
-        if (issue->node == NULL || issue->op == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (phase == EXG_COLLECTIVE_WHOLE || phase == EXG_COLLECTIVE_ENDS) {
+            if (ended == issues->count ||
+                strcmp(issues->items[ended].node, step->name) != 0) {
+                return EXG_FAIL(err, PEER, "COM-010", "'%s' ends, which is not the next that was "
+                                "begun", step->name);
+            }
+            issues->items[ended++].begun = issues->count;
         }
-        issues->count++;
-    }
-    for (uint32_t i = 0; i < issues->count; i++) { /* the array stays where it is */
-        issues->items[i].what.in = &issues->items[i].in;
-        issues->items[i].what.out = &issues->items[i].out;
     }
     return EXG_OK;
 }
@@ -47,7 +59,23 @@ static bool same_kind(const exg_issue *a, const exg_issue *b)
 {
     return a->what.kind == b->what.kind && a->what.dim == b->what.dim &&
            a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
-           a->in.dtype == b->in.dtype && strcmp(a->op, b->op) == 0;
+           a->in.dtype == b->in.dtype && a->what.op == b->what.op;
+}
+
+/* What a rank has begun it ends, in that order, before it begins too many more: then those
+ * that wait for it do not wait for ever. */
+static exg_status check_ends(const exg_issues *issues, uint32_t rank, exg_error *err)
+{
+    for (uint32_t i = 0; i < issues->count; i++) {
+        const exg_issue *issue = &issues->items[i];
+
+        if (issue->begun <= i || issue->begun - i > EXG_EXCHANGES_MAX / 2) {
+            return EXG_FAIL(err, PEER, "COM-010", "rank %u %s '%s'", rank,
+                            issue->begun <= i ? "never ends" : "begins too much before it ends",
+                            issue->node);
+        }
+    }
+    return EXG_OK;
 }
 
 /* Every rank issues what rank 0 issues, in its order. */
@@ -112,9 +140,12 @@ static exg_status check_line(const exg_issues *issues, const line *l, uint32_t m
 {
     for (uint32_t i = 0; i < issues[l->first].count; i++) {
         const exg_issue *issue = &issues[l->first].items[i];
+        exg_communicator on_paper = {.size = l->size};
 
         for (uint32_t round = 0;
-             issue->mesh_dim == mesh_dim && round < exg_collective_rounds(&issue->what); round++) {
+             issue->mesh_dim == mesh_dim &&
+             round < exg_collective_rounds(&on_paper, &issue->what);
+             round++) {
             EXG_TRY(check_round(issues, l, i, round, err));
         }
     }
@@ -148,7 +179,8 @@ static exg_status check_counts(const exg_issues *issues, const exg_mesh_shape *m
 
 exg_status exg_issues_check(const exg_issues *issues, const exg_mesh_shape *mesh, exg_error *err)
 {
-    for (uint32_t r = 1; r < exg_mesh_shape_size(mesh); r++) {
+    for (uint32_t r = 0; r < exg_mesh_shape_size(mesh); r++) {
+        EXG_TRY(check_ends(&issues[r], r, err));
         EXG_TRY(check_order(&issues[0], &issues[r], r, err));
     }
     return check_counts(issues, mesh, err);
