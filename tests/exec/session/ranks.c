@@ -157,6 +157,31 @@ static void other_counts_on_one_rank_are_found(void **state)
     assert_non_null(strstr(err.message, "rank 2 sends 24 bytes to rank 1, which expects 48"));
 }
 
+/* A rank that never ends what it begins, or begins ever more before it does. */
+static void ends_out_of_order_are_found(void **state)
+{
+    static const made fsdp = {EXG_PLACE_FSDP, 5, 7};
+    static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+    static const uint32_t begun[] = {0, EXG_EXCHANGES_MAX};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_issues issues[RANKS];
+    exg_error err;
+
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        issues_of(&fsdp, r, arena, &issues[r]);
+    }
+    assert_true(issues[0].count > 1 && issues[0].items[0].begun > 1); /* two under way */
+    assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_OK);
+    for (int i = 0; i < 2; i++) {
+        issues[1].items[0].begun = begun[i];
+        assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_PEER);
+        assert_string_equal(err.code, "COM-010");
+        assert_non_null(strstr(err.message, "rank 1"));
+    }
+    exg_arena_destroy(arena);
+}
+
 /* ---- a rank's own bytes ----------------------------------------------------------------- */
 
 typedef struct reads {
@@ -290,6 +315,7 @@ int main(void)
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),
         cmocka_unit_test(other_counts_on_one_rank_are_found),
+        cmocka_unit_test(ends_out_of_order_are_found),
         cmocka_unit_test(a_rank_reads_its_own_bytes_of_a_weight),
         cmocka_unit_test(a_rank_that_hangs_ends_the_run_in_time),
     };
