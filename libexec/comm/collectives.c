@@ -83,69 +83,170 @@ uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *
     return what->kind == EXG_ALL_REDUCE && !is_short(c, what) ? 2 : 1;
 }
 
+void exg_window_of(const exg_window *w, uint32_t ranks, uint32_t rank, int64_t *first,
+                   int64_t *count)
+{
+    int64_t low;
+    int64_t high;
+
+    *first = *count = 0;
+    exg_chunk(w->parts, ranks, rank, &low, &high);
+    if (high == 0) {
+        return;
+    }
+    high = (low + high - 1) * w->stride - w->before + w->reach;
+    low = low * w->stride - w->before;
+    if (w->period > 0) {
+        int64_t turned = (low % w->period + w->period) % w->period;
+
+        high += turned - low;
+        low = turned;
+    }
+    low = low < 0 ? 0 : low > w->size ? w->size : low;
+    high = high > w->size ? w->size : high;
+    *first = low;
+    *count = high > low ? high - low : 0;
+}
+
+/* What goes to a rank of the dim along which `in` is cut, or comes from one of that of `out`. */
+typedef struct span {
+    int64_t first, count;
+} span;
+
+static span chunk_of(int64_t length, uint32_t ranks, uint32_t rank)
+{
+    span s;
+
+    exg_chunk(length, ranks, rank, &s.first, &s.count);
+    return s;
+}
+
+/* What `window` of one rank has of `chunk` of another, as places in `of`. */
+static span common(span chunk, span window, span of)
+{
+    int64_t first = chunk.first > window.first ? chunk.first : window.first;
+    int64_t chunk_end = chunk.first + chunk.count;
+    int64_t window_end = window.first + window.count;
+    int64_t end = chunk_end < window_end ? chunk_end : window_end;
+
+    return end > first ? (span){first - of.first, end - first} : (span){0, 0};
+}
+
+static span window_of(const exg_collective *what, uint32_t ranks, uint32_t rank)
+{
+    span s;
+
+    exg_window_of(&what->window, ranks, rank, &s.first, &s.count);
+    return s;
+}
+
+/* How a round cuts what is sent and what comes; `cut_in`, `cut_out`: or not at all. */
+typedef struct cutting {
+    around in, out;
+    bool cut_in, cut_out;
+} cutting;
+
+static cutting cutting_of(const exg_communicator *c, const exg_collective *what, uint32_t round)
+{
+    switch (what->kind) {
+    case EXG_ALL_REDUCE:
+        return (cutting){flat(what->in), flat(what->in), round == 0 && !is_short(c, what),
+                         round == 1};
+    case EXG_ALL_GATHER:
+        return (cutting){flat(what->in), around_dim(what->out, what->dim), false, true};
+    case EXG_REDUCE_SCATTER:
+        return (cutting){around_dim(what->in, what->dim), flat(what->out), true, false};
+    case EXG_ALL_TO_ALL:
+        return (cutting){around_dim(what->in, what->other_dim), around_dim(what->out, what->dim),
+                         true, true};
+    default:
+        return (cutting){around_dim(what->in, what->dim), around_dim(what->out, what->dim), true,
+                         true};
+    }
+}
+
+static span sent_to(const exg_communicator *c, const exg_collective *what, const cutting *k,
+                    uint32_t rank)
+{
+    span own = {0, k->in.length};
+
+    if (what->kind == EXG_WINDOW) {
+        own = chunk_of(what->window.size, c->size, c->rank);
+        return common(own, window_of(what, c->size, rank), own);
+    }
+    return k->cut_in ? chunk_of(k->in.length, c->size, rank) : own;
+}
+
+static span come_from(const exg_communicator *c, const exg_collective *what, const cutting *k,
+                      uint32_t rank)
+{
+    if (what->kind == EXG_WINDOW) {
+        span own = window_of(what, c->size, c->rank);
+
+        return common(chunk_of(what->window.size, c->size, rank), own, own);
+    }
+    return k->cut_out ? chunk_of(k->out.length, c->size, rank) : (span){0, k->out.length};
+}
+
+static uint64_t span_bytes(around a, span s)
+{
+    return (uint64_t)(a.outer * s.count * a.inner);
+}
+
 void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
                            exg_segment *send, exg_segment *receive)
 {
-    around in = what->kind == EXG_ALL_REDUCE     ? flat(what->in)
-                : what->kind == EXG_ALL_TO_ALL ? around_dim(what->in, what->other_dim)
-                                               : around_dim(what->in, what->dim);
-    around out = what->kind == EXG_ALL_REDUCE ? in : around_dim(what->out, what->dim);
-    bool whole = is_short(c, what);
-    bool sends_chunks = what->kind != EXG_ALL_GATHER && round == 0 && !whole;
-    bool gets_chunks = what->kind == EXG_ALL_GATHER || what->kind == EXG_ALL_TO_ALL || round == 1;
-    uint64_t own = whole                            ? bytes_of(what->in)
-                   : what->kind == EXG_ALL_REDUCE ? chunk_bytes(in, c->size, c->rank)
-                   : what->kind == EXG_ALL_GATHER ? bytes_of(what->in)
-                                                  : bytes_of(what->out);
+    cutting k = cutting_of(c, what, round);
+    span shared = chunk_of(k.in.length, c->size, c->rank); /* own sum, in the second round */
+    bool sends_own = what->kind == EXG_ALL_REDUCE && round == 1;
+    bool gets_own = what->kind == EXG_ALL_REDUCE && round == 0 && k.cut_in;
 
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r].bytes = sends_chunks ? chunk_bytes(in, c->size, r) : own;
-        receive[r].bytes = gets_chunks ? chunk_bytes(out, c->size, r) : own;
+        send[r].bytes = span_bytes(k.in, sends_own ? shared : sent_to(c, what, &k, r));
+        receive[r].bytes = span_bytes(k.out, gets_own ? shared : come_from(c, what, &k, r));
     }
 }
 
 /* ---- where bytes lie ------------------------------------------------------------------ */
 
-static void pack_chunks(const exg_tensor *from, uint32_t dim, const exg_segment *to, uint32_t n)
+static void pack_spans(const exg_communicator *c, const exg_collective *what,
+                       const exg_segment *to)
 {
-    around a = around_dim(from, dim);
+    cutting k = cutting_of(c, what, 0);
 
-    for (uint32_t r = 0; r < n; r++) {
-        int64_t offset;
-        int64_t count;
+    for (uint32_t r = 0; r < c->size; r++) {
+        span s = sent_to(c, what, &k, r);
 
-        exg_chunk(a.length, n, r, &offset, &count);
-        pack(from->data, a, offset, count, to[r].data);
+        pack(what->in->data, k.in, s.first, s.count, to[r].data);
     }
 }
 
-static void unpack_chunks(const exg_segment *from, uint32_t n, const exg_tensor *to, uint32_t dim)
+static void unpack_spans(const exg_communicator *c, const exg_collective *what,
+                         const exg_segment *from)
 {
-    around a = around_dim(to, dim);
+    cutting k = cutting_of(c, what, 0);
 
-    for (uint32_t r = 0; r < n; r++) {
-        int64_t offset;
-        int64_t count;
+    for (uint32_t r = 0; r < c->size; r++) {
+        span s = come_from(c, what, &k, r);
 
-        exg_chunk(a.length, n, r, &offset, &count);
-        unpack(from[r].data, a, offset, count, to->data);
+        unpack(from[r].data, k.out, s.first, s.count, what->out->data);
     }
 }
 
-/* Are the chunks that are sent packed first? */
-static bool is_packed(const exg_collective *what)
+/* Is what is sent packed first? */
+static bool is_packed(const exg_communicator *c, const exg_collective *what)
 {
-    uint32_t dim = what->kind == EXG_ALL_TO_ALL ? what->other_dim : what->dim;
+    cutting k = cutting_of(c, what, 0);
 
-    return (what->kind == EXG_ALL_TO_ALL || what->kind == EXG_REDUCE_SCATTER) &&
-           around_dim(what->in, dim).outer != 1;
+    return k.cut_in && k.in.outer != 1;
 }
 
 /* Does what comes lie in `out` as it comes? Else it is read: summed, or unpacked. */
-static bool is_direct(const exg_collective *what)
+static bool is_direct(const exg_communicator *c, const exg_collective *what)
 {
-    return (what->kind == EXG_ALL_TO_ALL || what->kind == EXG_ALL_GATHER) &&
-           around_dim(what->out, what->dim).outer == 1;
+    cutting k = cutting_of(c, what, 0);
+
+    return k.cut_out && k.out.outer == 1;
 }
 
 /* Lays segments end to end, but that of rank `apart`; gives where they end. */
@@ -177,8 +278,8 @@ uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collectiv
         return 0;
     }
     exg_collective_counts(c, what, 0, send, receive);
-    return (is_packed(what) ? bytes_of(what->in) : 0) +
-           (is_direct(what) || c->ops->lends ? 0 : sum_of(receive, c->size, c->rank));
+    return (is_packed(c, what) ? sum_of(send, c->size, c->size) : 0) +
+           (is_direct(c, what) || c->ops->lends ? 0 : sum_of(receive, c->size, c->rank));
 }
 
 /* Where all of a round comes from and goes to. */
@@ -186,20 +287,18 @@ static void lay_round(const exg_communicator *c, const exg_collective *what, voi
                       exg_segment *send, exg_segment *receive)
 {
     uint8_t *at = workspace;
-    bool sends_all = what->kind == EXG_ALL_GATHER || is_short(c, what);
+    cutting k = cutting_of(c, what, 0);
 
     exg_collective_counts(c, what, 0, send, receive);
-    if (is_packed(what)) {
+    if (is_packed(c, what)) {
         at = lay(send, c->size, c->size, at);
-        pack_chunks(what->in, what->kind == EXG_ALL_TO_ALL ? what->other_dim : what->dim, send,
-                    c->size);
-    } else if (!sends_all) {
-        (void)lay(send, c->size, c->size, what->in->data);
+        pack_spans(c, what, send);
+    } else {
+        for (uint32_t r = 0; r < c->size; r++) {
+            send[r].data = (uint8_t *)what->in->data + sent_to(c, what, &k, r).first * k.in.inner;
+        }
     }
-    for (uint32_t r = 0; sends_all && r < c->size; r++) {
-        send[r].data = what->in->data;
-    }
-    if (is_direct(what)) {
+    if (is_direct(c, what)) {
         (void)lay(receive, c->size, c->size, what->out->data);
     } else {
         (void)lay(receive, c->size, c->rank, at);
@@ -244,7 +343,7 @@ static void read_chunks(void *context, const exg_segment *from)
 {
     const reading *r = context;
 
-    unpack_chunks(from, r->c->size, r->what->out, r->what->dim);
+    unpack_spans(r->c, r->what, from);
 }
 
 /* The second round of an all-reduce: own chunk goes to all, theirs come. */
@@ -272,7 +371,7 @@ exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what
 
     EXG_TRY(exg_exchange_finish(c, turn,
                                 sums              ? read_summands
-                                : is_direct(what) ? NULL
+                                : is_direct(c, what) ? NULL
                                                   : read_chunks,
                                 &r, err));
     return exg_collective_rounds(c, what) == 2 ? share_sums(c, what, turn + 1, err) : EXG_OK;

@@ -12,7 +12,8 @@
     ROW(all_reduce, EXG_ALL_REDUCE, 0, 0, 1)                                         \
     ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                         \
     ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                 \
-    ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)
+    ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                         \
+    ROW(window, EXG_WINDOW, 1, 0, 0)
 
 static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
 {
@@ -42,6 +43,17 @@ static exg_communicator *along(const exg_kernel_call *call)
                : call->grid->dims[dim];
 }
 
+/* A window's numbers are arguments 2 to 7. */
+static exg_window window_at(const exg_kernel_call *call)
+{
+    return (exg_window){.size = exg_call_int(call, 2),
+                        .parts = exg_call_int(call, 3),
+                        .stride = exg_call_int(call, 4),
+                        .before = exg_call_int(call, 5),
+                        .reach = exg_call_int(call, 6),
+                        .period = exg_call_int(call, 7)};
+}
+
 static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind, uint32_t dim,
                            uint32_t other_dim, uint32_t op)
 {
@@ -50,7 +62,8 @@ static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind
                             .out = &call->outputs[0],
                             .dim = dim == 0 ? 0 : dim_at(call, dim),
                             .other_dim = other_dim == 0 ? 0 : dim_at(call, other_dim),
-                            .op = op == 0 ? EXG_REDUCE_SUM : op_at(call, op)};
+                            .op = op == 0 ? EXG_REDUCE_SUM : op_at(call, op),
+                            .window = kind == EXG_WINDOW ? window_at(call) : (exg_window){0}};
 }
 
 /* A step's collective, and where it is while it is under way. */

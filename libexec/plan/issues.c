@@ -57,7 +57,9 @@ exg_status exg_issues_of(const exg_plan *plan, exg_arena *arena, exg_issues *iss
 
 static bool same_kind(const exg_issue *a, const exg_issue *b)
 {
-    return a->what.kind == b->what.kind && a->what.dim == b->what.dim &&
+    return a->what.kind == b->what.kind &&
+           memcmp(&a->what.window, &b->what.window, sizeof(a->what.window)) == 0 &&
+           a->what.dim == b->what.dim &&
            a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
            a->in.dtype == b->in.dtype && a->what.op == b->what.op;
 }

@@ -65,6 +65,8 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
 exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
                                exg_place_summary *summary, exg_error *err);
 
+bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
+
 double exg_meta_bytes(const exg_tensor_meta *meta);
 
 #endif

@@ -51,6 +51,7 @@ static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uin
     sum->all_reduce_count += of->all_reduce_count;
     sum->reduce_scatter_count += of->reduce_scatter_count;
     sum->all_to_all_count += of->all_to_all_count;
+    sum->window_count += of->window_count;
     sum->split_count += of->split_count;
     sum->sharded_count += of->sharded_count;
     sum->partial_count += of->partial_count;
@@ -136,9 +137,7 @@ static uint64_t order_of(const exg_program *local, const exg_operators *operator
         const exg_node *node = &local->graph->nodes[i];
         uint64_t words[4] = {hash, op == NULL ? 0 : (uint64_t)op->id};
 
-        if (op == NULL || (op->id != EXG_OP_exg_all_reduce && op->id != EXG_OP_exg_all_gather &&
-                           op->id != EXG_OP_exg_reduce_scatter &&
-                           op->id != EXG_OP_exg_all_to_all)) {
+        if (op == NULL || !exg_is_exchange(op->id)) {
             continue;
         }
         words[2] = node->inputs[1].arg.kind == EXG_ARGUMENT_INT
