@@ -113,6 +113,7 @@ static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta
     int64_t size;
 
     p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
+    exg_cuts_note(p->cuts, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
@@ -122,6 +123,7 @@ static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t di
     int64_t offset;
     int64_t size;
 
+    exg_cuts_note(p->cuts, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return size;
 }
@@ -471,7 +473,9 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
 static const exg_link *other_link(const placer *p, const exg_operator *op,
                                   const exg_argument *args)
 {
-    return exg_is_exchange(op->id) ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])] : NULL;
+    return exg_is_exchange(op->id)
+               ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])]
+               : NULL;
 }
 
 /* Work of a node on one rank, from the sizes of its local operands and results. */
@@ -528,6 +532,9 @@ static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call 
                                   p->mesh_dim});
         count_inner(p, row);
         p->uneven = true; /* the ranks' programs may differ */
+        if (p->cuts != NULL && row->windows > 0) {
+            p->cuts->by_rank = true;
+        }
         return exg_builder_status(p->r.builder);
     }
     localize_sizes(p, op, args, call->results[0], row->results[0]);
@@ -576,6 +583,9 @@ static exg_status place_node(placer *p, const exg_node *node)
         refs[i] = EXG_NO_REF;
         if (operands[i] != EXG_NO_VALUE) {
             EXG_TRY(in_form(p, operands[i], row->operands[i], &refs[i]));
+            if (row->operands[i].kind == EXG_SHARD) {
+                exg_cuts_note(p->cuts, operand_metas[i]->sizes[row->operands[i].dim].value);
+            }
         }
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
@@ -729,7 +739,8 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
 {
     placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
                 .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
-                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only};
+                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only,
+                .cuts = along->cuts};
     exg_status status;
 
     *local = NULL;

@@ -3,6 +3,7 @@
 #define EXG_LIBEXEC_SHARDING_PLACER_H
 
 #include "libexec/sharding/cost.h"
+#include "libexec/sharding/cuts.h"
 #include "libexec/sharding/rules.h"
 #include "libexport/base/text.h"
 #include "libexport/transform/rewrite.h"
@@ -36,6 +37,7 @@ typedef struct exg_placer {
     const char *why;   /* its operands must lie as they are made to */
     bool even_only; /* nothing is split unevenly, so every rank has a program of these sizes */
     bool uneven;    /* something is */
+    exg_cuts *cuts; /* NULL: not noted */
     exg_arena *scratch;
 } exg_placer;
 
@@ -44,6 +46,7 @@ typedef struct exg_line {
     uint32_t dim, size, place;
     bool even_only;
     bool uneven; /* out */
+    exg_cuts *cuts; /* out; may be NULL */
 } exg_line;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
