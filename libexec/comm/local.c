@@ -17,7 +17,7 @@
 
 #define SPINS      400 /* giving way */
 #define PAUSES     40  /* before that: the others are near */
-#define HELD_BYTES 256
+#define HELD_BYTES 4096
 #define LINE_BYTES 64 /* of a cache */
 
 /* Of one rank in one exchange. */
@@ -169,20 +169,28 @@ static exg_status until_taken(local *l, uint64_t turn, exg_error *err)
     return EXG_OK;
 }
 
+/* Is what goes to rank `i` what goes to the one before? */
+static bool is_repeated(const exg_segment *send, uint32_t i)
+{
+    return i > 0 && send[i].data == send[i - 1].data && send[i].bytes == send[i - 1].bytes;
+}
+
 /* Few bytes move into the place: then the sender's memory is not read. */
-static void hold(place *p, exg_segment *send, uint32_t size)
+static void hold(place *p, exg_segment *to, const exg_segment *send, uint32_t size)
 {
     uint64_t sum = 0;
 
-    for (uint32_t i = 0; i < size; i++) {
-        sum += send[i].bytes < HELD_BYTES ? send[i].bytes : HELD_BYTES + 1;
+    for (uint32_t i = 0; i < size && sum <= HELD_BYTES; i++) {
+        sum += is_repeated(send, i) ? 0 : send[i].bytes;
     }
     p->is_held = sum <= HELD_BYTES;
     sum = 0;
     for (uint32_t i = 0; p->is_held && i < size; i++) {
-        if (send[i].bytes > 0) {
-            memcpy(p->held + sum, send[i].data, send[i].bytes);
-            send[i].data = p->held + sum;
+        if (is_repeated(send, i)) {
+            to[i].data = to[i - 1].data;
+        } else if (send[i].bytes > 0) {
+            to[i].data = p->held + sum;
+            memcpy(to[i].data, send[i].data, send[i].bytes);
             sum += send[i].bytes;
         }
     }
@@ -202,7 +210,7 @@ static exg_status local_begin(exg_communicator *self, uint64_t turn, const exg_s
     memcpy(segments, send, self->size * sizeof(*send));
     memcpy(segments + self->size, receive, self->size * sizeof(*receive));
     own->segments = segments;
-    hold(own, segments, self->size);
+    hold(own, segments, send, self->size);
     atomic_store(&own->posted, turn + 1);
     wake_all(l->group);
     return EXG_OK;

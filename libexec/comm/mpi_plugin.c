@@ -16,7 +16,7 @@
 #define PART_BYTES (UINT64_C(1) << 30) /* of one message: MPI counts in int */
 #define TURNS      16384               /* tags of exchanges, in turn */
 #define ABORT_TAG  (TURNS + 1)
-#define SPINS      64
+#define SPINS      256 /* between looks at the clock and for an end called */
 #define STOP_NS    (UINT64_C(60) * 1000000000u) /* for the last rank to end too */
 
 /* Of one exchange: its receives, then its sends. */

@@ -263,14 +263,14 @@ static void finishing_waits_for_what_was_begun_alone(void **state)
  * their own bytes were read. */
 static void go_away(void *context, uint32_t r)
 {
-    static uint8_t bytes[RANKS_MAX][1000], got[RANKS_MAX][3][1000];
+    static uint8_t bytes[RANKS_MAX][5000], got[RANKS_MAX][3][5000];
     exg_segment send[3], receive[3];
     uint64_t turn = exg_exchange_turns(comms[r], 1);
 
     (void)context;
     for (uint32_t k = 0; k < 3; k++) {
-        send[k] = (exg_segment){bytes[r], 1000};
-        receive[k] = (exg_segment){got[r][k], 1000};
+        send[k] = (exg_segment){bytes[r], 5000};
+        receive[k] = (exg_segment){got[r][k], 5000};
     }
     statuses[r] = exg_exchange_begin(comms[r], turn, send, receive, &errors[r]);
     if (r < 2) {
