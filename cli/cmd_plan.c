@@ -78,8 +78,8 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, e
     return EXG_OK;
 }
 
-/* Measures what work and messages take here, between as many threads as the mesh has ranks
- * along its longest dim, but not more than there may be. */
+/* Measures what work and messages take here: between the processes that mpirun started, or as
+ * many threads as the mesh has ranks along its longest dim, but not more than there may be. */
 static exg_status calibrate(const cli_call *call, exg_session_options *options,
                             cli_placement *placement, exg_error *err)
 {
@@ -88,9 +88,14 @@ static exg_status calibrate(const cli_call *call, exg_session_options *options,
     for (uint32_t d = 0; d < options->mesh.ndim; d++) {
         ranks = options->mesh.sizes[d] > ranks ? options->mesh.sizes[d] : ranks;
     }
-    EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, &placement->costs, err));
+    if (cli_process_count() > 1) {
+        EXG_TRY(exg_costs_measure(cli_process_count(), true, &placement->costs, err));
+    } else {
+        EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, false, &placement->costs, err));
+    }
     options->goal.costs = &placement->costs;
-    return cli_costs_save(call->calibrate, &placement->costs, err);
+    return cli_process_rank() > 0 ? EXG_OK
+                                  : cli_costs_save(call->calibrate, &placement->costs, err);
 }
 
 static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
