@@ -27,7 +27,12 @@ static void print_place(const cli_call *call, const exg_session *session)
             stats.place.weight_bytes, stats.place.value_bytes);
     if (call->check) {
         fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
-                "equal counts\n", exg_place_moves(&stats.place));
+                "equal counts", exg_place_moves(&stats.place));
+        if (stats.plan_count > 1) {
+            fprintf(call->out, "; and theirs in %u stretches that may follow",
+                    stats.plan_count - 1);
+        }
+        fputs("\n", call->out);
     }
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }

@@ -382,7 +382,12 @@ static void collect_outputs(exg_session *s)
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err)
 {
-    return select_plan(session, inputs, input_count, err);
+    const exg_session_options *options = &session->engine.options;
+
+    EXG_TRY(select_plan(session, inputs, input_count, err));
+    return options->plan_only && options->check_ranks
+               ? exg_routine_explore(&session->routine, err)
+               : EXG_OK;
 }
 
 /* All processes have the same plan for the same sizes, or none runs. */
