@@ -4,12 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static uint32_t collectives(const exg_place_summary *place)
-{
-    return place->all_gather_count + place->all_reduce_count + place->reduce_scatter_count +
-           place->all_to_all_count;
-}
-
 static void print_place(const cli_call *call, const exg_session *session)
 {
     const char *report = exg_session_place_report(session);
@@ -23,16 +17,22 @@ static void print_place(const cli_call *call, const exg_session *session)
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             ": %u nodes split, %u all_gather, %u all_reduce, "
-            "%u reduce_scatter, %u all_to_all, %" PRIu64 " bytes a rank, predicted %.0f ns\n",
+            "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
+            " bytes a rank, predicted %.0f ns\n",
             stats.place.split_count,
             stats.place.all_gather_count, stats.place.all_reduce_count,
-            stats.place.reduce_scatter_count, stats.place.all_to_all_count, stats.place.moved_bytes,
-            stats.place.predicted_ns);
+            stats.place.reduce_scatter_count, stats.place.all_to_all_count,
+            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns);
     fprintf(call->out, "memory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
             stats.place.weight_bytes, stats.place.value_bytes);
     if (call->check) {
         fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
-                "equal counts\n", collectives(&stats.place));
+                "equal counts", exg_place_moves(&stats.place));
+        if (stats.plan_count > 1) {
+            fprintf(call->out, "; and theirs in %u stretches that may follow",
+                    stats.plan_count - 1);
+        }
+        fputs("\n", call->out);
     }
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }
@@ -54,13 +54,13 @@ static void print_json(const cli_call *call, const exg_session *session)
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
-            "\"reduce_scatter\": %u, \"all_to_all\": %u, \"moved_bytes\": %" PRIu64
+            "\"reduce_scatter\": %u, \"all_to_all\": %u, \"window\": %u, \"moved_bytes\": %" PRIu64
             ", \"predicted_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
             ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s, \"mesh\": %s}\n",
             stats.place.split_count, stats.place.all_gather_count,
             stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
-            stats.place.moved_bytes, stats.place.predicted_ns, stats.place.weight_bytes,
+            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns, stats.place.weight_bytes,
             stats.place.value_bytes, call->check ? "true" : "false",
             report == NULL ? "[]" : report);
 }
@@ -83,8 +83,8 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, e
     return EXG_OK;
 }
 
-/* Measures what work and messages take here, between as many threads as the mesh has ranks
- * along its longest dim, but not more than there may be. */
+/* Measures what work and messages take here: between the processes that mpirun started, or as
+ * many threads as the mesh has ranks along its longest dim, but not more than there may be. */
 static exg_status calibrate(const cli_call *call, exg_session_options *options,
                             cli_placement *placement, exg_error *err)
 {
@@ -93,9 +93,14 @@ static exg_status calibrate(const cli_call *call, exg_session_options *options,
     for (uint32_t d = 0; d < options->mesh.ndim; d++) {
         ranks = options->mesh.sizes[d] > ranks ? options->mesh.sizes[d] : ranks;
     }
-    EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, &placement->costs, err));
+    if (cli_process_count() > 1) {
+        EXG_TRY(exg_costs_measure(cli_process_count(), true, &placement->costs, err));
+    } else {
+        EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, false, &placement->costs, err));
+    }
     options->goal.costs = &placement->costs;
-    return cli_costs_save(call->calibrate, &placement->costs, err);
+    return cli_process_rank() > 0 ? EXG_OK
+                                  : cli_costs_save(call->calibrate, &placement->costs, err);
 }
 
 static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,

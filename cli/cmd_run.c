@@ -141,8 +141,7 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
                " bytes a rank in %u collectives\n",
         count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
         s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
-        s.place.all_gather_count + s.place.all_reduce_count + s.place.reduce_scatter_count +
-            s.place.all_to_all_count);
+        exg_place_moves(&s.place));
 }
 
 /* One object with --json: outputs, then what was compared and measured. */

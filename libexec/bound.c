@@ -2,7 +2,6 @@
 #include "libexec/bound.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/loop.h"
-#include "libexec/plan/issues.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -42,9 +41,9 @@ void exg_bound_destroy(exg_bound *bound)
     free(bound);
 }
 
-/* What rank `r` of those here runs. */
-static exg_status plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
-                            uint32_t rank, const exg_grid *grid, exg_plan **plan, exg_error *err)
+exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
+                               uint32_t rank, const exg_grid *grid, exg_cuts *cuts,
+                               exg_plan **plan, exg_error *err)
 {
     bool first = rank == e->first_rank;
     exg_place_options options[EXG_MESH_DIMS_MAX];
@@ -55,9 +54,9 @@ static exg_status plan_rank(exg_engine *e, exg_bound *b, const exg_program *func
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
         options[d].mode = b->place.modes[d];
     }
-    status = exg_place(functional, e->operators, options, &e->options.goal, &e->mesh, rank, &local,
-                       first ? &b->place : NULL, first ? &b->report : NULL, err);
-
+    status = exg_place_noting(functional, e->operators, options, &e->options.goal, &e->mesh, rank,
+                              cuts, &local, first ? &b->place : NULL, first ? &b->report : NULL,
+                              err);
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->options.plan, grid, plan, err)
                  : status;
@@ -77,46 +76,11 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *func
                    ? exg_rank_on_paper(plan, &b->ranks[r], err)
                    : exg_rank_create(plan, e->memory, e->pool, NULL, 0, &b->ranks[r], err);
     }
-    EXG_TRY(plan_rank(e, b, functional, e->first_rank + r, &e->grids[r], &plan, err));
+    EXG_TRY(exg_bound_plan_rank(e, b, functional, e->first_rank + r, &e->grids[r], NULL, &plan,
+                                err));
     return e->options.plan_only
                ? exg_rank_on_paper(plan, &b->ranks[r], err)
                : exg_rank_create(plan, e->memory, NULL, &e->grids[r], r, &b->ranks[r], err);
-}
-
-/* What a rank that is not here issues: it is planned for that, and forgotten. */
-static exg_status issues_on_paper(exg_engine *e, exg_bound *b, const exg_program *functional,
-                                  uint32_t rank, exg_arena *arena, exg_issues *issues,
-                                  exg_error *err)
-{
-    exg_grid grid;
-    exg_plan *plan = NULL;
-    exg_status status;
-
-    EXG_TRY(exg_paper_grid(&e->mesh, rank, &grid, err));
-    status = plan_rank(e, b, functional, rank, &grid, &plan, err);
-    status = status == EXG_OK ? exg_issues_of(plan, arena, issues, err) : status;
-    exg_plan_destroy(plan);
-    exg_grid_close(&grid);
-    return status;
-}
-
-/* Proves from the plans, before any rank starts, that none will wait for what never comes. */
-static exg_status check_ranks(exg_engine *e, exg_bound *b, const exg_program *functional,
-                              exg_error *err)
-{
-    uint32_t size = exg_mesh_shape_size(&e->mesh);
-    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_issues *issues = arena == NULL ? NULL : EXG_NEW_ARRAY(arena, exg_issues, size);
-    exg_status status = issues == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-
-    for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
-        status = r < e->rank_count
-                     ? exg_issues_of(exg_rank_plan(b->ranks[r]), arena, &issues[r], err)
-                     : issues_on_paper(e, b, functional, r, arena, &issues[r], err);
-    }
-    status = status == EXG_OK ? exg_issues_check(issues, &e->mesh, err) : status;
-    exg_arena_destroy(arena);
-    return status;
 }
 
 static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
@@ -174,7 +138,7 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error 
     }
     if (status == EXG_OK && e->grids != NULL && !e->options.processes &&
         (!e->options.plan_only || e->options.check_ranks)) {
-        status = check_ranks(e, b, functional, err);
+        status = exg_bound_prove(e, b, functional, err);
     }
     exg_program_destroy(functional);
     if (status == EXG_OK) {

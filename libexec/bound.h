@@ -3,6 +3,7 @@
 #define EXG_LIBEXEC_BOUND_H
 
 #include "libexec/engine.h"
+#include "libexec/sharding/cuts.h"
 #include "libexport/transform/stretch.h"
 
 typedef struct exg_bound {
@@ -26,6 +27,17 @@ typedef struct exg_bound {
 exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps,
                             const int64_t *key, uint32_t key_count, exg_bound **bound,
                             exg_error *err);
+
+/* What rank `rank` of the mesh runs, with its collectives over `grid`. `cuts` (may be NULL): by
+ * mesh dim, what its ranks differ by. */
+exg_status exg_bound_plan_rank(exg_engine *engine, exg_bound *bound, const exg_program *functional,
+                               uint32_t rank, const exg_grid *grid, exg_cuts *cuts,
+                               exg_plan **plan, exg_error *err);
+
+/* proof.c: proves from the plans, before any rank starts, that none will wait for what never
+ * comes. PEER COM-010. */
+exg_status exg_bound_prove(exg_engine *engine, exg_bound *bound, const exg_program *functional,
+                           exg_error *err);
 
 /* And all that follow. NULL is allowed. */
 void exg_bound_destroy(exg_bound *bound);

@@ -1,5 +1,5 @@
 /* calibrate.c - what work and moves take on this machine: a product, a sum over memory, a
- * short and a long all-reduce between threads. Each is the shortest of several.
+ * short and a long all-reduce between threads or processes. Each is the shortest of several.
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
@@ -84,7 +84,8 @@ static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
 
 typedef struct exchange {
     exg_communicator *ranks[RANKS_MAX];
-    exg_tensor tensors[RANKS_MAX];
+    exg_tensor in[RANKS_MAX], out[RANKS_MAX];
+    exg_collective what[RANKS_MAX];
     void *workspaces[RANKS_MAX];
     uint64_t shortest; /* as rank 0 sees it */
 } exchange;
@@ -97,8 +98,7 @@ static void reduce_often(void *context, uint32_t r)
         uint64_t start = exg_now_ns();
         uint64_t took;
 
-        (void)exg_all_reduce(x->ranks[r], &x->tensors[r], &x->tensors[r], EXG_REDUCE_SUM,
-                             x->workspaces[r], NULL);
+        (void)exg_collective_run(x->ranks[r], &x->what[r], x->workspaces[r], NULL);
         took = exg_now_ns() - start;
         if (r == 0 && took < x->shortest) {
             x->shortest = took;
@@ -106,55 +106,80 @@ static void reduce_often(void *context, uint32_t r)
     }
 }
 
-static exg_status time_reduce(uint32_t ranks, uint64_t bytes, uint64_t *shortest, exg_error *err)
+/* Rank `r`'s part of an all-reduce of so many bytes. */
+static bool prepare_rank(exchange *x, uint32_t r, uint64_t bytes)
+{
+    exg_tensor whole = {.dtype = EXG_DTYPE_F32, .rank = 1,
+                        .sizes = {(int64_t)(bytes / sizeof(float))}, .strides = {1}};
+
+    x->in[r] = x->out[r] = whole;
+    x->what[r] = (exg_collective){.kind = EXG_ALL_REDUCE, .in = &x->in[r], .out = &x->out[r],
+                                  .op = EXG_REDUCE_SUM};
+    x->in[r].data = calloc(1, bytes);
+    x->out[r].data = calloc(1, bytes);
+    x->workspaces[r] = malloc(exg_collective_workspace(x->ranks[r], &x->what[r]) + 1);
+    return x->in[r].data != NULL && x->out[r].data != NULL && x->workspaces[r] != NULL;
+}
+
+static exg_status time_threads(exchange *x, uint32_t ranks, exg_error *err)
+{
+    exg_team *team;
+
+    EXG_TRY(exg_team_create(ranks, &team, err));
+    exg_team_run(team, reduce_often, x);
+    exg_team_destroy(team);
+    return EXG_OK;
+}
+
+/* Between threads, or with `world` between processes, of which this is one. */
+static exg_status time_reduce(uint32_t ranks, exg_communicator *world, uint64_t bytes,
+                              uint64_t *shortest, exg_error *err)
 {
     exchange x = {.shortest = UINT64_MAX};
-    exg_team *team = NULL;
+    uint32_t here = world == NULL ? ranks : 1;
     exg_status status = EXG_OK;
 
-    EXG_TRY(exg_local_create(ranks, x.ranks, err));
-    for (uint32_t r = 0; r < ranks; r++) {
-        x.tensors[r] = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 1,
-                                    .sizes = {(int64_t)(bytes / sizeof(float))},
-                                    .data = calloc(1, bytes)};
-        exg_tensor_set_contiguous(&x.tensors[r]);
-        x.workspaces[r] = malloc(exg_all_reduce_workspace(x.ranks[r], &x.tensors[r]));
-        if (x.tensors[r].data == NULL || x.workspaces[r] == NULL) {
-            status = EXG_OUT_OF_MEMORY(err);
-        }
+    if (world == NULL) {
+        EXG_TRY(exg_local_create(ranks, x.ranks, err));
+    } else {
+        x.ranks[0] = world;
     }
-    status = status == EXG_OK ? exg_team_create(ranks, &team, err) : status;
-    if (status == EXG_OK) {
-        exg_team_run(team, reduce_often, &x);
+    for (uint32_t r = 0; r < here; r++) {
+        status = prepare_rank(&x, r, bytes) ? status : EXG_OUT_OF_MEMORY(err);
+    }
+    if (status == EXG_OK && world == NULL) {
+        status = time_threads(&x, ranks, err);
+    } else if (status == EXG_OK) {
+        reduce_often(&x, 0);
+        status = exg_broadcast_bytes(world, &x.shortest, sizeof(x.shortest), 0, err);
+    } else if (world != NULL) {
+        exg_communicator_abort(world, status);
     }
     *shortest = x.shortest;
-    exg_team_destroy(team);
-    for (uint32_t r = 0; r < ranks; r++) {
-        free(x.tensors[r].data);
+    for (uint32_t r = 0; r < here; r++) {
+        free(x.in[r].data);
+        free(x.out[r].data);
         free(x.workspaces[r]);
-        exg_communicator_close(x.ranks[r]);
+        if (world == NULL) {
+            exg_communicator_close(x.ranks[r]);
+        }
     }
     return status;
 }
 
-exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err)
+static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *costs,
+                          exg_error *err)
 {
+    double others = 2.0 * (ranks - 1) / ranks;
     uint64_t product;
     uint64_t sum;
     uint64_t message;
     uint64_t moved;
-    double others;
 
-    exg_costs_init(costs);
-    if (ranks < 2 || ranks > RANKS_MAX) {
-        return EXG_FAIL(err, USAGE, "PLC-008", "%u ranks; 2 to %d can be measured", ranks,
-                        RANKS_MAX);
-    }
-    others = 2.0 * (ranks - 1) / ranks;
     EXG_TRY(time_program(true, &product, err));
     EXG_TRY(time_program(false, &sum, err));
-    EXG_TRY(time_reduce(ranks, sizeof(double), &message, err));
-    EXG_TRY(time_reduce(ranks, LONG_BYTES, &moved, err));
+    EXG_TRY(time_reduce(ranks, world, sizeof(double), &message, err));
+    EXG_TRY(time_reduce(ranks, world, LONG_BYTES, &moved, err));
     costs->ns_per_flop = (double)product / (2.0 * SIDE * SIDE * SIDE);
     costs->ns_per_touched = (double)sum / (3.0 * ELEMENTS * sizeof(float)); /* x twice, and y */
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
@@ -164,4 +189,25 @@ exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err)
         costs->links[d] = (exg_link){.message_ns = (double)message, .ns_per_byte = bytes};
     }
     return EXG_OK;
+}
+
+exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err)
+{
+    exg_communicator *world = NULL;
+    exg_status status;
+
+    exg_costs_init(costs);
+    if (ranks < 2 || (!processes && ranks > RANKS_MAX)) {
+        return EXG_FAIL(err, USAGE, "PLC-008", "%u ranks; 2 to %d can be measured", ranks,
+                        RANKS_MAX);
+    }
+    if (processes) {
+        EXG_TRY(exg_mpi_create(ranks, EXG_DEADLINE_NS, &world, err));
+    }
+    status = measure(ranks, world, costs, err);
+    if (status != EXG_OK && world != NULL) {
+        exg_communicator_abort(world, status);
+    }
+    exg_communicator_close(world);
+    return status;
 }

@@ -65,16 +65,23 @@ static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, c
     return EXG_OK;
 }
 
+/* What a number is known by among those that may follow. */
+static void write_key(const exg_argument *number, int64_t *key)
+{
+    key[0] = (int64_t)number->kind;
+    key[1] = 0;
+    memcpy(&key[1], &number->as_int, number->kind == EXG_ARGUMENT_BOOL ? 1 : sizeof(key[1]));
+}
+
 static exg_status after_number(exg_routine *r, exg_bound *b, exg_bound **next, exg_error *err)
 {
     exg_argument number;
-    int64_t key[2] = {0};
+    int64_t key[2];
     uint64_t start;
     exg_stretch *stretch;
 
     EXG_TRY(exg_bound_steer(r->engine, b, b->stretch->number_output, &number, err));
-    key[0] = (int64_t)number.kind;
-    memcpy(&key[1], &number.as_int, number.kind == EXG_ARGUMENT_BOOL ? 1 : sizeof(key[1]));
+    write_key(&number, key);
     *next = exg_bound_find(&b->follow, key, 2);
     if (*next != NULL) {
         return EXG_OK;
@@ -165,6 +172,53 @@ static exg_status after_loop(exg_routine *r, exg_bound *b, exg_bound **next, exg
         free(key);
     }
     return status;
+}
+
+/* ---- looking ahead ----------------------------------------------------------------------- */
+
+static exg_status explore_after(exg_routine *r, exg_bound *b, uint32_t *left, exg_error *err);
+
+/* What follows `truth`, unless the program asserts the contrary. */
+static exg_status explore_side(exg_routine *r, exg_bound *b, bool truth, uint32_t *left,
+                               exg_error *err)
+{
+    exg_argument number = exg_arg_bool(truth);
+    int64_t key[2];
+    exg_stretch *stretch;
+    exg_bound *next;
+    exg_status status = exg_stretch_resume(b->stretch, &number, &stretch, err);
+
+    if (status == EXG_MALFORMED) { /* so no run comes there */
+        return EXG_OK;
+    }
+    EXG_TRY(status);
+    write_key(&number, key);
+    EXG_TRY(bind(r, b, stretch, key, 2, &next, err));
+    return explore_after(r, next, left, err);
+}
+
+static exg_status explore_after(exg_routine *r, exg_bound *b, uint32_t *left, exg_error *err)
+{
+    const exg_stretch *s = b->stretch;
+
+    for (int truth = 0; truth < 2 && s->pause == EXG_PAUSE_NUMBER && *left > 0; truth++) {
+        const exg_plan_output *number =
+            &exg_bound_plan(b)->outputs[s->first_output + s->number_output];
+
+        if (number->location.window.dtype != EXG_DTYPE_B8) {
+            return EXG_OK;
+        }
+        (*left)--;
+        EXG_TRY(explore_side(r, b, truth == 1, left, err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_routine_explore(exg_routine *routine, exg_error *err)
+{
+    uint32_t left = EXG_EXPLORED_MAX;
+
+    return explore_after(routine, routine->current, &left, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------- */

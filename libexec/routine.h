@@ -10,7 +10,8 @@
 
 #include "libexec/bound.h"
 
-#define EXG_FOLLOW_MAX 32
+#define EXG_FOLLOW_MAX   32
+#define EXG_EXPLORED_MAX 64
 
 typedef struct exg_routine {
     exg_engine *engine;
@@ -30,6 +31,11 @@ void exg_routine_destroy(exg_routine *routine); /* what it points to; not itself
 exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t key_count,
                               const exg_symbols *symbols, const exg_tensor_meta *const *metas,
                               const exg_argument *numbers, exg_error *err);
+
+/* Plans, and so proves, what may follow the current plan where that is known without a run:
+ * both sides of branches, EXG_EXPLORED_MAX stretches at most. What hangs on other numbers, and
+ * what follows a loop, is planned and proved when a run comes there. */
+exg_status exg_routine_explore(exg_routine *routine, exg_error *err);
 
 /* Runs from the current plan to the end. `data` by graph input: of the user's tensors. */
 exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *err);

@@ -119,8 +119,9 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
 
 static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
 {
-    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d\n", options->seed, options->loop_limit,
-                    options->plan.no_fusion, options->plan.no_reuse);
+    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d %d\n", options->seed,
+                    options->loop_limit, options->plan.no_fusion, options->plan.no_reuse,
+                    options->plan.no_overlap);
     for (uint32_t d = 0; d < ndim; d++) {
         const exg_place_options *place = &options->place[d];
 
@@ -381,7 +382,12 @@ static void collect_outputs(exg_session *s)
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err)
 {
-    return select_plan(session, inputs, input_count, err);
+    const exg_session_options *options = &session->engine.options;
+
+    EXG_TRY(select_plan(session, inputs, input_count, err));
+    return options->plan_only && options->check_ranks
+               ? exg_routine_explore(&session->routine, err)
+               : EXG_OK;
 }
 
 /* All processes have the same plan for the same sizes, or none runs. */

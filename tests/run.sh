@@ -96,7 +96,10 @@ bench)
     need_packages $BENCH_PACKAGES
     build release
     for bench in build/release/tests/bench_*; do
-        [ -x "$bench" ] && "$bench"
+        case $bench in
+        *_mpi) mpirun --allow-run-as-root --oversubscribe -n 2 "$bench" ;;
+        *) [ -x "$bench" ] && "$bench" ;;
+        esac
     done
     ;;
 *)

@@ -1,11 +1,12 @@
 /* collectives.c - each is one or two exchanges, with packing where a chunk of a
  * dimension is no run of bytes. */
 #include "libexec/comm/collectives.h"
-#include "libexec/comm/reduce.h"
 
 #include <string.h>
 
-#define RANKS_MAX 256
+/* What all ranks send together in an all-reduce, up to which each sends all it has and
+ * reduces all: one exchange where more takes two. */
+#define SHORT_BYTES 32768
 
 /* A row-major tensor around one dimension: (outer, length, inner bytes). */
 typedef struct around {
@@ -47,30 +48,10 @@ static uint64_t bytes_of(const exg_tensor *t)
     return (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
 }
 
-bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
-{
-    switch (dtype) {
-    case EXG_DTYPE_F32:
-    case EXG_DTYPE_F64:
-    case EXG_DTYPE_F16:
-    case EXG_DTYPE_BF16:
-        return true;
-    case EXG_DTYPE_U8:
-    case EXG_DTYPE_I8:
-    case EXG_DTYPE_I16:
-    case EXG_DTYPE_I32:
-    case EXG_DTYPE_I64:
-    case EXG_DTYPE_B8:
-        return op != EXG_REDUCE_AVG;
-    default:
-        return false;
-    }
-}
-
 static exg_status check_size(const exg_communicator *c, exg_error *err)
 {
-    if (c->size > RANKS_MAX) {
-        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, RANKS_MAX);
+    if (c->size > EXG_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, EXG_RANKS_MAX);
     }
     return EXG_OK;
 }
@@ -92,177 +73,331 @@ static around flat(const exg_tensor *t)
     return (around){1, exg_tensor_numel(t), exg_dtype_bytes(t->dtype)};
 }
 
-uint32_t exg_collective_rounds(const exg_collective *what)
+static bool is_short(const exg_communicator *c, const exg_collective *what)
 {
-    return what->kind == EXG_ALL_REDUCE ? 2 : 1;
+    return what->kind == EXG_ALL_REDUCE && bytes_of(what->in) * c->size <= SHORT_BYTES;
+}
+
+uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *what)
+{
+    return what->kind == EXG_ALL_REDUCE && !is_short(c, what) ? 2 : 1;
+}
+
+void exg_window_of(const exg_window *w, uint32_t ranks, uint32_t rank, int64_t *first,
+                   int64_t *count)
+{
+    int64_t low;
+    int64_t high;
+
+    *first = *count = 0;
+    exg_chunk(w->parts, ranks, rank, &low, &high);
+    if (high == 0) {
+        return;
+    }
+    high = (low + high - 1) * w->stride - w->before + w->reach;
+    low = low * w->stride - w->before;
+    if (w->period > 0) {
+        int64_t turned = (low % w->period + w->period) % w->period;
+
+        high += turned - low;
+        low = turned;
+    }
+    low = low < 0 ? 0 : low > w->size ? w->size : low;
+    high = high > w->size ? w->size : high;
+    *first = low;
+    *count = high > low ? high - low : 0;
+}
+
+/* What goes to a rank of the dim along which `in` is cut, or comes from one of that of `out`. */
+typedef struct span {
+    int64_t first, count;
+} span;
+
+static span chunk_of(int64_t length, uint32_t ranks, uint32_t rank)
+{
+    span s;
+
+    exg_chunk(length, ranks, rank, &s.first, &s.count);
+    return s;
+}
+
+/* What `window` of one rank has of `chunk` of another, as places in `of`. */
+static span common(span chunk, span window, span of)
+{
+    int64_t first = chunk.first > window.first ? chunk.first : window.first;
+    int64_t chunk_end = chunk.first + chunk.count;
+    int64_t window_end = window.first + window.count;
+    int64_t end = chunk_end < window_end ? chunk_end : window_end;
+
+    return end > first ? (span){first - of.first, end - first} : (span){0, 0};
+}
+
+static span window_of(const exg_collective *what, uint32_t ranks, uint32_t rank)
+{
+    span s;
+
+    exg_window_of(&what->window, ranks, rank, &s.first, &s.count);
+    return s;
+}
+
+/* How a round cuts what is sent and what comes; `cut_in`, `cut_out`: or not at all. */
+typedef struct cutting {
+    around in, out;
+    bool cut_in, cut_out;
+} cutting;
+
+static cutting cutting_of(const exg_communicator *c, const exg_collective *what, uint32_t round)
+{
+    switch (what->kind) {
+    case EXG_ALL_REDUCE:
+        return (cutting){flat(what->in), flat(what->in), round == 0 && !is_short(c, what),
+                         round == 1};
+    case EXG_ALL_GATHER:
+        return (cutting){flat(what->in), around_dim(what->out, what->dim), false, true};
+    case EXG_REDUCE_SCATTER:
+        return (cutting){around_dim(what->in, what->dim), flat(what->out), true, false};
+    case EXG_ALL_TO_ALL:
+        return (cutting){around_dim(what->in, what->other_dim), around_dim(what->out, what->dim),
+                         true, true};
+    default:
+        return (cutting){around_dim(what->in, what->dim), around_dim(what->out, what->dim), true,
+                         true};
+    }
+}
+
+static span sent_to(const exg_communicator *c, const exg_collective *what, const cutting *k,
+                    uint32_t rank)
+{
+    span own = {0, k->in.length};
+
+    if (what->kind == EXG_WINDOW) {
+        own = chunk_of(what->window.size, c->size, c->rank);
+        return common(own, window_of(what, c->size, rank), own);
+    }
+    return k->cut_in ? chunk_of(k->in.length, c->size, rank) : own;
+}
+
+static span come_from(const exg_communicator *c, const exg_collective *what, const cutting *k,
+                      uint32_t rank)
+{
+    if (what->kind == EXG_WINDOW) {
+        span own = window_of(what, c->size, c->rank);
+
+        return common(chunk_of(what->window.size, c->size, rank), own, own);
+    }
+    return k->cut_out ? chunk_of(k->out.length, c->size, rank) : (span){0, k->out.length};
+}
+
+static uint64_t span_bytes(around a, span s)
+{
+    return (uint64_t)(a.outer * s.count * a.inner);
 }
 
 void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
                            exg_segment *send, exg_segment *receive)
 {
-    around in = what->kind == EXG_ALL_REDUCE     ? flat(what->in)
-                : what->kind == EXG_ALL_TO_ALL ? around_dim(what->in, what->other_dim)
-                                               : around_dim(what->in, what->dim);
-    around out = what->kind == EXG_ALL_REDUCE ? in : around_dim(what->out, what->dim);
-    bool sends_chunks = what->kind != EXG_ALL_GATHER && round == 0;
-    bool gets_chunks = what->kind == EXG_ALL_GATHER || what->kind == EXG_ALL_TO_ALL || round == 1;
-    uint64_t own = what->kind == EXG_ALL_REDUCE   ? chunk_bytes(in, c->size, c->rank)
-                   : what->kind == EXG_ALL_GATHER ? bytes_of(what->in)
-                                                  : bytes_of(what->out);
+    cutting k = cutting_of(c, what, round);
+    span shared = chunk_of(k.in.length, c->size, c->rank); /* own sum, in the second round */
+    bool sends_own = what->kind == EXG_ALL_REDUCE && round == 1;
+    bool gets_own = what->kind == EXG_ALL_REDUCE && round == 0 && k.cut_in;
 
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r].bytes = sends_chunks ? chunk_bytes(in, c->size, r) : own;
-        receive[r].bytes = gets_chunks ? chunk_bytes(out, c->size, r) : own;
+        send[r].bytes = span_bytes(k.in, sends_own ? shared : sent_to(c, what, &k, r));
+        receive[r].bytes = span_bytes(k.out, gets_own ? shared : come_from(c, what, &k, r));
     }
 }
 
-/* ---- collectives ---------------------------------------------------------------------- */
+/* ---- where bytes lie ------------------------------------------------------------------ */
 
-/* Lays segments end to end; gives where they end. */
-static uint8_t *lay(exg_segment *segments, uint32_t count, uint8_t *at)
+static void pack_spans(const exg_communicator *c, const exg_collective *what,
+                       const exg_segment *to)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    for (uint32_t r = 0; r < c->size; r++) {
+        span s = sent_to(c, what, &k, r);
+
+        pack(what->in->data, k.in, s.first, s.count, to[r].data);
+    }
+}
+
+static void unpack_spans(const exg_communicator *c, const exg_collective *what,
+                         const exg_segment *from)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    for (uint32_t r = 0; r < c->size; r++) {
+        span s = come_from(c, what, &k, r);
+
+        unpack(from[r].data, k.out, s.first, s.count, what->out->data);
+    }
+}
+
+/* Is what is sent packed first? */
+static bool is_packed(const exg_communicator *c, const exg_collective *what)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    return k.cut_in && k.in.outer != 1;
+}
+
+/* Does what comes lie in `out` as it comes? Else it is read: summed, or unpacked. */
+static bool is_direct(const exg_communicator *c, const exg_collective *what)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    return k.cut_out && k.out.outer == 1;
+}
+
+/* Lays segments end to end, but that of rank `apart`; gives where they end. */
+static uint8_t *lay(exg_segment *segments, uint32_t count, uint32_t apart, uint8_t *at)
 {
     for (uint32_t r = 0; r < count; r++) {
-        segments[r].data = at;
-        at += segments[r].bytes;
+        segments[r].data = r == apart ? NULL : at;
+        at += r == apart ? 0 : segments[r].bytes;
     }
     return at;
 }
 
-static void pack_chunks(const exg_tensor *from, uint32_t dim, const exg_segment *to, uint32_t n)
+static uint64_t sum_of(const exg_segment *segments, uint32_t count, uint32_t apart)
 {
-    around a = around_dim(from, dim);
+    uint64_t sum = 0;
 
-    for (uint32_t r = 0; r < n; r++) {
-        int64_t offset;
-        int64_t count;
+    for (uint32_t r = 0; r < count; r++) {
+        sum += r == apart ? 0 : segments[r].bytes;
+    }
+    return sum;
+}
 
-        exg_chunk(a.length, n, r, &offset, &count);
-        pack(from->data, a, offset, count, to[r].data);
+uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
+
+    if (c->size > EXG_RANKS_MAX) { /* begin will say so */
+        return 0;
+    }
+    exg_collective_counts(c, what, 0, send, receive);
+    return (is_packed(c, what) ? sum_of(send, c->size, c->size) : 0) +
+           (is_direct(c, what) || c->ops->lends ? 0 : sum_of(receive, c->size, c->rank));
+}
+
+/* Where all of a round comes from and goes to. */
+static void lay_round(const exg_communicator *c, const exg_collective *what, void *workspace,
+                      exg_segment *send, exg_segment *receive)
+{
+    uint8_t *at = workspace;
+    cutting k = cutting_of(c, what, 0);
+
+    exg_collective_counts(c, what, 0, send, receive);
+    if (is_packed(c, what)) {
+        at = lay(send, c->size, c->size, at);
+        pack_spans(c, what, send);
+    } else {
+        for (uint32_t r = 0; r < c->size; r++) {
+            send[r].data = (uint8_t *)what->in->data + sent_to(c, what, &k, r).first * k.in.inner;
+        }
+    }
+    if (is_direct(c, what)) {
+        (void)lay(receive, c->size, c->size, what->out->data);
+    } else {
+        (void)lay(receive, c->size, c->rank, at);
     }
 }
 
-static void unpack_chunks(const exg_segment *from, uint32_t n, const exg_tensor *to, uint32_t dim)
+/* ---- phases ----------------------------------------------------------------------------- */
+
+exg_status exg_collective_begin(exg_communicator *c, const exg_collective *what, void *workspace,
+                                uint64_t *turn, exg_error *err)
 {
-    around a = around_dim(to, dim);
-
-    for (uint32_t r = 0; r < n; r++) {
-        int64_t offset;
-        int64_t count;
-
-        exg_chunk(a.length, n, r, &offset, &count);
-        unpack(from[r].data, a, offset, count, to->data);
-    }
-}
-
-uint64_t exg_all_gather_workspace(const exg_communicator *c, const exg_tensor *out)
-{
-    (void)c;
-    return bytes_of(out);
-}
-
-exg_status exg_all_gather(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t dim, void *workspace, exg_error *err)
-{
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_GATHER, in, out, dim, 0};
-    bool in_place = around_dim(out, dim).outer == 1;
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
 
     EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
+    *turn = exg_exchange_turns(c, exg_collective_rounds(c, what));
+    lay_round(c, what, workspace, send, receive);
+    return exg_exchange_begin(c, *turn, send, receive, err);
+}
+
+typedef struct reading {
+    const exg_communicator *c;
+    const exg_collective *what;
+} reading;
+
+static void read_summands(void *context, const exg_segment *from)
+{
+    const reading *r = context;
+    const exg_collective *what = r->what;
+    uint8_t *to = what->out->data;
+
+    if (exg_collective_rounds(r->c, what) == 2) { /* own chunk of it */
+        for (uint32_t i = 0; i < r->c->rank; i++) {
+            to += chunk_bytes(flat(what->in), r->c->size, i);
+        }
+    }
+    exg_reduce_segments(what->in->dtype, what->op, from, r->c->size,
+                        (int64_t)from[0].bytes / exg_dtype_bytes(what->in->dtype), to);
+}
+
+static void read_chunks(void *context, const exg_segment *from)
+{
+    const reading *r = context;
+
+    unpack_spans(r->c, r->what, from);
+}
+
+/* The second round of an all-reduce: own chunk goes to all, theirs come. */
+static exg_status share_sums(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                             exg_error *err)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
+
+    exg_collective_counts(c, what, 1, send, receive);
+    (void)lay(receive, c->size, c->size, what->out->data);
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r].data = in->data;
+        send[r].data = receive[c->rank].data;
     }
-    (void)lay(receive, c->size, in_place ? out->data : workspace);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    if (!in_place) {
-        unpack_chunks(receive, c->size, out, dim);
-    }
-    return EXG_OK;
+    EXG_TRY(exg_exchange_begin(c, turn, send, receive, err));
+    EXG_TRY(exg_exchange_finish(c, turn, NULL, NULL, err));
+    return exg_exchange_settle(c, turn, err); /* `out` is the caller's from here on */
 }
 
-uint64_t exg_all_reduce_workspace(const exg_communicator *c, const exg_tensor *in)
+exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err)
 {
-    return c->size * chunk_bytes(flat(in), c->size, 0);
+    reading r = {c, what};
+    bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
+
+    EXG_TRY(exg_exchange_finish(c, turn,
+                                sums              ? read_summands
+                                : is_direct(c, what) ? NULL
+                                                  : read_chunks,
+                                &r, err));
+    return exg_collective_rounds(c, what) == 2 ? share_sums(c, what, turn + 1, err) : EXG_OK;
 }
 
-exg_status exg_all_reduce(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          exg_reduce_op op, void *workspace, exg_error *err)
+exg_status exg_collective_settle(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_REDUCE, in, out, 0, 0};
-    uint64_t own;
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    own = receive[0].bytes;
-    (void)lay(send, c->size, in->data);
-    (void)lay(receive, c->size, workspace);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, workspace, c->size, (int64_t)own / exg_dtype_bytes(in->dtype),
-                     workspace);
-    exg_collective_counts(c, &what, 1, send, receive);
-    for (uint32_t r = 0; r < c->size; r++) {
-        send[r].data = workspace;
-    }
-    (void)lay(receive, c->size, out->data);
-    return exg_exchange(c, send, receive, err);
+    return exg_exchange_settle(c, turn + exg_collective_rounds(c, what) - 1, err);
 }
 
-uint64_t exg_reduce_scatter_workspace(const exg_communicator *c, const exg_tensor *in, uint32_t dim)
+exg_status exg_collective_run(exg_communicator *c, const exg_collective *what, void *workspace,
+                              exg_error *err)
 {
-    /* packed chunks, then own chunk of every rank; chunk 0 is the longest */
-    return bytes_of(in) + c->size * chunk_bytes(around_dim(in, dim), c->size, 0);
-}
+    uint64_t turn;
 
-exg_status exg_reduce_scatter(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                              uint32_t dim, exg_reduce_op op, void *workspace, exg_error *err)
-{
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_REDUCE_SCATTER, in, out, dim, 0};
-    uint8_t *parts;
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    parts = lay(send, c->size, workspace);
-    (void)lay(receive, c->size, parts);
-    pack_chunks(in, dim, send, c->size);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    exg_reduce_parts(in->dtype, op, parts, c->size, exg_tensor_numel(out), out->data);
-    return EXG_OK;
-}
-
-uint64_t exg_all_to_all_workspace(const exg_communicator *c, const exg_tensor *in,
-                                  const exg_tensor *out)
-{
-    (void)c;
-    return bytes_of(in) + bytes_of(out);
-}
-
-exg_status exg_all_to_all(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t gather_dim, uint32_t scatter_dim, void *workspace,
-                          exg_error *err)
-{
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
-    exg_collective what = {EXG_ALL_TO_ALL, in, out, gather_dim, scatter_dim};
-
-    EXG_TRY(check_size(c, err));
-    exg_collective_counts(c, &what, 0, send, receive);
-    (void)lay(receive, c->size, lay(send, c->size, workspace));
-    pack_chunks(in, scatter_dim, send, c->size);
-    EXG_TRY(exg_exchange(c, send, receive, err));
-    unpack_chunks(receive, c->size, out, gather_dim);
-    return EXG_OK;
+    EXG_TRY(exg_collective_begin(c, what, workspace, &turn, err));
+    EXG_TRY(exg_collective_finish(c, what, turn, err));
+    return exg_collective_settle(c, what, turn, err);
 }
 
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
 
     EXG_TRY(check_size(c, err));
     for (uint32_t r = 0; r < c->size; r++) {

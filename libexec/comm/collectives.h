@@ -3,70 +3,93 @@
  *
  * Sums are taken in rank order, so results do not depend on timing and one plan
  * gives the same bits over every communicator. `workspace` has the bytes that
- * exg_<collective>_workspace() says; nothing is allocated.
+ * exg_collective_workspace() says; nothing is allocated.
  */
 #ifndef EXG_LIBEXEC_COMM_COLLECTIVES_H
 #define EXG_LIBEXEC_COMM_COLLECTIVES_H
 
 #include "libexec/comm/communicator.h"
+#include "libexec/comm/reduce.h"
 
 #include <exg/placement.h>
 #include <exg/tensor.h>
 
-/* out = op over ranks of in; same shape. */
-uint64_t exg_all_reduce_workspace(const exg_communicator *c, const exg_tensor *in);
-exg_status exg_all_reduce(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          exg_reduce_op op, void *workspace, exg_error *err);
-
-/* in: own chunk of `dim`; out: the whole. */
-uint64_t exg_all_gather_workspace(const exg_communicator *c, const exg_tensor *out);
-exg_status exg_all_gather(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t dim, void *workspace, exg_error *err);
-
-/* in: a summand of the whole; out: own chunk of `dim` of the sum. */
-uint64_t exg_reduce_scatter_workspace(const exg_communicator *c, const exg_tensor *in, uint32_t dim);
-exg_status exg_reduce_scatter(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                              uint32_t dim, exg_reduce_op op, void *workspace, exg_error *err);
-
-/* in: own chunk of gather_dim, all of scatter_dim; out: the other way round. */
-uint64_t exg_all_to_all_workspace(const exg_communicator *c, const exg_tensor *in,
-                                  const exg_tensor *out);
-exg_status exg_all_to_all(exg_communicator *c, const exg_tensor *in, const exg_tensor *out,
-                          uint32_t gather_dim, uint32_t scatter_dim, void *workspace,
-                          exg_error *err);
-
-/* A collective by its tensors' sizes alone. */
 typedef enum exg_collective_kind {
-    EXG_ALL_REDUCE,
-    EXG_ALL_GATHER,
-    EXG_REDUCE_SCATTER,
-    EXG_ALL_TO_ALL
+    EXG_ALL_REDUCE,     /* out = op over ranks of in; same shape */
+    EXG_ALL_GATHER,     /* in: own chunk of dim; out: the whole */
+    EXG_REDUCE_SCATTER, /* in: a summand of the whole; out: own chunk of dim of the sum */
+    EXG_ALL_TO_ALL,     /* in: own chunk of dim, all of other_dim; out: the other way round */
+    EXG_WINDOW          /* in: own chunk of dim; out: own window of it (exg_window) */
 } exg_collective_kind;
 
+/* What a rank sees of a dim of `size`: it has a chunk of `parts` positions, each of which reads
+ * `reach` elements from position * stride - before on, those that there are. Where `period` is
+ * not 0 what begins outside 0..period-1 begins as far inside. */
+typedef struct exg_window {
+    int64_t size, parts, stride, before, reach, period;
+} exg_window;
+
+/* Of rank `rank` of `ranks`. */
+void exg_window_of(const exg_window *window, uint32_t ranks, uint32_t rank, int64_t *first,
+                   int64_t *count);
+
+const char *exg_collective_name(exg_collective_kind kind); /* "all_reduce" */
+
+/* The tensors do not overlap. */
 typedef struct exg_collective {
     exg_collective_kind kind;
     const exg_tensor *in, *out;
     uint32_t dim, other_dim; /* gathered or scattered; of all-to-all gathered, scattered */
+    exg_reduce_op op;        /* of reductions */
+    exg_window window;       /* of EXG_WINDOW */
 } exg_collective;
 
-/* What a step of a plan exchanges, along which mesh dim, and the name of its reduction (""
- * for none); false: nothing. */
+uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what);
+
+/* Begins one and returns; `in` and the workspace stay as they are until it is settled, `out`
+ * is whole when it is finished. In between a rank may compute, and begin and finish others:
+ * all ranks begin them in one order and finish them in that order. */
+exg_status exg_collective_begin(exg_communicator *c, const exg_collective *what, void *workspace,
+                                uint64_t *turn, exg_error *err);
+exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err);
+exg_status exg_collective_settle(exg_communicator *c, const exg_collective *what, uint64_t turn,
+                                 exg_error *err);
+
+/* All three. */
+exg_status exg_collective_run(exg_communicator *c, const exg_collective *what, void *workspace,
+                              exg_error *err);
+
+/* What a step of a plan does of a collective, of which one, and along which mesh dim. */
+typedef enum exg_collective_phase {
+    EXG_COLLECTIVE_NONE,
+    EXG_COLLECTIVE_WHOLE,
+    EXG_COLLECTIVE_BEGINS,
+    EXG_COLLECTIVE_ENDS
+} exg_collective_phase;
+
 struct exg_kernel;
 struct exg_kernel_call;
-bool exg_collective_of(const struct exg_kernel *kernel, const struct exg_kernel_call *call,
-                       exg_collective *what, uint32_t *mesh_dim, const char **op);
+exg_collective_phase exg_collective_of(const struct exg_kernel *kernel,
+                                       const struct exg_kernel_call *call,
+                                       const exg_collective **what, uint32_t *mesh_dim);
+
+/* The kernels that carry out a whole one in two steps, which share its arguments, operands
+ * and params; call.packed is the workspace then. */
+void exg_collective_split(const struct exg_kernel *whole, const struct exg_kernel **begin,
+                          const struct exg_kernel **finish);
+
+/* Is the collective of `call` settled where it ends? Else where the next along its line is. */
+void exg_collective_link(const struct exg_kernel_call *call, bool settles);
 
 /* The exchanges it takes, and the bytes of exchange `round` to and from each rank: what goes
  * over the wire, so what they say of two ranks can be compared before either sends. */
-uint32_t exg_collective_rounds(const exg_collective *what);
+uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *what);
 void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
                            exg_segment *send, exg_segment *receive);
 
 /* Every rank gets rank `source`'s bytes. */
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err);
-
-/* May `op` reduce this dtype? (avg of integers and complex numbers: no) */
-bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op);
 
 #endif

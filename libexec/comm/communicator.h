@@ -1,15 +1,23 @@
 /* communicator.h - one primitive, exchange: every rank gives every other rank a run
  * of bytes and gets one. Collectives are written above it (collectives.h).
  *
- * All ranks of a communicator issue the same exchanges in the same order. Every
- * wait has a deadline and sees an abort; a lost or stuck rank ends the exchange on
- * all ranks with PEER, naming the rank. An implementation is a table of functions
- * (local.c: ranks are threads of one process).
+ * An exchange has three phases, between which a rank may compute:
+ *
+ *   begin    posts what is sent and where it is received, and returns
+ *   finish   waits until own receives are filled
+ *   settle   waits until own sends are read: their memory is free again
+ *
+ * All ranks of a communicator number the same exchanges alike and begin them in order; each
+ * finishes what it began before it begins EXG_EXCHANGES_MAX more. Every wait has a deadline
+ * and sees an abort; a lost or stuck rank ends the exchange on all ranks with PEER, naming
+ * the rank. An implementation is a table of functions (local.c: ranks are threads of one
+ * process).
  */
 #ifndef EXG_LIBEXEC_COMM_COMMUNICATOR_H
 #define EXG_LIBEXEC_COMM_COMMUNICATOR_H
 
 #include <exg/status.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct exg_communicator exg_communicator;
@@ -24,14 +32,25 @@ typedef struct exg_segment {
 
 #define EXG_DEADLINE_NS (UINT64_C(60) * 1000000000u) /* of one wait, where nothing else is said */
 
+#define EXG_RANKS_MAX     256 /* that meet on one communicator */
+#define EXG_EXCHANGES_MAX 16 /* under way on one communicator */
+
+/* Takes what rank i sent, at from[i], in place of a copy. */
+typedef void exg_exchange_reader(void *context, const exg_segment *from);
+
 typedef struct exg_communicator_ops {
     const char *name; /* "local" */
+    bool lends;       /* a reader gets the others' own memory: receives need none */
 
-    /* send[i] goes to rank i, receive[i] is filled by rank i; `size` of each. The
-     * byte counts of both sides must agree (PEER, COM-002). Memory of the two sides
-     * does not overlap. Returns when own receives are filled and own sends read. */
-    exg_status (*exchange)(exg_communicator *self, const exg_segment *send,
-                           const exg_segment *receive, exg_error *err);
+    /* send[i] goes to rank i, receive[i] is filled by rank i; `size` of each, which may go
+     * when it returns. The byte counts of both sides must agree (PEER, COM-002). Memory of
+     * the two sides does not overlap. Waits until what was begun EXG_EXCHANGES_MAX before is
+     * settled. */
+    exg_status (*begin)(exg_communicator *self, uint64_t turn, const exg_segment *send,
+                        const exg_segment *receive, exg_error *err);
+    exg_status (*finish)(exg_communicator *self, uint64_t turn, exg_exchange_reader *reader,
+                         void *context, exg_error *err);
+    exg_status (*settle)(exg_communicator *self, uint64_t turn, exg_error *err);
 
     /* A communicator of the ranks with the same color, in their order; EXG_NO_COLOR: of
      * none, *out is NULL. Called by every rank. */
@@ -49,7 +68,9 @@ struct exg_communicator {
     uint32_t rank;
     uint32_t size;
     uint64_t deadline_ns; /* of one wait */
-    uint64_t exchanges;   /* done, for the order check and for counting */
+    uint64_t turns;       /* numbers given out to exchanges */
+    uint64_t settled;     /* those before it are */
+    uint64_t exchanges;   /* finished, for counting */
     uint64_t bytes_sent;  /* to other ranks */
     exg_status status;    /* the first fault, which sticks */
     exg_error error;      /* and what it was */
@@ -66,7 +87,20 @@ exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator 
 /* Rank `rank` of `size` that are not there: for plans. */
 exg_status exg_paper_create(uint32_t size, uint32_t rank, exg_communicator **out, exg_error *err);
 
-/* One wrapper for all implementations: a communicator that failed stays failed. */
+/* Numbers for the next `count` exchanges: the first of them. Every rank takes them in one
+ * order, and uses all. */
+uint64_t exg_exchange_turns(exg_communicator *c, uint32_t count);
+
+/* Wrappers for all implementations: a communicator that failed stays failed. */
+exg_status exg_exchange_begin(exg_communicator *c, uint64_t turn, const exg_segment *send,
+                              const exg_segment *receive, exg_error *err);
+/* `reader` (NULL: receives are filled) sees the segments of all ranks at once. */
+exg_status exg_exchange_finish(exg_communicator *c, uint64_t turn, exg_exchange_reader *reader,
+                               void *context, exg_error *err);
+/* Of this exchange and all before. */
+exg_status exg_exchange_settle(exg_communicator *c, uint64_t turn, exg_error *err);
+
+/* All three: returns when own receives are filled and own sends read. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
                         exg_error *err);
 exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,

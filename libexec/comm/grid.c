@@ -6,8 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define RANKS_MAX 256
-
 uint32_t exg_mesh_shape_size(const exg_mesh_shape *shape)
 {
     uint32_t size = 1;
@@ -64,7 +62,7 @@ exg_status exg_grid_status(const exg_grid *grid, exg_error *err)
 exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_error *err)
 {
     uint32_t size = exg_mesh_shape_size(shape);
-    exg_communicator *along[RANKS_MAX];
+    exg_communicator *along[EXG_RANKS_MAX];
     exg_status status = EXG_OK;
 
     for (uint32_t r = 0; r < size; r++) {
@@ -123,8 +121,8 @@ typedef struct word {
 static exg_status tell_all(exg_communicator *c, const void *own, void *all, uint64_t bytes,
                            exg_error *err)
 {
-    exg_segment send[RANKS_MAX];
-    exg_segment receive[RANKS_MAX];
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
 
     for (uint32_t r = 0; r < c->size; r++) {
         send[r] = (exg_segment){(void *)(uintptr_t)own, bytes};
@@ -146,10 +144,10 @@ static exg_status share_fault(exg_communicator *c, word *own, const word *fault,
 
 static exg_status agree_along(exg_communicator *c, word *own, exg_error *error, exg_error *err)
 {
-    word words[RANKS_MAX];
+    word words[EXG_RANKS_MAX];
 
-    if (c->size > RANKS_MAX) {
-        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, RANKS_MAX);
+    if (c->size > EXG_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, EXG_RANKS_MAX);
     }
     EXG_TRY(tell_all(c, own, words, sizeof(*own), err));
     for (uint32_t r = 0; r < c->size; r++) {

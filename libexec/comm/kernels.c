@@ -1,15 +1,19 @@
-/* kernels.c - collectives as steps of a plan (rows of collective.def). A fault of
- * the exchange stays in the communicator, where the rank finds it. */
+/* kernels.c - collectives as steps of a plan (rows of collective.def), whole or begun and
+ * finished apart. A fault of the exchange stays in the communicator, where the rank finds it.
+ */
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
 #include "libexec/kernels/kernel.h"
 
 #include <string.h>
 
-extern const exg_kernel exg_kernel_all_reduce;
-extern const exg_kernel exg_kernel_all_gather;
-extern const exg_kernel exg_kernel_reduce_scatter;
-extern const exg_kernel exg_kernel_all_to_all;
+#define COLLECTIVES(ROW)                                                             \
+    /* row, kind, positions of arguments: dim, other dim, name of the reduction (0: none) */ \
+    ROW(all_reduce, EXG_ALL_REDUCE, 0, 0, 1)                                         \
+    ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                         \
+    ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                 \
+    ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                         \
+    ROW(window, EXG_WINDOW, 1, 0, 0)
 
 static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
 {
@@ -39,117 +43,155 @@ static exg_communicator *along(const exg_kernel_call *call)
                : call->grid->dims[dim];
 }
 
-static exg_status check(const exg_kernel_call *call, exg_error *err)
+/* A window's numbers are arguments 2 to 7. */
+static exg_window window_at(const exg_kernel_call *call)
 {
+    return (exg_window){.size = exg_call_int(call, 2),
+                        .parts = exg_call_int(call, 3),
+                        .stride = exg_call_int(call, 4),
+                        .before = exg_call_int(call, 5),
+                        .reach = exg_call_int(call, 6),
+                        .period = exg_call_int(call, 7)};
+}
+
+static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind, uint32_t dim,
+                           uint32_t other_dim, uint32_t op)
+{
+    return (exg_collective){.kind = kind,
+                            .in = &call->inputs[0],
+                            .out = &call->outputs[0],
+                            .dim = dim == 0 ? 0 : dim_at(call, dim),
+                            .other_dim = other_dim == 0 ? 0 : dim_at(call, other_dim),
+                            .op = op == 0 ? EXG_REDUCE_SUM : op_at(call, op),
+                            .window = kind == EXG_WINDOW ? window_at(call) : (exg_window){0}};
+}
+
+/* A step's collective, and where it is while it is under way. */
+typedef struct flight {
+    exg_collective what;
+    exg_communicator *c;
+    uint64_t turn;
+    bool settles; /* where it ends; else where the next along its line does */
+} flight;
+
+static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg_error *err)
+{
+    bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
+    flight *f;
+
     if (along(call) == NULL) {
         return EXG_FAIL(err, USAGE, "COM-005", "a collective outside a mesh");
     }
-    return EXG_OK;
-}
-
-static exg_status check_reduce(const exg_kernel_call *call, exg_reduce_op op, exg_error *err)
-{
-    EXG_TRY(check(call, err));
-    if (!exg_can_reduce(call->inputs[0].dtype, op)) {
+    if (sums && !exg_can_reduce(what->in->dtype, what->op)) {
         return EXG_FAIL(err, UNSUPPORTED, "COM-006", "a reduction '%s' of %s",
-                        exg_reduce_op_name(op), exg_dtype_name(call->inputs[0].dtype));
+                        exg_reduce_op_name(what->op), exg_dtype_name(what->in->dtype));
     }
-    return EXG_OK;
-}
-
-static exg_status prepare_all_reduce(exg_kernel_call *call, exg_error *err)
-{
-    EXG_TRY(check_reduce(call, op_at(call, 1), err));
-    call->workspace_bytes = exg_all_reduce_workspace(along(call), &call->inputs[0]);
-    return EXG_OK;
-}
-
-static void run_all_reduce(const exg_kernel_call *call)
-{
-    (void)exg_all_reduce(along(call), &call->inputs[0], &call->outputs[0], op_at(call, 1),
-                         call->workspace, NULL);
-}
-
-static exg_status prepare_all_gather(exg_kernel_call *call, exg_error *err)
-{
-    EXG_TRY(check(call, err));
-    call->workspace_bytes = exg_all_gather_workspace(along(call), &call->outputs[0]);
-    return EXG_OK;
-}
-
-static void run_all_gather(const exg_kernel_call *call)
-{
-    (void)exg_all_gather(along(call), &call->inputs[0], &call->outputs[0], dim_at(call, 1),
-                         call->workspace, NULL);
-}
-
-static exg_status prepare_reduce_scatter(exg_kernel_call *call, exg_error *err)
-{
-    EXG_TRY(check_reduce(call, op_at(call, 3), err));
-    call->workspace_bytes =
-        exg_reduce_scatter_workspace(along(call), &call->inputs[0], dim_at(call, 1));
-    return EXG_OK;
-}
-
-static void run_reduce_scatter(const exg_kernel_call *call)
-{
-    (void)exg_reduce_scatter(along(call), &call->inputs[0], &call->outputs[0],
-                             dim_at(call, 1), op_at(call, 3), call->workspace, NULL);
-}
-
-static exg_status prepare_all_to_all(exg_kernel_call *call, exg_error *err)
-{
-    EXG_TRY(check(call, err));
-    call->workspace_bytes =
-        exg_all_to_all_workspace(along(call), &call->inputs[0], &call->outputs[0]);
-    return EXG_OK;
-}
-
-static void run_all_to_all(const exg_kernel_call *call)
-{
-    (void)exg_all_to_all(along(call), &call->inputs[0], &call->outputs[0], dim_at(call, 1),
-                         dim_at(call, 3), call->workspace, NULL);
-}
-
-#define COLLECTIVE(kernel)                       \
-    const exg_kernel exg_kernel_##kernel = {     \
-        .name = #kernel,                         \
-        .prepare = prepare_##kernel,             \
-        .run = run_##kernel,                     \
-        .flags = EXG_KERNEL_EACH_RUN | EXG_KERNEL_EXCHANGES, \
+    f = EXG_NEW(call->arena, flight);
+    if (f == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
     }
+    *f = (flight){.what = *what, .c = along(call), .settles = true};
+    call->params = f;
+    call->workspace_bytes = exg_collective_workspace(f->c, what);
+    return EXG_OK;
+}
 
-COLLECTIVE(all_reduce);
-COLLECTIVE(all_gather);
-COLLECTIVE(reduce_scatter);
-COLLECTIVE(all_to_all);
-
-bool exg_collective_of(const exg_kernel *kernel, const exg_kernel_call *call, exg_collective *what,
-                       uint32_t *mesh_dim, const char **op)
+static flight *flight_of(const exg_kernel_call *call)
 {
-    static const struct {
-        const exg_kernel *kernel;
-        exg_collective_kind kind;
-        uint32_t dim, other_dim, op; /* positions of arguments; 0: none */
-    } rows[] = {
-        {&exg_kernel_all_reduce,     EXG_ALL_REDUCE,     0, 0, 1},
-        {&exg_kernel_all_gather,     EXG_ALL_GATHER,     1, 0, 0},
-        {&exg_kernel_reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3},
-        {&exg_kernel_all_to_all,     EXG_ALL_TO_ALL,     1, 3, 0},
-    };
+    return (flight *)(uintptr_t)call->params;
+}
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].kernel == kernel) {
-            *what = (exg_collective){
-                .kind = rows[i].kind,
-                .in = &call->inputs[0],
-                .out = &call->outputs[0],
-                .dim = rows[i].dim == 0 ? 0 : dim_at(call, rows[i].dim),
-                .other_dim = rows[i].other_dim == 0 ? 0 : dim_at(call, rows[i].other_dim)};
+static void run_whole(const exg_kernel_call *call)
+{
+    const flight *f = flight_of(call);
+
+    (void)exg_collective_run(f->c, &f->what, call->workspace, NULL);
+}
+
+static void run_begin(const exg_kernel_call *call)
+{
+    flight *f = flight_of(call);
+
+    (void)exg_collective_begin(f->c, &f->what, call->packed == NULL ? NULL : call->packed->data,
+                               &f->turn, NULL);
+}
+
+static void run_finish(const exg_kernel_call *call)
+{
+    const flight *f = flight_of(call);
+
+    if (exg_collective_finish(f->c, &f->what, f->turn, NULL) == EXG_OK) {
+        (void)(f->settles ? exg_collective_settle(f->c, &f->what, f->turn, NULL)
+               : f->turn > 0 ? exg_exchange_settle(f->c, f->turn - 1, NULL)
+                             : EXG_OK);
+    }
+}
+
+#define FLAGS EXG_KERNEL_EACH_RUN | EXG_KERNEL_EXCHANGES
+
+#define ROW(row, kind, dim, other_dim, op)                                                     \
+    static exg_status prepare_##row(exg_kernel_call *call, exg_error *err)                     \
+    {                                                                                          \
+        exg_collective what = make(call, kind, dim, other_dim, op);                            \
+                                                                                               \
+        return prepare(call, &what, err);                                                      \
+    }                                                                                          \
+    extern const exg_kernel exg_kernel_##row;                                                  \
+    const exg_kernel exg_kernel_##row = {                                                      \
+        .name = #row, .prepare = prepare_##row, .run = run_whole, .flags = FLAGS};             \
+    static const exg_kernel begin_##row = {.name = "begin", .run = run_begin,           \
+                                           .flags = FLAGS};                                    \
+    static const exg_kernel finish_##row = {.name = "end", .run = run_finish,           \
+                                            .flags = FLAGS};
+COLLECTIVES(ROW)
+#undef ROW
+
+static const struct {
+    const exg_kernel *whole, *begin, *finish;
+} kernels[] = {
+#define ROW(row, kind, dim, other_dim, op) \
+    [kind] = {&exg_kernel_##row, &begin_##row, &finish_##row},
+    COLLECTIVES(ROW)
+#undef ROW
+};
+
+const char *exg_collective_name(exg_collective_kind kind)
+{
+    return kernels[kind].whole->name;
+}
+
+#define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
+
+exg_collective_phase exg_collective_of(const exg_kernel *kernel, const exg_kernel_call *call,
+                                       const exg_collective **what, uint32_t *mesh_dim)
+{
+    for (size_t i = 0; i < KERNELS; i++) {
+        exg_collective_phase phase = kernels[i].whole == kernel    ? EXG_COLLECTIVE_WHOLE
+                                     : kernels[i].begin == kernel  ? EXG_COLLECTIVE_BEGINS
+                                     : kernels[i].finish == kernel ? EXG_COLLECTIVE_ENDS
+                                                                   : EXG_COLLECTIVE_NONE;
+
+        if (phase != EXG_COLLECTIVE_NONE) {
+            *what = &flight_of(call)->what;
             *mesh_dim = (uint32_t)exg_call_int(call, call->arg_count - 1);
-            *op = rows[i].op == 0 ? "" : call->args[rows[i].op].as_string;
-            return true;
+            return phase;
         }
     }
-    return false;
+    return EXG_COLLECTIVE_NONE;
+}
+
+void exg_collective_split(const exg_kernel *whole, const exg_kernel **begin,
+                          const exg_kernel **finish)
+{
+    for (size_t i = 0; i < KERNELS; i++) {
+        if (kernels[i].whole == whole) {
+            *begin = kernels[i].begin;
+            *finish = kernels[i].finish;
+        }
+    }
+}
+
+void exg_collective_link(const exg_kernel_call *call, bool settles)
+{
+    flight_of(call)->settles = settles;
 }

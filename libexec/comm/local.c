@@ -1,27 +1,40 @@
-/* local.c - ranks as threads: an exchange posts pointers, waits for all, copies
- * what is its own from the others' memory, waits again.
+/* local.c - ranks as threads: beginning an exchange says where the own bytes lie, finishing
+ * it copies what is its own from the others' memory. Nobody waits for more than that.
  *
- * The barrier spins while giving way (ranks may share cores), then sleeps.
+ *   places[turn % EXG_EXCHANGES_MAX][rank]:  posted -> read by all -> taken by all -> free
+ *
+ * A few bytes are sent from the place itself, so their sender need not wait for readers.
+ * Waiting spins while giving way (ranks may share cores), then sleeps.
  */
 #include "libexec/comm/communicator.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define SPINS 200
+#define SPINS      400 /* giving way */
+#define PAUSES     40  /* before that: the others are near */
+#define HELD_BYTES 4096
+#define LINE_BYTES 64 /* of a cache */
+
+/* Of one rank in one exchange. */
+typedef struct place {
+    _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what lies here */
+    const exg_segment *segments;                   /* sent to each rank, then expected of each */
+    bool is_held;
+    uint8_t held[HELD_BYTES];
+    _Alignas(LINE_BYTES) _Atomic uint64_t taken; /* turn + 1 that this rank has read all of */
+} place;
 
 typedef struct group {
     uint32_t size;
-    _Atomic uint32_t arrived;
-    _Atomic uint32_t generation;
-    _Atomic int status;         /* exg_status of an abort, or EXG_OK */
-    _Atomic uint32_t *present;  /* by rank: generations entered, to name a missing one */
-    const exg_segment **posted; /* by rank: what it sends */
+    _Atomic int status; /* exg_status of an abort, or EXG_OK */
+    place *places;      /* by exchange under way, by rank */
+    exg_segment *segments; /* of the places, 2 * size each */
+    _Atomic uint32_t sleepers;
     pthread_mutex_t lock;
     pthread_cond_t moved;
     _Atomic uint32_t open; /* communicators not closed */
@@ -30,6 +43,7 @@ typedef struct group {
 typedef struct local {
     exg_communicator base;
     group *group;
+    exg_segment *lent; /* for a reader: by rank */
 } local;
 
 static uint64_t now_ns(void)
@@ -42,9 +56,11 @@ static uint64_t now_ns(void)
 
 static void wake_all(group *g)
 {
-    pthread_mutex_lock(&g->lock);
-    pthread_cond_broadcast(&g->moved);
-    pthread_mutex_unlock(&g->lock);
+    if (atomic_load(&g->sleepers) > 0) {
+        pthread_mutex_lock(&g->lock);
+        pthread_cond_broadcast(&g->moved);
+        pthread_mutex_unlock(&g->lock);
+    }
 }
 
 static void local_abort(exg_communicator *self, exg_status status)
@@ -56,35 +72,34 @@ static void local_abort(exg_communicator *self, exg_status status)
     wake_all(g);
 }
 
-static exg_status aborted(exg_communicator *c, exg_error *err)
+/* ---- waiting ---------------------------------------------------------------------------- */
+
+/* Until rank `whose` has brought `word` up to `least`. */
+typedef struct awaited {
+    const _Atomic uint64_t *word;
+    uint64_t least;
+    uint32_t whose;
+} awaited;
+
+static bool has_come(const awaited *a)
 {
-    (void)c;
-    return EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
+    return atomic_load(a->word) >= a->least;
 }
 
-static uint32_t missing_rank(const group *g, uint32_t generation)
+static bool is_over(const group *g, const awaited *a)
 {
-    for (uint32_t r = 0; r < g->size; r++) {
-        if (atomic_load(&g->present[r]) <= generation) {
-            return r;
-        }
-    }
-    return 0;
+    return has_come(a) || atomic_load(&g->status) != EXG_OK;
 }
 
-static bool turned(const group *g, uint32_t generation)
-{
-    return atomic_load(&g->generation) != generation || atomic_load(&g->status) != EXG_OK;
-}
-
-static exg_status sleep_until_turned(local *l, uint32_t generation, exg_error *err)
+static exg_status sleep_for(local *l, const awaited *a, exg_error *err)
 {
     group *g = l->group;
     uint64_t start = now_ns();
     exg_status status = EXG_OK;
 
     pthread_mutex_lock(&g->lock);
-    while (!turned(g, generation)) {
+    atomic_fetch_add(&g->sleepers, 1);
+    while (!is_over(g, a)) {
         struct timespec until;
 
         clock_gettime(CLOCK_REALTIME, &until);
@@ -94,81 +109,188 @@ static exg_status sleep_until_turned(local *l, uint32_t generation, exg_error *e
             until.tv_sec++;
         }
         pthread_cond_timedwait(&g->moved, &g->lock, &until);
-        if (!turned(g, generation) && now_ns() - start > l->base.deadline_ns) {
+        if (!is_over(g, a) && now_ns() - start > l->base.deadline_ns) {
             status = EXG_FAIL(err, PEER, "COM-001", "rank %u did not arrive within %.1f s",
-                              missing_rank(g, generation), (double)l->base.deadline_ns * 1e-9);
+                              a->whose, (double)l->base.deadline_ns * 1e-9);
             break;
         }
     }
+    atomic_fetch_sub(&g->sleepers, 1);
     pthread_mutex_unlock(&g->lock);
     return status;
 }
 
-static exg_status barrier(local *l, exg_error *err)
+static void pause_briefly(void)
 {
-    group *g = l->group;
-    uint32_t generation = atomic_load(&g->generation);
-
-    atomic_store(&g->present[l->base.rank], generation + 1);
-    if (atomic_fetch_add(&g->arrived, 1) + 1 == g->size) {
-        atomic_store(&g->arrived, 0);
-        atomic_fetch_add(&g->generation, 1);
-        wake_all(g);
-    } else {
-        for (int i = 0; i < SPINS && !turned(g, generation); i++) {
-            sched_yield();
-        }
-        if (!turned(g, generation)) {
-            exg_status status = sleep_until_turned(l, generation, err);
-
-            if (status != EXG_OK) {
-                local_abort(&l->base, EXG_PEER);
-                return status;
-            }
-        }
-    }
-    return atomic_load(&g->status) != EXG_OK && atomic_load(&g->generation) == generation
-               ? aborted(&l->base, err)
-               : EXG_OK;
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
 }
 
-static exg_status local_exchange(exg_communicator *self, const exg_segment *send,
-                                 const exg_segment *receive, exg_error *err)
+static exg_status await(local *l, const _Atomic uint64_t *word, uint64_t least, uint32_t whose,
+                        exg_error *err)
 {
-    local *l = (local *)self;
+    awaited a = {word, least, whose};
     group *g = l->group;
 
-    g->posted[self->rank] = send;
-    EXG_TRY(barrier(l, err));
-    for (uint32_t i = 0; i < self->size; i++) {
-        uint32_t from = (self->rank + i) % self->size;
-        const exg_segment *theirs = &g->posted[from][self->rank];
+    for (int i = 0; i < PAUSES && !has_come(&a); i++) {
+        pause_briefly();
+    }
+    for (int i = 0; i < SPINS && !is_over(g, &a); i++) {
+        sched_yield();
+    }
+    if (!is_over(g, &a)) {
+        exg_status status = sleep_for(l, &a, err);
 
-        if (theirs->bytes != receive[from].bytes) {
-            local_abort(self, EXG_PEER);
-            return EXG_FAIL(err, PEER, "COM-002",
-                            "rank %u sends %llu bytes where rank %u expects %llu", from,
-                            (unsigned long long)theirs->bytes, self->rank,
-                            (unsigned long long)receive[from].bytes);
-        }
-        if (theirs->bytes > 0 && theirs->data != receive[from].data) {
-            memcpy(receive[from].data, theirs->data, theirs->bytes);
+        if (status != EXG_OK) {
+            local_abort(&l->base, EXG_PEER);
+            return status;
         }
     }
-    return barrier(l, err);
+    return has_come(&a) ? EXG_OK
+                        : EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
+}
+
+/* ---- phases ----------------------------------------------------------------------------- */
+
+static place *place_of(const group *g, uint64_t turn, uint32_t rank)
+{
+    return &g->places[turn % EXG_EXCHANGES_MAX * g->size + rank];
+}
+
+/* Until all have read what this rank sent in exchange `turn`. */
+static exg_status until_taken(local *l, uint64_t turn, exg_error *err)
+{
+    for (uint32_t i = 1; i < l->base.size; i++) {
+        uint32_t rank = (l->base.rank + i) % l->base.size;
+
+        EXG_TRY(await(l, &place_of(l->group, turn, rank)->taken, turn + 1, rank, err));
+    }
+    return EXG_OK;
+}
+
+/* Is what goes to rank `i` what goes to the one before? */
+static bool is_repeated(const exg_segment *send, uint32_t i)
+{
+    return i > 0 && send[i].data == send[i - 1].data && send[i].bytes == send[i - 1].bytes;
+}
+
+/* Few bytes move into the place: then the sender's memory is not read. */
+static void hold(place *p, exg_segment *to, const exg_segment *send, uint32_t size)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < size && sum <= HELD_BYTES; i++) {
+        sum += is_repeated(send, i) ? 0 : send[i].bytes;
+    }
+    p->is_held = sum <= HELD_BYTES;
+    sum = 0;
+    for (uint32_t i = 0; p->is_held && i < size; i++) {
+        if (is_repeated(send, i)) {
+            to[i].data = to[i - 1].data;
+        } else if (send[i].bytes > 0) {
+            to[i].data = p->held + sum;
+            memcpy(to[i].data, send[i].data, send[i].bytes);
+            sum += send[i].bytes;
+        }
+    }
+}
+
+static exg_status local_begin(exg_communicator *self, uint64_t turn, const exg_segment *send,
+                              const exg_segment *receive, exg_error *err)
+{
+    local *l = (local *)self;
+    place *own = place_of(l->group, turn, self->rank);
+    exg_segment *segments =
+        l->group->segments + 2 * (size_t)self->size * (size_t)(own - l->group->places);
+
+    if (turn >= EXG_EXCHANGES_MAX) {
+        EXG_TRY(until_taken(l, turn - EXG_EXCHANGES_MAX, err));
+    }
+    memcpy(segments, send, self->size * sizeof(*send));
+    memcpy(segments + self->size, receive, self->size * sizeof(*receive));
+    own->segments = segments;
+    hold(own, segments, send, self->size);
+    atomic_store(&own->posted, turn + 1);
+    wake_all(l->group);
+    return EXG_OK;
+}
+
+/* Does `from` send this rank what it expects, and the other way round? Both see it. */
+static exg_status check_counts(local *l, const place *own, const place *theirs, uint32_t from,
+                               exg_error *err)
+{
+    uint32_t me = l->base.rank;
+    uint64_t comes = theirs->segments[me].bytes;
+    uint64_t expected = own->segments[l->base.size + from].bytes;
+    uint64_t goes = own->segments[from].bytes;
+    uint64_t wanted = theirs->segments[l->base.size + me].bytes;
+
+    if (comes == expected && goes == wanted) {
+        return EXG_OK;
+    }
+    local_abort(&l->base, EXG_PEER);
+    return comes != expected
+               ? EXG_FAIL(err, PEER, "COM-002", "rank %u sends %llu bytes where rank %u expects "
+                          "%llu", from, (unsigned long long)comes, me,
+                          (unsigned long long)expected)
+               : EXG_FAIL(err, PEER, "COM-002", "rank %u sends %llu bytes where rank %u expects "
+                          "%llu", me, (unsigned long long)goes, from, (unsigned long long)wanted);
+}
+
+static exg_status local_finish(exg_communicator *self, uint64_t turn, exg_exchange_reader *reader,
+                               void *context, exg_error *err)
+{
+    local *l = (local *)self;
+    place *own = place_of(l->group, turn, self->rank);
+    const exg_segment *receive = own->segments + self->size;
+
+    for (uint32_t i = 0; i < self->size; i++) {
+        uint32_t from = (self->rank + i) % self->size;
+        const place *theirs = place_of(l->group, turn, from);
+        const exg_segment *sent;
+
+        EXG_TRY(await(l, &theirs->posted, turn + 1, from, err));
+        EXG_TRY(check_counts(l, own, theirs, from, err));
+        sent = &theirs->segments[self->rank];
+        if (reader != NULL) {
+            l->lent[from] = *sent;
+        } else if (sent->bytes > 0 && sent->data != receive[from].data) {
+            memcpy(receive[from].data, sent->data, sent->bytes);
+        }
+    }
+    if (reader != NULL) {
+        reader(context, l->lent);
+    }
+    atomic_store(&own->taken, turn + 1);
+    wake_all(l->group);
+    return EXG_OK;
+}
+
+static exg_status local_settle(exg_communicator *self, uint64_t turn, exg_error *err)
+{
+    local *l = (local *)self;
+
+    return place_of(l->group, turn, self->rank)->is_held ? EXG_OK : until_taken(l, turn, err);
+}
+
+static void destroy_group(group *g)
+{
+    pthread_cond_destroy(&g->moved);
+    pthread_mutex_destroy(&g->lock);
+    free(g->segments);
+    free(g->places);
+    free(g);
 }
 
 static void local_close(exg_communicator *self)
 {
-    group *g = ((local *)self)->group;
+    local *l = (local *)self;
 
-    if (atomic_fetch_sub(&g->open, 1) == 1) {
-        pthread_cond_destroy(&g->moved);
-        pthread_mutex_destroy(&g->lock);
-        free(g->present);
-        free(g->posted);
-        free(g);
+    if (atomic_fetch_sub(&l->group->open, 1) == 1) {
+        destroy_group(l->group);
     }
+    free(l->lent);
     free(self);
 }
 
@@ -222,7 +344,10 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
 
 static const exg_communicator_ops local_ops = {
     .name = "local",
-    .exchange = local_exchange,
+    .lends = true,
+    .begin = local_begin,
+    .finish = local_finish,
+    .settle = local_settle,
     .split = local_split,
     .abort = local_abort,
     .close = local_close,
@@ -230,22 +355,47 @@ static const exg_communicator_ops local_ops = {
 
 static group *create_group(uint32_t size)
 {
+    size_t places = (size_t)EXG_EXCHANGES_MAX * size;
     group *g = calloc(1, sizeof(*g));
 
     if (g == NULL) {
         return NULL;
     }
     g->size = size;
-    g->present = calloc(size, sizeof(*g->present));
-    g->posted = calloc(size, sizeof(*g->posted));
-    if (g->present == NULL || g->posted == NULL || pthread_mutex_init(&g->lock, NULL) != 0) {
-        free(g->present);
-        free(g->posted);
+    g->places = aligned_alloc(LINE_BYTES, places * sizeof(*g->places));
+    g->segments = calloc(places * 2 * size, sizeof(*g->segments));
+    if (g->places == NULL || g->segments == NULL || pthread_mutex_init(&g->lock, NULL) != 0) {
+        free(g->places);
+        free(g->segments);
         free(g);
         return NULL;
     }
+    for (size_t i = 0; i < places; i++) {
+        atomic_init(&g->places[i].posted, 0);
+        atomic_init(&g->places[i].taken, 0);
+    }
     pthread_cond_init(&g->moved, NULL);
     return g;
+}
+
+static local *create_rank(group *g, uint32_t rank)
+{
+    local *l = calloc(1, sizeof(*l));
+    exg_segment *lent = calloc(g->size, sizeof(*lent));
+
+    if (l == NULL || lent == NULL) {
+        free(l);
+        free(lent);
+        return NULL;
+    }
+    l->base = (exg_communicator){.ops = &local_ops,
+                                 .rank = rank,
+                                 .size = g->size,
+                                 .deadline_ns = EXG_DEADLINE_NS,
+                                 .status = EXG_OK};
+    l->group = g;
+    l->lent = lent;
+    return l;
 }
 
 exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg_error *err)
@@ -256,22 +406,19 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     for (uint32_t r = 0; r < size; r++) {
-        local *l = calloc(1, sizeof(*l));
+        local *l = create_rank(g, r);
 
-        communicators[r] = &l->base;
         if (l == NULL) {
-            atomic_store(&g->open, r == 0 ? 1 : r);
+            atomic_store(&g->open, r);
             for (uint32_t i = 0; i < r; i++) {
                 local_close(communicators[i]);
             }
+            if (r == 0) {
+                destroy_group(g);
+            }
             return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
         }
-        l->base = (exg_communicator){.ops = &local_ops,
-                                     .rank = r,
-                                     .size = size,
-                                     .deadline_ns = EXG_DEADLINE_NS,
-                                     .status = EXG_OK};
-        l->group = g;
+        communicators[r] = &l->base;
     }
     atomic_store(&g->open, size);
     return EXG_OK;

@@ -4,12 +4,13 @@
 #include <dlfcn.h>
 #include <exg/device_mesh.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct mpi {
     exg_communicator base;
     const exg_mpi_plugin *plugin;
     exg_mpi_group *group;
-    uint64_t turn;
+    exg_segment *parts; /* by exchange under way, by rank: where what they send comes to lie */
 } mpi;
 
 static exg_status outcome_status(const mpi *m, exg_mpi_outcome outcome, uint32_t peer,
@@ -31,18 +32,52 @@ static exg_status outcome_status(const mpi *m, exg_mpi_outcome outcome, uint32_t
     }
 }
 
-static exg_status mpi_exchange(exg_communicator *self, const exg_segment *send,
-                               const exg_segment *receive, exg_error *err)
+/* A fault that is not theirs is told to the others. */
+static exg_status conclude(mpi *m, exg_mpi_outcome outcome, uint32_t peer, exg_error *err)
 {
-    mpi *m = (mpi *)self;
-    uint32_t peer = 0;
-    exg_mpi_outcome outcome = m->plugin->exchange(m->group, send, receive, m->turn++,
-                                                  self->deadline_ns, &peer);
-
     if (outcome != EXG_MPI_DONE && outcome != EXG_MPI_ABORTED) {
         m->plugin->abort(m->group);
     }
     return outcome_status(m, outcome, peer, err);
+}
+
+static exg_segment *parts_of(const mpi *m, uint64_t turn)
+{
+    return m->parts + turn % EXG_EXCHANGES_MAX * m->base.size;
+}
+
+static exg_status mpi_begin(exg_communicator *self, uint64_t turn, const exg_segment *send,
+                            const exg_segment *receive, exg_error *err)
+{
+    mpi *m = (mpi *)self;
+    uint32_t peer = 0;
+    exg_segment *parts = parts_of(m, turn);
+
+    memcpy(parts, receive, self->size * sizeof(*parts));
+    parts[self->rank] = send[self->rank];
+    return conclude(m, m->plugin->begin(m->group, turn, send, receive, self->deadline_ns, &peer),
+                    peer, err);
+}
+
+static exg_status mpi_finish(exg_communicator *self, uint64_t turn, exg_exchange_reader *reader,
+                             void *context, exg_error *err)
+{
+    mpi *m = (mpi *)self;
+    uint32_t peer = 0;
+    exg_mpi_outcome outcome = m->plugin->finish(m->group, turn, self->deadline_ns, &peer);
+
+    if (outcome == EXG_MPI_DONE && reader != NULL) {
+        reader(context, parts_of(m, turn));
+    }
+    return conclude(m, outcome, peer, err);
+}
+
+static exg_status mpi_settle(exg_communicator *self, uint64_t turn, exg_error *err)
+{
+    mpi *m = (mpi *)self;
+    uint32_t peer = 0;
+
+    return conclude(m, m->plugin->settle(m->group, turn, self->deadline_ns, &peer), peer, err);
 }
 
 static void mpi_abort(exg_communicator *self, exg_status status)
@@ -53,8 +88,11 @@ static void mpi_abort(exg_communicator *self, exg_status status)
 
 static void mpi_close(exg_communicator *self)
 {
-    ((mpi *)self)->plugin->close(((mpi *)self)->group);
-    free(self);
+    mpi *m = (mpi *)self;
+
+    m->plugin->close(m->group);
+    free(m->parts);
+    free(m);
 }
 
 static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communicator **out,
@@ -62,7 +100,9 @@ static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communic
 
 static const exg_communicator_ops mpi_ops = {
     .name = "mpi",
-    .exchange = mpi_exchange,
+    .begin = mpi_begin,
+    .finish = mpi_finish,
+    .settle = mpi_settle,
     .split = mpi_split,
     .abort = mpi_abort,
     .close = mpi_close,
@@ -74,8 +114,11 @@ static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint
                         exg_error *err)
 {
     mpi *m = calloc(1, sizeof(*m));
+    exg_segment *parts = calloc((size_t)EXG_EXCHANGES_MAX * size, sizeof(*parts));
 
-    if (m == NULL) {
+    if (m == NULL || parts == NULL) {
+        free(m);
+        free(parts);
         plugin->abort(group);
         plugin->close(group);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
@@ -84,6 +127,7 @@ static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint
                                  .deadline_ns = deadline_ns, .status = EXG_OK};
     m->plugin = plugin;
     m->group = group;
+    m->parts = parts;
     *out = &m->base;
     return EXG_OK;
 }

@@ -1,9 +1,10 @@
 /* mpi_plugin.c - the exchange over MPI: a receive and a send for each rank that has
- * something for another, watched until they are done, the deadline passes or a rank calls
- * the run off.
+ * something for another, posted when it begins; finishing it watches the receives, settling
+ * the sends, until they are done, the deadline passes or a rank calls the run off.
  */
 #include "libexec/comm/mpi_plugin.h"
 
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,13 +16,22 @@
 #define PART_BYTES (UINT64_C(1) << 30) /* of one message: MPI counts in int */
 #define TURNS      16384               /* tags of exchanges, in turn */
 #define ABORT_TAG  (TURNS + 1)
-#define SPINS      64
+#define SPINS      256 /* between looks at the clock and for an end called */
 #define STOP_NS    (UINT64_C(60) * 1000000000u) /* for the last rank to end too */
+
+/* Of one exchange: its receives, then its sends. */
+typedef struct traffic {
+    MPI_Request *requests;
+    int *peers;    /* by request */
+    int *expected; /* bytes of a receive; -1 of a send */
+    int receives, count, capacity;
+} traffic;
 
 struct exg_mpi_group {
     MPI_Comm comm;
     int rank, size;
     bool broken; /* an exchange failed: nothing that waits for others is called on it again */
+    traffic under_way[EXG_EXCHANGES_MAX]; /* by turn */
 };
 
 static int own_init; /* MPI itself is the process's; this says who began it */
@@ -188,13 +198,6 @@ static uint64_t parts_of(uint64_t bytes)
     return (bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-typedef struct traffic {
-    MPI_Request *requests;
-    int *peers;      /* by request */
-    int *expected;   /* bytes of a receive; -1 of a send */
-    int count;
-} traffic;
-
 static bool post(traffic *t, const exg_mpi_group *g, const exg_segment *segment, int peer,
                  bool sends, int tag)
 {
@@ -216,8 +219,8 @@ static bool post(traffic *t, const exg_mpi_group *g, const exg_segment *segment,
     return true;
 }
 
-static exg_mpi_outcome finish(const traffic *t, int index, const MPI_Status *status, int result,
-                              uint32_t *peer)
+static exg_mpi_outcome finish_request(const traffic *t, int index, const MPI_Status *status,
+                                      int result, uint32_t *peer)
 {
     int bytes = 0;
 
@@ -244,27 +247,34 @@ static bool called_off(const exg_mpi_group *g)
 }
 
 /* What has not come is given up; what was not taken stays MPI's. */
-static void give_up(traffic *t)
+static void give_up(exg_mpi_group *g)
 {
-    for (int i = 0; i < t->count; i++) {
-        if (t->requests[i] != MPI_REQUEST_NULL) {
-            if (t->expected[i] >= 0) {
-                MPI_Cancel(&t->requests[i]);
+    g->broken = true;
+    for (int s = 0; s < EXG_EXCHANGES_MAX; s++) {
+        traffic *t = &g->under_way[s];
+
+        for (int i = 0; i < t->count; i++) {
+            if (t->requests[i] != MPI_REQUEST_NULL) {
+                if (t->expected[i] >= 0) {
+                    MPI_Cancel(&t->requests[i]);
+                }
+                MPI_Request_free(&t->requests[i]);
             }
-            MPI_Request_free(&t->requests[i]);
         }
+        t->count = 0;
     }
 }
 
-static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, uint64_t deadline_ns,
-                             uint32_t *peer)
+/* Until requests first..end-1 are done. */
+static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, int first, int end,
+                             uint64_t deadline_ns, uint32_t *peer)
 {
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = 0;
     uint64_t spins = 0;
 
-    for (int left = t->count; left > 0; spins++) {
+    for (int left = end - first; left > 0; spins++) {
         left = 0;
-        for (int i = 0; i < t->count; i++) {
+        for (int i = first; i < end; i++) {
             MPI_Status status;
             exg_mpi_outcome outcome;
             int flag = 0;
@@ -279,12 +289,13 @@ static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, uint64_t deadli
                 left++;
                 continue;
             }
-            outcome = finish(t, i, &status, result, peer);
+            outcome = finish_request(t, i, &status, result, peer);
             if (outcome != EXG_MPI_DONE) {
                 return outcome;
             }
         }
         if (left > 0 && spins % SPINS == SPINS - 1) {
+            start_ns = start_ns == 0 ? now_ns() : start_ns;
             if (called_off(g)) {
                 return EXG_MPI_ABORTED;
             }
@@ -297,50 +308,95 @@ static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, uint64_t deadli
     return EXG_MPI_DONE;
 }
 
-static exg_mpi_outcome exchange(exg_mpi_group *g, const exg_segment *send,
-                                const exg_segment *receive, uint64_t turn, uint64_t deadline_ns,
-                                uint32_t *peer)
+static exg_mpi_outcome watched(exg_mpi_group *g, exg_mpi_outcome outcome)
 {
-    traffic t = {0};
-    uint64_t most = 1;
+    if (outcome != EXG_MPI_DONE) {
+        give_up(g);
+    }
+    return outcome;
+}
+
+static bool reserve(traffic *t, uint64_t count)
+{
+    MPI_Request *requests;
+    int *words;
+
+    if (count <= (uint64_t)t->capacity) {
+        return true;
+    }
+    requests = calloc((size_t)count, sizeof(*requests));
+    words = calloc(2 * (size_t)count, sizeof(*words));
+    if (requests == NULL || words == NULL || count > INT_MAX) {
+        free(requests);
+        free(words);
+        return false;
+    }
+    free(t->requests);
+    free(t->peers);
+    *t = (traffic){requests, words, words + count, 0, 0, (int)count};
+    return true;
+}
+
+static exg_mpi_outcome post_all(exg_mpi_group *g, traffic *t, uint64_t turn,
+                                const exg_segment *send, const exg_segment *receive)
+{
+    uint64_t most = 0;
     int tag = (int)(turn % TURNS);
     bool posted = true;
-    exg_mpi_outcome outcome = EXG_MPI_FAILED;
 
     for (int r = 0; r < g->size; r++) {
         most += parts_of(send[r].bytes) + parts_of(receive[r].bytes);
     }
-    *peer = (uint32_t)g->rank;
-    if (send[g->rank].bytes != receive[g->rank].bytes) {
-        return EXG_MPI_MISMATCH;
+    if (!reserve(t, most)) {
+        return EXG_MPI_FAILED;
     }
-    if (send[g->rank].bytes > 0 && send[g->rank].data != receive[g->rank].data) {
-        memcpy(receive[g->rank].data, send[g->rank].data, send[g->rank].bytes);
-    }
-    t.requests = calloc((size_t)most, sizeof(*t.requests));
-    t.peers = calloc((size_t)most, sizeof(*t.peers));
-    t.expected = calloc((size_t)most, sizeof(*t.expected));
-    if (t.requests != NULL && t.peers != NULL && t.expected != NULL) {
-        for (int i = 1; posted && i < g->size; i++) {
-            int from = (g->rank + i) % g->size;
+    for (int i = 1; posted && i < g->size; i++) {
+        int from = (g->rank + i) % g->size;
 
-            posted = post(&t, g, &receive[from], from, false, tag);
-        }
-        for (int i = 1; posted && i < g->size; i++) {
-            int to = (g->rank + g->size - i) % g->size;
-
-            posted = post(&t, g, &send[to], to, true, tag);
-        }
-        outcome = posted ? watch(g, &t, deadline_ns, peer) : EXG_MPI_FAILED;
-        if (outcome != EXG_MPI_DONE) {
-            g->broken = true;
-            give_up(&t);
-        }
+        posted = post(t, g, &receive[from], from, false, tag);
     }
-    free(t.requests);
-    free(t.peers);
-    free(t.expected);
-    return outcome;
+    t->receives = t->count;
+    for (int i = 1; posted && i < g->size; i++) {
+        int to = (g->rank + g->size - i) % g->size;
+
+        posted = post(t, g, &send[to], to, true, tag);
+    }
+    return posted ? EXG_MPI_DONE : EXG_MPI_FAILED;
+}
+
+static exg_mpi_outcome begin(exg_mpi_group *g, uint64_t turn, const exg_segment *send,
+                             const exg_segment *receive, uint64_t deadline_ns, uint32_t *peer)
+{
+    traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
+    exg_mpi_outcome outcome = watch(g, t, 0, t->count, deadline_ns, peer);
+    const exg_segment *from = &send[g->rank];
+    const exg_segment *to = &receive[g->rank];
+
+    t->count = t->receives = 0;
+    if (outcome == EXG_MPI_DONE) {
+        *peer = (uint32_t)g->rank;
+        outcome = from->bytes == to->bytes ? EXG_MPI_DONE : EXG_MPI_MISMATCH;
+    }
+    if (outcome == EXG_MPI_DONE && to->bytes > 0 && to->data != NULL && to->data != from->data) {
+        memcpy(to->data, from->data, to->bytes);
+    }
+    return watched(g, outcome == EXG_MPI_DONE ? post_all(g, t, turn, send, receive) : outcome);
+}
+
+static exg_mpi_outcome finish(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns,
+                              uint32_t *peer)
+{
+    traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
+
+    return watched(g, watch(g, t, 0, t->receives, deadline_ns, peer));
+}
+
+static exg_mpi_outcome settle(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns,
+                              uint32_t *peer)
+{
+    traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
+
+    return watched(g, watch(g, t, t->receives, t->count, deadline_ns, peer));
 }
 
 /* ---- the rest ---------------------------------------------------------------------------- */
@@ -377,7 +433,17 @@ static void close_group(exg_mpi_group *g)
 
     MPI_Finalized(&finalized);
     if (!finalized && !g->broken) {
+        for (int s = 0; s < EXG_EXCHANGES_MAX; s++) { /* what others have still to take */
+            traffic *t = &g->under_way[s];
+            uint32_t peer;
+
+            (void)watch(g, t, 0, t->count, STOP_NS, &peer);
+        }
         MPI_Comm_free(&g->comm);
+    }
+    for (int s = 0; s < EXG_EXCHANGES_MAX; s++) {
+        free(g->under_way[s].requests);
+        free(g->under_way[s].peers);
     }
     free(g);
 }
@@ -396,7 +462,9 @@ extern const exg_mpi_plugin exg_mpi_plugin_table;
 __attribute__((visibility("default"))) const exg_mpi_plugin exg_mpi_plugin_table = {
     .version = EXG_MPI_PLUGIN_VERSION,
     .start = start,
-    .exchange = exchange,
+    .begin = begin,
+    .finish = finish,
+    .settle = settle,
     .split = split,
     .abort = call_off,
     .close = close_group,

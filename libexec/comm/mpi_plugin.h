@@ -8,7 +8,7 @@
 
 #include "libexec/comm/communicator.h"
 
-#define EXG_MPI_PLUGIN_VERSION 2
+#define EXG_MPI_PLUGIN_VERSION 3
 #define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
 #define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
 
@@ -28,10 +28,14 @@ typedef struct exg_mpi_plugin {
      * come: MPI is not to be used then. */
     exg_mpi_outcome (*start)(uint64_t deadline_ns, exg_mpi_group **world, uint32_t *rank,
                              uint32_t *size);
-    /* Like exg_communicator_ops.exchange; `turn` numbers the exchanges. */
-    exg_mpi_outcome (*exchange)(exg_mpi_group *group, const exg_segment *send,
-                                const exg_segment *receive, uint64_t turn, uint64_t deadline_ns,
-                                uint32_t *peer);
+    /* Like those of exg_communicator_ops; a receive without memory from oneself is not
+     * filled. *peer: one that was waited for. */
+    exg_mpi_outcome (*begin)(exg_mpi_group *group, uint64_t turn, const exg_segment *send,
+                             const exg_segment *receive, uint64_t deadline_ns, uint32_t *peer);
+    exg_mpi_outcome (*finish)(exg_mpi_group *group, uint64_t turn, uint64_t deadline_ns,
+                              uint32_t *peer);
+    exg_mpi_outcome (*settle)(exg_mpi_group *group, uint64_t turn, uint64_t deadline_ns,
+                              uint32_t *peer);
     exg_mpi_outcome (*split)(exg_mpi_group *group, uint32_t color, uint64_t deadline_ns,
                              exg_mpi_group **out, uint32_t *rank, uint32_t *size);
     void (*abort)(exg_mpi_group *group); /* tells the others */

@@ -9,12 +9,30 @@ static exg_status nobody(exg_error *err)
     return EXG_FAIL(err, USAGE, "COM-005", "an exchange between ranks that are only planned");
 }
 
-static exg_status paper_exchange(exg_communicator *self, const exg_segment *send,
-                                 const exg_segment *receive, exg_error *err)
+static exg_status paper_begin(exg_communicator *self, uint64_t turn, const exg_segment *send,
+                              const exg_segment *receive, exg_error *err)
 {
     (void)self;
+    (void)turn;
     (void)send;
     (void)receive;
+    return nobody(err);
+}
+
+static exg_status paper_finish(exg_communicator *self, uint64_t turn, exg_exchange_reader *reader,
+                               void *context, exg_error *err)
+{
+    (void)self;
+    (void)turn;
+    (void)reader;
+    (void)context;
+    return nobody(err);
+}
+
+static exg_status paper_settle(exg_communicator *self, uint64_t turn, exg_error *err)
+{
+    (void)self;
+    (void)turn;
     return nobody(err);
 }
 
@@ -40,7 +58,9 @@ static void paper_close(exg_communicator *self)
 
 static const exg_communicator_ops paper_ops = {
     .name = "paper",
-    .exchange = paper_exchange,
+    .begin = paper_begin,
+    .finish = paper_finish,
+    .settle = paper_settle,
     .split = paper_split,
     .abort = paper_abort,
     .close = paper_close,

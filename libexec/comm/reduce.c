@@ -1,31 +1,55 @@
-/* reduce.c - one body for every dtype: widen, combine in rank order, narrow. */
+/* reduce.c - one body for every dtype: widen, combine in rank order, narrow; in blocks that
+ * stay in the cache. */
 #include "libexec/comm/reduce.h"
 #include "libexport/base/element.h"
 
+#include <stddef.h>
+
+#define BLOCK 1024
 
 #define AS_IS(x) (x)
 
 /* NaN in any part is the result, as torch's maximum and minimum say. */
 #define LARGER(a, b)  ((a) != (a) || (a) > (b) ? (a) : (b))
 #define SMALLER(a, b) ((a) != (a) || (a) < (b) ? (a) : (b))
+#define PRODUCT(a, b) ((a) * (b))
+#define SUM(a, b)     ((a) + (b))
 
-#define REDUCE(name, stored, wide, widen, narrow)                                            \
-    static void reduce_##name(exg_reduce_op op, const stored *parts, uint32_t n,             \
-                              int64_t count, stored *out)                                    \
-    {                                                                                        \
-        for (int64_t i = 0; i < count; i++) {                                                \
-            wide value = widen(parts[i]);                                                    \
-                                                                                             \
-            for (uint32_t r = 1; r < n; r++) {                                               \
-                wide next = widen(parts[(int64_t)r * count + i]);                            \
-                                                                                             \
-                value = op == EXG_REDUCE_MAX       ? LARGER(value, next)                     \
-                        : op == EXG_REDUCE_MIN     ? SMALLER(value, next)                    \
-                        : op == EXG_REDUCE_PRODUCT ? (wide)(value * next)                    \
-                                                   : (wide)(value + next);                   \
-            }                                                                                \
-            out[i] = (stored)narrow(op == EXG_REDUCE_AVG ? (wide)(value / (wide)n) : value); \
-        }                                                                                    \
+#define FOLD(combine, wide, widen)                        \
+    for (int64_t i = 0; i < count; i++) {                 \
+        sum[i] = (wide)combine(sum[i], (wide)widen(next[i])); \
+    }
+
+#define REDUCE(name, stored, wide, widen, narrow)                                             \
+    static void fold_##name(exg_reduce_op op, const stored *next, int64_t count, wide *sum)   \
+    {                                                                                         \
+        if (op == EXG_REDUCE_MAX) {                                                           \
+            FOLD(LARGER, wide, widen)                                                         \
+        } else if (op == EXG_REDUCE_MIN) {                                                    \
+            FOLD(SMALLER, wide, widen)                                                        \
+        } else if (op == EXG_REDUCE_PRODUCT) {                                                \
+            FOLD(PRODUCT, wide, widen)                                                        \
+        } else {                                                                              \
+            FOLD(SUM, wide, widen)                                                            \
+        }                                                                                     \
+    }                                                                                         \
+                                                                                              \
+    static void reduce_##name(exg_reduce_op op, const exg_segment *parts, uint32_t n,         \
+                              int64_t first, int64_t count, void *out)                        \
+    {                                                                                         \
+        const stored *part = (const stored *)parts[0].data + first;                           \
+        stored *to = (stored *)out + first;                                                   \
+        wide sum[BLOCK];                                                                      \
+                                                                                              \
+        for (int64_t i = 0; i < count; i++) {                                                 \
+            sum[i] = (wide)widen(part[i]);                                                    \
+        }                                                                                     \
+        for (uint32_t r = 1; r < n; r++) {                                                    \
+            fold_##name(op, (const stored *)parts[r].data + first, count, sum);               \
+        }                                                                                     \
+        for (int64_t i = 0; i < count; i++) {                                                 \
+            to[i] = (stored)narrow(op == EXG_REDUCE_AVG ? (wide)(sum[i] / (wide)n) : sum[i]); \
+        }                                                                                     \
     }
 
 REDUCE(f32, float, float, AS_IS, AS_IS)
@@ -36,81 +60,66 @@ REDUCE(u8, uint8_t, uint64_t, AS_IS, AS_IS)
 REDUCE(i8, int8_t, int64_t, AS_IS, AS_IS)
 REDUCE(i16, int16_t, int64_t, AS_IS, AS_IS)
 REDUCE(i32, int32_t, int64_t, AS_IS, AS_IS)
-REDUCE(i64, int64_t, uint64_t, (uint64_t), (int64_t))
-
-/* Ordered comparisons of i64 need the sign that the wrapping sum gives up. */
-static void reduce_i64_ordered(exg_reduce_op op, const int64_t *parts, uint32_t n, int64_t count,
-                               int64_t *out)
-{
-    for (int64_t i = 0; i < count; i++) {
-        int64_t value = parts[i];
-
-        for (uint32_t r = 1; r < n; r++) {
-            int64_t next = parts[(int64_t)r * count + i];
-
-            value = (op == EXG_REDUCE_MAX) == (next > value) ? next : value;
-        }
-        out[i] = value;
-    }
-}
+REDUCE(i64, int64_t, int64_t, AS_IS, AS_IS)
 
 /* A sum of bools is "or", a product "and". */
-static void reduce_b8(exg_reduce_op op, const uint8_t *parts, uint32_t n, int64_t count,
-                      uint8_t *out)
+static void reduce_b8(exg_reduce_op op, const exg_segment *parts, uint32_t n, int64_t first,
+                      int64_t count, void *out)
 {
     bool all = op == EXG_REDUCE_MIN || op == EXG_REDUCE_PRODUCT;
+    uint8_t *to = (uint8_t *)out + first;
 
     for (int64_t i = 0; i < count; i++) {
-        bool value = parts[i] != 0;
+        bool value = ((const uint8_t *)parts[0].data)[first + i] != 0;
 
         for (uint32_t r = 1; r < n; r++) {
-            bool next = parts[(int64_t)r * count + i] != 0;
+            bool next = ((const uint8_t *)parts[r].data)[first + i] != 0;
 
             value = all ? value && next : value || next;
         }
-        out[i] = value;
+        to[i] = value;
+    }
+}
+
+typedef void block_reduction(exg_reduce_op op, const exg_segment *parts, uint32_t n,
+                             int64_t first, int64_t count, void *out);
+
+static block_reduction *reduction_of(exg_dtype dtype)
+{
+    static block_reduction *const rows[EXG_DTYPE_COUNT] = {
+        [EXG_DTYPE_F32] = reduce_f32, [EXG_DTYPE_F64] = reduce_f64, [EXG_DTYPE_F16] = reduce_f16,
+        [EXG_DTYPE_BF16] = reduce_bf16, [EXG_DTYPE_U8] = reduce_u8, [EXG_DTYPE_I8] = reduce_i8,
+        [EXG_DTYPE_I16] = reduce_i16, [EXG_DTYPE_I32] = reduce_i32, [EXG_DTYPE_I64] = reduce_i64,
+        [EXG_DTYPE_B8] = reduce_b8,
+    };
+
+    return rows[dtype];
+}
+
+bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
+{
+    return reduction_of(dtype) != NULL &&
+           (op != EXG_REDUCE_AVG || exg_dtype_is_float(dtype));
+}
+
+void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *parts, uint32_t n,
+                         int64_t count, void *out)
+{
+    block_reduction *reduce = reduction_of(dtype); /* exg_can_reduce said yes */
+
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        reduce(op, parts, n, at, count - at < BLOCK ? count - at : BLOCK, out);
     }
 }
 
 void exg_reduce_parts(exg_dtype dtype, exg_reduce_op op, const void *parts, uint32_t n,
                       int64_t count, void *out)
 {
-    switch (dtype) {
-    case EXG_DTYPE_F32:
-        reduce_f32(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_F64:
-        reduce_f64(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_F16:
-        reduce_f16(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_BF16:
-        reduce_bf16(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_U8:
-        reduce_u8(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_I8:
-        reduce_i8(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_I16:
-        reduce_i16(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_I32:
-        reduce_i32(op, parts, n, count, out);
-        return;
-    case EXG_DTYPE_I64:
-        if (op == EXG_REDUCE_MAX || op == EXG_REDUCE_MIN) {
-            reduce_i64_ordered(op, parts, n, count, out);
-        } else {
-            reduce_i64(op, parts, n, count, out);
-        }
-        return;
-    case EXG_DTYPE_B8:
-        reduce_b8(op, parts, n, count, out);
-        return;
-    default:
-        return; /* exg_can_reduce said no */
+    int64_t stride = count * (int64_t)exg_dtype_bytes(dtype);
+    exg_segment segments[EXG_RANKS_MAX];
+
+    for (uint32_t r = 0; r < n; r++) {
+        segments[r].data = (uint8_t *)(uintptr_t)parts + (int64_t)r * stride;
     }
+    exg_reduce_segments(dtype, op, segments, n, count, out);
 }

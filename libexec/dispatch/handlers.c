@@ -150,14 +150,15 @@ static exg_status agree(exg_device_mesh *mesh, exg_reduce_op op, bool *truth, ex
     uint8_t all = 0;
     exg_tensor in = {.data = &own, .dtype = EXG_DTYPE_U8, .rank = 0};
     exg_tensor out = {.data = &all, .dtype = EXG_DTYPE_U8, .rank = 0};
-    void *workspace = malloc((size_t)exg_all_reduce_workspace(mesh->communicator, &in) + 1);
+    exg_collective what = {.kind = EXG_ALL_REDUCE, .in = &in, .out = &out, .op = op};
+    void *workspace = malloc((size_t)exg_collective_workspace(mesh->communicator, &what) + 1);
     exg_status status;
 
     if (workspace == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    status = exg_all_reduce(mesh->communicator, &in, &out, op, workspace, err);
+    status = exg_collective_run(mesh->communicator, &what, workspace, err);
     free(workspace);
     *truth = all != 0;
     return status;

@@ -10,10 +10,11 @@
 #include <exg/device_mesh.h>
 
 typedef struct exg_issue {
-    const char *node, *kernel, *op;
+    const char *node, *kernel;
     exg_collective what; /* of the tensors here */
     exg_tensor in, out;
     uint32_t mesh_dim;
+    uint32_t begun; /* of this plan, when it ends: itself and those before it, at least */
 } exg_issue;
 
 typedef struct exg_issues {

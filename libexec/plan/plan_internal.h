@@ -50,7 +50,7 @@ typedef struct exg_step {
     const char *target, *module; /* of the node; "" without one */
     uint32_t fused;   /* nodes inside */
     bool once;        /* depends on weights alone: runs before the first run */
-    bool has_packed;  /* inputs[input_count] is call.packed */
+    bool has_packed;  /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;
 

@@ -34,7 +34,7 @@ typedef struct exg_planner {
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
-    bool no_fusion, no_reuse, outputs_apart;
+    bool no_fusion, no_reuse, no_overlap, outputs_apart;
     exg_error *err;
 } exg_planner;
 
@@ -67,6 +67,10 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
                             bool channels_last, exg_location *packed);
 /* Brings the steps that run once to the front, what they leave into constants. */
 exg_status exg_planner_order(exg_planner *p);
+
+/* overlap.c: parts collectives into a beginning and an end, and moves these to where they
+ * cost least. */
+exg_status exg_planner_overlap(exg_planner *p);
 
 /* Prepares the kernel. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);

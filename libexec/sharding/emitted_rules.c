@@ -14,8 +14,7 @@
 
 #define EXG_EMITTED_ARGS_MAX 16
 
-/* A fresh row that is emitted so. */
-static exg_row *emitted(exg_rule_call *call, exg_emit_row *emit)
+exg_row *exg_rule_add_emitted(exg_rule_call *call, exg_emit_row *emit)
 {
     exg_row *row = exg_rule_add(call);
 
@@ -25,7 +24,7 @@ static exg_row *emitted(exg_rule_call *call, exg_emit_row *emit)
     return row;
 }
 
-static int64_t own_chunk(const exg_emission *e, int64_t length, int64_t *offset)
+int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset)
 {
     int64_t size;
 
@@ -33,23 +32,22 @@ static int64_t own_chunk(const exg_emission *e, int64_t length, int64_t *offset)
     return size;
 }
 
-/* Does every rank get a part of a dim of this length? */
-static bool all_have_some(const exg_rule_call *call, int64_t length)
+bool exg_all_have(const exg_rule_call *call, int64_t length, int64_t least)
 {
     int64_t offset;
     int64_t size;
 
     exg_chunk(length, call->mesh_size, call->mesh_size - 1, &offset, &size);
-    return size > 0;
+    return size >= least;
 }
 
-static bool is_real(exg_dtype dtype)
+bool exg_is_real(exg_dtype dtype)
 {
     return dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64 || dtype == EXG_DTYPE_F16 ||
            dtype == EXG_DTYPE_BF16;
 }
 
-static double bytes_without(const exg_tensor_meta *meta, uint32_t dim)
+double exg_bytes_without(const exg_tensor_meta *meta, uint32_t dim)
 {
     double bytes = exg_dtype_bytes(meta->dtype);
 
@@ -119,17 +117,18 @@ exg_status exg_rule_softmax(exg_rule_call *call)
     exg_row *row;
 
     EXG_TRY(exg_rule_along_dim(call));
-    if (!call->emits || dim >= in->rank || !is_real(in->dtype) ||
-        !all_have_some(call, in->sizes[dim].value)) {
+    if (!call->emits || dim >= in->rank || !exg_is_real(in->dtype) ||
+        !exg_all_have(call, in->sizes[dim].value, 1)) {
         return EXG_OK;
     }
-    row = emitted(call, call->op->id == EXG_OP__softmax_default ? emit_softmax : emit_log_softmax);
+    row = exg_rule_add_emitted(call, call->op->id == EXG_OP__softmax_default ? emit_softmax
+                                                                            : emit_log_softmax);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
     row->reduces = 2;
-    row->reduced_bytes = bytes_without(in, dim);
+    row->reduced_bytes = exg_bytes_without(in, dim);
     return EXG_OK;
 }
 
@@ -144,7 +143,7 @@ static void emit_causal(const exg_emission *e)
     const exg_tensor_meta *key = e->call->operands[1];
     exg_argument args[EXG_EMITTED_ARGS_MAX];
     int64_t offset;
-    int64_t rows = own_chunk(e, query->sizes[query->rank - 2].value, &offset);
+    int64_t rows = exg_own_chunk(e, query->sizes[query->rank - 2].value, &offset);
     exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
     exg_ref keys = EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1,
                         DTYPE(EXG_DTYPE_I64));
@@ -164,7 +163,7 @@ exg_status exg_add_emitted_causal(exg_rule_call *call)
     if (!call->emits || call->operands[3] != NULL) {
         return EXG_OK;
     }
-    row = emitted(call, emit_causal);
+    row = exg_rule_add_emitted(call, emit_causal);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
@@ -172,24 +171,33 @@ exg_status exg_add_emitted_causal(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* ---- running sums ----------------------------------------------------------------------- */
+/* ---- running sums and products ---------------------------------------------------------- */
 
-/* Of the own part, plus what the ranks in front have in all. */
-static void emit_cumsum(const exg_emission *e)
+static exg_ref total(const exg_emission *e, exg_ref x)
+{
+    exg_argument dtype = DTYPE(e->call->results[0]->dtype);
+    exg_argument dim = e->args[1];
+
+    return e->call->op->id == EXG_OP_cumsum_default
+               ? EMIT(e->builder, sum_dim_IntList, x, INTS(e->builder, exg_get_int(&dim)), true,
+                      dtype)
+               : EMIT(e->builder, prod_dim_int, x, dim, true, dtype);
+}
+
+/* Of the own part, with what the ranks in front have in all. */
+static void emit_running(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    const exg_tensor_meta *out = e->call->results[0];
     exg_argument dim = e->args[1];
-    exg_argument dims = INTS(b, exg_get_int(&dim));
-    exg_argument dtype = DTYPE(out->dtype);
+    exg_argument dtype = DTYPE(e->call->results[0]->dtype);
     exg_ref x = exg_get_ref(&e->args[0]);
-    exg_ref totals = EMIT(b, exg_all_gather, EMIT(b, sum_dim_IntList, x, dims, true, dtype), dim,
-                          e->call->mesh_size, e->mesh_dim);
-    exg_ref before = EMIT(b, sum_dim_IntList, EMIT(b, slice_Tensor, totals, dim, 0, e->rank, 1),
-                          dims, true, dtype);
+    exg_ref totals = EMIT(b, exg_all_gather, total(e, x), dim, e->call->mesh_size, e->mesh_dim);
+    exg_ref before = total(e, EMIT(b, slice_Tensor, totals, dim, 0, e->rank, 1));
 
     e->results[0] = exg_arg_ref(
-        EMIT(b, add_Tensor, EMIT(b, cumsum_default, x, dim, dtype), before));
+        e->call->op->id == EXG_OP_cumsum_default
+            ? EMIT(b, add_Tensor, EMIT(b, cumsum_default, x, dim, dtype), before)
+            : EMIT(b, mul_Tensor, EMIT(b, cumprod_default, x, dim, dtype), before));
 }
 
 exg_status exg_rule_cumsum(exg_rule_call *call)
@@ -204,13 +212,13 @@ exg_status exg_rule_cumsum(exg_rule_call *call)
         call->results[0]->dtype == EXG_DTYPE_C64 || call->results[0]->dtype == EXG_DTYPE_C128) {
         return EXG_OK;
     }
-    row = emitted(call, emit_cumsum);
+    row = exg_rule_add_emitted(call, emit_running);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
     row->gathers = 1;
-    row->reduced_bytes = call->mesh_size * bytes_without(call->results[0], dim);
+    row->reduced_bytes = call->mesh_size * exg_bytes_without(call->results[0], dim);
     return EXG_OK;
 }
 
@@ -236,7 +244,7 @@ static void emit_mean(const exg_emission *e)
 
 exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim)
 {
-    exg_row *row = call->emits ? emitted(call, emit_mean) : NULL;
+    exg_row *row = call->emits ? exg_rule_add_emitted(call, emit_mean) : NULL;
 
     if (call->emits && row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
@@ -256,7 +264,7 @@ static exg_ref own_indices(const exg_emission *e, exg_ref index, int64_t length,
 {
     exg_builder *b = e->builder;
     int64_t offset;
-    int64_t size = own_chunk(e, length, &offset);
+    int64_t size = exg_own_chunk(e, length, &offset);
     exg_ref below = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, 0),
                          EMIT(b, lt_Scalar, index, offset));
     exg_ref above = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, offset + size),
@@ -266,22 +274,31 @@ static exg_ref own_indices(const exg_emission *e, exg_ref index, int64_t length,
     return EMIT(b, masked_fill_Scalar, EMIT(b, sub_Scalar, index, offset), *others, 0);
 }
 
-/* What a rank with no part of the dim contributes. */
-static bool emit_nothing(const exg_emission *e, int64_t length)
+exg_ref exg_emit_zeros(const exg_emission *e)
 {
     const exg_tensor_meta *out = e->call->results[0];
+    exg_placement place = e->row->results[0];
     int64_t sizes[EXG_SHAPE_RANK_MAX];
     int64_t offset;
 
-    if (own_chunk(e, length, &offset) > 0) {
+    for (uint32_t d = 0; d < out->rank; d++) {
+        sizes[d] = place.kind == EXG_SHARD && place.dim == (int32_t)d
+                       ? exg_own_chunk(e, out->sizes[d].value, &offset)
+                       : out->sizes[d].value;
+    }
+    return EMIT(e->builder, full_default, INTS_OF(e->builder, sizes, out->rank), 0,
+                DTYPE(out->dtype));
+}
+
+/* What a rank with no part of the dim contributes. */
+static bool emit_nothing(const exg_emission *e, int64_t length)
+{
+    int64_t offset;
+
+    if (exg_own_chunk(e, length, &offset) > 0) {
         return false;
     }
-    for (uint32_t d = 0; d < out->rank; d++) {
-        sizes[d] = out->sizes[d].value;
-    }
-    e->results[0] = exg_arg_ref(EMIT(e->builder, full_default,
-                                     INTS_OF(e->builder, sizes, out->rank), 0,
-                                     DTYPE(out->dtype)));
+    e->results[0] = exg_arg_ref(exg_emit_zeros(e));
     return true;
 }
 
@@ -352,7 +369,7 @@ exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim)
         call->operands[0]->dtype == EXG_DTYPE_C64 || call->operands[0]->dtype == EXG_DTYPE_C128) {
         return EXG_OK;
     }
-    row = emitted(call, emit);
+    row = exg_rule_add_emitted(call, emit);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }

@@ -26,6 +26,17 @@ const char *exg_place_mode_name(exg_place_mode mode)
     return names[mode];
 }
 
+bool exg_is_exchange(exg_operator_id id)
+{
+    static const bool exchanges[EXG_OPERATOR_COUNT] = {
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = true,
+#include "libexport/operators/collective.def"
+#undef EXG_OPERATOR
+    };
+
+    return exchanges[id];
+}
+
 double exg_meta_bytes(const exg_tensor_meta *meta)
 {
     double bytes = exg_dtype_bytes(meta->dtype);
@@ -102,6 +113,7 @@ static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta
     int64_t size;
 
     p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
+    exg_cuts_note(p->cuts, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
@@ -111,6 +123,7 @@ static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t di
     int64_t offset;
     int64_t size;
 
+    exg_cuts_note(p->cuts, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return size;
 }
@@ -221,7 +234,9 @@ static double inner_cost(const placer *p, const exg_row *row)
 {
     return row->reduces * link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
                                     row->reduced_bytes) +
-           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes);
+           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes) +
+           row->windows * p->costs->links[p->mesh_dim].message_ns +
+           row->window_bytes * p->costs->links[p->mesh_dim].ns_per_byte;
 }
 
 /* Are all operands there are made of weights kept in pieces? */
@@ -458,10 +473,9 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
 static const exg_link *other_link(const placer *p, const exg_operator *op,
                                   const exg_argument *args)
 {
-    bool exchanges = op->id == EXG_OP_exg_all_reduce || op->id == EXG_OP_exg_all_gather ||
-                     op->id == EXG_OP_exg_reduce_scatter || op->id == EXG_OP_exg_all_to_all;
-
-    return exchanges ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])] : NULL;
+    return exg_is_exchange(op->id)
+               ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])]
+               : NULL;
 }
 
 /* Work of a node on one rank, from the sizes of its local operands and results. */
@@ -497,11 +511,13 @@ static void count_inner(placer *p, const exg_row *row)
 {
     p->summary.all_reduce_count += row->reduces;
     p->summary.all_gather_count += row->gathers;
+    p->summary.window_count += row->windows;
     p->summary.moved_bytes +=
         (uint64_t)(row->reduces * exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_replicate(),
                                                  row->reduced_bytes, p->n) +
                    row->gathers * exg_move_bytes(exg_shard(0), exg_replicate(), row->reduced_bytes,
-                                                 p->n));
+                                                 p->n) +
+                   row->window_bytes);
     p->summary.predicted_ns += inner_cost(p, row);
 }
 
@@ -512,9 +528,13 @@ static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call 
     const exg_operator *op = call->op;
 
     if (row->emit != NULL) {
-        row->emit(&(exg_emission){p->r.builder, call, args, results, p->rank, p->mesh_dim});
+        row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank,
+                                  p->mesh_dim});
         count_inner(p, row);
         p->uneven = true; /* the ranks' programs may differ */
+        if (p->cuts != NULL && row->windows > 0) {
+            p->cuts->by_rank = true;
+        }
         return exg_builder_status(p->r.builder);
     }
     localize_sizes(p, op, args, call->results[0], row->results[0]);
@@ -563,6 +583,9 @@ static exg_status place_node(placer *p, const exg_node *node)
         refs[i] = EXG_NO_REF;
         if (operands[i] != EXG_NO_VALUE) {
             EXG_TRY(in_form(p, operands[i], row->operands[i], &refs[i]));
+            if (row->operands[i].kind == EXG_SHARD) {
+                exg_cuts_note(p->cuts, operand_metas[i]->sizes[row->operands[i].dim].value);
+            }
         }
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
@@ -716,7 +739,8 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
 {
     placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
                 .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
-                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only};
+                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only,
+                .cuts = along->cuts};
     exg_status status;
 
     *local = NULL;

@@ -3,6 +3,7 @@
 #define EXG_LIBEXEC_SHARDING_PLACER_H
 
 #include "libexec/sharding/cost.h"
+#include "libexec/sharding/cuts.h"
 #include "libexec/sharding/rules.h"
 #include "libexport/base/text.h"
 #include "libexport/transform/rewrite.h"
@@ -36,6 +37,7 @@ typedef struct exg_placer {
     const char *why;   /* its operands must lie as they are made to */
     bool even_only; /* nothing is split unevenly, so every rank has a program of these sizes */
     bool uneven;    /* something is */
+    exg_cuts *cuts; /* NULL: not noted */
     exg_arena *scratch;
 } exg_placer;
 
@@ -44,6 +46,7 @@ typedef struct exg_line {
     uint32_t dim, size, place;
     bool even_only;
     bool uneven; /* out */
+    exg_cuts *cuts; /* out; may be NULL */
 } exg_line;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
@@ -64,6 +67,8 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
 /* footprint.c: bytes of weights that a placed program reads, and of values alive at once. */
 exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
                                exg_place_summary *summary, exg_error *err);
+
+bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
 
 double exg_meta_bytes(const exg_tensor_meta *meta);
 

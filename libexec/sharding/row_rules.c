@@ -165,7 +165,7 @@ exg_status exg_rule_linear(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Batch; output channels of one group. */
+/* Batch; output channels of one group; places, each rank seeing beyond its own. */
 exg_status exg_rule_convolution(exg_rule_call *call)
 {
     bool batched = call->operands[0]->rank == call->operands[1]->rank;
@@ -177,7 +177,7 @@ exg_status exg_rule_convolution(exg_rule_call *call)
     if (!transposed && exg_get_int(&call->args[8]) == 1) {
         SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0));
     }
-    return EXG_OK;
+    return exg_add_windows(call);
 }
 
 /* Queries in parts, each of which sees all keys; a rank's part of a mask goes with them. */
@@ -190,6 +190,7 @@ static exg_status attention_by_position(exg_rule_call *call)
     if (q->rank < 2) {
         return EXG_OK;
     }
+    EXG_TRY(exg_add_ring_attention(call));
     if (exg_get_bool(&call->args[5])) {
         return exg_add_emitted_causal(call);
     }
@@ -229,7 +230,7 @@ exg_status exg_rule_pool(exg_rule_call *call)
     for (int32_t d = 0; d + 2 < (int32_t)call->operands[0]->rank; d++) {
         SPLIT(LIST(d, d), LIST(d));
     }
-    return EXG_OK;
+    return exg_add_windows(call);
 }
 
 /* ---- reductions --------------------------------------------------------------------- */
@@ -326,7 +327,13 @@ exg_status exg_rule_amin(exg_rule_call *call)
 /* No way to combine parts: only dims that are not reduced. dim None or absent: all. */
 exg_status exg_rule_reduce(exg_rule_call *call)
 {
-    return reduction_rows(call, EXG_REDUCE_SUM, false, false);
+    exg_operator_id id = call->op->id;
+
+    EXG_TRY(reduction_rows(call, EXG_REDUCE_SUM, false, false));
+    return (id == EXG_OP_max_dim || id == EXG_OP_min_dim || id == EXG_OP_argmax_default ||
+            id == EXG_OP_argmin_default) && call->args[1].kind == EXG_ARGUMENT_INT
+               ? exg_add_largest(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank))
+               : EXG_OK;
 }
 
 static exg_status all_but(exg_rule_call *call, uint32_t dim)
@@ -353,7 +360,8 @@ exg_status exg_rule_sort(exg_rule_call *call)
 
 exg_status exg_rule_topk(exg_rule_call *call)
 {
-    return exg_rule_sort(call);
+    EXG_TRY(exg_rule_sort(call));
+    return exg_add_largest(call, wrap(exg_get_int(&call->args[2]), call->operands[0]->rank));
 }
 
 /* ---- norms -------------------------------------------------------------------------- */

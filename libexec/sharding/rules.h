@@ -29,7 +29,9 @@ typedef struct exg_row {
     exg_emit_row *emit;      /* NULL: the operator itself */
     uint32_t reduces;        /* all-reduces that this emits, */
     uint32_t gathers;        /* all-gathers, */
-    double reduced_bytes;    /* and the size of what each is of */
+    double reduced_bytes;    /* the size of what each is of, */
+    uint32_t windows;        /* moves of windows, */
+    double window_bytes;     /* and what comes by all of them that nothing is computed beside */
 } exg_row;
 
 /* One call to be given rows. Sizes are global. */
@@ -64,15 +66,30 @@ typedef exg_status exg_rule(exg_rule_call *call);
 typedef struct exg_emission {
     exg_builder *builder;
     const exg_rule_call *call; /* sizes are global */
+    const exg_row *row;
     const exg_argument *args;  /* operands are the rank's own */
     exg_argument *results;     /* out */
     uint32_t rank, mesh_dim;   /* which of call->mesh_size, along which dim */
 } exg_emission;
 
-/* Rows of emitted_rules.c for the rules of their operators: an uneven dim of a mean, the dim
- * of a table that is looked up in, the positions of a causal attention. */
+/* Rows of emitted_rules.c and window_rules.c for the rules of their operators: an uneven dim of
+ * a mean, the dim of a table that is looked up in, the positions of an attention, the places of
+ * a convolution or pool, the largest along a dim. */
 exg_status exg_add_emitted_causal(exg_rule_call *call); /* queries in parts */
 exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim);
+exg_status exg_add_ring_attention(exg_rule_call *call); /* keys and values in parts too */
+exg_status exg_add_windows(exg_rule_call *call);
+exg_status exg_add_largest(exg_rule_call *call, uint32_t dim);
+
+/* For rules that emit. A fresh row that is emitted so; NULL without memory. */
+exg_row *exg_rule_add_emitted(exg_rule_call *call, exg_emit_row *emit);
+/* Of a dim of `length`, the rank's own; where it begins. */
+int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset);
+bool exg_all_have(const exg_rule_call *call, int64_t length, int64_t least); /* at least so many */
+bool exg_is_real(exg_dtype dtype);
+double exg_bytes_without(const exg_tensor_meta *meta, uint32_t dim); /* with one along it */
+/* The rank's part of result 0, all zero; where it is to lie as the row says. */
+exg_ref exg_emit_zeros(const exg_emission *e);
 
 #endif

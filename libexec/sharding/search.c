@@ -20,6 +20,7 @@ typedef struct task {
     exg_place_goal goal;
     uint32_t rank;
     bool even_only; /* along all mesh dims but the last */
+    exg_cuts *cuts; /* by mesh dim; NULL: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
 } task;
 
@@ -51,6 +52,7 @@ static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uin
     sum->all_reduce_count += of->all_reduce_count;
     sum->reduce_scatter_count += of->reduce_scatter_count;
     sum->all_to_all_count += of->all_to_all_count;
+    sum->window_count += of->window_count;
     sum->split_count += of->split_count;
     sum->sharded_count += of->sharded_count;
     sum->partial_count += of->partial_count;
@@ -101,10 +103,13 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
     *sum = (exg_place_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
         exg_line along = {d, t->mesh->sizes[d], exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                          t->even_only && d < last, false};
+                          t->even_only && d < last, false, t->cuts == NULL ? NULL : &t->cuts[d]};
         exg_place_summary part;
         exg_program *made = NULL;
 
+        if (along.cuts != NULL) {
+            *along.cuts = (exg_cuts){0};
+        }
         if (report != NULL) {
             open_report(report, t, d, t->options[d].mode);
         }
@@ -136,9 +141,7 @@ static uint64_t order_of(const exg_program *local, const exg_operators *operator
         const exg_node *node = &local->graph->nodes[i];
         uint64_t words[4] = {hash, op == NULL ? 0 : (uint64_t)op->id};
 
-        if (op == NULL || (op->id != EXG_OP_exg_all_reduce && op->id != EXG_OP_exg_all_gather &&
-                           op->id != EXG_OP_exg_reduce_scatter &&
-                           op->id != EXG_OP_exg_all_to_all)) {
+        if (op == NULL || !exg_is_exchange(op->id)) {
             continue;
         }
         words[2] = node->inputs[1].arg.kind == EXG_ARGUMENT_INT
@@ -159,6 +162,7 @@ static exg_status ranks_agree(const task *t, bool *agree, exg_error *err)
     task trial = *t;
     uint64_t first = 0;
 
+    trial.cuts = NULL;
     *agree = size / last <= VARIANTS_MAX;
     for (trial.rank = 0; *agree && trial.rank < size; trial.rank++) {
         exg_place_summary summary;
@@ -299,7 +303,18 @@ exg_status exg_place(const exg_program *functional, const exg_operators *operato
                      const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
                      exg_place_summary *summary, char **report, exg_error *err)
 {
-    task t = {.functional = functional, .operators = operators, .mesh = mesh, .rank = rank};
+    return exg_place_noting(functional, operators, options, goal, mesh, rank, NULL, local, summary,
+                            report, err);
+}
+
+exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
+                            const exg_place_options *options, const exg_place_goal *goal,
+                            const exg_mesh_shape *mesh, uint32_t rank, exg_cuts *cuts,
+                            exg_program **local, exg_place_summary *summary, char **report,
+                            exg_error *err)
+{
+    task t = {.functional = functional, .operators = operators, .mesh = mesh, .rank = rank,
+              .cuts = cuts};
     exg_place_summary sum;
     exg_text text = EXG_TEXT_EMPTY;
     exg_costs costs;

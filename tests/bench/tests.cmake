@@ -7,6 +7,11 @@ endfunction()
 
 if(NOT EXG_FUZZ)
   exg_bench(session bench/session.c)
+  exg_bench(comm bench/comm.c)
+  if(TARGET exg_mpi)
+    exg_bench(comm_mpi bench/comm_mpi.c) # mpirun -n 2 bench_comm_mpi
+    target_link_libraries(bench_comm_mpi PRIVATE MPI::MPI_C)
+  endif()
   exg_bench(open bench/open.c)
   exg_bench(dispatch bench/dispatch.c)
   exg_bench(weights bench/weights.c)

@@ -34,6 +34,16 @@ exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
 exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
 exg_test(exec_ranks exec/session/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
+exg_test(exec_phases exec/comm/phases.c THREADS LIBS exg::exec)
+if(EXG_MPI_ENVIRONMENT)
+  foreach(ranks 2 3 4)
+    add_test(NAME exec_phases_mpi_${ranks}
+      COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:test_exec_phases>)
+    set_tests_properties(exec_phases_mpi_${ranks} PROPERTIES TIMEOUT 120
+      ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
+  endforeach()
+endif()
+exg_test(exec_windows exec/sharding/windows.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 # Not a test: what tests/interop/shards.py runs.
 add_executable(shards exec/sharding/shards.c exec/sharding/every.c)

@@ -70,7 +70,8 @@ typedef struct exg_place_goal {
 
 typedef struct exg_place_summary {
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
-    uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count;
+    uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
+        window_count; /* of all moves: parts of dims that lie beside a rank's own */
     uint32_t split_count; /* nodes with a result that is not replicated */
     uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
     uint32_t partial_count; /* that are summands before */
@@ -79,6 +80,12 @@ typedef struct exg_place_summary {
     uint64_t value_bytes;  /* of all values alive at once, at most */
     double predicted_ns;   /* of a rank's run, by the costs */
 } exg_place_summary;
+
+static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of all kinds */
+{
+    return summary->all_gather_count + summary->all_reduce_count +
+           summary->reduce_scatter_count + summary->all_to_all_count + summary->window_count;
+}
 
 /* Rank `rank`'s program on `mesh`: placed along the first mesh dim by options[0], what that
  * leaves along the next by options[1], and so on. Where options say AUTO all strategies are

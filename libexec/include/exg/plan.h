@@ -26,6 +26,7 @@ typedef struct exg_plan_options {
     size_t size;     /* sizeof(exg_plan_options) */
     bool no_fusion;  /* every pointwise node is a step of its own */
     bool no_reuse;   /* every value has memory of its own (for tests) */
+    bool no_overlap; /* a rank waits for others where it asks, and computes nothing meanwhile */
     bool outputs_apart; /* each output lies in memory of the caller's, not in the plan's block */
 } exg_plan_options;
 

@@ -133,9 +133,10 @@ void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err);
 
-/* Measures costs on this machine, links between `ranks` threads (2 to 64): half a second or
- * so. USAGE, NO_MEMORY. */
-exg_status exg_costs_measure(uint32_t ranks, exg_costs *costs, exg_error *err);
+/* Measures costs on this machine, links between `ranks` threads (2 to 64), or with `processes`
+ * between as many as mpirun started, each of which calls it: rank 0's links are told to all.
+ * Half a second or so. USAGE, NO_MEMORY, UNSUPPORTED, PEER. */
+exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err);
 
 /* On a mesh: a line for each node that is split or moves something, of the last
  * plan; else NULL. Borrowed. */

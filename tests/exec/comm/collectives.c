@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define RANKS_MAX 5
-#define ELEMENTS  2000
+#define ELEMENTS  12300 /* more than is reduced in one round */
 
 typedef enum what { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, KINDS } what;
 
@@ -105,32 +105,20 @@ static void shape_of_chunk(uint32_t dim, uint32_t r, int64_t *shape)
 
 static void call(exg_communicator *c, uint32_t r, const exg_tensor *in, const exg_tensor *out)
 {
-    void *workspace = NULL;
+    static const exg_collective_kind kinds[] = {EXG_ALL_REDUCE, EXG_ALL_GATHER,
+                                                EXG_REDUCE_SCATTER, EXG_ALL_TO_ALL};
+    uint64_t bytes = (uint64_t)exg_tensor_numel(in) * exg_dtype_bytes(in->dtype);
 
-    switch (j.what) {
-    case ALL_REDUCE:
-        workspace = allocate(exg_all_reduce_workspace(c, in));
-        j.status[r] = exg_all_reduce(c, in, out, j.op, workspace, &j.errors[r]);
-        break;
-    case ALL_GATHER:
-        workspace = allocate(exg_all_gather_workspace(c, out));
-        j.status[r] = exg_all_gather(c, in, out, j.dim, workspace, &j.errors[r]);
-        break;
-    case REDUCE_SCATTER:
-        workspace = allocate(exg_reduce_scatter_workspace(c, in, j.dim));
-        j.status[r] = exg_reduce_scatter(c, in, out, j.dim, j.op, workspace, &j.errors[r]);
-        break;
-    case ALL_TO_ALL:
-        workspace = allocate(exg_all_to_all_workspace(c, in, out));
-        j.status[r] = exg_all_to_all(c, in, out, j.dim, j.other_dim, workspace, &j.errors[r]);
-        break;
-    default:
-        memcpy(out->data, in->data, (size_t)exg_tensor_numel(in) * exg_dtype_bytes(in->dtype));
-        j.status[r] = exg_broadcast_bytes(
-            c, out->data, (uint64_t)exg_tensor_numel(in) * exg_dtype_bytes(in->dtype), j.n - 1,
-            &j.errors[r]);
+    if (j.what == BROADCAST) {
+        memcpy(out->data, in->data, (size_t)bytes);
+        j.status[r] = exg_broadcast_bytes(c, out->data, bytes, j.n - 1, &j.errors[r]);
+    } else {
+        exg_collective asked = {kinds[j.what], in, out, j.dim, j.other_dim, j.op};
+        void *workspace = allocate(exg_collective_workspace(c, &asked));
+
+        j.status[r] = exg_collective_run(c, &asked, workspace, &j.errors[r]);
+        free(workspace);
     }
-    free(workspace);
 }
 
 static void work(void *context, uint32_t r)
@@ -286,7 +274,8 @@ static void close_ranks(void)
 static void collectives_agree_with_brute_force(void **state)
 {
     static const int64_t shapes[][3] = {
-        {4, 6, 10}, {5, 3, 7}, {1, 1, 1}, {2, 1, 3}, {7, 11, 2}, {0, 4, 5}, {3, 0, 2}, {13, 2, 1},
+        {4, 6, 10}, {5, 3, 7},  {1, 1, 1},   {2, 1, 3}, {7, 11, 2},
+        {0, 4, 5},  {3, 0, 2}, {13, 2, 1}, {3, 4099, 1},
     };
 
     (void)state;
@@ -342,6 +331,122 @@ static void averages_of_integers_are_refused(void **state)
     assert_false(exg_can_reduce(EXG_DTYPE_I64, EXG_REDUCE_AVG));
     assert_true(exg_can_reduce(EXG_DTYPE_I64, EXG_REDUCE_SUM));
     assert_true(exg_can_reduce(EXG_DTYPE_BF16, EXG_REDUCE_AVG));
+}
+
+/* ---- windows ---------------------------------------------------------------------------- */
+
+static exg_window seen; /* by what follows */
+
+/* Elements of dim 1 of (2, size, 3) are their own numbers. */
+static void see_window(void *context, uint32_t r)
+{
+    int64_t shape[3] = {2, seen.size, 3};
+    int64_t offset;
+    int64_t first;
+    int64_t count;
+    exg_tensor in;
+    exg_tensor out;
+    exg_collective asked = {EXG_WINDOW, &in, &out, 1, 0, EXG_REDUCE_SUM, seen};
+    void *workspace;
+
+    (void)context;
+    exg_window_of(&seen, j.n, r, &first, &count);
+    exg_chunk(seen.size, j.n, r, &offset, &shape[1]);
+    in = tensor_of(allocate((uint64_t)(6 * shape[1]) * 8), shape, 3, EXG_DTYPE_I64);
+    for (int64_t i = 0; i < 6 * shape[1]; i++) {
+        int64_t row = i / (3 * shape[1]);
+
+        ((int64_t *)in.data)[i] = (row * seen.size + offset) * 3 + i % (3 * shape[1]);
+    }
+    shape[1] = count;
+    out = tensor_of(allocate((uint64_t)(6 * count) * 8), shape, 3, EXG_DTYPE_I64);
+    workspace = allocate(exg_collective_workspace(j.comms[r], &asked));
+    j.status[r] = exg_collective_run(j.comms[r], &asked, workspace, &j.errors[r]);
+    for (int64_t i = 0; i < 6 * count && j.status[r] == EXG_OK; i++) {
+        int64_t want = (i / (3 * count) * seen.size + first) * 3 + i % (3 * count);
+
+        j.status[r] = ((int64_t *)out.data)[i] == want ? EXG_OK : EXG_MALFORMED;
+    }
+    free(workspace);
+    free(in.data);
+    free(out.data);
+}
+
+/* By hand: what each position of a rank's chunk reads, element by element. */
+static void check_window_of(uint32_t rank)
+{
+    int64_t begin;
+    int64_t parts;
+    int64_t low = INT64_MAX;
+    int64_t high = -1;
+    int64_t first;
+    int64_t count;
+
+    exg_chunk(seen.parts, j.n, rank, &begin, &parts);
+    for (int64_t p = begin; p < begin + parts; p++) {
+        for (int64_t k = 0; k < seen.reach; k++) {
+            int64_t at = p * seen.stride - seen.before + k;
+
+            if (at >= 0 && at < seen.size) {
+                low = at < low ? at : low;
+                high = at > high ? at : high;
+            }
+        }
+    }
+    exg_window_of(&seen, j.n, rank, &first, &count);
+    assert_true(high < 0 || (first <= low && first + count > high));
+}
+
+static void windows_bring_what_positions_read(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= RANKS_MAX; n++) {
+        exg_team *team;
+
+        open_ranks(n);
+        assert_int_equal(exg_team_create(n, &team, NULL), EXG_OK);
+        for (uint32_t i = 0; i < 300; i++) {
+            uint32_t x = i * 2654435761u;
+
+            seen = (exg_window){(x >> 3) % 14, (x >> 7) % 9, 1 + (x >> 11) % 3, (x >> 14) % 5,
+                                1 + (x >> 17) % 6, 0};
+            for (uint32_t r = 0; r < n; r++) {
+                check_window_of(r);
+            }
+            exg_team_run(team, see_window, NULL);
+            for (uint32_t r = 0; r < n; r++) {
+                assert_int_equal(j.status[r], EXG_OK);
+            }
+        }
+        exg_team_destroy(team);
+        close_ranks();
+    }
+}
+
+/* Around a ring: rank r gets the chunk of the rank `step` before it. */
+static void windows_that_turn_around_are_chunks_of_others(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= RANKS_MAX; n++) {
+        for (int64_t size = 1; size < 12; size++) {
+            int64_t full = (size + n - 1) / n;
+
+            for (int64_t step = 0; step < n; step++) {
+                exg_window w = {size, n, full, step * full, full, n * full};
+
+                for (int64_t r = 0; r < n; r++) {
+                    int64_t want[2];
+                    int64_t got[2];
+
+                    exg_chunk(size, (uint32_t)n, (uint32_t)((r - step + n) % n), &want[0],
+                              &want[1]);
+                    exg_window_of(&w, (uint32_t)n, (uint32_t)r, &got[0], &got[1]);
+                    assert_int_equal(got[1], want[1]);
+                    assert_true(got[1] == 0 || got[0] == want[0]);
+                }
+            }
+        }
+    }
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */
@@ -467,13 +572,13 @@ static void sum_in_rank_order(void *context, uint32_t r)
     static const float parts[3] = {1e8f, 1.0f, -1e8f};
     float in = parts[r];
     float out = -1;
-    float workspace[3];
     int64_t one = 1;
     exg_tensor a = tensor_of(&in, &one, 1, EXG_DTYPE_F32);
     exg_tensor b = tensor_of(&out, &one, 1, EXG_DTYPE_F32);
+    exg_collective sum = {EXG_ALL_REDUCE, &a, &b, 0, 0, EXG_REDUCE_SUM};
 
     (void)context;
-    j.status[r] = exg_all_reduce(j.comms[r], &a, &b, EXG_REDUCE_SUM, workspace, NULL);
+    j.status[r] = exg_collective_run(j.comms[r], &sum, NULL, NULL);
     j.out[r][0] = (double)out;
 }
 
@@ -499,6 +604,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_agree_with_brute_force),
         cmocka_unit_test(every_reduction_agrees_with_brute_force),
+        cmocka_unit_test(windows_bring_what_positions_read),
+        cmocka_unit_test(windows_that_turn_around_are_chunks_of_others),
         cmocka_unit_test(averages_of_integers_are_refused),
         cmocka_unit_test(a_missing_rank_ends_the_others_within_their_deadline),
         cmocka_unit_test(an_abort_ends_all_ranks_at_once),

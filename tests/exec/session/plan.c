@@ -169,10 +169,10 @@ static void costs_are_measured_and_used(void **state)
     (void)state;
     exg_costs_init(&costs);
     assert_true(costs.ns_per_flop > 0 && costs.links[EXG_MESH_DIMS_MAX - 1].message_ns > 0);
-    assert_int_equal(exg_costs_measure(2, &costs, &err), EXG_OK);
+    assert_int_equal(exg_costs_measure(2, false, &costs, &err), EXG_OK);
     assert_true(costs.ns_per_flop > 0 && costs.ns_per_touched > 0);
     assert_true(costs.links[0].message_ns > 0 && costs.links[0].ns_per_byte >= 0);
-    assert_int_equal(exg_costs_measure(1, &costs, &err), EXG_USAGE);
+    assert_int_equal(exg_costs_measure(1, false, &costs, &err), EXG_USAGE);
 }
 
 static void it_prepares_without_running(void **state)

@@ -3,6 +3,7 @@
 #include "libexec/comm/grid.h"
 #include "libexec/plan/issues.h"
 #include "libexec/rank.h"
+#include "libexec/sharding/cuts.h"
 #include "libexport/base/arena.h"
 
 #include <exg/emit.h>
@@ -157,6 +158,88 @@ static void other_counts_on_one_rank_are_found(void **state)
     assert_non_null(strstr(err.message, "rank 2 sends 24 bytes to rank 1, which expects 48"));
 }
 
+static bool issue_alike(const exg_issues *a, const exg_issues *b)
+{
+    bool alike = a->count == b->count;
+
+    for (uint32_t i = 0; alike && i < a->count; i++) {
+        alike = a->items[i].what.kind == b->items[i].what.kind &&
+                memcmp(a->items[i].in.sizes, b->items[i].in.sizes, sizeof(a->items[i].in.sizes)) ==
+                    0 &&
+                memcmp(a->items[i].out.sizes, b->items[i].out.sizes,
+                       sizeof(a->items[i].out.sizes)) == 0;
+    }
+    return alike;
+}
+
+/* What the proof takes from one rank for another holds of the other's own plan. */
+static void ranks_cut_alike_issue_the_same(void **state)
+{
+    exg_operators *operators;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (uint32_t n = 2; n <= 7; n++) {
+        for (int mode = EXG_PLACE_REPLICATE; mode < EXG_PLACE_AUTO; mode++) {
+            exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+            exg_program *program = make(operators, 5, 8, 7);
+            exg_mesh_shape mesh = {1, {n}, {NULL}};
+            exg_place_options options = {.size = sizeof(options), .mode = (exg_place_mode)mode};
+            exg_issues issues[7];
+            exg_cuts cuts[7][EXG_MESH_DIMS_MAX];
+
+            for (uint32_t r = 0; r < n; r++) {
+                exg_program *local = NULL;
+                exg_plan *plan = NULL;
+                exg_grid grid;
+
+                assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
+                assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
+                                                  cuts[r], &local, NULL, NULL, NULL), EXG_OK);
+                assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, &plan, NULL), EXG_OK);
+                assert_int_equal(exg_issues_of(plan, arena, &issues[r], NULL), EXG_OK);
+                exg_plan_destroy(plan);
+                exg_program_destroy(local);
+                exg_grid_close(&grid);
+            }
+            for (uint32_t a = 0; a < n; a++) {
+                for (uint32_t b = 0; b < n; b++) {
+                    assert_true(!exg_cuts_alike(&cuts[0][0], n, a, b) ||
+                                issue_alike(&issues[a], &issues[b]));
+                }
+            }
+            exg_program_destroy(program);
+            exg_arena_destroy(arena);
+        }
+    }
+    exg_operators_destroy(operators);
+}
+
+/* A rank that never ends what it begins, or begins ever more before it does. */
+static void ends_out_of_order_are_found(void **state)
+{
+    static const made fsdp = {EXG_PLACE_FSDP, 5, 7};
+    static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+    static const uint32_t begun[] = {0, EXG_EXCHANGES_MAX};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_issues issues[RANKS];
+    exg_error err;
+
+    (void)state;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        issues_of(&fsdp, r, arena, &issues[r]);
+    }
+    assert_true(issues[0].count > 1 && issues[0].items[0].begun > 1); /* two under way */
+    assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_OK);
+    for (int i = 0; i < 2; i++) {
+        issues[1].items[0].begun = begun[i];
+        assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_PEER);
+        assert_string_equal(err.code, "COM-010");
+        assert_non_null(strstr(err.message, "rank 1"));
+    }
+    exg_arena_destroy(arena);
+}
+
 /* ---- a rank's own bytes ----------------------------------------------------------------- */
 
 typedef struct reads {
@@ -290,6 +373,8 @@ int main(void)
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),
         cmocka_unit_test(other_counts_on_one_rank_are_found),
+        cmocka_unit_test(ends_out_of_order_are_found),
+        cmocka_unit_test(ranks_cut_alike_issue_the_same),
         cmocka_unit_test(a_rank_reads_its_own_bytes_of_a_weight),
         cmocka_unit_test(a_rank_that_hangs_ends_the_run_in_time),
     };

@@ -1,0 +1,378 @@
+/* overlap.c - communication beside computation: a collective begins where what it sends is
+ * ready, and ends before the first step that needs what it brings.
+ *
+ *   gather w2   ->   begin w2 | mm with w1 | end w2 | mm with w2
+ *
+ * Other steps stay in their order. Collectives begin in their order and end in it, on every
+ * rank, at most AHEAD under way: so no rank waits for one that waits for it. What is under way
+ * is also no more, together, than twice the largest of them alone, so that weights in pieces
+ * are whole one ahead and not all at once.
+ */
+#include "libexec/comm/collectives.h"
+#include "libexec/plan/planner.h"
+
+#include <stdlib.h>
+
+#define AHEAD (EXG_EXCHANGES_MAX / 4) /* each may take two exchanges */
+
+typedef struct crossing {
+    uint32_t step;       /* that carries it out whole */
+    uint32_t ready, due; /* begins before step `ready` at the earliest, ends before `due` */
+    uint32_t after;      /* begins when so many of all have ended: one of them brings its operand */
+    uint64_t bytes;
+    uint32_t mesh_dim;
+    bool stays; /* what it sends is never written again in the run */
+    uint32_t begin, end; /* in the new order; equal: it stays whole */
+} crossing;
+
+typedef struct entry {
+    uint32_t step;
+    exg_collective_phase phase;
+} entry;
+
+typedef struct overlap {
+    exg_planner *p;
+    crossing *crossings;
+    uint32_t count;
+    uint32_t *next_write, *next_touch; /* by buffer: the nearest step that does, on either side */
+    entry *order;
+    uint32_t order_count;
+    uint64_t bytes_most;
+    uint32_t begun, ended; /* while ordering */
+    uint64_t under_way;
+} overlap;
+
+static exg_collective_phase phase_of(const exg_step *step, uint32_t *mesh_dim)
+{
+    const exg_collective *what;
+
+    return exg_collective_of(step->kernel, &step->call, &what, mesh_dim);
+}
+
+static uint64_t bytes_of(const exg_tensor *t)
+{
+    return (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
+}
+
+static void find_crossings(overlap *o)
+{
+    const exg_plan *plan = o->p->plan;
+
+    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+        const exg_step *step = &plan->steps[s];
+        crossing *c = &o->crossings[o->count];
+
+        if (phase_of(step, &c->mesh_dim) == EXG_COLLECTIVE_WHOLE) {
+            c->step = s;
+            c->bytes = bytes_of(&step->call.outputs[0]) + step->call.workspace_bytes;
+            o->bytes_most = c->bytes > o->bytes_most ? c->bytes : o->bytes_most;
+            o->count++;
+        }
+    }
+}
+
+/* Notes that step `s` touches its buffers, and writes those of its results. */
+static void note_step(overlap *o, const exg_step *step, uint32_t s)
+{
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
+        if (step->inputs[i].buffer != EXG_NO_BUFFER) {
+            o->next_touch[step->inputs[i].buffer] = s;
+        }
+    }
+    for (uint32_t i = 0; i < step->call.output_count; i++) {
+        if (step->outputs[i].buffer != EXG_NO_BUFFER) {
+            o->next_touch[step->outputs[i].buffer] = s;
+            o->next_write[step->outputs[i].buffer] = s;
+        }
+    }
+}
+
+static void forget_steps(overlap *o, uint32_t none)
+{
+    for (uint32_t b = 0; b < o->p->plan->buffer_count; b++) {
+        o->next_write[b] = o->next_touch[b] = none;
+    }
+}
+
+/* How many have ended when the one that is step `s` has; 0: that is none. */
+static uint32_t ended_with(const overlap *o, uint32_t count, uint32_t s)
+{
+    uint32_t low = 0;
+
+    while (low < count) {
+        uint32_t middle = low + (count - low) / 2;
+
+        if (o->crossings[middle].step == s) {
+            return middle + 1;
+        }
+        low = o->crossings[middle].step < s ? middle + 1 : low;
+        count = o->crossings[middle].step < s ? count : middle;
+    }
+    return 0;
+}
+
+static void find_ready(overlap *o)
+{
+    const exg_plan *plan = o->p->plan;
+    uint32_t at = 0;
+    uint32_t ready = plan->once_count;
+
+    forget_steps(o, UINT32_MAX);
+    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+        const exg_step *step = &plan->steps[s];
+
+        if (at < o->count && o->crossings[at].step == s) {
+            uint32_t written = o->next_write[step->inputs[0].buffer];
+            uint32_t touched = o->next_touch[step->outputs[0].buffer];
+
+            ready = written != UINT32_MAX && written + 1 > ready ? written + 1 : ready;
+            ready = touched != UINT32_MAX && touched + 1 > ready ? touched + 1 : ready;
+            o->crossings[at].after = ended_with(o, at, written);
+            o->crossings[at++].ready = ready;
+        }
+        note_step(o, step, s);
+    }
+}
+
+static void find_due(overlap *o)
+{
+    const exg_plan *plan = o->p->plan;
+    uint32_t at = o->count;
+    uint32_t due = plan->step_count;
+
+    forget_steps(o, plan->step_count);
+    for (uint32_t s = plan->step_count; s-- > plan->once_count;) {
+        const exg_step *step = &plan->steps[s];
+
+        if (at > 0 && o->crossings[at - 1].step == s) {
+            uint32_t used = o->next_touch[step->outputs[0].buffer];
+            uint32_t written = o->next_write[step->inputs[0].buffer];
+
+            due = used < due ? used : due;
+            due = written < due ? written : due;
+            at--;
+            o->crossings[at].due = due;
+            o->crossings[at].stays = written == plan->step_count;
+        }
+        note_step(o, step, s);
+    }
+}
+
+/* ---- the order -------------------------------------------------------------------------- */
+
+static void put(overlap *o, uint32_t step, exg_collective_phase phase)
+{
+    o->order[o->order_count++] = (entry){step, phase};
+}
+
+static void begin_next(overlap *o)
+{
+    crossing *c = &o->crossings[o->begun];
+
+    c->begin = o->order_count;
+    put(o, c->step, EXG_COLLECTIVE_BEGINS);
+    o->under_way += c->bytes;
+    o->begun++;
+}
+
+static void begin_ready(overlap *o, uint32_t gap)
+{
+    while (o->begun < o->count && o->crossings[o->begun].ready <= gap &&
+           o->crossings[o->begun].after <= o->ended &&
+           o->begun - o->ended < AHEAD &&
+           (o->begun == o->ended ||
+            o->under_way + o->crossings[o->begun].bytes <= 2 * o->bytes_most)) {
+        begin_next(o);
+    }
+}
+
+/* One that ends right where it began is carried out whole. */
+static void end_next(overlap *o)
+{
+    crossing *c = &o->crossings[o->ended];
+    bool alone = o->begun == o->ended + 1;
+
+    o->under_way -= c->bytes;
+    if (alone && c->begin + 1 == o->order_count) {
+        o->order_count--;
+        put(o, c->step, EXG_COLLECTIVE_WHOLE);
+        c->end = c->begin;
+    } else {
+        c->end = o->order_count;
+        put(o, c->step, EXG_COLLECTIVE_ENDS);
+    }
+    o->ended++;
+}
+
+static void order_steps(overlap *o)
+{
+    const exg_plan *plan = o->p->plan;
+    uint32_t at = 0;
+
+    for (uint32_t s = plan->once_count; s <= plan->step_count; s++) {
+        begin_ready(o, s);
+        while (o->ended < o->count && o->crossings[o->ended].due <= s) {
+            while (o->begun <= o->ended) {
+                begin_next(o);
+            }
+            end_next(o);
+            begin_ready(o, s);
+        }
+        if (at < o->count && o->crossings[at].step == s) {
+            at++;
+        } else if (s < plan->step_count) {
+            put(o, s, EXG_COLLECTIVE_NONE);
+        }
+    }
+}
+
+/* ---- the steps -------------------------------------------------------------------------- */
+
+/* Where crossing `i` is settled: where the next along its line ends, or it does. */
+static uint32_t settled_at(const overlap *o, uint32_t i, uint32_t *by)
+{
+    const crossing *c = &o->crossings[i];
+
+    *by = i;
+    for (uint32_t n = i + 1; c->stays && n < o->count && *by == i; n++) {
+        *by = o->crossings[n].mesh_dim == c->mesh_dim ? n : i;
+    }
+    return o->crossings[*by].end;
+}
+
+/* The workspace of one in two steps is a buffer like others: it goes with the operands. */
+static exg_status split(overlap *o, const crossing *c, exg_step *begin, exg_step *end)
+{
+    exg_plan *plan = o->p->plan;
+    exg_tensor scratch = {.dtype = EXG_DTYPE_U8, .rank = 1, .strides = {1},
+                          .sizes = {(int64_t)begin->call.workspace_bytes}};
+    exg_location *location = &begin->inputs[begin->call.input_count];
+
+    if (begin->call.workspace_bytes > 0) {
+        *location = (exg_location){.window = scratch};
+        EXG_TRY(exg_planner_buffer(o->p, begin->call.workspace_bytes, &location->buffer));
+        plan->buffers[location->buffer].first_step = c->begin;
+        begin->call.inputs[begin->call.input_count] = scratch;
+        begin->call.packed = &begin->call.inputs[begin->call.input_count];
+        begin->has_packed = true;
+        begin->call.workspace_bytes = 0;
+    }
+    *end = *begin;
+    exg_collective_split(begin->kernel, &begin->kernel, &end->kernel);
+    return EXG_OK;
+}
+
+static void live_until(exg_plan *plan, const exg_location *location, uint32_t step)
+{
+    exg_buffer *buffer = &plan->buffers[location->buffer];
+
+    buffer->last_step = buffer->last_step < step ? step : buffer->last_step;
+}
+
+/* Buffers live from where the collective begins to where nobody reads them any more. */
+static void link(overlap *o, uint32_t i, exg_step *steps)
+{
+    const crossing *c = &o->crossings[i];
+    exg_step *begin = &steps[c->begin];
+    uint32_t by;
+    uint32_t settled = settled_at(o, i, &by);
+
+    exg_collective_link(&begin->call, by == i);
+    for (uint32_t n = 0; n < exg_step_operands(begin); n++) {
+        live_until(o->p->plan, &begin->inputs[n], settled);
+    }
+    live_until(o->p->plan, &begin->outputs[0], c->end);
+}
+
+static void renumber(exg_plan *plan, const uint32_t *moved)
+{
+    for (uint32_t b = 0; b < plan->buffer_count; b++) {
+        exg_buffer *buffer = &plan->buffers[b];
+
+        if (buffer->place == EXG_PLACE_ARENA) {
+            buffer->first_step = moved[buffer->first_step];
+            buffer->last_step = buffer->last_step == UINT32_MAX ? UINT32_MAX
+                                                                : moved[buffer->last_step];
+        }
+    }
+}
+
+/* What was first written by a collective is so where it begins, last read where it ends. */
+static exg_status put_in_order(overlap *o, uint32_t *moved)
+{
+    exg_plan *plan = o->p->plan;
+    uint32_t once = plan->once_count;
+    exg_step *steps = EXG_NEW_ARRAY(o->p->arena, exg_step, once + o->order_count);
+
+    if (steps == NULL) {
+        return EXG_OUT_OF_MEMORY(o->p->err);
+    }
+    for (uint32_t s = 0; s < once; s++) {
+        steps[s] = plan->steps[s];
+        moved[s] = s;
+    }
+    for (uint32_t i = 0; i < o->order_count; i++) {
+        if (o->order[i].phase != EXG_COLLECTIVE_ENDS) {
+            moved[o->order[i].step] = once + i;
+            steps[once + i] = plan->steps[o->order[i].step];
+        }
+    }
+    renumber(plan, moved);
+    plan->steps = steps;
+    plan->step_count = once + o->order_count;
+    for (uint32_t i = 0; i < o->count; i++) {
+        crossing *c = &o->crossings[i];
+
+        c->begin += once;
+        c->end += once;
+        if (c->end != c->begin) {
+            EXG_TRY(split(o, c, &steps[c->begin], &steps[c->end]));
+        }
+    }
+    for (uint32_t i = 0; i < o->count; i++) {
+        if (o->crossings[i].end != o->crossings[i].begin) {
+            link(o, i, steps);
+        }
+    }
+    return EXG_OK;
+}
+
+static void measure_workspace(exg_plan *plan)
+{
+    plan->summary.workspace_bytes = 0;
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        uint64_t bytes = plan->steps[s].call.workspace_bytes;
+
+        if (bytes > plan->summary.workspace_bytes) {
+            plan->summary.workspace_bytes = bytes;
+        }
+    }
+}
+
+exg_status exg_planner_overlap(exg_planner *p)
+{
+    exg_plan *plan = p->plan;
+    size_t steps = plan->step_count;
+    overlap o = {.p = p};
+    uint32_t *words = malloc((2 * (size_t)plan->buffer_count + steps + 1) * sizeof(*words));
+    exg_status status = EXG_OK;
+
+    o.crossings = calloc(steps + 1, sizeof(*o.crossings));
+    o.order = calloc(2 * steps + 1, sizeof(*o.order));
+    if (words == NULL || o.crossings == NULL || o.order == NULL) {
+        status = EXG_OUT_OF_MEMORY(p->err);
+    } else {
+        o.next_write = words;
+        o.next_touch = words + plan->buffer_count;
+        find_crossings(&o);
+        find_ready(&o);
+        find_due(&o);
+        order_steps(&o);
+        status = put_in_order(&o, words + 2 * (size_t)plan->buffer_count);
+        measure_workspace(plan);
+    }
+    free(words);
+    free(o.crossings);
+    free(o.order);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* proof.c - what every rank of a mesh issues, from the plans of few of them: along a mesh dim
+ * ranks whose chunks are as long move the same (exg_cuts).
+ */
+#include "libexec/bound.h"
+#include "libexec/plan/issues.h"
+
+#include <stdlib.h>
+
+/* A rank that was planned: for itself and those like it. */
+typedef struct planned {
+    exg_cuts *cuts; /* by mesh dim; NULL: it was not */
+    exg_issues issues;
+} planned;
+
+typedef struct proof {
+    exg_engine *e;
+    exg_bound *b;
+    const exg_program *functional;
+    exg_arena *arena;
+    planned *ranks; /* of the mesh */
+    exg_error *err;
+} proof;
+
+/* It is planned on paper, and forgotten. */
+static exg_status plan_on_paper(proof *p, uint32_t rank)
+{
+    planned *made = &p->ranks[rank];
+    exg_grid grid;
+    exg_plan *plan = NULL;
+    exg_status status;
+
+    made->cuts = EXG_NEW_ARRAY(p->arena, exg_cuts, EXG_MESH_DIMS_MAX);
+    if (made->cuts == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    EXG_TRY(exg_paper_grid(&p->e->mesh, rank, &grid, p->err));
+    status = exg_bound_plan_rank(p->e, p->b, p->functional, rank, &grid, made->cuts, &plan,
+                                 p->err);
+    status = status == EXG_OK ? exg_issues_of(plan, p->arena, &made->issues, p->err) : status;
+    exg_plan_destroy(plan);
+    exg_grid_close(&grid);
+    return status;
+}
+
+/* The first rank, of those planned, that moves what `rank` does: dim by dim the first place
+ * like its own, as the ranks that share the places before see it. */
+static exg_status find_like(proof *p, uint32_t rank, uint32_t *like)
+{
+    const exg_mesh_shape *mesh = &p->e->mesh;
+
+    *like = 0;
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        uint32_t own = exg_mesh_shape_coordinate(mesh, rank, d);
+        uint32_t place = 0;
+
+        if (p->ranks[*like].cuts == NULL) {
+            EXG_TRY(plan_on_paper(p, *like));
+        }
+        while (!exg_cuts_alike(&p->ranks[*like].cuts[d], mesh->sizes[d], place, own)) {
+            place++;
+        }
+        *like += place * exg_mesh_shape_stride(mesh, d);
+    }
+    return p->ranks[*like].cuts == NULL ? plan_on_paper(p, *like) : EXG_OK;
+}
+
+exg_status exg_bound_prove(exg_engine *engine, exg_bound *bound, const exg_program *functional,
+                           exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(&engine->mesh);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_issues *issues = arena == NULL ? NULL : EXG_NEW_ARRAY(arena, exg_issues, size);
+    proof p = {engine, bound, functional, arena, NULL, err};
+    exg_status status;
+
+    p.ranks = issues == NULL ? NULL : EXG_NEW_ARRAY(arena, planned, size);
+    status = p.ranks == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
+        uint32_t like = r;
+
+        if (r < engine->rank_count && !engine->options.plan_only) { /* it is here */
+            status = exg_issues_of(exg_rank_plan(bound->ranks[r]), arena, &issues[r], err);
+        } else {
+            status = find_like(&p, r, &like);
+            issues[r] = p.ranks[like].issues;
+        }
+    }
+    status = status == EXG_OK ? exg_issues_check(issues, &engine->mesh, err) : status;
+    exg_arena_destroy(arena);
+    return status;
+}

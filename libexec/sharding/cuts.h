@@ -1,0 +1,29 @@
+/* cuts.h - what the programs of the ranks of a mesh differ by. */
+#ifndef EXG_LIBEXEC_SHARDING_CUTS_H
+#define EXG_LIBEXEC_SHARDING_CUTS_H
+
+#include <exg/place.h>
+
+#define EXG_CUTS_MAX 32
+
+/* What the programs of the ranks along one mesh dim differ by: the lengths that were cut into
+ * chunks there, or more. */
+typedef struct exg_cuts {
+    int64_t lengths[EXG_CUTS_MAX];
+    uint32_t count;
+    bool by_rank; /* each rank has one of its own */
+} exg_cuts;
+
+void exg_cuts_note(exg_cuts *cuts, int64_t length); /* NULL is allowed */
+
+/* Have places `a` and `b` of `n` along the dim programs that move the same? */
+bool exg_cuts_alike(const exg_cuts *cuts, uint32_t n, uint32_t a, uint32_t b);
+
+/* exg_place (search.c), and by mesh dim what its ranks differ by; `cuts` may be NULL. */
+exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
+                            const exg_place_options *options, const exg_place_goal *goal,
+                            const exg_mesh_shape *mesh, uint32_t rank, exg_cuts *cuts,
+                            exg_program **local, exg_place_summary *summary, char **report,
+                            exg_error *err);
+
+#endif

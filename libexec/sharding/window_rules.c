@@ -1,0 +1,301 @@
+/* window_rules.c - rows in which ranks see what lies beside their own part: the places of a
+ * convolution or a pool, the blocks of keys and values that an attention goes through, and the
+ * largest along a dim. Only for placers that emit (exg_rule_call.emits).
+ */
+#include "libexec/comm/collectives.h"
+#include "libexec/sharding/rules.h"
+#include "libexport/operators/shape.h"
+
+#include <exg/emit.h>
+#include <math.h>
+
+/* ---- places ------------------------------------------------------------------------------ */
+
+/* What an operator does along one of the dims it slides over. */
+typedef struct sliding {
+    uint32_t dim, at; /* of the input; its place among the dims slid over */
+    int64_t size, parts;
+    int64_t kernel, stride, padding, dilation;
+} sliding;
+
+static int64_t of_list(const exg_argument *list, uint32_t at, int64_t otherwise)
+{
+    int64_t items[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(list, items, EXG_SHAPE_RANK_MAX);
+
+    return count == 0 ? otherwise : items[at < count ? at : 0];
+}
+
+static sliding sliding_of(const exg_rule_call *call, uint32_t dim)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    bool convolves = call->op->id == EXG_OP_convolution_default;
+    bool largest = call->op->id == EXG_OP_max_pool2d_with_indices_default;
+    sliding s = {.dim = dim, .size = in->sizes[dim].value,
+                 .parts = call->results[0]->sizes[dim].value, .dilation = 1};
+
+    if (convolves) {
+        s.at = dim - 2;
+        s.kernel = call->operands[1]->sizes[dim].value;
+        s.stride = of_list(&call->args[3], s.at, 1);
+        s.padding = of_list(&call->args[4], s.at, 0);
+        s.dilation = of_list(&call->args[5], s.at, 1);
+    } else {
+        s.at = dim - (in->rank - 2);
+        s.kernel = of_list(&call->args[1], s.at, 1);
+        s.stride = of_list(&call->args[2], s.at, s.kernel);
+        s.padding = of_list(&call->args[3], s.at, 0);
+        s.dilation = largest ? of_list(&call->args[4], s.at, 1) : 1;
+    }
+    return s;
+}
+
+static int64_t reach_of(const sliding *s)
+{
+    return s->dilation * (s->kernel - 1) + 1;
+}
+
+/* The rank's own window, and how much of it lies before the first element, and after the last. */
+typedef struct own_window {
+    exg_ref x;
+    int64_t first, before, after, parts;
+} own_window;
+
+static own_window see_window(const exg_emission *e, const sliding *s)
+{
+    exg_window w = {s->size, s->parts, s->stride, s->padding, reach_of(s), 0};
+    own_window own = {0};
+    int64_t offset;
+    int64_t begin;
+    int64_t count;
+
+    own.parts = exg_own_chunk(e, s->parts, &offset);
+    exg_window_of(&w, e->call->mesh_size, e->rank, &own.first, &count);
+    own.x = EMIT(e->builder, exg_window, e->args[0], s->dim, exg_arg_int(w.size),
+                 exg_arg_int(w.parts), exg_arg_int(w.stride), exg_arg_int(w.before),
+                 exg_arg_int(w.reach), 0, exg_arg_int(count), e->mesh_dim);
+    begin = offset * s->stride - s->padding;
+    own.before = own.first - begin < 0 ? 0 : own.first - begin;
+    own.after = (own.parts - 1) * s->stride + reach_of(s) - count;
+    own.before = own.before > own.after ? own.after : own.before;
+    own.after -= own.before;
+    return own;
+}
+
+static exg_ref padded(const exg_emission *e, const sliding *s, const own_window *own, double with)
+{
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX] = {0};
+    uint32_t behind = e->call->operands[0]->rank - 1 - s->dim;
+
+    if (own->before == 0 && own->after == 0) {
+        return own->x;
+    }
+    pads[2 * behind] = own->before;
+    pads[2 * behind + 1] = own->after;
+    return EMIT(e->builder, constant_pad_nd_default, own->x,
+                INTS_OF(e->builder, pads, 2 * (behind + 1)), exg_arg_float(with));
+}
+
+/* `list`, as long as there are dims, with 0 at the dim that is in parts. */
+static exg_argument without_padding(const exg_emission *e, const exg_argument *list,
+                                    const sliding *s)
+{
+    int64_t items[EXG_SHAPE_RANK_MAX];
+    uint32_t dims = e->call->op->id == EXG_OP_convolution_default
+                        ? e->call->operands[0]->rank - 2
+                        : 2;
+
+    for (uint32_t i = 0; i < dims; i++) {
+        items[i] = i == s->at ? 0 : of_list(list, i, 0);
+    }
+    return INTS_OF(e->builder, items, dims);
+}
+
+/* Places of the window become those of the whole. PyTorch names the first of a window that
+ * lies inside where nothing in it is larger than the padding. */
+static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_window *own,
+                            exg_ref index)
+{
+    exg_builder *b = e->builder;
+    const exg_tensor_meta *in = e->call->operands[0];
+    int64_t width = in->sizes[in->rank - 1].value;
+    bool rows = s->at == 0;
+    int64_t seen = rows ? width : (own->parts - 1) * s->stride + reach_of(s); /* of a row */
+    exg_ref row = EMIT(b, div_Scalar_mode, index, exg_arg_int(seen), exg_arg_string("floor"));
+    exg_ref column = EMIT(b, remainder_Scalar, index, exg_arg_int(seen));
+    exg_ref at = rows ? row : column;
+
+    at = EMIT(b, sub_Scalar, at, exg_arg_int(own->before));
+    if (own->before > 0) { /* negative: on by whole steps until it is not */
+        exg_ref steps = EMIT(b, div_Scalar_mode, at, exg_arg_int(s->dilation),
+                             exg_arg_string("floor"));
+
+        steps = EMIT(b, clamp_max_default, steps, 0);
+        at = EMIT(b, sub_Tensor, at, EMIT(b, mul_Scalar, steps, exg_arg_int(s->dilation)));
+    }
+    at = EMIT(b, add_Scalar, at, exg_arg_int(own->first));
+    return EMIT(b, add_Tensor, EMIT(b, mul_Scalar, rows ? at : row, exg_arg_int(width)),
+                rows ? column : at);
+}
+
+static void emit_window(const exg_emission *e)
+{
+    const exg_function_schema *schema = e->call->op->schema;
+    exg_operator_id id = e->call->op->id;
+    sliding s = sliding_of(e->call, (uint32_t)e->row->operands[0].dim);
+    own_window own = see_window(e, &s);
+    bool largest = id == EXG_OP_max_pool2d_with_indices_default;
+    uint32_t padding = id == EXG_OP_convolution_default ? 4 : 3;
+    exg_argument args[16];
+
+    if (own.parts == 0) {
+        e->results[0] = exg_arg_ref(exg_emit_zeros(e));
+        e->results[1] = exg_arg_ref(EMIT(e->builder, _to_copy_default, e->results[0],
+                                         DTYPE(EXG_DTYPE_I64)));
+        return;
+    }
+    for (uint32_t i = 0; i < schema->argument_count && i < 16; i++) {
+        args[i] = e->args[i];
+    }
+    args[0] = exg_arg_ref(padded(e, &s, &own, largest ? -INFINITY : 0));
+    args[padding] = without_padding(e, &e->args[padding], &s);
+    exg_emit_all(e->builder, id, args, schema->argument_count, e->results);
+    if (largest) {
+        e->results[1] =
+            exg_arg_ref(whole_places(e, &s, &own, exg_get_ref(&e->results[1])));
+    }
+}
+
+/* Zeros beside the whole count like elements, or there are none, or all are counted as one says. */
+static bool averages_alike(const exg_rule_call *call, const sliding *s)
+{
+    bool inside = (s->parts - 1) * s->stride + s->kernel <= s->size + 2 * s->padding;
+    bool counts = exg_get_bool(&call->args[5]);
+
+    return call->args[6].kind == EXG_ARGUMENT_INT ||
+           (inside && (counts || s->padding == 0));
+}
+
+static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
+{
+    bool convolves = call->op->id == EXG_OP_convolution_default;
+    bool averages = call->op->id == EXG_OP_avg_pool2d_default;
+
+    return s->size > 0 && s->parts > 0 && s->kernel > 0 && s->stride > 0 &&
+           (convolves ? !exg_get_bool(&call->args[6]) : true) &&
+           (averages ? averages_alike(call, s) : true);
+}
+
+exg_status exg_add_windows(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    bool convolves = call->op->id == EXG_OP_convolution_default;
+
+    if (!call->emits || !exg_is_real(in->dtype) ||
+        call->op->id == EXG_OP__adaptive_avg_pool2d_default ||
+        (convolves && in->rank != call->operands[1]->rank)) {
+        return EXG_OK;
+    }
+    for (uint32_t d = convolves ? 2 : in->rank - 2; d < in->rank; d++) {
+        sliding s = sliding_of(call, d);
+        int64_t beside;
+        exg_row *row;
+
+        if (!slides_over_parts(call, &s)) {
+            continue;
+        }
+        row = exg_rule_add_emitted(call, emit_window);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->operands[0] = exg_shard((int32_t)d);
+        for (uint32_t r = 0; r < call->result_count; r++) {
+            row->results[r] = exg_shard((int32_t)d);
+        }
+        row->windows = 1;
+        beside = reach_of(&s) - s.stride;
+        row->window_bytes = (double)(beside > 0 ? beside : 0) * exg_bytes_without(in, d);
+    }
+    return EXG_OK;
+}
+
+/* ---- the largest along a dim --------------------------------------------------------------- */
+
+/* Every rank brings its `count` largest and where they are in the whole. */
+typedef struct candidates {
+    exg_ref values, places;
+} candidates;
+
+static candidates gathered(const exg_emission *e, uint32_t dim, int64_t count,
+                           const exg_argument *own)
+{
+    exg_builder *b = e->builder;
+    int64_t offset;
+    exg_argument size = exg_arg_int(count * e->call->mesh_size);
+    exg_ref places;
+
+    (void)exg_own_chunk(e, e->call->operands[0]->sizes[dim].value, &offset);
+    places = EMIT(b, add_Scalar, own[1], exg_arg_int(offset));
+    return (candidates){EMIT(b, exg_all_gather, own[0], dim, size, e->mesh_dim),
+                        EMIT(b, exg_all_gather, places, dim, size, e->mesh_dim)};
+}
+
+static void emit_topk(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    exg_argument own[2];
+    exg_argument all[2];
+    candidates c;
+
+    EMIT_ALL(b, topk_default, own, e->args[0], e->args[1], e->args[2], e->args[3], true);
+    c = gathered(e, dim, exg_get_int(&e->args[1]), own);
+    EMIT_ALL(b, topk_default, all, c.values, e->args[1], e->args[2], e->args[3], e->args[4]);
+    e->results[0] = all[0];
+    e->results[1] = exg_arg_ref(EMIT(b, gather_default, c.places, dim, all[1]));
+}
+
+static void emit_largest(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    exg_operator_id id = e->call->op->id;
+    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    bool smallest = id == EXG_OP_min_dim || id == EXG_OP_argmin_default;
+    exg_operator_id along = smallest ? EXG_OP_min_dim : EXG_OP_max_dim;
+    exg_argument args[3] = {e->args[0], exg_arg_int(dim), exg_arg_bool(true)};
+    exg_argument own[2];
+    exg_argument all[2];
+    candidates c;
+
+    exg_emit_all(b, along, args, 3, own);
+    c = gathered(e, dim, 1, own);
+    args[0] = exg_arg_ref(c.values);
+    exg_emit_all(b, along, args, 3, all);
+    all[1] = exg_arg_ref(EMIT(b, gather_default, c.places, dim, all[1]));
+    for (uint32_t r = 0; !exg_get_bool(&e->args[2]) && r < 2; r++) {
+        all[r] = exg_arg_ref(EMIT(b, squeeze_dim, all[r], dim));
+    }
+    e->results[0] = all[e->call->result_count == 1 ? 1 : 0];
+    e->results[1] = all[1];
+}
+
+exg_status exg_add_largest(exg_rule_call *call, uint32_t dim)
+{
+    bool takes_k = call->op->id == EXG_OP_topk_default;
+    const exg_tensor_meta *in = call->operands[0];
+    int64_t count = takes_k ? exg_get_int(&call->args[1]) : 1;
+    exg_row *row;
+
+    if (!call->emits || dim >= in->rank || count == 0 ||
+        !exg_all_have(call, in->sizes[dim].value, count)) {
+        return EXG_OK;
+    }
+    row = exg_rule_add_emitted(call, takes_k ? emit_topk : emit_largest);
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = exg_shard((int32_t)dim);
+    row->gathers = 2;
+    row->reduced_bytes = (double)(count * call->mesh_size) * exg_bytes_without(in, dim);
+    return EXG_OK;
+}
