@@ -54,7 +54,7 @@ bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
     case EXG_DTYPE_F64:
     case EXG_DTYPE_F16:
     case EXG_DTYPE_BF16:
-        return true;
+        return op < EXG_REDUCE_BAND;
     case EXG_DTYPE_U8:
     case EXG_DTYPE_I8:
     case EXG_DTYPE_I16:

@@ -66,7 +66,7 @@ void exg_collective_counts(const exg_communicator *c, const exg_collective *what
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err);
 
-/* May `op` reduce this dtype? (avg of integers and complex numbers: no) */
+/* May `op` reduce this dtype? (avg of integers, bits of floats, complex numbers: no) */
 bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op);
 
 #endif

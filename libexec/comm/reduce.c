@@ -58,7 +58,7 @@ static void reduce_i64_ordered(exg_reduce_op op, const int64_t *parts, uint32_t 
 static void reduce_b8(exg_reduce_op op, const uint8_t *parts, uint32_t n, int64_t count,
                       uint8_t *out)
 {
-    bool all = op == EXG_REDUCE_MIN || op == EXG_REDUCE_PRODUCT;
+    bool all = op == EXG_REDUCE_MIN || op == EXG_REDUCE_PRODUCT || op == EXG_REDUCE_BAND;
 
     for (int64_t i = 0; i < count; i++) {
         bool value = parts[i] != 0;
@@ -66,15 +66,39 @@ static void reduce_b8(exg_reduce_op op, const uint8_t *parts, uint32_t n, int64_
         for (uint32_t r = 1; r < n; r++) {
             bool next = parts[(int64_t)r * count + i] != 0;
 
-            value = all ? value && next : value || next;
+            value = op == EXG_REDUCE_BXOR ? value != next
+                    : all                 ? value && next
+                                          : value || next;
         }
         out[i] = value;
+    }
+}
+
+/* Bits are the same in any integer, so bytes are taken. */
+static void reduce_bits(exg_reduce_op op, const uint8_t *parts, uint32_t n, int64_t bytes,
+                        uint8_t *out)
+{
+    for (int64_t i = 0; i < bytes; i++) {
+        uint32_t value = parts[i];
+
+        for (uint32_t r = 1; r < n; r++) {
+            uint32_t next = parts[(int64_t)r * bytes + i];
+
+            value = op == EXG_REDUCE_BAND  ? value & next
+                    : op == EXG_REDUCE_BOR ? value | next
+                                           : value ^ next;
+        }
+        out[i] = (uint8_t)value;
     }
 }
 
 void exg_reduce_parts(exg_dtype dtype, exg_reduce_op op, const void *parts, uint32_t n,
                       int64_t count, void *out)
 {
+    if (op >= EXG_REDUCE_BAND && dtype != EXG_DTYPE_B8) {
+        reduce_bits(op, parts, n, count * (int64_t)exg_dtype_bytes(dtype), out);
+        return;
+    }
     switch (dtype) {
     case EXG_DTYPE_F32:
         reduce_f32(op, parts, n, count, out);

@@ -441,12 +441,12 @@ static exg_status run_aside(exg_call *call, exg_object *result)
                                    &copy.dtensor, call->err));
     copy.kind = EXG_OBJECT_DTENSOR;
     memcpy(box.size, t->local.sizes, sizeof(box.size));
-    exg_box_copy(&box, &t->local, &box, &copy.dtensor->local, &box);
+    exg_box_copy(&box, &t->local, box.offset, &copy.dtensor->local, box.offset);
     call->operands[0].object = &copy;
     status = run_entry(call, result);
     call->operands[0].object = self;
     if (status == EXG_OK) {
-        exg_box_copy(&box, &copy.dtensor->local, &box, &t->local, &box);
+        exg_box_copy(&box, &copy.dtensor->local, box.offset, &t->local, box.offset);
         *result = *self;
     }
     exg_dtensor_destroy(copy.dtensor);

@@ -86,7 +86,7 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry,
         o->bytes = 0;
         for (uint32_t m = 0; m < mesh->ndim; m++) {
             double bytes = (double)exg_tensor_numel(&t->local) * exg_dtype_bytes(t->local.dtype) *
-                           (o->from[m].kind == EXG_SHARD ? mesh->sizes[m] : 1);
+                           (exg_placement_is_shard(o->from[m]) ? mesh->sizes[m] : 1);
 
             o->moves = o->moves || !exg_placement_equal(o->from[m], o->to[m]);
             o->bytes += exg_move_bytes(o->from[m], o->to[m], bytes, mesh->sizes[m]);
@@ -226,7 +226,7 @@ static exg_status guess_specs(const exg_call *call, exg_entry *entry)
         spec->dtype = local->dtype;
         spec->rank = local->rank;
         for (uint32_t m = 0; m < call->mesh->ndim; m++) {
-            if (spec->placements[m].kind == EXG_SHARD &&
+            if (exg_placement_is_shard(spec->placements[m]) &&
                 spec->placements[m].dim >= (int32_t)local->rank) {
                 spec->placements[m] = exg_replicate();
             }
@@ -354,7 +354,7 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
         memcpy(box.size, t->local.sizes, sizeof(box.size));
         exg_tensor copy = exg_box_tensor(&box, t->local.dtype, t->local.rank, data);
 
-        exg_box_copy(&box, &t->local, &box, &copy, &box);
+        exg_box_copy(&box, &t->local, box.offset, &copy, box.offset);
     }
     exg_dtensor_destroy(moved);
     EXG_TRY(make_result(call, r, block, data == NULL ? NULL : data + r->byte_offset, result));

@@ -50,7 +50,7 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
     if (status == EXG_OK && self->mesh->communicator != NULL &&
         moved->local.data != self->local.data) {
         memcpy(box.size, self->local.sizes, sizeof(box.size));
-        exg_box_copy(&box, &moved->local, &box, &self->local, &box);
+        exg_box_copy(&box, &moved->local, box.offset, &self->local, box.offset);
     }
     if (status == EXG_OK) {
         exg_dtensor_destroy(moved);

@@ -14,7 +14,7 @@ void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         uint32_t shard = (uint32_t)placements[m].dim;
 
-        if (placements[m].kind != EXG_SHARD) {
+        if (!exg_placement_is_shard(placements[m])) {
             continue;
         }
         sizes[shard] *= mesh->sizes[m];
@@ -62,7 +62,8 @@ static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placemen
             bool counts = true;
 
             for (uint32_t m = 0; m < mesh->ndim; m++) {
-                bool shards = placements[m].kind == EXG_SHARD && placements[m].dim == (int32_t)d;
+                bool shards = exg_placement_is_shard(placements[m]) &&
+                              placements[m].dim == (int32_t)d;
 
                 counts = counts && (shards || exg_mesh_coordinate(mesh, r, m) == 0);
             }
@@ -174,28 +175,24 @@ static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
 static exg_status take_copies(exg_dtensor *t, exg_error *err)
 {
     copies c = {t->mesh, t->placements};
-    exg_box *boxes = calloc(t->mesh->size, sizeof(*boxes));
+    exg_region *regions = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
     exg_dtensor *copy = NULL;
     exg_status status;
 
-    status = boxes == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                            : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
                                                     t->rank, t->sizes, &copy, err);
     if (status != EXG_OK) {
         exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
-        free(boxes);
+        free(regions);
         return status;
     }
-    for (uint32_t r = 0; r < t->mesh->size; r++) {
-        exg_local_chunk(t->mesh, r, t->placements, t->sizes, t->rank, boxes[r].offset,
-                        boxes[r].size);
-    }
-    status = exg_box_exchange(t->mesh, &t->local, boxes, &copy->local, boxes, first_gives, &c,
-                              err);
+    status = exg_region_exchange(t->mesh, &t->local, regions, &copy->local, regions, first_gives,
+                                 &c, err);
     t->local = copy->local;
     t->owned = copy->owned;
     free(copy);
-    free(boxes);
+    free(regions);
     return status;
 }
 
@@ -271,9 +268,9 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
         exg_placement p = t->placements[m];
 
-        if (p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_PRODUCT) {
-            return EXG_FAIL(err, USAGE, "DTN-007",
-                            "a tensor is not distributed to Partial(product)");
+        if (p.kind == EXG_PARTIAL && p.op >= EXG_REDUCE_PRODUCT) {
+            return EXG_FAIL(err, USAGE, "DTN-007", "a tensor is not distributed to Partial(%s)",
+                            exg_reduce_op_name(p.op));
         }
         by *= p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_SUM ? t->mesh->sizes[m] : 1;
     }
@@ -319,8 +316,8 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
                                  exg_dtensor **t, exg_error *err)
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
-    exg_box *boxes;
-    exg_status status = EXG_OK;
+    exg_region *held, *wanted;
+    exg_status status;
 
     *t = NULL;
     EXG_TRY(exg_spec_placements(mesh, placements, count, global->rank, to, err));
@@ -332,21 +329,17 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
     if (mesh->communicator == NULL) {
         return EXG_OK;
     }
-    boxes = calloc(2 * (size_t)mesh->size, sizeof(*boxes));
-    if (boxes == NULL) {
+    held = exg_regions_create(mesh, NULL, global->sizes, global->rank);
+    wanted = exg_regions_create(mesh, to, global->sizes, global->rank);
+    if (held == NULL || wanted == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        status = exg_region_exchange(mesh, global, held, &(*t)->local, wanted, source_gives,
+                                     &source, err);
     }
-    for (uint32_t r = 0; status == EXG_OK && r < mesh->size; r++) {
-        memcpy(boxes[r].size, global->sizes, global->rank * sizeof(int64_t));
-        exg_local_chunk(mesh, r, to, global->sizes, global->rank, boxes[mesh->size + r].offset,
-                        boxes[mesh->size + r].size);
-    }
-    if (status == EXG_OK) {
-        status = exg_box_exchange(mesh, global, boxes, &(*t)->local, boxes + mesh->size,
-                                  source_gives, &source, err);
-    }
-    free(boxes);
+    free(held);
+    free(wanted);
     status = status == EXG_OK ? divide(*t, err) : status;
     if (status != EXG_OK) {
         exg_dtensor_destroy(*t);

@@ -114,18 +114,19 @@ typedef double value_fn(const void *user, uint64_t index);
 static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
 {
     int64_t index[EXG_RANK_MAX] = {0};
-    int64_t offsets[EXG_RANK_MAX];
-    int64_t sizes[EXG_RANK_MAX];
+    const int64_t *sizes = t->local.sizes;
     uint8_t *at = t->local.data;
     int64_t numel = t->mesh->communicator == NULL ? 0 : exg_tensor_numel(&t->local);
+    uint32_t me = exg_device_mesh_rank(t->mesh);
+    int64_t run;
 
-    exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
-                    offsets, sizes);
     for (int64_t i = 0; i < numel; i++) {
         uint64_t place = 0;
 
         for (uint32_t d = 0; d < t->rank; d++) {
-            place = place * (uint64_t)t->sizes[d] + (uint64_t)(offsets[d] + index[d]);
+            place = place * (uint64_t)t->sizes[d] +
+                    (uint64_t)exg_local_place(t->mesh, me, t->placements, t->sizes[d], d, index[d],
+                                              &run);
         }
         EXG_TRY(exg_element_store(t->local.dtype, at, value(user, place), err));
         at += exg_dtype_bytes(t->local.dtype);

@@ -70,7 +70,7 @@ exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
 {
     const exg_device_mesh *mesh = t->mesh;
     exg_text out = EXG_TEXT_EMPTY;
-    char one[16];
+    char one[EXG_PLACEMENT_TEXT];
 
     exg_text_puts(&out, "DTensor(local_tensor=");
     print_dim(&out, &t->local, t->local.data, 0, exg_tensor_numel(&t->local) > ALL_MAX);

@@ -28,6 +28,8 @@ static exg_status check_partials(const exg_device_mesh *mesh, const exg_placemen
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err)
 {
+    char text[EXG_PLACEMENT_TEXT];
+
     if (mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
     }
@@ -37,7 +39,12 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
     }
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         out[m] = placements == NULL ? exg_replicate() : placements[m];
-        if (out[m].kind != EXG_SHARD) {
+        if ((uint32_t)out[m].kind >= EXG_PLACEMENT_KIND_COUNT ||
+            (out[m].kind == EXG_STRIDED_SHARD && out[m].split_factor < 1)) {
+            return EXG_FAIL(err, UNSUPPORTED, "DTN-019", "no placement %s on mesh dim %u",
+                            exg_placement_print(out[m], text), m);
+        }
+        if (!exg_placement_is_shard(out[m])) {
             continue;
         }
         out[m].dim += out[m].dim < 0 ? (int32_t)rank : 0;
@@ -52,19 +59,21 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
                      const int64_t *sizes, uint32_t dims, int64_t *offsets, int64_t *local_sizes)
 {
-    for (uint32_t d = 0; d < dims; d++) {
-        offsets[d] = 0;
-        local_sizes[d] = sizes[d];
-    }
+    int64_t run;
+
+    memcpy(local_sizes, sizes, dims * sizeof(*sizes));
     for (uint32_t m = 0; m < mesh->ndim; m++) {
-        uint32_t d = placements[m].kind == EXG_SHARD ? (uint32_t)placements[m].dim : dims;
-        int64_t start;
+        uint32_t d = exg_placement_is_shard(placements[m]) ? (uint32_t)placements[m].dim : dims;
 
         if (d < dims) {
-            exg_chunk(local_sizes[d], mesh->sizes[m], exg_mesh_coordinate(mesh, rank, m), &start,
-                      &local_sizes[d]);
-            offsets[d] += start;
+            local_sizes[d] = exg_shard_size(placements[m], local_sizes[d], mesh->sizes[m],
+                                            exg_mesh_coordinate(mesh, rank, m));
         }
+    }
+    for (uint32_t d = 0; d < dims; d++) {
+        offsets[d] = local_sizes[d] == 0
+                         ? sizes[d]
+                         : exg_local_place(mesh, rank, placements, sizes[d], d, 0, &run);
     }
 }
 
@@ -217,37 +226,5 @@ exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg
                         exg_dtype_name(t->local.dtype));
     }
     t->requires_grad = requires_grad;
-    return EXG_OK;
-}
-
-exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
-                             exg_error *err)
-{
-    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
-        if (t->placements[m].kind == EXG_PARTIAL) {
-            return EXG_FAIL(err, USAGE, "DTN-014", "a Partial has no chunks: redistribute it");
-        }
-    }
-    if (t->mesh->communicator == NULL) {
-        memset(offsets, 0, t->rank * sizeof(*offsets));
-        memset(sizes, 0, t->rank * sizeof(*sizes));
-    } else {
-        exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
-                        offsets, sizes);
-    }
-    return EXG_OK;
-}
-
-exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
-                                const exg_tensor **local, exg_error *err)
-{
-    int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
-
-    *local = NULL;
-    EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
-    if (memcmp(own, offsets, t->rank * sizeof(*own)) != 0) {
-        return EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
-    }
-    *local = &t->local;
     return EXG_OK;
 }

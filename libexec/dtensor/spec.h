@@ -37,13 +37,40 @@ int64_t exg_box_numel(const exg_box *box, uint32_t rank);
 /* What both have; false when that is nothing. */
 bool exg_box_meet(const exg_box *a, const exg_box *b, uint32_t rank, exg_box *both);
 
-/* Is all of `a` in `b`? Of an empty one, yes. */
-bool exg_box_inside(const exg_box *a, const exg_box *b, uint32_t rank);
+/* Some of a local part that lies side by side in the whole. */
+typedef struct exg_piece {
+    exg_box box;                  /* of the whole */
+    int64_t origin[EXG_RANK_MAX]; /* where the local part would begin, if all of it lay so */
+} exg_piece;
 
-/* Copies the elements of `part`, which is in both, between tensors that hold the boxes
- * `from_box` and `to_box`. */
-void exg_box_copy(const exg_box *part, const exg_tensor *from, const exg_box *from_box,
-                  const exg_tensor *to, const exg_box *to_box);
+/* What a rank holds: one piece, none when it is empty, of strided shards several. */
+typedef struct exg_region {
+    exg_piece *pieces;
+    uint32_t count;
+    int64_t sizes[EXG_RANK_MAX]; /* of the local part */
+} exg_region;
+
+/* Of every rank of the mesh; without placements all of them hold all. One block of memory, to
+ * be freed. NULL: out of memory. */
+exg_region *exg_regions_create(const exg_device_mesh *mesh, const exg_placement *placements,
+                               const int64_t *sizes, uint32_t rank);
+
+/* What is left of it in `window` of the local part, which is the local part then. */
+void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *window);
+
+/* What a shard leaves of `length` to the rank at `place` of n. */
+int64_t exg_shard_size(exg_placement p, int64_t length, uint32_t n, uint32_t place);
+
+/* Where element `at` of the mesh rank's part lies along `dim` of the whole, `length` long; from
+ * there on *run elements lie side by side. */
+int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank,
+                        const exg_placement *placements, int64_t length, uint32_t dim, int64_t at,
+                        int64_t *run);
+
+/* Copies the elements of `part`, which is in both, between tensors that begin at
+ * `from_origin` and `to_origin`. */
+void exg_box_copy(const exg_box *part, const exg_tensor *from, const int64_t *from_origin,
+                  const exg_tensor *to, const int64_t *to_origin);
 
 /* The row-major tensor of a box's sizes over `data`. */
 exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data);
@@ -64,13 +91,13 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
 /* One element; DTN-008 of dtypes that are only moved. */
 exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
 
-/* Collective on the mesh: rank p's part of `from` (box from_boxes[p]) that rank q wants
- * (to_boxes[q]) goes there when gives(user, p, q). Nothing is sent when everyone has what it
- * wants. Boxes are a rank of the mesh each. */
+/* Collective on the mesh: what rank p holds of `from` (held[p]) and rank q wants (wanted[q]) goes
+ * there when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a
+ * rank of the mesh each. */
 typedef bool exg_gives_fn(const void *user, uint32_t giver, uint32_t taker);
-exg_status exg_box_exchange(exg_device_mesh *mesh, const exg_tensor *from,
-                            const exg_box *from_boxes, const exg_tensor *to,
-                            const exg_box *to_boxes, exg_gives_fn *gives, const void *user,
-                            exg_error *err);
+exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
+                               const exg_region *held, const exg_tensor *to,
+                               const exg_region *wanted, exg_gives_fn *gives, const void *user,
+                               exg_error *err);
 
 #endif

@@ -3,12 +3,12 @@
  * Every rank holds a DTensor object of its own: the mesh, one placement a mesh dim, the
  * global sizes and strides, and its local part. The local part of a shard is the chunk
  * that exg_chunk gives, applied mesh dim by mesh dim (chunks of chunks where several
- * shard one dim). A rank that is no member of the mesh holds an empty part and sends
+ * shard one dim); of a strided shard it is the chunk of each of its cuts, end to end. A rank that is no member of the mesh holds an empty part and sends
  * nothing.
  *
  * Placements: `count` of them, the mesh's ndim, NULL for Replicate on every mesh dim; a
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
- * mesh is NULL.
+ * mesh is NULL, UNSUPPORTED DTN-019 of a strided shard with a factor below 1.
  *
  * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
  * (PEER) ends the call on all.
@@ -235,15 +235,34 @@ exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg
  * the text. NO_MEMORY. */
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
 
-/* Where this rank's part begins in the whole and how large it is, by dim: for saving. An
- * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
+/* Where this rank's part begins in the whole and how large it is, by dim. An empty part begins
+ * at the end. USAGE DTN-014 of a Partial, which has none; here and below. */
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err);
 
-/* This rank's part, asked for by where it begins; borrowed. USAGE DTN-014 of a Partial, and when
- * that is not where it begins: it is another rank's then. */
-exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
-                                const exg_tensor **local, exg_error *err);
+/* A chunk of this rank's, for saving. */
+typedef struct exg_write_item {
+    const char *fqn; /* as given */
+    uint32_t rank;   /* number of dims */
+    int64_t offsets[EXG_RANK_MAX], sizes[EXG_RANK_MAX]; /* of the chunk, in the whole */
+    int64_t global_sizes[EXG_RANK_MAX];
+    exg_dtype dtype;
+    exg_layout layout;
+    exg_memory_format memory_format;
+    bool requires_grad, pin_memory;
+    uint32_t writer; /* the lowest mesh rank that holds the same */
+} exg_write_item;
+
+/* The chunks of this rank's part in their order: one, of a strided shard several, none of a rank
+ * that is no member. All ranks together give each element, those that are writers of theirs
+ * once. At most `room` are written, *count is how many there are. */
+exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
+                                   uint32_t room, uint32_t *count, exg_error *err);
+
+/* The window on this rank's part that is the chunk which begins there. USAGE DTN-014 when none
+ * does: it is another rank's then. */
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
+                                exg_error *err);
 
 /* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,

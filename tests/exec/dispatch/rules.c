@@ -74,7 +74,7 @@ static void register_rule(eager *e, const char *key, scripted *s)
 
 static void run_own_rule(rank_context *c)
 {
-    scripted s = {.suggests = {{EXG_REPLICATE, 0, EXG_REDUCE_SUM}}, .suggestion_count = 1};
+    scripted s = {.suggests = {exg_replicate()}, .suggestion_count = 1};
     scripted two = {.suggests = {exg_replicate(), exg_shard(1)}, .suggestion_count = 2};
     exg_dispatch_options first = {.size = sizeof(first), .first_suggestion = true};
     eager e;
