@@ -270,13 +270,14 @@ static exg_status decide(const exg_call *call, exg_entry *entry)
     return entry->results == NULL ? EXG_OUT_OF_MEMORY(call->err) : EXG_OK;
 }
 
-exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
+exg_status exg_entry_create(const exg_call *call, const void *user, exg_entry **entry)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_entry *made = arena == NULL ? NULL : EXG_NEW(arena, exg_entry);
     exg_status status;
     bool whole;
 
+    (void)user;
     *entry = NULL;
     if (made == NULL) {
         exg_arena_destroy(arena);

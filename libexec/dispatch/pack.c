@@ -13,6 +13,7 @@ exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error 
     EXG_TRY(exg_dtensor_make(t->mesh, t->placements, &t->local, t->sizes, t->strides, out, err));
     (*out)->owned = exg_block_share(t->owned);
     (*out)->detached = t->detached;
+    exg_dtensor_set_history(*out, t->history, t->output);
     return EXG_OK;
 }
 
@@ -48,7 +49,7 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
                                 exg_device_mesh_coordinate(t->mesh, m) != 0);
         }
     }
-    EXG_TRY(exg_dtensor_redistribute(t, way, t->mesh->ndim, out, err));
+    EXG_TRY(exg_dtensor_move(t, way, out, err));
     memcpy((*out)->placements, to, t->mesh->ndim * sizeof(*to));
     status = clears ? clear_local(*out, err) : EXG_OK;
     if (status != EXG_OK) {

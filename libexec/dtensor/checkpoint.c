@@ -85,7 +85,7 @@ exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_wr
     exg_write_item item = {.fqn = fqn, .rank = t->rank, .dtype = t->local.dtype,
                            .layout = EXG_LAYOUT_STRIDED,
                            .memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS,
-                           .requires_grad = t->requires_grad};
+                           .requires_grad = t->history != NULL};
     const exg_region *region;
     exg_region *all;
 

@@ -347,3 +347,13 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
     }
     return split(mesh, color, part, selected, err);
 }
+
+exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
+                                exg_error *err)
+{
+    exg_mesh_shape alone = {.ndim = 1, .sizes = {1}};
+
+    EXG_TRY(exg_local_mesh_create(&alone, self, err));
+    (*self)->ranks[0] = mesh->ranks[exg_device_mesh_rank(mesh)];
+    return EXG_OK;
+}

@@ -239,28 +239,21 @@ static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *sam
     return EXG_OK;
 }
 
-exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
-                                    uint32_t count, exg_dtensor **out, exg_error *err)
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
+                            exg_error *err)
 {
-    exg_placement to[EXG_MESH_DIMS_MAX];
     passage p = {.t = t, .to = to, .data = t->local};
     exg_status status;
     bool same;
 
     *out = NULL;
-    if (placements == NULL) {
-        return EXG_FAIL(err, USAGE, "DTN-002", "a redistribution without placements");
-    }
-    EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
     EXG_TRY(check(t, to, &same, err));
     if (same) {
         EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
         (*out)->owned = exg_block_share(t->owned);
-        (*out)->requires_grad = t->requires_grad;
         return EXG_OK;
     }
     EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
-    (*out)->requires_grad = t->requires_grad;
     if (t->mesh->communicator == NULL) {
         return EXG_OK;
     }
@@ -270,6 +263,20 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
         *out = NULL;
     }
     return status;
+}
+
+exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
+                                    uint32_t count, exg_dtensor **out, exg_error *err)
+{
+    exg_placement to[EXG_MESH_DIMS_MAX];
+
+    *out = NULL;
+    if (placements == NULL) {
+        return EXG_FAIL(err, USAGE, "DTN-002", "a redistribution without placements");
+    }
+    EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
+    EXG_TRY(exg_dtensor_move(t, to, out, err));
+    return exg_dtensor_set_requires_grad(*out, t->history != NULL, err);
 }
 
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)

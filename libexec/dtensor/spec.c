@@ -81,6 +81,7 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
 
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
+    uint32_t version;
 };
 
 exg_block *exg_block_create(uint64_t bytes)
@@ -89,6 +90,7 @@ exg_block *exg_block_create(uint64_t bytes)
 
     if (block != NULL) {
         block->uses = 1;
+        block->version = 0;
     }
     return block;
 }
@@ -106,6 +108,18 @@ void exg_block_release(exg_block *block)
     if (block != NULL && --block->uses == 0) {
         exg_release(NULL, block, 0);
     }
+}
+
+void exg_block_touch(exg_block *block)
+{
+    if (block != NULL) {
+        block->version++;
+    }
+}
+
+uint32_t exg_block_version(const exg_block *block)
+{
+    return block == NULL ? 0 : block->version;
 }
 
 void *exg_block_data(exg_block *block)
@@ -172,6 +186,7 @@ void exg_dtensor_destroy(exg_dtensor *t)
 {
     if (t != NULL) {
         exg_block_release(t->owned);
+        exg_history_release(t->history);
         free(t);
     }
 }
@@ -211,20 +226,4 @@ const int64_t *exg_dtensor_strides(const exg_dtensor *t)
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t)
 {
     return t->local.dtype;
-}
-
-bool exg_dtensor_requires_grad(const exg_dtensor *t)
-{
-    return t->requires_grad;
-}
-
-exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err)
-{
-    if (requires_grad && !exg_dtype_is_float(t->local.dtype) &&
-        !exg_dtype_is_complex(t->local.dtype)) {
-        return EXG_FAIL(err, USAGE, "DTN-016", "a gradient of %s",
-                        exg_dtype_name(t->local.dtype));
-    }
-    t->requires_grad = requires_grad;
-    return EXG_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXEC_DTENSOR_SPEC_H
 #define EXG_LIBEXEC_DTENSOR_SPEC_H
 
+#include "libexec/dtensor/history.h"
 #include "libexec/dtensor/mesh.h"
 
 #include <exg/dtensor.h>
@@ -13,6 +14,8 @@ exg_block *exg_block_create(uint64_t bytes); /* unset; one use. NULL: out of mem
 exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL */
 void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
 void *exg_block_data(exg_block *block);       /* aligned to 64 bytes */
+void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
+uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
 
 struct exg_dtensor {
     exg_device_mesh *mesh;
@@ -23,7 +26,8 @@ struct exg_dtensor {
     int64_t strides[EXG_RANK_MAX]; /* global */
     exg_block *owned;              /* the local memory, when it is ours */
     bool detached;                 /* of a view: of moved or copied memory */
-    bool requires_grad;
+    exg_history *history;          /* NULL: no gradient is wanted */
+    uint32_t output;               /* of it */
 };
 
 /* A run of each dim. */
@@ -87,6 +91,10 @@ exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placemen
 exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);
+
+/* Collective. A redistribution by placements that fit; no gradient is wanted of the result. */
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
+                            exg_error *err);
 
 /* One element; DTN-008 of dtypes that are only moved. */
 exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);

@@ -3,8 +3,8 @@
  * Every rank holds a DTensor object of its own: the mesh, one placement a mesh dim, the
  * global sizes and strides, and its local part. The local part of a shard is the chunk
  * that exg_chunk gives, applied mesh dim by mesh dim (chunks of chunks where several
- * shard one dim); of a strided shard it is the chunk of each of its cuts, end to end. A rank that is no member of the mesh holds an empty part and sends
- * nothing.
+ * shard one dim); of a strided shard it is the chunk of each of its cuts, end to end. A
+ * rank that is no member of the mesh holds an empty part and sends nothing.
  *
  * Placements: `count` of them, the mesh's ndim, NULL for Replicate on every mesh dim; a
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
@@ -226,9 +226,18 @@ const int64_t *exg_dtensor_strides(const exg_dtensor *t); /* global, elements */
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 
 /* Is its gradient wanted? At first as the options or the source say, of a distributed tensor
- * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients. */
+ * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients, and of what was
+ * computed of others whose gradients are wanted (autograd.h). */
 bool exg_dtensor_requires_grad(const exg_dtensor *t);
 exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
+
+/* Was it not computed of what has a gradient? */
+bool exg_dtensor_is_leaf(const exg_dtensor *t);
+
+/* Of a leaf: the gradients so far, summed; NULL before the first. They lie as the leaf does, whole
+ * where that is Partial. The second leaves none, and the caller destroys it. */
+const exg_dtensor *exg_dtensor_grad(const exg_dtensor *t);
+exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t);
 
 /* "DTensor(local_tensor=[1.0, 2.0], device_mesh=DeviceMesh(tp=2), placements=(S(0)))": this rank's
  * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees

@@ -130,7 +130,7 @@ static void every_strided_pair_gives_the_whole(void **state)
 static _Atomic uint32_t marks[2][12]; /* by holder: any, the writers */
 static float file[12];
 
-/* Each chunk to its place in a file of the whole, by its first holder; then read by another mesh. */
+/* Each chunk to its place in a file of the whole, by its first holder; then another mesh reads. */
 static void save_chunks(rank_context *c)
 {
     const char *text = c->user;
