@@ -150,6 +150,7 @@ exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_
     EXG_TRY(exg_dtensor_make(self, &whole, &t->local, t->local.sizes, t->local.strides, local,
                              err));
     (*local)->owned = exg_block_share(t->owned);
+    (*local)->meta = t->meta;
     return give(remember(d, &to_local_kind, t, t, &options, *local, err), local);
 }
 
@@ -207,6 +208,7 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
     }
     all.size = sizeof(all);
     all.requires_grad = false; /* as the local tensor says */
+    all.meta = local->meta;
     EXG_TRY(exg_dtensor_from_local(mesh == NULL ? exg_current_mesh(d) : mesh, &local->local,
                                    placements, count, &all, t, err));
     if ((*t)->owned == NULL && (*t)->local.data == local->local.data) {

@@ -525,6 +525,19 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     return exg_dispatch_call(&call, exg_current_mesh(d), result);
 }
 
+/* Nothing is computed of what has no data. */
+static exg_status check_data(const char *key, const exg_object *object, exg_error *err)
+{
+    if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
+        for (uint32_t i = 0; i < object->count; i++) {
+            EXG_TRY(check_data(key, &object->items[i], err));
+        }
+    }
+    return object->kind == EXG_OBJECT_DTENSOR && object->dtensor->meta
+               ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
+               : EXG_OK;
+}
+
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err)
@@ -533,6 +546,12 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
     exg_custom_handler *handler;
 
     *result = exg_object_none();
+    for (uint32_t i = 0; i < arg_count; i++) {
+        EXG_TRY(check_data(key, &args[i], err));
+    }
+    for (uint32_t i = 0; i < kwarg_count; i++) {
+        EXG_TRY(check_data(key, &kwargs[i].object, err));
+    }
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
     if (handler != NULL) {

@@ -55,10 +55,12 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
         piece = here ? &region->pieces[i] : piece;
     }
     for (uint32_t d = 0; piece != NULL && d < t->rank; d++) {
+        int64_t skipped = (piece->box.offset[d] - piece->origin[d]) * local->strides[d];
+
         local->sizes[d] = piece->box.size[d];
-        local->data = (uint8_t *)local->data + (piece->box.offset[d] - piece->origin[d]) *
-                                                   local->strides[d] *
-                                                   (int64_t)exg_dtype_bytes(local->dtype);
+        local->data = t->meta ? NULL
+                              : (uint8_t *)local->data +
+                                    skipped * (int64_t)exg_dtype_bytes(local->dtype);
     }
     free(all);
     return piece != NULL || memcmp(own, offsets, bytes) == 0

@@ -31,26 +31,6 @@ typedef struct statement {
     int64_t local[EXG_RANK_MAX], whole[EXG_RANK_MAX];
 } statement;
 
-/* Everyone's, by rank. */
-static exg_status gather_statements(exg_device_mesh *mesh, statement *own, statement *all,
-                                    exg_error *err)
-{
-    exg_segment *segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
-    exg_status status;
-
-    if (segments == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    for (uint32_t r = 0; r < mesh->size; r++) {
-        segments[r] = (exg_segment){own, sizeof(*own)};
-        segments[mesh->size + r] = (exg_segment){&all[r], sizeof(*own)};
-    }
-    status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
-    free(segments);
-    return status;
-}
-
 /* The sizes along each dim of the ranks that are first on every mesh dim but those which
  * shard it, one after the other. */
 static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placements,
@@ -119,7 +99,7 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
     if (options->shape != NULL) {
         memcpy(own.whole, options->shape, local->rank * sizeof(int64_t));
     }
-    status = gather_statements(mesh, &own, all, err);
+    status = exg_mesh_gather(mesh, &own, all, sizeof(own), err);
     if (status == EXG_OK && options->infer_shape) {
         sum_sizes(mesh, placements, all, local->rank, sizes);
     }
@@ -239,9 +219,14 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     } else if (member) {
         EXG_TRY(check_own(mesh, to, local, sizes, err));
     }
+    if (member && local->data == NULL && !options.meta && exg_tensor_numel(local) > 0) {
+        return EXG_FAIL(err, USAGE, "DTN-003", "a local tensor without data that is not meta");
+    }
     EXG_TRY(exg_dtensor_make(mesh, to, local, sizes, strides, t, err));
+    (*t)->meta = options.meta;
+    (*t)->local.data = options.meta ? NULL : (*t)->local.data;
     status = exg_dtensor_set_requires_grad(*t, options.requires_grad, err);
-    if (status == EXG_OK && member && options.run_check && has_copies(*t)) {
+    if (status == EXG_OK && member && options.run_check && !options.meta && has_copies(*t)) {
         status = take_copies(*t, err);
     }
     if (status != EXG_OK) {
@@ -324,9 +309,12 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
     if (source != EXG_NO_RANK && source >= mesh->size) {
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
     }
-    EXG_TRY(exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t, err));
+    EXG_TRY(global->data == NULL && exg_tensor_numel(global) > 0
+                ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t, err)
+                : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t,
+                                         err));
     keep_order(*t, global->strides);
-    if (mesh->communicator == NULL) {
+    if (mesh->communicator == NULL || (*t)->meta) {
         return EXG_OK;
     }
     held = exg_regions_create(mesh, NULL, global->sizes, global->rank);

@@ -83,6 +83,12 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
     return exg_dtensor_redistribute(t, to, t->mesh->ndim, out, err);
 }
 
+exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
+                                   exg_error *err)
+{
+    return exg_dtensor_redistribute(t, like->placements, like->mesh->ndim, out, err);
+}
+
 exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
                                    const exg_placement *placements, uint32_t count,
                                    exg_dtensor **out, exg_error *err)

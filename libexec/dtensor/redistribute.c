@@ -251,7 +251,11 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_d
     if (same) {
         EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
         (*out)->owned = exg_block_share(t->owned);
+        (*out)->meta = t->meta;
         return EXG_OK;
+    }
+    if (t->meta) {
+        return exg_dtensor_make_meta(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err);
     }
     EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
     if (t->mesh->communicator == NULL) {

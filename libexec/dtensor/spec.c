@@ -152,33 +152,42 @@ exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placemen
     return EXG_OK;
 }
 
-exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
-                                  exg_dtype dtype, uint32_t rank, const int64_t *sizes,
-                                  exg_dtensor **t, exg_error *err)
+exg_status exg_dtensor_make_meta(exg_device_mesh *mesh, const exg_placement *placements,
+                                 exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                 exg_dtensor **t, exg_error *err)
 {
     exg_tensor whole = {.dtype = dtype, .rank = rank};
     exg_tensor local = whole;
     int64_t offsets[EXG_RANK_MAX];
-    exg_block *memory;
 
-    *t = NULL;
     memcpy(whole.sizes, sizes, rank * sizeof(*sizes));
     exg_tensor_set_contiguous(&whole);
     exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, rank, offsets,
                     local.sizes);
     exg_tensor_set_contiguous(&local);
-    memory = exg_block_create(
-        mesh->communicator == NULL ? 0
-                                   : (uint64_t)exg_tensor_numel(&local) * exg_dtype_bytes(dtype));
-    if (memory == NULL) {
+    EXG_TRY(exg_dtensor_make(mesh, placements, &local, sizes, whole.strides, t, err));
+    (*t)->meta = true;
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
+                                  exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                  exg_dtensor **t, exg_error *err)
+{
+    uint64_t bytes;
+
+    EXG_TRY(exg_dtensor_make_meta(mesh, placements, dtype, rank, sizes, t, err));
+    bytes = mesh->communicator == NULL
+                ? 0
+                : (uint64_t)exg_tensor_numel(&(*t)->local) * exg_dtype_bytes(dtype);
+    (*t)->owned = exg_block_create(bytes);
+    (*t)->meta = false;
+    if ((*t)->owned == NULL) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    local.data = exg_block_data(memory);
-    if (exg_dtensor_make(mesh, placements, &local, sizes, whole.strides, t, err) != EXG_OK) {
-        exg_block_release(memory);
-        return EXG_NO_MEMORY;
-    }
-    (*t)->owned = memory;
+    (*t)->local.data = exg_block_data((*t)->owned);
     return EXG_OK;
 }
 
@@ -196,6 +205,11 @@ void exg_dtensor_destroy(exg_dtensor *t)
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t)
 {
     return &t->local;
+}
+
+bool exg_dtensor_is_meta(const exg_dtensor *t)
+{
+    return t->meta;
 }
 
 exg_device_mesh *exg_dtensor_device_mesh(const exg_dtensor *t)

@@ -26,6 +26,7 @@ struct exg_dtensor {
     int64_t strides[EXG_RANK_MAX]; /* global */
     exg_block *owned;              /* the local memory, when it is ours */
     bool detached;                 /* of a view: of moved or copied memory */
+    bool meta;                     /* without data, on every rank */
     exg_history *history;          /* NULL: no gradient is wanted */
     uint32_t output;               /* of it */
 };
@@ -84,10 +85,14 @@ exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, vo
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err);
 
-/* A DTensor over `local`, and one with row-major memory of its own for this rank's part. */
+/* A DTensor over `local`, one without data, and one with row-major memory of its own for this
+ * rank's part. */
 exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
                             const exg_tensor *local, const int64_t *sizes, const int64_t *strides,
                             exg_dtensor **t, exg_error *err);
+exg_status exg_dtensor_make_meta(exg_device_mesh *mesh, const exg_placement *placements,
+                                 exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                 exg_dtensor **t, exg_error *err);
 exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);

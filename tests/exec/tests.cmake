@@ -86,6 +86,8 @@ exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 # One operator on DTensors, now.
 exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
+exg_test(exec_context exec/dispatch/context.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
 exg_test(exec_autograd exec/dispatch/autograd.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS

@@ -30,6 +30,7 @@ typedef struct exg_mesh_shape {
     uint32_t ndim; /* 1 and more */
     uint32_t sizes[EXG_MESH_DIMS_MAX];
     const char *names[EXG_MESH_DIMS_MAX]; /* distinct; NULL: the dim has none */
+    const char *device_type; /* NULL or "cpu"; UNSUPPORTED DTN-021 of others */
 } exg_mesh_shape;
 
 /* This process's mesh, ranks being the processes that mpirun started: as many as the sizes

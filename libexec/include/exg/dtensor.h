@@ -44,6 +44,8 @@ typedef struct exg_from_local_options {
     bool run_check; /* collective: dtype, rank and shape agree on all ranks, else USAGE DTN-013
                        on all; where it is replicated, everyone takes a copy of the first's */
     bool requires_grad; /* of the local tensor: the DTensor's too. USAGE DTN-016 */
+    bool meta; /* the local tensors have no data, on any rank: nor has the DTensor, nor what is
+                  made of it. USAGE DTN-003 of no data otherwise */
 } exg_from_local_options;
 
 /* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
@@ -66,7 +68,8 @@ const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 /* Collective. `global` of rank `source` is the truth, of EXG_NO_RANK everyone's own, and
  * then nothing is sent. To Partial: sum divides by the ranks, avg, max and min keep the
  * value, product is refused. Strides of the whole are `global`'s; the parts have no gaps, and
- * their dims the same order in memory. */
+ * their dims the same order in memory. Of a tensor whose data is NULL on every rank there are
+ * no data, and no messages. */
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err);
@@ -173,6 +176,10 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err);
 
+/* Collective. `t` lying as `like` does. */
+exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
+                                   exg_error *err);
+
 /* Collective. What a compiled backward takes as the gradient of something like `t`: whole where
  * `t` is Partial, else over the same memory and no message. */
 exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
@@ -187,6 +194,9 @@ typedef struct exg_dtensor_like {
     const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
+    exg_layout layout;  /* UNKNOWN (0) or STRIDED: UNSUPPORTED DTN-020 of others */
+    bool run_check;     /* collective: dtype, sizes, and of random numbers where they come from, agree
+                           on all ranks, else USAGE DTN-013 on all */
 } exg_dtensor_like;
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
@@ -231,6 +241,9 @@ exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 bool exg_dtensor_requires_grad(const exg_dtensor *t);
 exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
 
+/* Has it no data, on any rank, but all else? Operators do not take it (DSP-010). */
+bool exg_dtensor_is_meta(const exg_dtensor *t);
+
 /* Was it not computed of what has a gradient? */
 bool exg_dtensor_is_leaf(const exg_dtensor *t);
 
@@ -243,6 +256,9 @@ exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t);
  * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees
  * the text. NO_MEMORY. */
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
+
+/* Collective. "DTensor(full_tensor=...", the same of the whole. */
+exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err);
 
 /* Where this rank's part begins in the whole and how large it is, by dim. An empty part begins
  * at the end. USAGE DTN-014 of a Partial, which has none; here and below. */
