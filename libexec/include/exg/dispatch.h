@@ -140,7 +140,8 @@ typedef struct exg_output_sharding {
     const char *failed_reason; /* FAILED: never empty */
 } exg_output_sharding;
 
-/* Fills `out` (all zero before) with memory of `arena`. */
+/* Fills `out` (all zero before) with memory of `arena`. May write the call as one of another
+ * operator on the same tensors: schema->func_schema, args and kwargs. */
 typedef exg_status exg_sharding_rule(void *user, exg_op_schema *schema, exg_arena *arena,
                                      exg_output_sharding *out, exg_error *err);
 
@@ -223,9 +224,9 @@ void exg_operator_key(const exg_operator *op, char *text, size_t room);
  * (exg_object_clear); in-place and out= results are the arguments themselves.
  * USAGE: DSP-001 arguments that the operator does not take, DSP-002 a plain tensor of several
  * elements beside DTensors, DSP-003 two meshes, DSP-007 an out= or in-place target of other
- * sizes, DSP-008 no mesh, DSP-010 a DTensor without data. UNSUPPORTED: OPR-003 no such operator, DSP-004 no sharding rule,
- * DSP-005 a rule that fails, DSP-006 an in-place target that would have to move. MALFORMED
- * RUN-001, PEER as exg_session_run. */
+ * sizes, DSP-008 no mesh, DSP-010 a DTensor without data. UNSUPPORTED: OPR-003 no such
+ * operator, DSP-004 no sharding rule, DSP-005 a rule that fails, DSP-006 an in-place target
+ * that would have to move. MALFORMED RUN-001, PEER as exg_session_run. */
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err);

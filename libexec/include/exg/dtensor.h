@@ -195,8 +195,8 @@ typedef struct exg_dtensor_like {
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
     exg_layout layout;  /* UNKNOWN (0) or STRIDED: UNSUPPORTED DTN-020 of others */
-    bool run_check;     /* collective: dtype, sizes, and of random numbers where they come from, agree
-                           on all ranks, else USAGE DTN-013 on all */
+    bool run_check;     /* collective: dtype, sizes, and of random numbers where they come from,
+                           agree on all ranks, else USAGE DTN-013 on all */
 } exg_dtensor_like;
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,

@@ -1,5 +1,5 @@
-/* autograd.c - histories over the borders of DTensors, modes, and what goes wrong: seeds.md S003-02,
- * 08, 13, 21, 41, 59, 69, 71, 72, 87, 91, 92, 102, 104, 122, S000-22.
+/* autograd.c - histories over the borders of DTensors, modes, and what goes wrong: seeds.md
+ * S003-02, 08, 13, 21, 41, 59, 69, 71, 72, 87, 91, 92, 102, 104, 122, S000-22.
  */
 #include "tests/exec/dispatch/eager.h"
 
@@ -58,8 +58,8 @@ static void go_back(eager *e, exg_dtensor *root, const exg_dtensor *gradient)
 
 /* ---- borders --------------------------------------------------------------------------------- */
 
-/* Module A on this rank's rows, module B on DTensors (a column of weights on each rank), module C on
- * the whole, summed: of ranks together sum(tanh(x wa) wb)^2. */
+/* Module A on this rank's rows, module B on DTensors (a column of weights on each rank), module C
+ * on the whole, summed: of ranks together sum(tanh(x wa) wb)^2. */
 typedef struct chain {
     double wb[4]; /* the gradient of B's weights, whole */
     double wa[2][4];

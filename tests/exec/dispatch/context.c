@@ -1,6 +1,7 @@
 /* context.c - what a call goes by beside its arguments, and tensors without data: seeds.md S003-14,
- * 42, 43, 44, 48, 84 to 86, 88, 107, 120, 121, 132, 139, 140, S001-18.
+ * 42, 43, 44, 48, 84 to 86, 88, 107, 120, 121, 132, 139, 140, S001-13, 18.
  */
+#include "libexport/base/arena.h"
 #include "tests/exec/dispatch/eager.h"
 
 #include <dirent.h>
@@ -424,6 +425,62 @@ static void schemas_are_parsed_once(void **state)
     on_mesh("2", call_often, NULL);
 }
 
+/* squeeze of what has several dims of size 1 on a rank: only those that all of it has. */
+static exg_status squeeze_globally(void *user, exg_op_schema *schema, exg_arena *arena,
+                                   exg_output_sharding *out, exg_error *err)
+{
+    const exg_dtensor_spec *spec = exg_op_schema_args_spec(schema, 0);
+    exg_dtensor_spec *made = exg_arena_memdup(arena, spec, 1, sizeof(*spec));
+    exg_object *args = exg_arena_alloc(arena, 2, sizeof(*args));
+    int64_t *dims = exg_arena_alloc(arena, 1, sizeof(*dims));
+
+    (void)err;
+    dims[0] = 1;
+    args[0] = schema->args[0];
+    args[1] = of_ints(dims, 1);
+    schema->func_schema = user;
+    schema->args = args;
+    schema->arg_count = 2;
+    made->rank = 2;
+    made->sizes[1] = spec->sizes[2];
+    made->strides[1] = spec->strides[2];
+    out->result = exg_object_spec(made);
+    return EXG_OK;
+}
+
+static void rewrite(rank_context *c)
+{
+    const exg_function_schema *dims =
+        exg_operators_find(all_operators(), "torch.ops.aten.squeeze.dims")->schema;
+    exg_dispatch_row row = {.rule = squeeze_globally,
+                            .user = (void *)(uintptr_t)(const void *)dims};
+    int64_t both[2] = {0, 1};
+    exg_dtensor *x, *y;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    EXPECT(c, exg_dispatcher_register(e.d, "aten.squeeze.default", &row, &e.err) == EXG_OK &&
+                  exg_dispatcher_register(e.d, "aten.squeeze.dims", &row, &e.err) == EXG_OK, "%s",
+           e.err.message);
+    x = counted(&e, EXG_DTYPE_F32, "2x1x3", "S(0)"); /* (1, 1, 3) on each rank */
+    y = CALL(&e, "aten.squeeze.default", T(x));
+    expect_values(&e, y, "S(0)", (const double[]){0, 1, 2, 3, 4, 5}, 6, "another operator");
+    EXPECT(c, y != NULL && exg_dtensor_to_local(y)->rank == 2, "(1, 3) is left");
+    exg_dtensor_destroy(y);
+    y = CALL(&e, "aten.squeeze.dims", T(x), of_ints(both, 2));
+    EXPECT(c, y != NULL && exg_dtensor_to_local(y)->rank == 2, "of a shorter list");
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+/* S001-13 */
+static void rules_may_rewrite_the_operator(void **state)
+{
+    (void)state;
+    on_mesh("2", rewrite, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +494,7 @@ int main(void)
         cmocka_unit_test(other_backends_are_named),
         cmocka_unit_test(nothing_is_done_beside),
         cmocka_unit_test(schemas_are_parsed_once),
+        cmocka_unit_test(rules_may_rewrite_the_operator),
     };
     int status;
 
