@@ -147,6 +147,7 @@ exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_
 
     *local = NULL;
     EXG_TRY(exg_dispatcher_self(d, &self, err));
+    EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(exg_dtensor_make(self, &whole, &t->local, t->local.sizes, t->local.strides, local,
                              err));
     (*local)->owned = exg_block_share(t->owned);
@@ -286,7 +287,7 @@ static exg_status redistribute(exg_dispatcher *d, const exg_dtensor *t,
         return EXG_FAIL(err, UNSUPPORTED, "TAP-006", "a redistribution to another mesh");
     }
     EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
-    EXG_TRY(exg_dtensor_move(t, to, out, err));
+    EXG_TRY(exg_dtensor_move(t, to, options->async, out, err));
     return give(remember(d, &redistribute_kind, t, t, options, *out, err), out);
 }
 

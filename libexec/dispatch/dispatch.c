@@ -525,17 +525,20 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     return exg_dispatch_call(&call, exg_current_mesh(d), result);
 }
 
-/* Nothing is computed of what has no data. */
-static exg_status check_data(const char *key, const exg_object *object, exg_error *err)
+/* What is computed of has data, and they are here. */
+static exg_status want_data(const char *key, const exg_object *object, exg_error *err)
 {
+    if (object->kind == EXG_OBJECT_DTENSOR) {
+        return object->dtensor->meta
+                   ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
+                   : exg_dtensor_wait(object->dtensor, err);
+    }
     if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
         for (uint32_t i = 0; i < object->count; i++) {
-            EXG_TRY(check_data(key, &object->items[i], err));
+            EXG_TRY(want_data(key, &object->items[i], err));
         }
     }
-    return object->kind == EXG_OBJECT_DTENSOR && object->dtensor->meta
-               ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
-               : EXG_OK;
+    return EXG_OK;
 }
 
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
@@ -547,10 +550,10 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
 
     *result = exg_object_none();
     for (uint32_t i = 0; i < arg_count; i++) {
-        EXG_TRY(check_data(key, &args[i], err));
+        EXG_TRY(want_data(key, &args[i], err));
     }
     for (uint32_t i = 0; i < kwarg_count; i++) {
-        EXG_TRY(check_data(key, &kwargs[i].object, err));
+        EXG_TRY(want_data(key, &kwargs[i].object, err));
     }
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;

@@ -10,6 +10,7 @@
 
 exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
+    EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(exg_dtensor_make(t->mesh, t->placements, &t->local, t->sizes, t->strides, out, err));
     (*out)->owned = exg_block_share(t->owned);
     (*out)->detached = t->detached;
@@ -50,7 +51,7 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
                                 exg_device_mesh_coordinate(t->mesh, m) != 0);
         }
     }
-    EXG_TRY(exg_dtensor_move(t, way, out, err));
+    EXG_TRY(exg_dtensor_move(t, way, false, out, err));
     memcpy((*out)->placements, to, t->mesh->ndim * sizeof(*to));
     status = clears ? clear_local(*out, err) : EXG_OK;
     if (status != EXG_OK) {
@@ -91,6 +92,7 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
         local[i] = schema[i];
         if (args[i].kind == EXG_OBJECT_DTENSOR) {
             t = args[i].dtensor;
+            EXG_TRY(exg_dtensor_wait(t, err));
             if (moves && schema[i].kind == EXG_OBJECT_SPEC) {
                 EXG_TRY(exg_dtensor_bring(args[i].dtensor, schema[i].spec->placements, &t, err));
                 EXG_TRY(keep(moved, t, err));

@@ -40,7 +40,7 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
     exg_status status;
 
     EXG_TRY(check(self, from, err));
-    EXG_TRY(exg_dtensor_move(from, self->placements, &moved, err));
+    EXG_TRY(exg_dtensor_move(from, self->placements, false, &moved, err));
     status = EXG_OK;
     if (moved->local.dtype != self->local.dtype) {
         status = cast(d, self, moved, &as_cast, err);

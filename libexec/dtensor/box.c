@@ -159,7 +159,6 @@ static bool anyone_lacks(const journey *j)
     return false;
 }
 
-/* Between a local tensor and what is packed for the way. */
 static void pack(const journey *j, uint32_t taker, uint8_t *packed)
 {
     parcel p = parcel_of(j, j->me, taker);
@@ -168,18 +167,6 @@ static void pack(const journey *j, uint32_t taker, uint8_t *packed)
         exg_tensor box = exg_box_tensor(&p.part, j->from->dtype, j->rank, packed);
 
         exg_box_copy(&p.part, j->from, p.held->origin, &box, p.part.offset);
-        packed += exg_box_numel(&p.part, j->rank) * j->item;
-    }
-}
-
-static void unpack(const journey *j, uint32_t giver, uint8_t *packed)
-{
-    parcel p = parcel_of(j, giver, j->me);
-
-    while (next_part(&p)) {
-        exg_tensor box = exg_box_tensor(&p.part, j->to->dtype, j->rank, packed);
-
-        exg_box_copy(&p.part, &box, p.part.offset, j->to, p.wanted->origin);
         packed += exg_box_numel(&p.part, j->rank) * j->item;
     }
 }
@@ -208,25 +195,128 @@ static uint64_t count_bytes(const journey *j, exg_segment *send, exg_segment *re
     return bytes;
 }
 
-static exg_status travel(const journey *j, exg_segment *send, exg_segment *receive,
-                         uint8_t *packed, exg_error *err)
+/* Where a part of what comes goes. */
+typedef struct landing {
+    exg_box part;
+    int64_t origin[EXG_RANK_MAX]; /* of the local tensor, as of an exg_piece */
+    uint8_t *packed;
+} landing;
+
+struct exg_transit {
+    exg_device_mesh *mesh;
+    exg_tensor to;
+    exg_segment *send, *receive; /* by rank */
+    uint8_t *packed;             /* what goes and what comes */
+    landing *landings;
+    uint32_t landing_count;
+};
+
+static void drop(exg_transit *t)
 {
-    for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (send[r].bytes > 0) {
-            send[r].data = packed;
-            pack(j, r, packed);
-            packed += send[r].bytes;
-        }
-        if (receive[r].bytes > 0) {
-            receive[r].data = packed;
-            packed += receive[r].bytes;
+    free(t->send);
+    free(t->packed);
+    free(t->landings);
+    free(t);
+}
+
+/* Notes where what comes from `giver` goes; without room only counts. */
+static uint32_t land(const journey *j, uint32_t giver, uint8_t *packed, landing *landings)
+{
+    parcel p = parcel_of(j, giver, j->me);
+    uint32_t count = 0;
+
+    for (; next_part(&p); count++) {
+        if (landings != NULL) {
+            landings[count] = (landing){.part = p.part, .packed = packed};
+            memcpy(landings[count].origin, p.wanted->origin, sizeof(p.wanted->origin));
+            packed += exg_box_numel(&p.part, j->rank) * j->item;
         }
     }
-    EXG_TRY(exg_exchange(j->mesh->communicator, send, receive, err));
+    return count;
+}
+
+static exg_transit *make_transit(const journey *j)
+{
+    exg_transit *t = calloc(1, sizeof(*t));
+    uint32_t size = j->mesh->size;
+
+    if (t == NULL) {
+        return NULL;
+    }
+    t->mesh = j->mesh;
+    t->to = *j->to;
+    t->send = calloc(2 * (size_t)size, sizeof(*t->send));
+    t->receive = t->send == NULL ? NULL : t->send + size;
+    for (uint32_t r = 0; r < size; r++) {
+        t->landing_count += r == j->me ? 0 : land(j, r, NULL, NULL);
+    }
+    t->landings = calloc(t->landing_count + 1u, sizeof(*t->landings));
+    t->packed = t->send == NULL ? NULL : malloc(count_bytes(j, t->send, t->receive) + 1);
+    if (t->landings == NULL || t->packed == NULL) {
+        drop(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* Packs what goes, and says where what comes lies and goes. */
+static void load(const journey *j, exg_transit *t)
+{
+    uint8_t *packed = t->packed;
+    landing *next = t->landings;
+
     for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (receive[r].bytes > 0) {
-            unpack(j, r, receive[r].data);
+        if (t->send[r].bytes > 0) {
+            t->send[r].data = packed;
+            pack(j, r, packed);
+            packed += t->send[r].bytes;
         }
+        if (t->receive[r].bytes > 0) {
+            t->receive[r].data = packed;
+            next += land(j, r, packed, next);
+            packed += t->receive[r].bytes;
+        }
+    }
+}
+
+exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
+                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
+                             const void *user, exg_transit **transit, exg_error *err)
+{
+    journey j = {mesh, exg_device_mesh_rank(mesh), to->rank, exg_dtype_bytes(to->dtype),
+                 from, to, held, wanted, gives, user};
+    exg_status status;
+
+    *transit = NULL;
+    keep_own(&j);
+    if (!anyone_lacks(&j)) {
+        return EXG_OK;
+    }
+    *transit = make_transit(&j);
+    if (*transit == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    load(&j, *transit);
+    status = exg_exchange(mesh->communicator, (*transit)->send, (*transit)->receive, err);
+    if (status != EXG_OK) {
+        drop(*transit);
+        *transit = NULL;
+    }
+    return status;
+}
+
+exg_status exg_transit_finish(exg_transit *t, exg_error *err)
+{
+    (void)err;
+    for (uint32_t i = 0; t != NULL && i < t->landing_count; i++) {
+        const landing *l = &t->landings[i];
+        exg_tensor box = exg_box_tensor(&l->part, t->to.dtype, t->to.rank, l->packed);
+
+        exg_box_copy(&l->part, &box, l->part.offset, &t->to, l->origin);
+    }
+    if (t != NULL) {
+        drop(t);
     }
     return EXG_OK;
 }
@@ -236,27 +326,8 @@ exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
                                const exg_region *wanted, exg_gives_fn *gives, const void *user,
                                exg_error *err)
 {
-    journey j = {mesh, exg_device_mesh_rank(mesh), to->rank, exg_dtype_bytes(to->dtype),
-                 from, to, held, wanted, gives, user};
-    exg_segment *segments;
-    uint8_t *packed = NULL;
-    exg_status status;
+    exg_transit *transit;
 
-    keep_own(&j);
-    if (!anyone_lacks(&j)) {
-        return EXG_OK;
-    }
-    segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
-    if (segments != NULL) {
-        packed = malloc(count_bytes(&j, segments, segments + mesh->size) + 1);
-    }
-    if (packed == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        status = travel(&j, segments, segments + mesh->size, packed, err);
-    }
-    free(segments);
-    free(packed);
-    return status;
+    EXG_TRY(exg_transit_begin(mesh, from, held, to, wanted, gives, user, &transit, err));
+    return exg_transit_finish(transit, err);
 }

@@ -47,6 +47,7 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
     exg_region *all;
 
     *local = t->local;
+    EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
     EXG_TRY(own_region(t, &all, &region, err));
     for (uint32_t i = 0; t->mesh->communicator != NULL && i < region->count; i++) {

@@ -102,7 +102,7 @@ static exg_status print(const exg_dtensor *t, const char *name, const exg_tensor
 
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
 {
-    return print(t, "local_tensor", &t->local, text, err);
+    return print(t, "local_tensor", exg_dtensor_to_local(t), text, err);
 }
 
 exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err)

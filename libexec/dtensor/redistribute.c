@@ -210,8 +210,8 @@ static exg_status pass(passage *p, exg_dtensor *out, exg_error *err)
         status = reduce(p, (exg_reduce_op)op, err);
     }
     if (status == EXG_OK) {
-        status = exg_region_exchange(t->mesh, &p->data, p->held, &out->local, wanted, gives, p,
-                                     err);
+        status = exg_transit_begin(t->mesh, &p->data, p->held, &out->local, wanted, gives, p,
+                                   &out->transit, err);
     }
     free(p->held);
     free(p->owned);
@@ -239,14 +239,15 @@ static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *sam
     return EXG_OK;
 }
 
-exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
-                            exg_error *err)
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
+                            exg_dtensor **out, exg_error *err)
 {
     passage p = {.t = t, .to = to, .data = t->local};
     exg_status status;
     bool same;
 
     *out = NULL;
+    EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(check(t, to, &same, err));
     if (same) {
         EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
@@ -262,6 +263,7 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_d
         return EXG_OK;
     }
     status = pass(&p, *out, err);
+    status = status == EXG_OK && !async ? exg_dtensor_wait(*out, err) : status;
     if (status != EXG_OK) {
         exg_dtensor_destroy(*out);
         *out = NULL;
@@ -279,7 +281,7 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
         return EXG_FAIL(err, USAGE, "DTN-002", "a redistribution without placements");
     }
     EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
-    EXG_TRY(exg_dtensor_move(t, to, out, err));
+    EXG_TRY(exg_dtensor_move(t, to, false, out, err));
     return exg_dtensor_set_requires_grad(*out, t->history != NULL, err);
 }
 

@@ -17,6 +17,9 @@ void *exg_block_data(exg_block *block);       /* aligned to 64 bytes */
 void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
 uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
 
+/* What of a local part is on its way. */
+typedef struct exg_transit exg_transit;
+
 struct exg_dtensor {
     exg_device_mesh *mesh;
     exg_placement placements[EXG_MESH_DIMS_MAX];
@@ -27,6 +30,7 @@ struct exg_dtensor {
     exg_block *owned;              /* the local memory, when it is ours */
     bool detached;                 /* of a view: of moved or copied memory */
     bool meta;                     /* without data, on every rank */
+    exg_transit *transit;          /* what the local part waits for; NULL: it is here */
     exg_history *history;          /* NULL: no gradient is wanted */
     uint32_t output;               /* of it */
 };
@@ -97,9 +101,10 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);
 
-/* Collective. A redistribution by placements that fit; no gradient is wanted of the result. */
-exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
-                            exg_error *err);
+/* Collective. A redistribution by placements that fit; no gradient is wanted of the result, which
+ * with `async` may be on its way. */
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
+                            exg_dtensor **out, exg_error *err);
 
 /* One element; DTN-008 of dtypes that are only moved. */
 exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
@@ -112,5 +117,12 @@ exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
                                const exg_region *held, const exg_tensor *to,
                                const exg_region *wanted, exg_gives_fn *gives, const void *user,
                                exg_error *err);
+
+/* The same in two: *transit is what is on its way, NULL when nothing is; `to` is whole when it has
+ * been finished, which frees it (NULL is allowed). Regions and `from` may go in between. */
+exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
+                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
+                             const void *user, exg_transit **transit, exg_error *err);
+exg_status exg_transit_finish(exg_transit *transit, exg_error *err);
 
 #endif

@@ -60,7 +60,7 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
 void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
                            const exg_placement *placements, int64_t *sizes, int64_t *strides);
 
-/* This rank's part; borrowed, as long as `t`. */
+/* This rank's part, which is waited for; borrowed, as long as `t`. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
 #define EXG_NO_RANK UINT32_MAX
@@ -150,6 +150,12 @@ exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *fo
  * one to move: each rank gets what it lacks from the nearest that has it, and nothing else. */
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err);
+
+/* Is this rank's part here? Of what was redistributed with `async` (autograd.h) some of it may be
+ * on its way; what was said to no other rank is here at once. */
+bool exg_dtensor_is_ready(const exg_dtensor *t);
+/* Returns when it is. Whatever uses a part waits for it. PEER. */
+exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err);
 
 /* Collective. The whole value on every rank: redistribute to Replicate. */
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);

@@ -445,6 +445,58 @@ static void gradients_travel_in_a_dtype_of_their_own(void **state)
     on_mesh("2", send_narrow, NULL);
 }
 
+/* ---- on the way ------------------------------------------------------------------------------ */
+
+static void move_async(rank_context *c)
+{
+    static const struct {
+        const char *from, *to;
+        bool ready;
+    } rows[] = {{"S(0)", "R", false}, {"S(0)", "S(1)", false}, {"P(sum)", "R", false},
+                {"S(0)", "S(0)", true}, {"R", "S(0)", true}, {"R", "R", true}};
+    static const double values[] = {0, 1, 2, 3, 4, 5}, doubled[] = {0, 2, 4, 6, 8, 10};
+    exg_step_options async = {.size = sizeof(async), .async = true};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_dtensor *x = counted(&e, EXG_DTYPE_F32, "3x2", rows[i].from), *y[5] = {NULL}, *z;
+        exg_dtensor *local = NULL;
+        exg_placement to;
+
+        placements_of(rows[i].to, &to);
+        for (int k = 0; k < 5; k++) { /* several at once */
+            EXPECT(c, exg_redistribute(e.d, x, &to, 1, &async, &y[k], &e.err) == EXG_OK &&
+                          exg_dtensor_is_ready(y[k]) == rows[i].ready, "%s -> %s: %d",
+                   rows[i].from, rows[i].to, exg_dtensor_is_ready(y[k]));
+        }
+        exg_dtensor_destroy(x); /* what goes has gone */
+        EXPECT(c, exg_dtensor_wait(y[0], &e.err) == EXG_OK && exg_dtensor_is_ready(y[0]) &&
+                      exg_dtensor_wait(y[0], &e.err) == EXG_OK, "%s", e.err.message);
+        expect_values(&e, y[0], rows[i].to, values, 6, "waited for");
+        z = CALL(&e, "aten.mul.Scalar", T(y[1]), of_int(2)); /* every use waits */
+        EXPECT(c, exg_dtensor_is_ready(y[1]), "an operator waits");
+        expect_values(&e, z, rows[i].to, doubled, 6, "an operator");
+        exg_dtensor_destroy(z);
+        expect_values(&e, y[2], rows[i].to, values, 6, "full_tensor");
+        EXPECT(c, exg_dtensor_to_local(y[3]) != NULL && exg_dtensor_is_ready(y[3]), "its part");
+        EXPECT(c, exg_to_local(e.d, y[3], NULL, &local, &e.err) == EXG_OK, "%s", e.err.message);
+        exg_dtensor_destroy(local);
+        for (int k = 0; k < 5; k++) { /* the last was never used */
+            exg_dtensor_destroy(y[k]);
+        }
+    }
+    eager_end(&e);
+}
+
+/* S003-67, S003-68 */
+static void what_is_on_its_way_is_waited_for(void **state)
+{
+    (void)state;
+    on_mesh("2", move_async, NULL);
+    on_mesh("3", move_async, NULL);
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static void distribute_leaves(rank_context *c)
@@ -649,6 +701,7 @@ int main(void)
         cmocka_unit_test(nothing_is_remembered_while_disabled),
         cmocka_unit_test(meshes_are_pushed_and_popped),
         cmocka_unit_test(gradients_travel_in_a_dtype_of_their_own),
+        cmocka_unit_test(what_is_on_its_way_is_waited_for),
         cmocka_unit_test(only_leaves_are_distributed),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(histories_may_be_long),
