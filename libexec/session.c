@@ -127,7 +127,7 @@ static void put_options(exg_text *text, const exg_session_options *options, uint
 
         exg_text_printf(text, "%s\n", exg_place_mode_name(place->mode));
         for (uint32_t i = 0; i < place->pattern_count; i++) {
-            char placement[16];
+            char placement[EXG_PLACEMENT_TEXT];
 
             exg_text_printf(text, "%d %s %s\n", place->patterns[i].of_inputs,
                             place->patterns[i].pattern,

@@ -15,58 +15,59 @@
 #define PRODUCT(a, b) ((a) * (b))
 #define SUM(a, b)     ((a) + (b))
 
-#define FOLD(combine, wide, widen)                        \
-    for (int64_t i = 0; i < count; i++) {                 \
-        sum[i] = (wide)combine(sum[i], (wide)widen(next[i])); \
+/* Sums and products are made in `whole`, where integers wrap. */
+#define FOLD(combine, wide, whole, widen)                                                          \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        sum[i] = (wide)combine((whole)sum[i], (whole)(wide)widen(next[i]));                        \
     }
 
-#define REDUCE(name, stored, wide, widen, narrow)                                             \
-    static void fold_##name(exg_reduce_op op, const stored *next, int64_t count, wide *sum)   \
-    {                                                                                         \
-        if (op == EXG_REDUCE_MAX) {                                                           \
-            FOLD(LARGER, wide, widen)                                                         \
-        } else if (op == EXG_REDUCE_MIN) {                                                    \
-            FOLD(SMALLER, wide, widen)                                                        \
-        } else if (op == EXG_REDUCE_PRODUCT) {                                                \
-            FOLD(PRODUCT, wide, widen)                                                        \
-        } else {                                                                              \
-            FOLD(SUM, wide, widen)                                                            \
-        }                                                                                     \
-    }                                                                                         \
-                                                                                              \
-    static void reduce_##name(exg_reduce_op op, const exg_segment *parts, uint32_t n,         \
-                              int64_t first, int64_t count, void *out)                        \
-    {                                                                                         \
-        const stored *part = (const stored *)parts[0].data + first;                           \
-        stored *to = (stored *)out + first;                                                   \
-        wide sum[BLOCK];                                                                      \
-                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                 \
-            sum[i] = (wide)widen(part[i]);                                                    \
-        }                                                                                     \
-        for (uint32_t r = 1; r < n; r++) {                                                    \
-            fold_##name(op, (const stored *)parts[r].data + first, count, sum);               \
-        }                                                                                     \
-        for (int64_t i = 0; i < count; i++) {                                                 \
-            to[i] = (stored)narrow(op == EXG_REDUCE_AVG ? (wide)(sum[i] / (wide)n) : sum[i]); \
-        }                                                                                     \
+#define REDUCE(name, stored, wide, whole, widen, narrow)                                           \
+    static void fold_##name(exg_reduce_op op, const stored *next, int64_t count, wide *sum)        \
+    {                                                                                              \
+        if (op == EXG_REDUCE_MAX) {                                                                \
+            FOLD(LARGER, wide, wide, widen)                                                        \
+        } else if (op == EXG_REDUCE_MIN) {                                                         \
+            FOLD(SMALLER, wide, wide, widen)                                                       \
+        } else if (op == EXG_REDUCE_PRODUCT) {                                                     \
+            FOLD(PRODUCT, wide, whole, widen)                                                      \
+        } else {                                                                                   \
+            FOLD(SUM, wide, whole, widen)                                                          \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static void reduce_##name(exg_reduce_op op, const exg_segment *parts, uint32_t n,              \
+                              int64_t first, int64_t count, void *out)                             \
+    {                                                                                              \
+        const stored *part = (const stored *)parts[0].data + first;                                \
+        stored *to = (stored *)out + first;                                                        \
+        wide sum[BLOCK];                                                                           \
+                                                                                                   \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            sum[i] = (wide)widen(part[i]);                                                         \
+        }                                                                                          \
+        for (uint32_t r = 1; r < n; r++) {                                                         \
+            fold_##name(op, (const stored *)parts[r].data + first, count, sum);                    \
+        }                                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            to[i] = (stored)narrow(op == EXG_REDUCE_AVG ? (wide)(sum[i] / (wide)n) : sum[i]);      \
+        }                                                                                          \
     }
 
-REDUCE(f32, float, float, AS_IS, AS_IS)
-REDUCE(f64, double, double, AS_IS, AS_IS)
-REDUCE(f16, uint16_t, float, exg_f16_to_f32, exg_f32_to_f16)
-REDUCE(bf16, uint16_t, float, exg_bf16_to_f32, exg_f32_to_bf16)
-REDUCE(u8, uint8_t, uint64_t, AS_IS, AS_IS)
-REDUCE(i8, int8_t, int64_t, AS_IS, AS_IS)
-REDUCE(i16, int16_t, int64_t, AS_IS, AS_IS)
-REDUCE(i32, int32_t, int64_t, AS_IS, AS_IS)
-REDUCE(i64, int64_t, int64_t, AS_IS, AS_IS)
+REDUCE(f32, float, float, float, AS_IS, AS_IS)
+REDUCE(f64, double, double, double, AS_IS, AS_IS)
+REDUCE(f16, uint16_t, float, float, exg_f16_to_f32, exg_f32_to_f16)
+REDUCE(bf16, uint16_t, float, float, exg_bf16_to_f32, exg_f32_to_bf16)
+REDUCE(u8, uint8_t, uint64_t, uint64_t, AS_IS, AS_IS)
+REDUCE(i8, int8_t, int64_t, uint64_t, AS_IS, AS_IS)
+REDUCE(i16, int16_t, int64_t, uint64_t, AS_IS, AS_IS)
+REDUCE(i32, int32_t, int64_t, uint64_t, AS_IS, AS_IS)
+REDUCE(i64, int64_t, int64_t, uint64_t, AS_IS, AS_IS)
 
 /* A sum of bools is "or", a product "and". */
 static void reduce_b8(exg_reduce_op op, const exg_segment *parts, uint32_t n, int64_t first,
                       int64_t count, void *out)
 {
-    bool all = op == EXG_REDUCE_MIN || op == EXG_REDUCE_PRODUCT;
+    bool all = op == EXG_REDUCE_MIN || op == EXG_REDUCE_PRODUCT || op == EXG_REDUCE_BAND;
     uint8_t *to = (uint8_t *)out + first;
 
     for (int64_t i = 0; i < count; i++) {
@@ -75,21 +76,41 @@ static void reduce_b8(exg_reduce_op op, const exg_segment *parts, uint32_t n, in
         for (uint32_t r = 1; r < n; r++) {
             bool next = ((const uint8_t *)parts[r].data)[first + i] != 0;
 
-            value = all ? value && next : value || next;
+            value = op == EXG_REDUCE_BXOR ? value != next : all ? value && next : value || next;
         }
         to[i] = value;
     }
 }
 
-typedef void block_reduction(exg_reduce_op op, const exg_segment *parts, uint32_t n,
-                             int64_t first, int64_t count, void *out);
+/* Bits are the same in any integer, so bytes are taken. */
+static void reduce_bits(exg_reduce_op op, const exg_segment *parts, uint32_t n, int64_t first,
+                        int64_t count, void *out)
+{
+    uint8_t *to = (uint8_t *)out + first;
+
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t value = ((const uint8_t *)parts[0].data)[first + i];
+
+        for (uint32_t r = 1; r < n; r++) {
+            uint32_t next = ((const uint8_t *)parts[r].data)[first + i];
+
+            value = op == EXG_REDUCE_BAND  ? value & next
+                    : op == EXG_REDUCE_BOR ? value | next
+                                           : value ^ next;
+        }
+        to[i] = (uint8_t)value;
+    }
+}
+
+typedef void block_reduction(exg_reduce_op op, const exg_segment *parts, uint32_t n, int64_t first,
+                             int64_t count, void *out);
 
 static block_reduction *reduction_of(exg_dtype dtype)
 {
     static block_reduction *const rows[EXG_DTYPE_COUNT] = {
-        [EXG_DTYPE_F32] = reduce_f32, [EXG_DTYPE_F64] = reduce_f64, [EXG_DTYPE_F16] = reduce_f16,
-        [EXG_DTYPE_BF16] = reduce_bf16, [EXG_DTYPE_U8] = reduce_u8, [EXG_DTYPE_I8] = reduce_i8,
-        [EXG_DTYPE_I16] = reduce_i16, [EXG_DTYPE_I32] = reduce_i32, [EXG_DTYPE_I64] = reduce_i64,
+        [EXG_DTYPE_F32] = reduce_f32,   [EXG_DTYPE_F64] = reduce_f64, [EXG_DTYPE_F16] = reduce_f16,
+        [EXG_DTYPE_BF16] = reduce_bf16, [EXG_DTYPE_U8] = reduce_u8,   [EXG_DTYPE_I8] = reduce_i8,
+        [EXG_DTYPE_I16] = reduce_i16,   [EXG_DTYPE_I32] = reduce_i32, [EXG_DTYPE_I64] = reduce_i64,
         [EXG_DTYPE_B8] = reduce_b8,
     };
 
@@ -98,15 +119,19 @@ static block_reduction *reduction_of(exg_dtype dtype)
 
 bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
 {
-    return reduction_of(dtype) != NULL &&
-           (op != EXG_REDUCE_AVG || exg_dtype_is_float(dtype));
+    bool is_float = exg_dtype_is_float(dtype);
+
+    return reduction_of(dtype) != NULL && (op != EXG_REDUCE_AVG || is_float) &&
+           (op < EXG_REDUCE_BAND || !is_float);
 }
 
 void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *parts, uint32_t n,
                          int64_t count, void *out)
 {
-    block_reduction *reduce = reduction_of(dtype); /* exg_can_reduce said yes */
+    bool by_bits = op >= EXG_REDUCE_BAND && dtype != EXG_DTYPE_B8;
+    block_reduction *reduce = by_bits ? reduce_bits : reduction_of(dtype); /* can_reduce said yes */
 
+    count *= by_bits ? (int64_t)exg_dtype_bytes(dtype) : 1;
     for (int64_t at = 0; at < count; at += BLOCK) {
         reduce(op, parts, n, at, count - at < BLOCK ? count - at : BLOCK, out);
     }

@@ -7,7 +7,7 @@
 #include <exg/placement.h>
 #include <exg/types.h>
 
-/* May `op` reduce this dtype? (avg of integers and complex numbers: no) */
+/* May `op` reduce this dtype? (avg of integers, bits of floats, complex numbers: no) */
 bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op);
 
 /* out[i] = op over r of element i of parts[r], in the order of r; f16 and bf16 are added up

@@ -1,5 +1,6 @@
 /* dispatch.c - a call from key and objects to its entry: lowering, handler, cache. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
 #include "libexport/operators/complex.h"
 
@@ -68,6 +69,7 @@ void exg_dispatcher_destroy(exg_dispatcher *d)
         return;
     }
     exg_cache_free(&d->cache);
+    exg_device_mesh_destroy(d->self);
     exg_memory_destroy(d->memory);
     exg_program_destroy(d->empty);
     exg_words_free(&d->words);
@@ -238,14 +240,14 @@ static exg_status wrap_plains(exg_call *call)
 
 /* ---- what names a call --------------------------------- */
 
-/* Everything that a decision depends on. */
-static void write_words(const exg_call *call, exg_words *w)
+void exg_call_words(const exg_call *call, exg_words *w)
 {
     const exg_function_schema *f = call->op->schema;
     uint32_t next = 0;
 
     exg_words_empty(w);
     exg_words_put(w, (uint64_t)call->row->index << 32 | (uint64_t)call->d->options.fallback << 8 |
+                         (uint64_t)exg_tape_wants(call) << 2 |
                          (uint64_t)call->d->options.first_suggestion << 1 |
                          (uint64_t)call->d->options.implicit_replication);
     exg_words_mesh(w, call->mesh);
@@ -273,14 +275,14 @@ static void write_words(const exg_call *call, exg_words *w)
     }
 }
 
-static exg_status find_entry(exg_call *call, exg_entry **entry)
+exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
+                          exg_entry **entry)
 {
     exg_dispatcher *d = call->d;
     uint64_t hash;
     exg_words kept;
     exg_status status;
 
-    write_words(call, &d->words);
     if (d->words.failed) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
@@ -294,7 +296,7 @@ static exg_status find_entry(exg_call *call, exg_entry **entry)
     d->stats.misses++;
     kept = d->words; /* deciding may dispatch */
     d->words = (exg_words){0};
-    status = exg_entry_create(call, entry);
+    status = make(call, user, entry);
     exg_words_free(&d->words);
     d->words = kept;
     EXG_TRY(status);
@@ -420,7 +422,8 @@ static exg_status run_entry(exg_call *call, exg_object *result)
     exg_entry *entry;
     exg_status status;
 
-    EXG_TRY(find_entry(call, &entry));
+    exg_call_words(call, &call->d->words);
+    EXG_TRY(exg_entry_find(call, exg_entry_create, NULL, &entry));
     entry->runs++;
     status = exg_entry_run(call, entry, result);
     entry->runs--;
@@ -441,12 +444,12 @@ static exg_status run_aside(exg_call *call, exg_object *result)
                                    &copy.dtensor, call->err));
     copy.kind = EXG_OBJECT_DTENSOR;
     memcpy(box.size, t->local.sizes, sizeof(box.size));
-    exg_box_copy(&box, &t->local, &box, &copy.dtensor->local, &box);
+    exg_box_copy(&box, &t->local, box.offset, &copy.dtensor->local, box.offset);
     call->operands[0].object = &copy;
     status = run_entry(call, result);
     call->operands[0].object = self;
     if (status == EXG_OK) {
-        exg_box_copy(&box, &copy.dtensor->local, &box, &t->local, &box);
+        exg_box_copy(&box, &copy.dtensor->local, box.offset, &t->local, box.offset);
         *result = *self;
     }
     exg_dtensor_destroy(copy.dtensor);
@@ -474,6 +477,7 @@ static exg_status run_call(exg_call *call, exg_object *result)
         if (!is_one_plan(call, functional)) {
             return run_written(call, functional, result);
         }
+        exg_block_touch(call->operands[0].object->dtensor->owned);
         if (call->mesh->communicator != NULL && !writes_directly(call)) {
             return run_aside(call, result);
         }
@@ -491,7 +495,7 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
                               &call->operand_count, call->err));
     EXG_TRY(find_mesh(call, mesh));
     status = wrap_plains(call);
-    status = status == EXG_OK ? run_call(call, result) : status;
+    status = status == EXG_OK ? exg_tape_call(call, run_call, result) : status;
     free(call->plain);
     free(call->wrapped);
     return status;
@@ -518,7 +522,23 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     exg_op_schema_init(&as_given, row->op->schema, (exg_object *)(uintptr_t)args, arg_count,
                        (exg_named_object *)(uintptr_t)kwargs, kwarg_count);
     EXG_TRY(exg_schema_positions(&as_given, call.at, err));
-    return exg_dispatch_call(&call, d->options.mesh, result);
+    return exg_dispatch_call(&call, exg_current_mesh(d), result);
+}
+
+/* What is computed of has data, and they are here. */
+static exg_status want_data(const char *key, const exg_object *object, exg_error *err)
+{
+    if (object->kind == EXG_OBJECT_DTENSOR) {
+        return object->dtensor->meta
+                   ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
+                   : exg_dtensor_wait(object->dtensor, err);
+    }
+    if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
+        for (uint32_t i = 0; i < object->count; i++) {
+            EXG_TRY(want_data(key, &object->items[i], err));
+        }
+    }
+    return EXG_OK;
 }
 
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
@@ -529,6 +549,12 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
     exg_custom_handler *handler;
 
     *result = exg_object_none();
+    for (uint32_t i = 0; i < arg_count; i++) {
+        EXG_TRY(want_data(key, &args[i], err));
+    }
+    for (uint32_t i = 0; i < kwarg_count; i++) {
+        EXG_TRY(want_data(key, &kwargs[i].object, err));
+    }
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
     if (handler != NULL) {
@@ -580,9 +606,9 @@ exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_
 
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     (void)exg_op_schema_all_specs(schema, &spec, 1);
-    if (spec == NULL && d->options.mesh == NULL) {
+    if (spec == NULL && exg_current_mesh(d) == NULL) {
         return EXG_FAIL(err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set", key);
     }
-    return exg_propagate_on(d, row, spec == NULL ? d->options.mesh : spec->mesh, schema, arena,
+    return exg_propagate_on(d, row, spec == NULL ? exg_current_mesh(d) : spec->mesh, schema, arena,
                             target, moves, sharding, err);
 }

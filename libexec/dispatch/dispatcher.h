@@ -81,9 +81,24 @@ void exg_entry_destroy(exg_entry *entry); /* NULL is allowed */
 exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena);
 
 /* Decides. The entry is not in the cache yet. */
-exg_status exg_entry_create(const exg_call *call, exg_entry **entry);
+exg_status exg_entry_create(const exg_call *call, const void *unused, exg_entry **entry);
+/* Emits what a graph entry is made of over `refs`, one an operand, and fills its outputs, as
+ * many as it was said. */
+typedef void exg_graph_emitter(const exg_call *call, exg_builder *b, const exg_ref *refs,
+                               const void *user, exg_argument *outputs);
+exg_status exg_graph_entry_emit(const exg_call *call, exg_entry *entry, exg_graph_emitter *emit,
+                                const void *user, uint32_t outputs);
+
 /* *itself: the operator is made of nothing but itself, and the entry is to be filled as such. */
 exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself);
+
+/* The entry of the words in d->words, made where there is none. */
+typedef exg_status exg_entry_maker(const exg_call *call, const void *user, exg_entry **entry);
+exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
+                          exg_entry **entry);
+
+/* Everything that a decision depends on. */
+void exg_call_words(const exg_call *call, exg_words *w);
 
 /* Carries out. */
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result);
@@ -107,6 +122,8 @@ exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *wo
 
 /* ---- the dispatcher --------------------------------- */
 
+#define EXG_MESHES_MAX 16
+
 struct exg_dispatcher {
     const exg_operators *operators;
     exg_dispatch_options options;
@@ -121,6 +138,12 @@ struct exg_dispatcher {
     exg_program *empty; /* whose weights, none, the memory is of */
     exg_memory *memory;
     uint64_t draws; /* of random operators so far */
+    bool grad_disabled;
+    uint32_t muted;      /* inside operators that are recorded whole */
+    uint64_t steps;      /* recorded so far */
+    exg_device_mesh *self; /* of this rank alone; NULL: not asked for yet */
+    exg_device_mesh *meshes[EXG_MESHES_MAX]; /* that were pushed */
+    uint32_t mesh_count;
     exg_dispatch_stats stats;
 };
 
@@ -152,6 +175,9 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
 exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_object *args,
                                  uint32_t arg_count, const exg_named_object *kwargs,
                                  uint32_t kwarg_count, exg_object *result, exg_error *err);
+
+/* The mesh pushed last, else that of the options; NULL: none. */
+exg_device_mesh *exg_current_mesh(const exg_dispatcher *d);
 
 /* log.c; nothing without a log. */
 void exg_log_call(const exg_call *call);

@@ -3,6 +3,7 @@
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,10 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry,
     EXG_TRY(exg_schema_positions(target, at, call->err));
     EXG_TRY(exg_call_operands(call->op->schema, at, wanted, EXG_CALL_OPERANDS_MAX,
                               &entry->operand_count, call->err));
+    if (entry->operand_count != call->operand_count) {
+        return EXG_FAIL(call->err, MALFORMED, "DSP-009", "the rule of %s changes its tensors",
+                        call->row->key);
+    }
     entry->operands = EXG_NEW_ARRAY(entry->arena, exg_entry_operand, entry->operand_count);
     if (entry->operands == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
@@ -86,7 +91,7 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry,
         o->bytes = 0;
         for (uint32_t m = 0; m < mesh->ndim; m++) {
             double bytes = (double)exg_tensor_numel(&t->local) * exg_dtype_bytes(t->local.dtype) *
-                           (o->from[m].kind == EXG_SHARD ? mesh->sizes[m] : 1);
+                           (exg_placement_is_shard(o->from[m]) ? mesh->sizes[m] : 1);
 
             o->moves = o->moves || !exg_placement_equal(o->from[m], o->to[m]);
             o->bytes += exg_move_bytes(o->from[m], o->to[m], bytes, mesh->sizes[m]);
@@ -226,7 +231,7 @@ static exg_status guess_specs(const exg_call *call, exg_entry *entry)
         spec->dtype = local->dtype;
         spec->rank = local->rank;
         for (uint32_t m = 0; m < call->mesh->ndim; m++) {
-            if (spec->placements[m].kind == EXG_SHARD &&
+            if (exg_placement_is_shard(spec->placements[m]) &&
                 spec->placements[m].dim >= (int32_t)local->rank) {
                 spec->placements[m] = exg_replicate();
             }
@@ -239,8 +244,30 @@ static exg_status guess_specs(const exg_call *call, exg_entry *entry)
     return EXG_OK;
 }
 
-static exg_status decide(const exg_call *call, exg_entry *entry)
+/* The operator that the rule made of the call: mostly the same. */
+static exg_status rewritten_operator(const exg_call *call, const exg_op_schema *target,
+                                     const exg_operator **op)
 {
+    const exg_function_schema *f = target->func_schema;
+    char name[256];
+
+    *op = call->op;
+    if (f == call->op->schema) {
+        return EXG_OK;
+    }
+    snprintf(name, sizeof(name), "torch.ops.%s.%s.%s", f->name_space, f->name,
+             f->overload[0] == '\0' ? "default" : f->overload);
+    *op = exg_operators_find(call->d->operators, name);
+    return *op != NULL && (*op)->lowering == NULL && (*op)->symbolic == NULL
+               ? EXG_OK
+               : EXG_FAIL(call->err, UNSUPPORTED, "DSP-005", "the rule of %s rewrites it to '%s', "
+                          "which is not run as it is", call->row->key, name);
+}
+
+static exg_status decide(const exg_call *given, exg_entry *entry)
+{
+    exg_call rewritten = *given;
+    const exg_call *call = &rewritten;
     exg_arena *scratch = call->d->scratch;
     exg_op_schema *schema;
     exg_op_schema *target;
@@ -258,6 +285,7 @@ static exg_status decide(const exg_call *call, exg_entry *entry)
     entry->in_place = call->op->functional != EXG_OPERATOR_COUNT;
     EXG_TRY(exg_propagate_on(call->d, call->row, call->mesh, schema, scratch, &target, &moves,
                              &sharding, call->err));
+    EXG_TRY(rewritten_operator(given, target, &rewritten.op));
     EXG_TRY(fill_operands(call, entry, target));
     if (call->op->view != NULL) {
         EXG_TRY(fill_view(call, entry, target));
@@ -270,13 +298,14 @@ static exg_status decide(const exg_call *call, exg_entry *entry)
     return entry->results == NULL ? EXG_OUT_OF_MEMORY(call->err) : EXG_OK;
 }
 
-exg_status exg_entry_create(const exg_call *call, exg_entry **entry)
+exg_status exg_entry_create(const exg_call *call, const void *user, exg_entry **entry)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_entry *made = arena == NULL ? NULL : EXG_NEW(arena, exg_entry);
     exg_status status;
     bool whole;
 
+    (void)user;
     *entry = NULL;
     if (made == NULL) {
         exg_arena_destroy(arena);
@@ -354,7 +383,7 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
         memcpy(box.size, t->local.sizes, sizeof(box.size));
         exg_tensor copy = exg_box_tensor(&box, t->local.dtype, t->local.rank, data);
 
-        exg_box_copy(&box, &t->local, &box, &copy, &box);
+        exg_box_copy(&box, &t->local, box.offset, &copy, box.offset);
     }
     exg_dtensor_destroy(moved);
     EXG_TRY(make_result(call, r, block, data == NULL ? NULL : data + r->byte_offset, result));

@@ -49,11 +49,22 @@ static exg_dtype dtype_beside(const exg_call *call)
     return EXG_DTYPE_F32;
 }
 
-static exg_status lower(const exg_call *call, exg_entry *entry)
+/* The operator itself. */
+static void emit_operator(const exg_call *call, exg_builder *b, const exg_ref *refs,
+                          const void *user, exg_argument *outputs)
+{
+    exg_argument args[EXG_CALL_ARGS_MAX];
+
+    (void)user;
+    exg_call_arguments(b, call->op->schema, call->at, call->operands, call->operand_count, refs,
+                       args);
+    (void)exg_emit_all(b, call->op->id, args, call->op->schema->argument_count, outputs);
+}
+
+static exg_status build(const exg_call *call, exg_entry *entry, exg_graph_emitter *emit,
+                        const void *user)
 {
     exg_ref refs[EXG_CALL_OPERANDS_MAX];
-    exg_argument args[EXG_CALL_ARGS_MAX];
-    exg_argument results[16];
     exg_builder *b;
 
     EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &entry->program, call->err));
@@ -62,14 +73,8 @@ static exg_status lower(const exg_call *call, exg_entry *entry)
     for (uint32_t i = 0; i < call->operand_count; i++) {
         refs[i] = add_operand(call, b, i, dtype_beside(call));
     }
-    exg_call_arguments(b, call->op->schema, call->at, call->operands, call->operand_count, refs,
-                       args);
-    (void)exg_emit_all(b, call->op->id, args, call->op->schema->argument_count, results);
-    EXG_TRY(exg_builder_finish(b, call->err));
-    entry->output_count = call->op->schema->return_count;
-    entry->outputs = exg_arena_memdup(entry->arena, results, entry->output_count,
-                                      sizeof(*results));
-    return entry->outputs == NULL ? EXG_OUT_OF_MEMORY(call->err) : EXG_OK;
+    emit(call, b, refs, user, entry->outputs);
+    return exg_builder_finish(b, call->err);
 }
 
 typedef struct reader {
@@ -86,15 +91,19 @@ static void note_use(void *user, exg_value_id *id)
     }
 }
 
-exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself)
+exg_status exg_graph_entry_emit(const exg_call *call, exg_entry *entry, exg_graph_emitter *emit,
+                                const void *user, uint32_t outputs)
 {
     const exg_graph *graph;
 
     entry->kind = EXG_ENTRY_GRAPH;
-    entry->returns_out = call->op->schema->is_out_variant;
-    EXG_TRY(lower(call, entry));
+    entry->output_count = outputs;
+    entry->outputs = EXG_NEW_ARRAY(entry->arena, exg_argument, outputs + 16);
+    if (entry->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    EXG_TRY(build(call, entry, emit, user));
     graph = entry->program->graph;
-    *itself = graph->node_count == 1 && strcmp(graph->nodes[0].target, call->op->target) == 0;
     entry->nodes = EXG_NEW_ARRAY(entry->arena, exg_graph_node, graph->node_count);
     entry->last_use = EXG_NEW_ARRAY(entry->arena, uint32_t, graph->value_count);
     if (entry->nodes == NULL || entry->last_use == NULL) {
@@ -125,6 +134,18 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
 
         exg_argument_visit_values(&entry->outputs[o], note_use, &r);
     }
+    return EXG_OK;
+}
+
+exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself)
+{
+    const exg_graph *graph;
+
+    entry->returns_out = call->op->schema->is_out_variant;
+    EXG_TRY(exg_graph_entry_emit(call, entry, emit_operator, NULL,
+                                 call->op->schema->return_count));
+    graph = entry->program->graph;
+    *itself = graph->node_count == 1 && strcmp(graph->nodes[0].target, call->op->target) == 0;
     return EXG_OK;
 }
 

@@ -48,6 +48,9 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
     for (uint32_t d = 0; d < t->rank; d++) {
         numel *= t->sizes[d];
     }
+    if (t->meta) {
+        return EXG_FAIL(err, USAGE, "DSP-010", "the number of a meta tensor, which has no data");
+    }
     if (numel != 1) {
         return EXG_FAIL(err, USAGE, "DSP-001", "a tensor of %lld elements is no number",
                         (long long)numel);
@@ -274,6 +277,56 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     return EXG_OK;
 }
 
+/* ---- factories --------------------------------- */
+
+static const exg_object *keyword(const exg_named_object *kwargs, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(kwargs[i].name, name) == 0 && kwargs[i].object.kind == EXG_OBJECT_VALUE) {
+            return &kwargs[i].object;
+        }
+    }
+    return NULL;
+}
+
+/* The dtype that the call has none of: the dispatcher's, of a number that fills its own kind's. */
+static bool wants_default(const exg_dispatcher *d, const exg_object *fill, exg_dtype *dtype)
+{
+    *dtype = d->options.default_dtype;
+    if (!exg_dtype_is_float(*dtype) || (fill != NULL && fill->kind != EXG_OBJECT_VALUE)) {
+        return false;
+    }
+    if (fill != NULL && fill->value.kind == EXG_ARGUMENT_COMPLEX) {
+        *dtype = *dtype == EXG_DTYPE_F64 ? EXG_DTYPE_C128 : EXG_DTYPE_C64;
+        return true;
+    }
+    return fill == NULL || fill->value.kind == EXG_ARGUMENT_FLOAT;
+}
+
+/* `user`: "fill" when argument 1 fills the tensor. */
+static exg_status factory(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                          uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
+                          exg_object *result, exg_error *err)
+{
+    exg_named_object all[EXG_CALL_ARGS_MAX];
+    const exg_object *layout = keyword(kwargs, kwarg_count, "layout");
+    exg_dtype dtype;
+
+    if (layout != NULL && layout->value.kind == EXG_ARGUMENT_LAYOUT &&
+        layout->value.as_layout != EXG_LAYOUT_STRIDED) {
+        return EXG_FAIL(err, UNSUPPORTED, "DTN-020", "%s of a layout that is not strided", key);
+    }
+    EXG_TRY(want(key, kwarg_count < EXG_CALL_ARGS_MAX, err));
+    if (kwarg_count > 0) {
+        memcpy(all, kwargs, kwarg_count * sizeof(*kwargs));
+    }
+    if (keyword(kwargs, kwarg_count, "dtype") == NULL &&
+        wants_default(d, user != NULL && arg_count > 1 ? &args[1] : NULL, &dtype)) {
+        all[kwarg_count++] = (exg_named_object){"dtype", exg_object_value(exg_arg_dtype(dtype))};
+    }
+    return exg_dispatch_by_table(d, key, args, arg_count, all, kwarg_count, result, err);
+}
+
 /* ---- gradients that are scaled --------------------------------- */
 
 /* Times `scale`, where they lie; *bad when an element was not finite. */
@@ -427,6 +480,12 @@ static const struct {
     {"aten.is_same_size.default", is_same_size, NULL},
     {"aten.is_pinned.default", is_pinned, NULL},
     {"aten.as_strided.default", as_strided, NULL},
+    {"aten.zeros.default", factory, NULL},
+    {"aten.ones.default", factory, NULL},
+    {"aten.empty.memory_format", factory, NULL},
+    {"aten.rand.default", factory, NULL},
+    {"aten.randn.default", factory, NULL},
+    {"aten.full.default", factory, "fill"},
     {"aten.squeeze_.default", view_in_place, "aten.squeeze.default"},
     {"aten.squeeze_.dim", view_in_place, "aten.squeeze.dim"},
     {"aten.squeeze_.dims", view_in_place, "aten.squeeze.dims"},

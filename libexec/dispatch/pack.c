@@ -10,9 +10,12 @@
 
 exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
+    EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(exg_dtensor_make(t->mesh, t->placements, &t->local, t->sizes, t->strides, out, err));
     (*out)->owned = exg_block_share(t->owned);
     (*out)->detached = t->detached;
+    (*out)->meta = t->meta;
+    exg_dtensor_set_history(*out, t->history, t->output);
     return EXG_OK;
 }
 
@@ -48,7 +51,7 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
                                 exg_device_mesh_coordinate(t->mesh, m) != 0);
         }
     }
-    EXG_TRY(exg_dtensor_redistribute(t, way, t->mesh->ndim, out, err));
+    EXG_TRY(exg_dtensor_move(t, way, false, out, err));
     memcpy((*out)->placements, to, t->mesh->ndim * sizeof(*to));
     status = clears ? clear_local(*out, err) : EXG_OK;
     if (status != EXG_OK) {
@@ -89,6 +92,7 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
         local[i] = schema[i];
         if (args[i].kind == EXG_OBJECT_DTENSOR) {
             t = args[i].dtensor;
+            EXG_TRY(exg_dtensor_wait(t, err));
             if (moves && schema[i].kind == EXG_OBJECT_SPEC) {
                 EXG_TRY(exg_dtensor_bring(args[i].dtensor, schema[i].spec->placements, &t, err));
                 EXG_TRY(keep(moved, t, err));
@@ -112,6 +116,25 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
 
 /* ---- wrapping --------------------------------- */
 
+static exg_status check_wrapped(const exg_tensor *local, const exg_dtensor_spec *spec,
+                                exg_error *err)
+{
+    int64_t offsets[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
+
+    if (spec->mesh == NULL) {
+        return EXG_FAIL(err, MALFORMED, "DSP-009", "a spec without a mesh");
+    }
+    if (spec->mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    exg_local_chunk(spec->mesh, exg_device_mesh_rank(spec->mesh), spec->placements, spec->sizes,
+                    spec->rank, offsets, sizes);
+    return local->rank != spec->rank ||
+                   memcmp(local->sizes, sizes, spec->rank * sizeof(sizes[0])) != 0
+               ? EXG_FAIL(err, MALFORMED, "DSP-009", "a local tensor of other sizes than its spec")
+               : EXG_OK;
+}
+
 static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, exg_object *result,
                               exg_error *err)
 {
@@ -125,6 +148,7 @@ static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, e
         *result = *local;
         return EXG_OK;
     }
+    EXG_TRY(check_wrapped(local->tensor, spec->spec, err));
     EXG_TRY(exg_dtensor_make(spec->spec->mesh, spec->spec->placements, local->tensor,
                              spec->spec->sizes, spec->spec->strides, &t, err));
     t->rank = spec->spec->rank;

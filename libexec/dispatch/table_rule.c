@@ -61,16 +61,62 @@ static const exg_tensor_meta *chunk_of(const search *s, const exg_tensor_meta *g
         return NULL;
     }
     for (uint32_t k = 0; k < m; k++) {
-        int64_t start;
+        if (exg_placement_is_shard(placements[k])) {
+            exg_sym_int *size = &sizes[placements[k].dim];
 
-        if (placements[k].kind == EXG_SHARD) {
-            exg_chunk(sizes[placements[k].dim].value, s->mesh->sizes[k],
-                      exg_mesh_coordinate(s->mesh, rank, k), &start,
-                      &sizes[placements[k].dim].value);
+            size->value = exg_shard_size(placements[k], size->value, s->mesh->sizes[k],
+                                         exg_mesh_coordinate(s->mesh, rank, k));
         }
     }
     meta->sizes = sizes;
     return meta;
+}
+
+static exg_placement as_strided(exg_placement p, exg_placement strided)
+{
+    return p.kind == EXG_SHARD ? exg_strided_shard(p.dim, strided.split_factor) : p;
+}
+
+/* The strided shard that an operand is along `m`, if any. */
+static bool find_strided(const search *s, uint32_t m, exg_placement *strided)
+{
+    for (uint32_t i = 0; i < s->call->operand_count; i++) {
+        const exg_object *object = s->call->operands[i].object;
+
+        if (object->kind == EXG_OBJECT_SPEC &&
+            object->spec->placements[m].kind == EXG_STRIDED_SHARD) {
+            *strided = object->spec->placements[m];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Element by element it does not matter which of them a rank holds: every row that splits holds
+ * for strided shards too. */
+static exg_status add_strided(const search *s, uint32_t m, exg_rule_call *rows)
+{
+    uint32_t count = rows->row_count;
+    exg_placement strided;
+
+    if (s->op->pointwise == EXG_POINTWISE_NOT || !find_strided(s, m, &strided)) {
+        return EXG_OK;
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        exg_row *made = exg_rule_add(rows);
+        const exg_row *row = &rows->rows[r];
+
+        if (made == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+        for (uint32_t i = 0; i < rows->operand_count; i++) {
+            made->operands[i] = as_strided(row->operands[i], strided);
+        }
+        for (uint32_t k = 0; k < EXG_RESULTS_MAX; k++) {
+            made->results[k] = as_strided(row->results[k], strided);
+        }
+    }
+    return EXG_OK;
 }
 
 static exg_status rows_at(search *s, const choice *from, uint32_t m, uint32_t rank,
@@ -99,7 +145,8 @@ static exg_status rows_at(search *s, const choice *from, uint32_t m, uint32_t ra
                             .mesh_size = s->mesh->sizes[m],
                             .arena = s->arena,
                             .err = s->err};
-    return exg_rule_rows(rows);
+    EXG_TRY(exg_rule_rows(rows));
+    return add_strided(s, m, rows);
 }
 
 static bool same_row(const search *s, const exg_row *a, const exg_row *b)
@@ -174,7 +221,7 @@ static double move_cost(const search *s, uint32_t m, const exg_tensor_meta *meta
     if (from.kind == EXG_PARTIAL && !exg_can_reduce(meta->dtype, from.op)) {
         return EXG_COST_IMPOSSIBLE;
     }
-    if (to.kind == EXG_SHARD && meta->sizes[to.dim].value < (int64_t)n) {
+    if (exg_placement_is_shard(to) && meta->sizes[to.dim].value < (int64_t)n) {
         return EXG_COST_IMPOSSIBLE; /* too short to be split anew */
     }
     if (to.kind == EXG_PARTIAL && from.kind != EXG_REPLICATE) {

@@ -6,7 +6,7 @@
 
 void exg_print_placements(exg_text *text, const exg_placement *placements, uint32_t count)
 {
-    char one[16];
+    char one[EXG_PLACEMENT_TEXT];
 
     for (uint32_t m = 0; m < count; m++) {
         exg_text_puts(text, exg_placement_print(placements[m], one));

@@ -130,27 +130,23 @@ void exg_words_value(exg_words *w, const exg_argument *value)
 
 static uint64_t placement_word(exg_placement p)
 {
-    return (uint64_t)p.kind | (uint64_t)p.op << 4 | (uint64_t)(uint8_t)p.dim << 8;
+    return (uint64_t)p.kind | (uint64_t)p.op << 8 | (uint64_t)(uint8_t)p.dim << 16 |
+           (uint64_t)(uint32_t)p.split_factor << 32;
 }
 
-/* dtype and rank, placements (four a word), sizes, strides */
+/* dtype and rank, placements, sizes, strides */
 static void put_layout(exg_words *w, exg_dtype dtype, uint32_t rank, uint32_t ndim,
                        const exg_placement *placements, const int64_t *sizes,
                        const int64_t *strides)
 {
-    uint64_t *at = room(w, 1 + (ndim + 3) / 4 + 2 * rank);
+    uint64_t *at = room(w, 1 + ndim + 2 * rank);
 
     if (at == NULL) {
         return;
     }
     *at++ = (uint64_t)dtype << 32 | rank;
-    for (uint32_t m = 0; m < ndim; m += 4) {
-        uint64_t word = 0;
-
-        for (uint32_t k = m; k < ndim && k < m + 4; k++) {
-            word = word << 16 | placement_word(placements[k]);
-        }
-        *at++ = word;
+    for (uint32_t m = 0; m < ndim; m++) {
+        *at++ = placement_word(placements[m]);
     }
     for (uint32_t d = 0; d < rank; d++) {
         *at++ = (uint64_t)sizes[d];

@@ -40,7 +40,7 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
     exg_status status;
 
     EXG_TRY(check(self, from, err));
-    EXG_TRY(exg_dtensor_redistribute(from, self->placements, self->mesh->ndim, &moved, err));
+    EXG_TRY(exg_dtensor_move(from, self->placements, false, &moved, err));
     status = EXG_OK;
     if (moved->local.dtype != self->local.dtype) {
         status = cast(d, self, moved, &as_cast, err);
@@ -50,7 +50,8 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
     if (status == EXG_OK && self->mesh->communicator != NULL &&
         moved->local.data != self->local.data) {
         memcpy(box.size, self->local.sizes, sizeof(box.size));
-        exg_box_copy(&box, &moved->local, &box, &self->local, &box);
+        exg_box_copy(&box, &moved->local, box.offset, &self->local, box.offset);
+        exg_block_touch(self->owned);
     }
     if (status == EXG_OK) {
         exg_dtensor_destroy(moved);

@@ -30,20 +30,6 @@ bool exg_box_meet(const exg_box *a, const exg_box *b, uint32_t rank, exg_box *bo
     return true;
 }
 
-bool exg_box_inside(const exg_box *a, const exg_box *b, uint32_t rank)
-{
-    bool inside = true;
-
-    for (uint32_t d = 0; d < rank; d++) {
-        if (a->size[d] == 0) {
-            return true;
-        }
-        inside = inside && a->offset[d] >= b->offset[d] &&
-                 a->offset[d] + a->size[d] <= b->offset[d] + b->size[d];
-    }
-    return inside;
-}
-
 exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data)
 {
     exg_tensor t = {.data = data, .dtype = dtype, .rank = rank};
@@ -53,23 +39,23 @@ exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, vo
     return t;
 }
 
-/* The first element of `part` in a tensor that holds `box`. */
-static uint8_t *element_at(const exg_tensor *t, const exg_box *box, const exg_box *part)
+/* The first element of `part` in a tensor that begins at `origin`. */
+static uint8_t *element_at(const exg_tensor *t, const int64_t *origin, const exg_box *part)
 {
     int64_t at = 0;
 
     for (uint32_t d = 0; d < t->rank; d++) {
-        at += (part->offset[d] - box->offset[d]) * t->strides[d];
+        at += (part->offset[d] - origin[d]) * t->strides[d];
     }
     return (uint8_t *)t->data + at * (int64_t)exg_dtype_bytes(t->dtype);
 }
 
-void exg_box_copy(const exg_box *part, const exg_tensor *from, const exg_box *from_box,
-                  const exg_tensor *to, const exg_box *to_box)
+void exg_box_copy(const exg_box *part, const exg_tensor *from, const int64_t *from_origin,
+                  const exg_tensor *to, const int64_t *to_origin)
 {
     int64_t item = exg_dtype_bytes(from->dtype);
-    const uint8_t *source = element_at(from, from_box, part);
-    uint8_t *target = element_at(to, to_box, part);
+    const uint8_t *source = element_at(from, from_origin, part);
+    uint8_t *target = element_at(to, to_origin, part);
     int64_t index[EXG_RANK_MAX] = {0};
     int64_t run = 1;
     uint32_t outer = from->rank;
@@ -105,105 +91,243 @@ typedef struct journey {
     uint32_t rank; /* of the tensor */
     int64_t item;
     const exg_tensor *from, *to;
-    const exg_box *from_boxes, *to_boxes;
+    const exg_region *held, *wanted;
     exg_gives_fn *gives;
     const void *user;
 } journey;
 
-static bool goes(const journey *j, uint32_t giver, uint32_t taker, exg_box *part)
+/* What goes from one rank to another, piece by piece in an order that both know. */
+typedef struct parcel {
+    const journey *j;
+    uint32_t giver, taker;
+    uint32_t next_held, next_wanted;
+    const exg_piece *held, *wanted;
+    exg_box part; /* that both pieces have */
+} parcel;
+
+static parcel parcel_of(const journey *j, uint32_t giver, uint32_t taker)
 {
-    return j->gives(j->user, giver, taker) &&
-           exg_box_meet(&j->from_boxes[giver], &j->to_boxes[taker], j->rank, part);
+    bool goes = j->gives(j->user, giver, taker);
+
+    return (parcel){.j = j, .giver = giver, .taker = taker,
+                    .next_wanted = goes ? 0 : j->wanted[taker].count};
+}
+
+static bool next_part(parcel *p)
+{
+    const exg_region *held = &p->j->held[p->giver];
+    const exg_region *wanted = &p->j->wanted[p->taker];
+
+    while (p->next_wanted < wanted->count) {
+        p->wanted = &wanted->pieces[p->next_wanted];
+        while (p->next_held < held->count) {
+            p->held = &held->pieces[p->next_held++];
+            if (exg_box_meet(&p->held->box, &p->wanted->box, p->j->rank, &p->part)) {
+                return true;
+            }
+        }
+        p->next_held = 0;
+        p->next_wanted++;
+    }
+    return false;
+}
+
+static uint64_t parcel_bytes(const journey *j, uint32_t giver, uint32_t taker)
+{
+    parcel p = parcel_of(j, giver, taker);
+    int64_t numel = 0;
+
+    while (next_part(&p)) {
+        numel += exg_box_numel(&p.part, j->rank);
+    }
+    return (uint64_t)(numel * j->item);
 }
 
 /* Does any rank want what it has not? The same answer everywhere. */
 static bool anyone_lacks(const journey *j)
 {
     for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (!j->gives(j->user, r, r) ||
-            !exg_box_inside(&j->to_boxes[r], &j->from_boxes[r], j->rank)) {
+        uint64_t wanted = (uint64_t)j->item;
+
+        for (uint32_t d = 0; d < j->rank; d++) {
+            wanted *= (uint64_t)j->wanted[r].sizes[d];
+        }
+        if (parcel_bytes(j, r, r) != wanted) {
             return true;
         }
     }
     return false;
 }
 
-/* Bytes of what is packed on the way: all that goes, and all that comes. */
-static uint64_t packed_bytes(const journey *j)
+static void pack(const journey *j, uint32_t taker, uint8_t *packed)
+{
+    parcel p = parcel_of(j, j->me, taker);
+
+    while (next_part(&p)) {
+        exg_tensor box = exg_box_tensor(&p.part, j->from->dtype, j->rank, packed);
+
+        exg_box_copy(&p.part, j->from, p.held->origin, &box, p.part.offset);
+        packed += exg_box_numel(&p.part, j->rank) * j->item;
+    }
+}
+
+static void keep_own(const journey *j)
+{
+    parcel p = parcel_of(j, j->me, j->me);
+
+    while (next_part(&p)) {
+        exg_box_copy(&p.part, j->from, p.held->origin, j->to, p.wanted->origin);
+    }
+}
+
+/* Fills the byte counts of both sides; gives their sum. */
+static uint64_t count_bytes(const journey *j, exg_segment *send, exg_segment *receive)
 {
     uint64_t bytes = 0;
-    exg_box part;
 
     for (uint32_t r = 0; r < j->mesh->size; r++) {
-        bytes += r != j->me && goes(j, j->me, r, &part)
-                     ? (uint64_t)(exg_box_numel(&part, j->rank) * j->item)
-                     : 0;
-        bytes += r != j->me && goes(j, r, j->me, &part)
-                     ? (uint64_t)(exg_box_numel(&part, j->rank) * j->item)
-                     : 0;
+        if (r != j->me) {
+            send[r].bytes = parcel_bytes(j, j->me, r);
+            receive[r].bytes = parcel_bytes(j, r, j->me);
+            bytes += send[r].bytes + receive[r].bytes;
+        }
     }
     return bytes;
 }
 
-static exg_status travel(const journey *j, exg_segment *send, exg_segment *receive,
-                         uint8_t *packed, exg_error *err)
-{
+/* Where a part of what comes goes. */
+typedef struct landing {
     exg_box part;
+    int64_t origin[EXG_RANK_MAX]; /* of the local tensor, as of an exg_piece */
+    uint8_t *packed;
+} landing;
 
-    for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (r != j->me && goes(j, j->me, r, &part)) {
-            exg_tensor box = exg_box_tensor(&part, j->from->dtype, j->rank, packed);
+struct exg_transit {
+    exg_device_mesh *mesh;
+    exg_tensor to;
+    exg_segment *send, *receive; /* by rank */
+    uint8_t *packed;             /* what goes and what comes */
+    landing *landings;
+    uint32_t landing_count;
+};
 
-            exg_box_copy(&part, j->from, &j->from_boxes[j->me], &box, &part);
-            send[r] = (exg_segment){packed, (uint64_t)(exg_box_numel(&part, j->rank) * j->item)};
-            packed += send[r].bytes;
+static void drop(exg_transit *t)
+{
+    free(t->send);
+    free(t->packed);
+    free(t->landings);
+    free(t);
+}
+
+/* Notes where what comes from `giver` goes; without room only counts. */
+static uint32_t land(const journey *j, uint32_t giver, uint8_t *packed, landing *landings)
+{
+    parcel p = parcel_of(j, giver, j->me);
+    uint32_t count = 0;
+
+    for (; next_part(&p); count++) {
+        if (landings != NULL) {
+            landings[count] = (landing){.part = p.part, .packed = packed};
+            memcpy(landings[count].origin, p.wanted->origin, sizeof(p.wanted->origin));
+            packed += exg_box_numel(&p.part, j->rank) * j->item;
         }
     }
+    return count;
+}
+
+static exg_transit *make_transit(const journey *j)
+{
+    exg_transit *t = calloc(1, sizeof(*t));
+    uint32_t size = j->mesh->size;
+
+    if (t == NULL) {
+        return NULL;
+    }
+    t->mesh = j->mesh;
+    t->to = *j->to;
+    t->send = calloc(2 * (size_t)size, sizeof(*t->send));
+    t->receive = t->send == NULL ? NULL : t->send + size;
+    for (uint32_t r = 0; r < size; r++) {
+        t->landing_count += r == j->me ? 0 : land(j, r, NULL, NULL);
+    }
+    t->landings = calloc(t->landing_count + 1u, sizeof(*t->landings));
+    t->packed = t->send == NULL ? NULL : malloc(count_bytes(j, t->send, t->receive) + 1);
+    if (t->landings == NULL || t->packed == NULL) {
+        drop(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* Packs what goes, and says where what comes lies and goes. */
+static void load(const journey *j, exg_transit *t)
+{
+    uint8_t *packed = t->packed;
+    landing *next = t->landings;
+
     for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (r != j->me && goes(j, r, j->me, &part)) {
-            receive[r] = (exg_segment){packed,
-                                       (uint64_t)(exg_box_numel(&part, j->rank) * j->item)};
-            packed += receive[r].bytes;
+        if (t->send[r].bytes > 0) {
+            t->send[r].data = packed;
+            pack(j, r, packed);
+            packed += t->send[r].bytes;
+        }
+        if (t->receive[r].bytes > 0) {
+            t->receive[r].data = packed;
+            next += land(j, r, packed, next);
+            packed += t->receive[r].bytes;
         }
     }
-    EXG_TRY(exg_exchange(j->mesh->communicator, send, receive, err));
-    for (uint32_t r = 0; r < j->mesh->size; r++) {
-        if (r != j->me && goes(j, r, j->me, &part)) {
-            exg_tensor box = exg_box_tensor(&part, j->to->dtype, j->rank, receive[r].data);
+}
 
-            exg_box_copy(&part, &box, &part, j->to, &j->to_boxes[j->me]);
-        }
+exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
+                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
+                             const void *user, exg_transit **transit, exg_error *err)
+{
+    journey j = {mesh, exg_device_mesh_rank(mesh), to->rank, exg_dtype_bytes(to->dtype),
+                 from, to, held, wanted, gives, user};
+    exg_status status;
+
+    *transit = NULL;
+    keep_own(&j);
+    if (!anyone_lacks(&j)) {
+        return EXG_OK;
+    }
+    *transit = make_transit(&j);
+    if (*transit == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    load(&j, *transit);
+    status = exg_exchange(mesh->communicator, (*transit)->send, (*transit)->receive, err);
+    if (status != EXG_OK) {
+        drop(*transit);
+        *transit = NULL;
+    }
+    return status;
+}
+
+exg_status exg_transit_finish(exg_transit *t, exg_error *err)
+{
+    (void)err;
+    for (uint32_t i = 0; t != NULL && i < t->landing_count; i++) {
+        const landing *l = &t->landings[i];
+        exg_tensor box = exg_box_tensor(&l->part, t->to.dtype, t->to.rank, l->packed);
+
+        exg_box_copy(&l->part, &box, l->part.offset, &t->to, l->origin);
+    }
+    if (t != NULL) {
+        drop(t);
     }
     return EXG_OK;
 }
 
-exg_status exg_box_exchange(exg_device_mesh *mesh, const exg_tensor *from,
-                            const exg_box *from_boxes, const exg_tensor *to,
-                            const exg_box *to_boxes, exg_gives_fn *gives, const void *user,
-                            exg_error *err)
+exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
+                               const exg_region *held, const exg_tensor *to,
+                               const exg_region *wanted, exg_gives_fn *gives, const void *user,
+                               exg_error *err)
 {
-    journey j = {mesh, exg_device_mesh_rank(mesh), to->rank, exg_dtype_bytes(to->dtype),
-                 from, to, from_boxes, to_boxes, gives, user};
-    exg_segment *segments;
-    uint8_t *packed;
-    exg_status status;
-    exg_box part;
+    exg_transit *transit;
 
-    if (goes(&j, j.me, j.me, &part)) {
-        exg_box_copy(&part, from, &from_boxes[j.me], to, &to_boxes[j.me]);
-    }
-    if (!anyone_lacks(&j)) {
-        return EXG_OK;
-    }
-    segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
-    packed = malloc(packed_bytes(&j) + 1);
-    if (segments == NULL || packed == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        status = travel(&j, segments, segments + mesh->size, packed, err);
-    }
-    free(segments);
-    free(packed);
-    return status;
+    EXG_TRY(exg_transit_begin(mesh, from, held, to, wanted, gives, user, &transit, err));
+    return exg_transit_finish(transit, err);
 }

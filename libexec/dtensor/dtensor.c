@@ -14,7 +14,7 @@ void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         uint32_t shard = (uint32_t)placements[m].dim;
 
-        if (placements[m].kind != EXG_SHARD) {
+        if (!exg_placement_is_shard(placements[m])) {
             continue;
         }
         sizes[shard] *= mesh->sizes[m];
@@ -31,26 +31,6 @@ typedef struct statement {
     int64_t local[EXG_RANK_MAX], whole[EXG_RANK_MAX];
 } statement;
 
-/* Everyone's, by rank. */
-static exg_status gather_statements(exg_device_mesh *mesh, statement *own, statement *all,
-                                    exg_error *err)
-{
-    exg_segment *segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
-    exg_status status;
-
-    if (segments == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    for (uint32_t r = 0; r < mesh->size; r++) {
-        segments[r] = (exg_segment){own, sizeof(*own)};
-        segments[mesh->size + r] = (exg_segment){&all[r], sizeof(*own)};
-    }
-    status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
-    free(segments);
-    return status;
-}
-
 /* The sizes along each dim of the ranks that are first on every mesh dim but those which
  * shard it, one after the other. */
 static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placements,
@@ -62,7 +42,8 @@ static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placemen
             bool counts = true;
 
             for (uint32_t m = 0; m < mesh->ndim; m++) {
-                bool shards = placements[m].kind == EXG_SHARD && placements[m].dim == (int32_t)d;
+                bool shards = exg_placement_is_shard(placements[m]) &&
+                              placements[m].dim == (int32_t)d;
 
                 counts = counts && (shards || exg_mesh_coordinate(mesh, r, m) == 0);
             }
@@ -118,7 +99,7 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
     if (options->shape != NULL) {
         memcpy(own.whole, options->shape, local->rank * sizeof(int64_t));
     }
-    status = gather_statements(mesh, &own, all, err);
+    status = exg_mesh_gather(mesh, &own, all, sizeof(own), err);
     if (status == EXG_OK && options->infer_shape) {
         sum_sizes(mesh, placements, all, local->rank, sizes);
     }
@@ -174,28 +155,24 @@ static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
 static exg_status take_copies(exg_dtensor *t, exg_error *err)
 {
     copies c = {t->mesh, t->placements};
-    exg_box *boxes = calloc(t->mesh->size, sizeof(*boxes));
+    exg_region *regions = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
     exg_dtensor *copy = NULL;
     exg_status status;
 
-    status = boxes == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                            : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
                                                     t->rank, t->sizes, &copy, err);
     if (status != EXG_OK) {
         exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
-        free(boxes);
+        free(regions);
         return status;
     }
-    for (uint32_t r = 0; r < t->mesh->size; r++) {
-        exg_local_chunk(t->mesh, r, t->placements, t->sizes, t->rank, boxes[r].offset,
-                        boxes[r].size);
-    }
-    status = exg_box_exchange(t->mesh, &t->local, boxes, &copy->local, boxes, first_gives, &c,
-                              err);
+    status = exg_region_exchange(t->mesh, &t->local, regions, &copy->local, regions, first_gives,
+                                 &c, err);
     t->local = copy->local;
     t->owned = copy->owned;
     free(copy);
-    free(boxes);
+    free(regions);
     return status;
 }
 
@@ -242,9 +219,14 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     } else if (member) {
         EXG_TRY(check_own(mesh, to, local, sizes, err));
     }
+    if (member && local->data == NULL && !options.meta && exg_tensor_numel(local) > 0) {
+        return EXG_FAIL(err, USAGE, "DTN-003", "a local tensor without data that is not meta");
+    }
     EXG_TRY(exg_dtensor_make(mesh, to, local, sizes, strides, t, err));
+    (*t)->meta = options.meta;
+    (*t)->local.data = options.meta ? NULL : (*t)->local.data;
     status = exg_dtensor_set_requires_grad(*t, options.requires_grad, err);
-    if (status == EXG_OK && member && options.run_check && has_copies(*t)) {
+    if (status == EXG_OK && member && options.run_check && !options.meta && has_copies(*t)) {
         status = take_copies(*t, err);
     }
     if (status != EXG_OK) {
@@ -271,9 +253,9 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
         exg_placement p = t->placements[m];
 
-        if (p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_PRODUCT) {
-            return EXG_FAIL(err, USAGE, "DTN-007",
-                            "a tensor is not distributed to Partial(product)");
+        if (p.kind == EXG_PARTIAL && p.op >= EXG_REDUCE_PRODUCT) {
+            return EXG_FAIL(err, USAGE, "DTN-007", "a tensor is not distributed to Partial(%s)",
+                            exg_reduce_op_name(p.op));
         }
         by *= p.kind == EXG_PARTIAL && p.op == EXG_REDUCE_SUM ? t->mesh->sizes[m] : 1;
     }
@@ -319,34 +301,33 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
                                  exg_dtensor **t, exg_error *err)
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
-    exg_box *boxes;
-    exg_status status = EXG_OK;
+    exg_region *held, *wanted;
+    exg_status status;
 
     *t = NULL;
     EXG_TRY(exg_spec_placements(mesh, placements, count, global->rank, to, err));
     if (source != EXG_NO_RANK && source >= mesh->size) {
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
     }
-    EXG_TRY(exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t, err));
+    EXG_TRY(global->data == NULL && exg_tensor_numel(global) > 0
+                ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t, err)
+                : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t,
+                                         err));
     keep_order(*t, global->strides);
-    if (mesh->communicator == NULL) {
+    if (mesh->communicator == NULL || (*t)->meta) {
         return EXG_OK;
     }
-    boxes = calloc(2 * (size_t)mesh->size, sizeof(*boxes));
-    if (boxes == NULL) {
+    held = exg_regions_create(mesh, NULL, global->sizes, global->rank);
+    wanted = exg_regions_create(mesh, to, global->sizes, global->rank);
+    if (held == NULL || wanted == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        status = exg_region_exchange(mesh, global, held, &(*t)->local, wanted, source_gives,
+                                     &source, err);
     }
-    for (uint32_t r = 0; status == EXG_OK && r < mesh->size; r++) {
-        memcpy(boxes[r].size, global->sizes, global->rank * sizeof(int64_t));
-        exg_local_chunk(mesh, r, to, global->sizes, global->rank, boxes[mesh->size + r].offset,
-                        boxes[mesh->size + r].size);
-    }
-    if (status == EXG_OK) {
-        status = exg_box_exchange(mesh, global, boxes, &(*t)->local, boxes + mesh->size,
-                                  source_gives, &source, err);
-    }
-    free(boxes);
+    free(held);
+    free(wanted);
     status = status == EXG_OK ? divide(*t, err) : status;
     if (status != EXG_OK) {
         exg_dtensor_destroy(*t);

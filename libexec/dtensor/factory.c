@@ -66,8 +66,41 @@ exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error 
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
-                       exg_error *err)
+/* What the ranks have to say alike. */
+typedef struct request {
+    int64_t dtype, rank, sizes[EXG_RANK_MAX];
+    exg_rng rng;
+} request;
+
+static exg_status check_agreement(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                  const exg_rng *rng, exg_error *err)
+{
+    request own = {.dtype = like->dtype, .rank = like->rank};
+    request *all = calloc(mesh->size, sizeof(*all));
+    exg_status status;
+
+    if (all == NULL) {
+        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    memcpy(own.sizes, like->sizes, like->rank * sizeof(own.sizes[0]));
+    if (rng != NULL) {
+        own.rng = *rng;
+    }
+    status = exg_mesh_gather(mesh, &own, all, sizeof(own), err);
+    for (uint32_t r = 1; status == EXG_OK && r < mesh->size; r++) {
+        if (memcmp(&all[r], &all[0], sizeof(own)) != 0) {
+            status = EXG_FAIL(err, USAGE, "DTN-013",
+                              "rank %u asks for another dtype, other sizes or random numbers than "
+                              "rank 0", r);
+        }
+    }
+    free(all);
+    return status;
+}
+
+static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, const exg_rng *rng,
+                       exg_dtensor **t, exg_error *err)
 {
     exg_dtensor_like like = {0};
     exg_placement to[EXG_MESH_DIMS_MAX];
@@ -83,8 +116,14 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, exg
             return EXG_FAIL(err, USAGE, "DTN-009", "a size of %lld", (long long)like.sizes[d]);
         }
     }
+    if (like.layout != EXG_LAYOUT_UNKNOWN && like.layout != EXG_LAYOUT_STRIDED) {
+        return EXG_FAIL(err, UNSUPPORTED, "DTN-020", "a layout that is not strided");
+    }
     EXG_TRY(exg_spec_placements(mesh, like.placement_count == 0 ? NULL : like.placements,
                                 like.placement_count, like.rank, to, err));
+    if (like.run_check && mesh->communicator != NULL) {
+        EXG_TRY(check_agreement(mesh, &like, rng, err));
+    }
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         if (to[m].kind == EXG_PARTIAL) {
             return EXG_FAIL(err, USAGE, "DTN-009",
@@ -103,7 +142,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, exg
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                              exg_error *err)
 {
-    return make(mesh, like, t, err);
+    return make(mesh, like, NULL, t, err);
 }
 
 /* ---- values by their place in the whole --------------------------------------------------- */
@@ -114,18 +153,19 @@ typedef double value_fn(const void *user, uint64_t index);
 static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
 {
     int64_t index[EXG_RANK_MAX] = {0};
-    int64_t offsets[EXG_RANK_MAX];
-    int64_t sizes[EXG_RANK_MAX];
+    const int64_t *sizes = t->local.sizes;
     uint8_t *at = t->local.data;
     int64_t numel = t->mesh->communicator == NULL ? 0 : exg_tensor_numel(&t->local);
+    uint32_t me = exg_device_mesh_rank(t->mesh);
+    int64_t run;
 
-    exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
-                    offsets, sizes);
     for (int64_t i = 0; i < numel; i++) {
         uint64_t place = 0;
 
         for (uint32_t d = 0; d < t->rank; d++) {
-            place = place * (uint64_t)t->sizes[d] + (uint64_t)(offsets[d] + index[d]);
+            place = place * (uint64_t)t->sizes[d] +
+                    (uint64_t)exg_local_place(t->mesh, me, t->placements, t->sizes[d], d, index[d],
+                                              &run);
         }
         EXG_TRY(exg_element_store(t->local.dtype, at, value(user, place), err));
         at += exg_dtype_bytes(t->local.dtype);
@@ -136,12 +176,13 @@ static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_er
     return EXG_OK;
 }
 
-static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *like, value_fn *value,
-                              const void *user, exg_dtensor **t, exg_error *err)
+static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                              const exg_rng *rng, value_fn *value, const void *user,
+                              exg_dtensor **t, exg_error *err)
 {
     exg_status status;
 
-    EXG_TRY(make(mesh, like, t, err));
+    EXG_TRY(make(mesh, like, rng, t, err));
     status = fill(*t, value, user, err);
     if (status != EXG_OK) {
         exg_dtensor_destroy(*t);
@@ -159,7 +200,7 @@ static double constant(const void *user, uint64_t index)
 exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
                             exg_dtensor **t, exg_error *err)
 {
-    return make_filled(mesh, like, constant, &value, t, err);
+    return make_filled(mesh, like, NULL, constant, &value, t, err);
 }
 
 exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
@@ -189,7 +230,7 @@ exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *lik
     if (like->rank != 1) {
         return EXG_FAIL(err, USAGE, "DTN-009", "a range of %u dims", like->rank);
     }
-    return make_filled(mesh, like, on_line, line, t, err);
+    return make_filled(mesh, like, NULL, on_line, line, t, err);
 }
 
 /* ---- random numbers ---------------------- */
@@ -247,7 +288,7 @@ static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *lik
     if (d.bits == 0) {
         return EXG_FAIL(err, USAGE, "DTN-009", "random numbers of %s", exg_dtype_name(like->dtype));
     }
-    EXG_TRY(make_filled(mesh, like, value, &d, t, err));
+    EXG_TRY(make_filled(mesh, like, rng, value, &d, t, err));
     for (uint32_t k = 0; k < (*t)->rank; k++) {
         numel *= (uint64_t)(*t)->sizes[k];
     }

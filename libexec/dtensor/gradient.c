@@ -4,26 +4,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Sums stay where they are made: what was Partial has a whole gradient. */
-static void whole_where_partial(const exg_dtensor *t, exg_placement *to)
-{
-    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
-        to[m] = t->placements[m].kind == EXG_PARTIAL ? exg_replicate() : t->placements[m];
-    }
-}
-
 static exg_status wanted(const exg_dtensor *t, const exg_placement *placements, uint32_t count,
                          exg_placement *to, exg_error *err)
 {
     if (placements == NULL || count == 0) {
-        whole_where_partial(t, to);
+        exg_gradient_placements(t, to);
         return EXG_OK;
     }
     return exg_spec_placements(t->mesh, placements, count, t->rank, to, err);
 }
 
-/* The sizes that a part of `t` has where it lies as `to`. */
-static exg_status check_part(const exg_dtensor *t, const exg_placement *to, const int64_t *sizes,
+exg_status exg_gradient_fits(const exg_dtensor *t, const exg_placement *to, const int64_t *sizes,
                              uint32_t rank, exg_error *err)
 {
     int64_t offsets[EXG_RANK_MAX], chunk[EXG_RANK_MAX];
@@ -54,10 +45,21 @@ exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradien
     }
     EXG_TRY(wanted(t, placements, count, to, err));
     if (t->mesh->communicator != NULL) {
-        EXG_TRY(check_part(t, to, gradient->sizes, gradient->rank, err));
+        EXG_TRY(exg_gradient_fits(t, to, gradient->sizes, gradient->rank, err));
     }
     exg_global_from_local(t->mesh, gradient, t->placements, sizes, strides);
     return exg_dtensor_make(t->mesh, to, gradient, t->sizes, strides, out, err);
+}
+
+void exg_redistributed_gradient(const exg_dtensor *source, const exg_dtensor *gradient,
+                                exg_placement *to)
+{
+    for (uint32_t m = 0; m < source->mesh->ndim; m++) {
+        bool stays = source->placements[m].kind == EXG_PARTIAL &&
+                     !exg_placement_equal(gradient->placements[m], source->placements[m]);
+
+        to[m] = stays ? exg_replicate() : source->placements[m];
+    }
 }
 
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
@@ -69,12 +71,7 @@ exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtenso
     if (gradient == NULL) {
         return EXG_OK;
     }
-    for (uint32_t m = 0; m < source->mesh->ndim; m++) {
-        bool stays = source->placements[m].kind == EXG_PARTIAL &&
-                     !exg_placement_equal(gradient->placements[m], source->placements[m]);
-
-        to[m] = stays ? exg_replicate() : source->placements[m];
-    }
+    exg_redistributed_gradient(source, gradient, to);
     return exg_dtensor_redistribute(gradient, to, source->mesh->ndim, out, err);
 }
 
@@ -82,8 +79,14 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
 
-    whole_where_partial(t, to);
+    exg_gradient_placements(t, to);
     return exg_dtensor_redistribute(t, to, t->mesh->ndim, out, err);
+}
+
+exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
+                                   exg_error *err)
+{
+    return exg_dtensor_redistribute(t, like->placements, like->mesh->ndim, out, err);
 }
 
 exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
@@ -102,7 +105,7 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
 
         exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), to, t->sizes, t->rank, offsets,
                         chunk);
-        EXG_TRY(check_part(t, t->placements, chunk, t->rank, err));
+        EXG_TRY(exg_gradient_fits(t, t->placements, chunk, t->rank, err));
     }
     return exg_dtensor_redistribute(gradient, to, t->mesh->ndim, out, err);
 }

@@ -14,6 +14,10 @@ static exg_status check_shape(const exg_mesh_shape *shape, uint32_t *size, exg_e
 {
     uint64_t ranks = 1;
 
+    if (shape->device_type != NULL && strcmp(shape->device_type, "cpu") != 0) {
+        return EXG_FAIL(err, UNSUPPORTED, "DTN-021", "a mesh of devices of type '%s'",
+                        shape->device_type);
+    }
     if (shape->ndim == 0 || shape->ndim > EXG_MESH_DIMS_MAX) {
         return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", shape->ndim,
                         EXG_MESH_DIMS_MAX);
@@ -346,4 +350,32 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
         part->ranks[i] = mesh->ranks[ranks[i]];
     }
     return split(mesh, color, part, selected, err);
+}
+
+exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
+                                exg_error *err)
+{
+    exg_mesh_shape alone = {.ndim = 1, .sizes = {1}};
+
+    EXG_TRY(exg_local_mesh_create(&alone, self, err));
+    (*self)->ranks[0] = mesh->ranks[exg_device_mesh_rank(mesh)];
+    return EXG_OK;
+}
+
+exg_status exg_mesh_gather(exg_device_mesh *mesh, void *own, void *all, uint64_t bytes,
+                           exg_error *err)
+{
+    exg_segment *segments = calloc(2 * (size_t)mesh->size, sizeof(*segments));
+    exg_status status;
+
+    if (segments == NULL) {
+        return out_of_memory(mesh, err);
+    }
+    for (uint32_t r = 0; r < mesh->size; r++) {
+        segments[r] = (exg_segment){own, bytes};
+        segments[mesh->size + r] = (exg_segment){(uint8_t *)all + r * bytes, bytes};
+    }
+    status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
+    free(segments);
+    return status;
 }

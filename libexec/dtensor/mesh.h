@@ -18,4 +18,8 @@ struct exg_device_mesh {
 /* Where rank `rank` of the mesh stands along `dim`. */
 uint32_t exg_mesh_coordinate(const exg_device_mesh *mesh, uint32_t rank, uint32_t dim);
 
+/* Collective. `bytes` of everyone's, by rank. */
+exg_status exg_mesh_gather(exg_device_mesh *mesh, void *own, void *all, uint64_t bytes,
+                           exg_error *err);
+
 #endif

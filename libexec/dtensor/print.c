@@ -66,14 +66,20 @@ static void print_dim(exg_text *text, const exg_tensor *t, const uint8_t *at, ui
     exg_text_putc(text, ']');
 }
 
-exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
+/* `values`, called `name`, with where `t` lies. */
+static exg_status print(const exg_dtensor *t, const char *name, const exg_tensor *values,
+                        char **text, exg_error *err)
 {
     const exg_device_mesh *mesh = t->mesh;
     exg_text out = EXG_TEXT_EMPTY;
-    char one[16];
+    char one[EXG_PLACEMENT_TEXT];
 
-    exg_text_puts(&out, "DTensor(local_tensor=");
-    print_dim(&out, &t->local, t->local.data, 0, exg_tensor_numel(&t->local) > ALL_MAX);
+    exg_text_printf(&out, "DTensor(%s=", name);
+    if (t->meta) {
+        exg_text_puts(&out, "meta");
+    } else {
+        print_dim(&out, values, values->data, 0, exg_tensor_numel(values) > ALL_MAX);
+    }
     exg_text_puts(&out, ", device_mesh=DeviceMesh(");
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         exg_text_printf(&out, "%s%s%s%u", m > 0 ? ", " : "", mesh->names[m],
@@ -92,4 +98,21 @@ exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
     }
     *text = out.data;
     return EXG_OK;
+}
+
+exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
+{
+    return print(t, "local_tensor", exg_dtensor_to_local(t), text, err);
+}
+
+exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err)
+{
+    exg_dtensor *whole;
+    exg_status status;
+
+    *text = NULL;
+    EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
+    status = print(t, "full_tensor", &whole->local, text, err);
+    exg_dtensor_destroy(whole);
+    return status;
 }

@@ -1,5 +1,5 @@
 /* redistribute.c - from any placements to any others: summands are reduced first, each
- * rank of a group to a part of its own (a reduce-scatter), then every rank gets the boxes
+ * rank of a group to a part of its own (a reduce-scatter), then every rank gets the pieces
  * it lacks in one exchange.
  *
  * So an all-gather, an all-to-all and every nesting of shards are one exchange in which
@@ -17,7 +17,7 @@
 typedef struct passage {
     const exg_dtensor *t;
     const exg_placement *to;
-    exg_box *boxes; /* by rank of the mesh */
+    exg_region *held; /* by rank of the mesh */
     exg_tensor data;
     void *owned;                     /* of `data`, or NULL */
     bool reduced[EXG_MESH_DIMS_MAX]; /* mesh dims that were Partial */
@@ -56,25 +56,14 @@ static uint32_t scatter_dim(const passage *p, const bool *dims)
     uint32_t longest = 0;
 
     for (uint32_t m = 0; m < p->t->mesh->ndim; m++) {
-        if (dims[m] && p->to[m].kind == EXG_SHARD) {
+        if (dims[m] && exg_placement_is_shard(p->to[m])) {
             return (uint32_t)p->to[m].dim;
         }
     }
     for (uint32_t d = 1; d < p->t->rank; d++) {
-        longest = p->boxes[0].size[d] > p->boxes[0].size[longest] ? d : longest;
+        longest = p->held[0].sizes[d] > p->held[0].sizes[longest] ? d : longest;
     }
     return longest;
-}
-
-/* The share of place `place` of `n` in `box`. A tensor without dims goes to the first. */
-static void share(exg_box *box, uint32_t rank, uint32_t dim, uint32_t n, uint32_t place)
-{
-    int64_t start;
-
-    if (rank > 0) {
-        exg_chunk(box->size[dim], n, place, &start, &box->size[dim]);
-        box->offset[dim] += start;
-    }
 }
 
 static uint64_t box_bytes(const passage *p, const exg_box *box)
@@ -92,13 +81,17 @@ typedef struct reduction {
     uint8_t *result;
 } reduction;
 
-static exg_box share_of(const passage *p, const reduction *r, uint32_t holder, uint32_t taker)
+/* What `taker` takes of the local part that all of its group have summands of. */
+static exg_box share_of(const passage *p, const reduction *r, uint32_t taker)
 {
-    exg_box part = p->boxes[holder];
+    exg_box part = {{0}, {0}};
     uint32_t n;
     uint32_t place = place_in_group(p, r->dims, taker, &n);
 
-    share(&part, p->t->rank, r->dim, n, place);
+    memcpy(part.size, p->held[taker].sizes, sizeof(part.size));
+    if (p->t->rank > 0) {
+        exg_chunk(part.size[r->dim], n, place, &part.offset[r->dim], &part.size[r->dim]);
+    }
     return part;
 }
 
@@ -107,16 +100,17 @@ static exg_status reduce_shares(const passage *p, reduction *r, exg_error *err)
 {
     const exg_device_mesh *mesh = p->t->mesh;
     uint32_t me = exg_device_mesh_rank(mesh);
-    exg_box own = share_of(p, r, me, me);
+    static const int64_t start[EXG_RANK_MAX];
+    exg_box own = share_of(p, r, me);
     uint8_t *at = r->packed;
     uint8_t *parts;
 
     for (uint32_t q = 0; q < mesh->size; q++) {
         if (same_group(mesh, r->dims, me, q)) {
-            exg_box part = share_of(p, r, me, q);
+            exg_box part = share_of(p, r, q);
             exg_tensor box = exg_box_tensor(&part, p->data.dtype, p->t->rank, at);
 
-            exg_box_copy(&part, &p->data, &p->boxes[me], &box, &part);
+            exg_box_copy(&part, &p->data, start, &box, part.offset);
             r->send[q] = (exg_segment){at, box_bytes(p, &part)};
             at += r->send[q].bytes;
         }
@@ -157,12 +151,14 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
     }
     r.dim = scatter_dim(p, dims);
     (void)place_in_group(p, dims, me, &r.n);
-    part = share_of(p, &r, me, me);
+    part = share_of(p, &r, me);
     own = box_bytes(p, &part);
     r.send = calloc(2 * (size_t)mesh->size, sizeof(*r.send));
     r.receive = r.send == NULL ? NULL : r.send + mesh->size;
     r.packed = malloc((size_t)(r.n * exg_dtype_bytes(p->data.dtype) +
-                               box_bytes(p, &p->boxes[me]) + r.n * own));
+                               (uint64_t)exg_tensor_numel(&p->data) *
+                                   exg_dtype_bytes(p->data.dtype) +
+                               r.n * own));
     r.result = malloc((size_t)own + 1);
     if (r.send == NULL || r.packed == NULL || r.result == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
@@ -171,13 +167,15 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
         status = reduce_shares(p, &r, err);
     }
     for (uint32_t q = 0; q < mesh->size; q++) {
-        p->boxes[q] = share_of(p, &r, q, q);
+        exg_box window = share_of(p, &r, q);
+
+        exg_region_cut(&p->held[q], p->t->rank, &window);
     }
     free(r.send);
     free(r.packed);
     free(p->owned);
     p->owned = r.result;
-    p->data = exg_box_tensor(&p->boxes[me], p->data.dtype, p->t->rank, r.result);
+    p->data = exg_box_tensor(&part, p->data.dtype, p->t->rank, r.result);
     return status;
 }
 
@@ -188,7 +186,7 @@ static bool gives(const void *user, uint32_t giver, uint32_t taker)
     const exg_device_mesh *mesh = p->t->mesh;
 
     for (uint32_t m = 0; m < mesh->ndim; m++) {
-        bool split = p->t->placements[m].kind == EXG_SHARD || p->reduced[m];
+        bool split = exg_placement_is_shard(p->t->placements[m]) || p->reduced[m];
 
         if (!split && exg_mesh_coordinate(mesh, giver, m) != exg_mesh_coordinate(mesh, taker, m)) {
             return false;
@@ -200,30 +198,24 @@ static bool gives(const void *user, uint32_t giver, uint32_t taker)
 static exg_status pass(passage *p, exg_dtensor *out, exg_error *err)
 {
     const exg_dtensor *t = p->t;
-    exg_box *to_boxes = calloc(t->mesh->size, sizeof(*to_boxes));
+    exg_region *wanted = exg_regions_create(t->mesh, p->to, t->sizes, t->rank);
     exg_status status = EXG_OK;
 
-    p->boxes = calloc(t->mesh->size, sizeof(*p->boxes));
-    if (p->boxes == NULL || to_boxes == NULL) {
+    p->held = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
+    if (p->held == NULL || wanted == NULL) {
         exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
         status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    for (uint32_t r = 0; status == EXG_OK && r < t->mesh->size; r++) {
-        exg_local_chunk(t->mesh, r, t->placements, t->sizes, t->rank, p->boxes[r].offset,
-                        p->boxes[r].size);
-        exg_local_chunk(t->mesh, r, p->to, t->sizes, t->rank, to_boxes[r].offset,
-                        to_boxes[r].size);
     }
     for (int op = 0; status == EXG_OK && op < EXG_REDUCE_OP_COUNT; op++) {
         status = reduce(p, (exg_reduce_op)op, err);
     }
     if (status == EXG_OK) {
-        status = exg_box_exchange(t->mesh, &p->data, p->boxes, &out->local, to_boxes, gives, p,
-                                  err);
+        status = exg_transit_begin(t->mesh, &p->data, p->held, &out->local, wanted, gives, p,
+                                   &out->transit, err);
     }
-    free(p->boxes);
+    free(p->held);
     free(p->owned);
-    free(to_boxes);
+    free(wanted);
     return status;
 }
 
@@ -247,37 +239,50 @@ static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *sam
     return EXG_OK;
 }
 
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
+                            exg_dtensor **out, exg_error *err)
+{
+    passage p = {.t = t, .to = to, .data = t->local};
+    exg_status status;
+    bool same;
+
+    *out = NULL;
+    EXG_TRY(exg_dtensor_wait(t, err));
+    EXG_TRY(check(t, to, &same, err));
+    if (same) {
+        EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
+        (*out)->owned = exg_block_share(t->owned);
+        (*out)->meta = t->meta;
+        return EXG_OK;
+    }
+    if (t->meta) {
+        return exg_dtensor_make_meta(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err);
+    }
+    EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
+    if (t->mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    status = pass(&p, *out, err);
+    status = status == EXG_OK && !async ? exg_dtensor_wait(*out, err) : status;
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err)
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
-    passage p = {.t = t, .to = to, .data = t->local};
-    exg_status status;
-    bool same;
 
     *out = NULL;
     if (placements == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-002", "a redistribution without placements");
     }
     EXG_TRY(exg_spec_placements(t->mesh, placements, count, t->rank, to, err));
-    EXG_TRY(check(t, to, &same, err));
-    if (same) {
-        EXG_TRY(exg_dtensor_make(t->mesh, to, &t->local, t->sizes, t->strides, out, err));
-        (*out)->owned = exg_block_share(t->owned);
-        (*out)->requires_grad = t->requires_grad;
-        return EXG_OK;
-    }
-    EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
-    (*out)->requires_grad = t->requires_grad;
-    if (t->mesh->communicator == NULL) {
-        return EXG_OK;
-    }
-    status = pass(&p, *out, err);
-    if (status != EXG_OK) {
-        exg_dtensor_destroy(*out);
-        *out = NULL;
-    }
-    return status;
+    EXG_TRY(exg_dtensor_move(t, to, false, out, err));
+    return exg_dtensor_set_requires_grad(*out, t->history != NULL, err);
 }
 
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)

@@ -28,6 +28,8 @@ static exg_status check_partials(const exg_device_mesh *mesh, const exg_placemen
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err)
 {
+    char text[EXG_PLACEMENT_TEXT];
+
     if (mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
     }
@@ -37,7 +39,12 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
     }
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         out[m] = placements == NULL ? exg_replicate() : placements[m];
-        if (out[m].kind != EXG_SHARD) {
+        if ((uint32_t)out[m].kind >= EXG_PLACEMENT_KIND_COUNT ||
+            (out[m].kind == EXG_STRIDED_SHARD && out[m].split_factor < 1)) {
+            return EXG_FAIL(err, UNSUPPORTED, "DTN-019", "no placement %s on mesh dim %u",
+                            exg_placement_print(out[m], text), m);
+        }
+        if (!exg_placement_is_shard(out[m])) {
             continue;
         }
         out[m].dim += out[m].dim < 0 ? (int32_t)rank : 0;
@@ -52,19 +59,21 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
                      const int64_t *sizes, uint32_t dims, int64_t *offsets, int64_t *local_sizes)
 {
-    for (uint32_t d = 0; d < dims; d++) {
-        offsets[d] = 0;
-        local_sizes[d] = sizes[d];
-    }
+    int64_t run;
+
+    memcpy(local_sizes, sizes, dims * sizeof(*sizes));
     for (uint32_t m = 0; m < mesh->ndim; m++) {
-        uint32_t d = placements[m].kind == EXG_SHARD ? (uint32_t)placements[m].dim : dims;
-        int64_t start;
+        uint32_t d = exg_placement_is_shard(placements[m]) ? (uint32_t)placements[m].dim : dims;
 
         if (d < dims) {
-            exg_chunk(local_sizes[d], mesh->sizes[m], exg_mesh_coordinate(mesh, rank, m), &start,
-                      &local_sizes[d]);
-            offsets[d] += start;
+            local_sizes[d] = exg_shard_size(placements[m], local_sizes[d], mesh->sizes[m],
+                                            exg_mesh_coordinate(mesh, rank, m));
         }
+    }
+    for (uint32_t d = 0; d < dims; d++) {
+        offsets[d] = local_sizes[d] == 0
+                         ? sizes[d]
+                         : exg_local_place(mesh, rank, placements, sizes[d], d, 0, &run);
     }
 }
 
@@ -72,6 +81,7 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
 
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
+    uint32_t version;
 };
 
 exg_block *exg_block_create(uint64_t bytes)
@@ -80,6 +90,7 @@ exg_block *exg_block_create(uint64_t bytes)
 
     if (block != NULL) {
         block->uses = 1;
+        block->version = 0;
     }
     return block;
 }
@@ -97,6 +108,18 @@ void exg_block_release(exg_block *block)
     if (block != NULL && --block->uses == 0) {
         exg_release(NULL, block, 0);
     }
+}
+
+void exg_block_touch(exg_block *block)
+{
+    if (block != NULL) {
+        block->version++;
+    }
+}
+
+uint32_t exg_block_version(const exg_block *block)
+{
+    return block == NULL ? 0 : block->version;
 }
 
 void *exg_block_data(exg_block *block)
@@ -129,49 +152,82 @@ exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placemen
     return EXG_OK;
 }
 
-exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
-                                  exg_dtype dtype, uint32_t rank, const int64_t *sizes,
-                                  exg_dtensor **t, exg_error *err)
+exg_status exg_dtensor_make_meta(exg_device_mesh *mesh, const exg_placement *placements,
+                                 exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                 exg_dtensor **t, exg_error *err)
 {
     exg_tensor whole = {.dtype = dtype, .rank = rank};
     exg_tensor local = whole;
     int64_t offsets[EXG_RANK_MAX];
-    exg_block *memory;
 
-    *t = NULL;
     memcpy(whole.sizes, sizes, rank * sizeof(*sizes));
     exg_tensor_set_contiguous(&whole);
     exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, rank, offsets,
                     local.sizes);
     exg_tensor_set_contiguous(&local);
-    memory = exg_block_create(
-        mesh->communicator == NULL ? 0
-                                   : (uint64_t)exg_tensor_numel(&local) * exg_dtype_bytes(dtype));
-    if (memory == NULL) {
+    EXG_TRY(exg_dtensor_make(mesh, placements, &local, sizes, whole.strides, t, err));
+    (*t)->meta = true;
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
+                                  exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                  exg_dtensor **t, exg_error *err)
+{
+    uint64_t bytes;
+
+    EXG_TRY(exg_dtensor_make_meta(mesh, placements, dtype, rank, sizes, t, err));
+    bytes = mesh->communicator == NULL
+                ? 0
+                : (uint64_t)exg_tensor_numel(&(*t)->local) * exg_dtype_bytes(dtype);
+    (*t)->owned = exg_block_create(bytes);
+    (*t)->meta = false;
+    if ((*t)->owned == NULL) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    local.data = exg_block_data(memory);
-    if (exg_dtensor_make(mesh, placements, &local, sizes, whole.strides, t, err) != EXG_OK) {
-        exg_block_release(memory);
-        return EXG_NO_MEMORY;
-    }
-    (*t)->owned = memory;
+    (*t)->local.data = exg_block_data((*t)->owned);
     return EXG_OK;
 }
 
 void exg_dtensor_destroy(exg_dtensor *t)
 {
     if (t != NULL) {
+        (void)exg_transit_finish(t->transit, NULL); /* others may wait for it */
         exg_block_release(t->owned);
+        exg_history_release(t->history);
         free(t);
     }
 }
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
+exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err)
+{
+    exg_transit *transit = t->transit;
+
+    if (transit == NULL) {
+        return EXG_OK;
+    }
+    ((exg_dtensor *)(uintptr_t)t)->transit = NULL; /* all else of it stays */
+    return exg_transit_finish(transit, err);
+}
+
+bool exg_dtensor_is_ready(const exg_dtensor *t)
+{
+    return t->transit == NULL;
+}
+
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t)
 {
+    (void)exg_dtensor_wait(t, NULL); /* a fault stays in the communicator */
     return &t->local;
+}
+
+bool exg_dtensor_is_meta(const exg_dtensor *t)
+{
+    return t->meta;
 }
 
 exg_device_mesh *exg_dtensor_device_mesh(const exg_dtensor *t)
@@ -202,52 +258,4 @@ const int64_t *exg_dtensor_strides(const exg_dtensor *t)
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t)
 {
     return t->local.dtype;
-}
-
-bool exg_dtensor_requires_grad(const exg_dtensor *t)
-{
-    return t->requires_grad;
-}
-
-exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err)
-{
-    if (requires_grad && !exg_dtype_is_float(t->local.dtype) &&
-        !exg_dtype_is_complex(t->local.dtype)) {
-        return EXG_FAIL(err, USAGE, "DTN-016", "a gradient of %s",
-                        exg_dtype_name(t->local.dtype));
-    }
-    t->requires_grad = requires_grad;
-    return EXG_OK;
-}
-
-exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
-                             exg_error *err)
-{
-    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
-        if (t->placements[m].kind == EXG_PARTIAL) {
-            return EXG_FAIL(err, USAGE, "DTN-014", "a Partial has no chunks: redistribute it");
-        }
-    }
-    if (t->mesh->communicator == NULL) {
-        memset(offsets, 0, t->rank * sizeof(*offsets));
-        memset(sizes, 0, t->rank * sizeof(*sizes));
-    } else {
-        exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
-                        offsets, sizes);
-    }
-    return EXG_OK;
-}
-
-exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
-                                const exg_tensor **local, exg_error *err)
-{
-    int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
-
-    *local = NULL;
-    EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
-    if (memcmp(own, offsets, t->rank * sizeof(*own)) != 0) {
-        return EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
-    }
-    *local = &t->local;
-    return EXG_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXEC_DTENSOR_SPEC_H
 #define EXG_LIBEXEC_DTENSOR_SPEC_H
 
+#include "libexec/dtensor/history.h"
 #include "libexec/dtensor/mesh.h"
 
 #include <exg/dtensor.h>
@@ -13,6 +14,11 @@ exg_block *exg_block_create(uint64_t bytes); /* unset; one use. NULL: out of mem
 exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL */
 void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
 void *exg_block_data(exg_block *block);       /* aligned to 64 bytes */
+void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
+uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
+
+/* What of a local part is on its way. */
+typedef struct exg_transit exg_transit;
 
 struct exg_dtensor {
     exg_device_mesh *mesh;
@@ -23,7 +29,10 @@ struct exg_dtensor {
     int64_t strides[EXG_RANK_MAX]; /* global */
     exg_block *owned;              /* the local memory, when it is ours */
     bool detached;                 /* of a view: of moved or copied memory */
-    bool requires_grad;
+    bool meta;                     /* without data, on every rank */
+    exg_transit *transit;          /* what the local part waits for; NULL: it is here */
+    exg_history *history;          /* NULL: no gradient is wanted */
+    uint32_t output;               /* of it */
 };
 
 /* A run of each dim. */
@@ -37,13 +46,40 @@ int64_t exg_box_numel(const exg_box *box, uint32_t rank);
 /* What both have; false when that is nothing. */
 bool exg_box_meet(const exg_box *a, const exg_box *b, uint32_t rank, exg_box *both);
 
-/* Is all of `a` in `b`? Of an empty one, yes. */
-bool exg_box_inside(const exg_box *a, const exg_box *b, uint32_t rank);
+/* Some of a local part that lies side by side in the whole. */
+typedef struct exg_piece {
+    exg_box box;                  /* of the whole */
+    int64_t origin[EXG_RANK_MAX]; /* where the local part would begin, if all of it lay so */
+} exg_piece;
 
-/* Copies the elements of `part`, which is in both, between tensors that hold the boxes
- * `from_box` and `to_box`. */
-void exg_box_copy(const exg_box *part, const exg_tensor *from, const exg_box *from_box,
-                  const exg_tensor *to, const exg_box *to_box);
+/* What a rank holds: one piece, none when it is empty, of strided shards several. */
+typedef struct exg_region {
+    exg_piece *pieces;
+    uint32_t count;
+    int64_t sizes[EXG_RANK_MAX]; /* of the local part */
+} exg_region;
+
+/* Of every rank of the mesh; without placements all of them hold all. One block of memory, to
+ * be freed. NULL: out of memory. */
+exg_region *exg_regions_create(const exg_device_mesh *mesh, const exg_placement *placements,
+                               const int64_t *sizes, uint32_t rank);
+
+/* What is left of it in `window` of the local part, which is the local part then. */
+void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *window);
+
+/* What a shard leaves of `length` to the rank at `place` of n. */
+int64_t exg_shard_size(exg_placement p, int64_t length, uint32_t n, uint32_t place);
+
+/* Where element `at` of the mesh rank's part lies along `dim` of the whole, `length` long; from
+ * there on *run elements lie side by side. */
+int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank,
+                        const exg_placement *placements, int64_t length, uint32_t dim, int64_t at,
+                        int64_t *run);
+
+/* Copies the elements of `part`, which is in both, between tensors that begin at
+ * `from_origin` and `to_origin`. */
+void exg_box_copy(const exg_box *part, const exg_tensor *from, const int64_t *from_origin,
+                  const exg_tensor *to, const int64_t *to_origin);
 
 /* The row-major tensor of a box's sizes over `data`. */
 exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data);
@@ -53,24 +89,40 @@ exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, vo
 exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement *placements,
                                uint32_t count, uint32_t rank, exg_placement *out, exg_error *err);
 
-/* A DTensor over `local`, and one with row-major memory of its own for this rank's part. */
+/* A DTensor over `local`, one without data, and one with row-major memory of its own for this
+ * rank's part. */
 exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
                             const exg_tensor *local, const int64_t *sizes, const int64_t *strides,
                             exg_dtensor **t, exg_error *err);
+exg_status exg_dtensor_make_meta(exg_device_mesh *mesh, const exg_placement *placements,
+                                 exg_dtype dtype, uint32_t rank, const int64_t *sizes,
+                                 exg_dtensor **t, exg_error *err);
 exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *placements,
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);
 
+/* Collective. A redistribution by placements that fit; no gradient is wanted of the result, which
+ * with `async` may be on its way. */
+exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
+                            exg_dtensor **out, exg_error *err);
+
 /* One element; DTN-008 of dtypes that are only moved. */
 exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
 
-/* Collective on the mesh: rank p's part of `from` (box from_boxes[p]) that rank q wants
- * (to_boxes[q]) goes there when gives(user, p, q). Nothing is sent when everyone has what it
- * wants. Boxes are a rank of the mesh each. */
+/* Collective on the mesh: what rank p holds of `from` (held[p]) and rank q wants (wanted[q]) goes
+ * there when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a
+ * rank of the mesh each. */
 typedef bool exg_gives_fn(const void *user, uint32_t giver, uint32_t taker);
-exg_status exg_box_exchange(exg_device_mesh *mesh, const exg_tensor *from,
-                            const exg_box *from_boxes, const exg_tensor *to,
-                            const exg_box *to_boxes, exg_gives_fn *gives, const void *user,
-                            exg_error *err);
+exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
+                               const exg_region *held, const exg_tensor *to,
+                               const exg_region *wanted, exg_gives_fn *gives, const void *user,
+                               exg_error *err);
+
+/* The same in two: *transit is what is on its way, NULL when nothing is; `to` is whole when it has
+ * been finished, which frees it (NULL is allowed). Regions and `from` may go in between. */
+exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
+                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
+                             const void *user, exg_transit **transit, exg_error *err);
+exg_status exg_transit_finish(exg_transit *transit, exg_error *err);
 
 #endif

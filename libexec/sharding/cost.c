@@ -17,10 +17,10 @@ double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32
     if (exg_placement_equal(from, to) || from.kind == EXG_REPLICATE || mesh_size == 1) {
         return 0;
     }
-    if (from.kind == EXG_SHARD) {
-        return to.kind == EXG_SHARD ? bytes * others / (double)mesh_size : bytes * others;
+    if (exg_placement_is_shard(from)) {
+        return exg_placement_is_shard(to) ? bytes * others / (double)mesh_size : bytes * others;
     }
-    return to.kind == EXG_SHARD ? bytes * others : 2 * bytes * others;
+    return exg_placement_is_shard(to) ? bytes * others : 2 * bytes * others;
 }
 
 double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to, double bytes,
@@ -32,8 +32,8 @@ double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to,
         return 0;
     }
     if (to.kind == EXG_PARTIAL) { /* only from what every rank has whole */
-        return from.kind == EXG_REPLICATE && to.op != EXG_REDUCE_PRODUCT ? EXG_COST_TO_PARTIAL_NS
-                                                                         : EXG_COST_IMPOSSIBLE;
+        return from.kind == EXG_REPLICATE && to.op < EXG_REDUCE_PRODUCT ? EXG_COST_TO_PARTIAL_NS
+                                                                        : EXG_COST_IMPOSSIBLE;
     }
     return moved == 0 ? 0 : link->message_ns + moved * link->ns_per_byte;
 }

@@ -16,8 +16,8 @@ void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_pla
     double bytes = exg_meta_bytes(value->tensor);
     double moved = exg_move_bytes(from, to, bytes, p->n);
     double ns = exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
-    char a[16];
-    char b[16];
+    char a[EXG_PLACEMENT_TEXT];
+    char b[EXG_PLACEMENT_TEXT];
 
     if (p->report == NULL) {
         return;
@@ -40,7 +40,7 @@ void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_pla
 static void put_placements(exg_text *text, const exg_placement *placements, uint32_t count,
                            const char *quote)
 {
-    char word[16];
+    char word[EXG_PLACEMENT_TEXT];
 
     for (uint32_t i = 0; i < count; i++) {
         exg_text_printf(text, "%s%s%s%s", i > 0 ? ", " : "", quote,

@@ -22,6 +22,8 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
   set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
 endif()
+exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c exec/dispatch/eager.c
+  exec/dtensor/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_gradient exec/dtensor/gradient.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 exg_test(exec_module exec/dtensor/module.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS LIBS
@@ -93,6 +95,12 @@ exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
 # One operator on DTensors, now.
 exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_context exec/dispatch/context.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_autograd exec/dispatch/autograd.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
+exg_test(exec_gradients exec/dispatch/gradients.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)

@@ -30,6 +30,7 @@ typedef struct exg_mesh_shape {
     uint32_t ndim; /* 1 and more */
     uint32_t sizes[EXG_MESH_DIMS_MAX];
     const char *names[EXG_MESH_DIMS_MAX]; /* distinct; NULL: the dim has none */
+    const char *device_type; /* NULL or "cpu"; UNSUPPORTED DTN-021 of others */
 } exg_mesh_shape;
 
 /* This process's mesh, ranks being the processes that mpirun started: as many as the sizes
@@ -79,6 +80,10 @@ exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, 
 exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
                                   const exg_mesh_shape *shape, exg_device_mesh **selected,
                                   exg_error *err);
+
+/* The mesh of this rank alone; not collective, and of every rank. */
+exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
+                                exg_error *err);
 
 /* How long a rank waits for the others, nanoseconds (60 s at first). */
 void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns);

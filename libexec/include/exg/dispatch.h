@@ -140,7 +140,8 @@ typedef struct exg_output_sharding {
     const char *failed_reason; /* FAILED: never empty */
 } exg_output_sharding;
 
-/* Fills `out` (all zero before) with memory of `arena`. */
+/* Fills `out` (all zero before) with memory of `arena`. May write the call as one of another
+ * operator on the same tensors: schema->func_schema, args and kwargs. */
 typedef exg_status exg_sharding_rule(void *user, exg_op_schema *schema, exg_arena *arena,
                                      exg_output_sharding *out, exg_error *err);
 
@@ -186,6 +187,7 @@ typedef struct exg_dispatch_options {
     exg_device_mesh *mesh; /* of calls without any DTensor; NULL: they are refused */
     exg_fallback fallback;
     bool implicit_replication; /* plain tensors beside DTensors are whole on every rank */
+    exg_dtype default_dtype; /* of factories without a dtype; what is not floating, as 0: float32 */
     bool first_suggestion;     /* instead of the one of least moves */
     uint32_t cache_capacity;   /* calls that are remembered; 0: 1024 */
     uint64_t seed;             /* of random operators */
@@ -222,9 +224,9 @@ void exg_operator_key(const exg_operator *op, char *text, size_t room);
  * (exg_object_clear); in-place and out= results are the arguments themselves.
  * USAGE: DSP-001 arguments that the operator does not take, DSP-002 a plain tensor of several
  * elements beside DTensors, DSP-003 two meshes, DSP-007 an out= or in-place target of other
- * sizes, DSP-008 no mesh. UNSUPPORTED: OPR-003 no such operator, DSP-004 no sharding rule,
- * DSP-005 a rule that fails, DSP-006 an in-place target that would have to move. MALFORMED
- * RUN-001, PEER as exg_session_run. */
+ * sizes, DSP-008 no mesh, DSP-010 a DTensor without data. UNSUPPORTED: OPR-003 no such
+ * operator, DSP-004 no sharding rule, DSP-005 a rule that fails, DSP-006 an in-place target
+ * that would have to move. MALFORMED RUN-001, PEER as exg_session_run. */
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err);
@@ -247,8 +249,9 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
                          exg_error *err);
 
 /* DTensors over local results, whose memory they borrow: item by item as `specs` says. Numbers
- * and none stay what they are; a 0-d tensor without a spec stays plain. MALFORMED DSP-009 when
- * the two do not go together. Lists of `result` are the caller's. */
+ * and none stay what they are; a 0-d tensor without a spec stays plain. The dtype is the local
+ * tensor's. MALFORMED DSP-009 when the two do not go together: another count, no mesh, local sizes
+ * that are not this rank's. Lists of `result` are the caller's. */
 exg_status exg_wrap(const exg_object *local, const exg_object *specs, exg_object *result,
                     exg_error *err);
 

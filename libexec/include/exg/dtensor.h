@@ -3,12 +3,12 @@
  * Every rank holds a DTensor object of its own: the mesh, one placement a mesh dim, the
  * global sizes and strides, and its local part. The local part of a shard is the chunk
  * that exg_chunk gives, applied mesh dim by mesh dim (chunks of chunks where several
- * shard one dim). A rank that is no member of the mesh holds an empty part and sends
- * nothing.
+ * shard one dim); of a strided shard it is the chunk of each of its cuts, end to end. A
+ * rank that is no member of the mesh holds an empty part and sends nothing.
  *
  * Placements: `count` of them, the mesh's ndim, NULL for Replicate on every mesh dim; a
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
- * mesh is NULL.
+ * mesh is NULL, UNSUPPORTED DTN-019 of a strided shard with a factor below 1.
  *
  * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
  * (PEER) ends the call on all.
@@ -44,6 +44,8 @@ typedef struct exg_from_local_options {
     bool run_check; /* collective: dtype, rank and shape agree on all ranks, else USAGE DTN-013
                        on all; where it is replicated, everyone takes a copy of the first's */
     bool requires_grad; /* of the local tensor: the DTensor's too. USAGE DTN-016 */
+    bool meta; /* the local tensors have no data, on any rank: nor has the DTensor, nor what is
+                  made of it. USAGE DTN-003 of no data otherwise */
 } exg_from_local_options;
 
 /* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
@@ -58,7 +60,7 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
 void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
                            const exg_placement *placements, int64_t *sizes, int64_t *strides);
 
-/* This rank's part; borrowed, as long as `t`. */
+/* This rank's part, which is waited for; borrowed, as long as `t`. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
 #define EXG_NO_RANK UINT32_MAX
@@ -66,7 +68,8 @@ const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 /* Collective. `global` of rank `source` is the truth, of EXG_NO_RANK everyone's own, and
  * then nothing is sent. To Partial: sum divides by the ranks, avg, max and min keep the
  * value, product is refused. Strides of the whole are `global`'s; the parts have no gaps, and
- * their dims the same order in memory. */
+ * their dims the same order in memory. Of a tensor whose data is NULL on every rank there are
+ * no data, and no messages. */
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err);
@@ -148,6 +151,12 @@ exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *fo
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err);
 
+/* Is this rank's part here? Of what was redistributed with `async` (autograd.h) some of it may be
+ * on its way; what was said to no other rank is here at once. */
+bool exg_dtensor_is_ready(const exg_dtensor *t);
+/* Returns when it is. Whatever uses a part waits for it. PEER. */
+exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err);
+
 /* Collective. The whole value on every rank: redistribute to Replicate. */
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
 
@@ -173,6 +182,10 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err);
 
+/* Collective. `t` lying as `like` does. */
+exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
+                                   exg_error *err);
+
 /* Collective. What a compiled backward takes as the gradient of something like `t`: whole where
  * `t` is Partial, else over the same memory and no message. */
 exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
@@ -187,6 +200,9 @@ typedef struct exg_dtensor_like {
     const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
+    exg_layout layout;  /* UNKNOWN (0) or STRIDED: UNSUPPORTED DTN-020 of others */
+    bool run_check;     /* collective: dtype, sizes, and of random numbers where they come from,
+                           agree on all ranks, else USAGE DTN-013 on all */
 } exg_dtensor_like;
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
@@ -226,24 +242,58 @@ const int64_t *exg_dtensor_strides(const exg_dtensor *t); /* global, elements */
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 
 /* Is its gradient wanted? At first as the options or the source say, of a distributed tensor
- * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients. */
+ * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients, and of what was
+ * computed of others whose gradients are wanted (autograd.h). */
 bool exg_dtensor_requires_grad(const exg_dtensor *t);
 exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
+
+/* Has it no data, on any rank, but all else? Operators do not take it (DSP-010). */
+bool exg_dtensor_is_meta(const exg_dtensor *t);
+
+/* Was it not computed of what has a gradient? */
+bool exg_dtensor_is_leaf(const exg_dtensor *t);
+
+/* Of a leaf: the gradients so far, summed; NULL before the first. They lie as the leaf does, whole
+ * where that is Partial. The second leaves none, and the caller destroys it. */
+const exg_dtensor *exg_dtensor_grad(const exg_dtensor *t);
+exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t);
 
 /* "DTensor(local_tensor=[1.0, 2.0], device_mesh=DeviceMesh(tp=2), placements=(S(0)))": this rank's
  * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees
  * the text. NO_MEMORY. */
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
 
-/* Where this rank's part begins in the whole and how large it is, by dim: for saving. An
- * empty part begins where the next would. USAGE DTN-014 of a Partial, which has none. */
+/* Collective. "DTensor(full_tensor=...", the same of the whole. */
+exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err);
+
+/* Where this rank's part begins in the whole and how large it is, by dim. An empty part begins
+ * at the end. USAGE DTN-014 of a Partial, which has none; here and below. */
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err);
 
-/* This rank's part, asked for by where it begins; borrowed. USAGE DTN-014 of a Partial, and when
- * that is not where it begins: it is another rank's then. */
-exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
-                                const exg_tensor **local, exg_error *err);
+/* A chunk of this rank's, for saving. */
+typedef struct exg_write_item {
+    const char *fqn; /* as given */
+    uint32_t rank;   /* number of dims */
+    int64_t offsets[EXG_RANK_MAX], sizes[EXG_RANK_MAX]; /* of the chunk, in the whole */
+    int64_t global_sizes[EXG_RANK_MAX];
+    exg_dtype dtype;
+    exg_layout layout;
+    exg_memory_format memory_format;
+    bool requires_grad, pin_memory;
+    uint32_t writer; /* the lowest mesh rank that holds the same */
+} exg_write_item;
+
+/* The chunks of this rank's part in their order: one, of a strided shard several, none of a rank
+ * that is no member. All ranks together give each element, those that are writers of theirs
+ * once. At most `room` are written, *count is how many there are. */
+exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
+                                   uint32_t room, uint32_t *count, exg_error *err);
+
+/* The window on this rank's part that is the chunk which begins there. USAGE DTN-014 when none
+ * does: it is another rank's then. */
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
+                                exg_error *err);
 
 /* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,

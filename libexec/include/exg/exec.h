@@ -2,6 +2,7 @@
 #ifndef EXG_EXEC_H
 #define EXG_EXEC_H
 
+#include <exg/autograd.h>
 #include <exg/dispatch.h>
 #include <exg/dtensor.h>
 #include <exg/export.h>

@@ -173,6 +173,15 @@ static double reduced(int64_t i)
         case EXG_REDUCE_PRODUCT:
             value *= next;
             break;
+        case EXG_REDUCE_BAND:
+            value = (double)((int64_t)value & (int64_t)next);
+            break;
+        case EXG_REDUCE_BOR:
+            value = (double)((int64_t)value | (int64_t)next);
+            break;
+        case EXG_REDUCE_BXOR:
+            value = (double)((int64_t)value ^ (int64_t)next);
+            break;
         default:
             value += next;
         }

@@ -74,7 +74,7 @@ static void lengths_near_2_to_63_do_not_overflow(void **state)
 
 static void placements_are_printed_and_read_back(void **state)
 {
-    char text[16];
+    char text[EXG_PLACEMENT_TEXT];
     exg_placement back;
 
     (void)state;
@@ -93,6 +93,18 @@ static void placements_are_printed_and_read_back(void **state)
     assert_string_equal(exg_placement_print(exg_replicate(), text), "R");
     assert_string_equal(exg_placement_print(exg_shard(1), text), "S(1)");
     assert_string_equal(exg_placement_print(exg_partial(EXG_REDUCE_AVG), text), "P(avg)");
+    assert_string_equal(exg_placement_print(exg_strided_shard(1, 2147483647), text),
+                        "_S(1, 2147483647)");
+    assert_int_equal(exg_placement_parse("_S(-1, 3)", &back, NULL), EXG_OK);
+    assert_true(exg_placement_equal(back, exg_strided_shard(-1, 3)));
+    assert_int_equal(exg_placement_parse("_StridedShard(dim=0, sf=2)", &back, NULL), EXG_OK);
+    assert_true(exg_placement_equal(back, exg_strided_shard(0, 2)));
+    assert_false(exg_placement_equal(back, exg_strided_shard(0, 3)));
+    assert_false(exg_placement_equal(back, exg_shard(0)));
+    assert_int_equal(exg_placement_parse("_S(0)", &back, NULL), EXG_USAGE);
+    assert_int_equal(exg_placement_parse("_S(0, 2", &back, NULL), EXG_USAGE);
+    assert_int_equal(exg_placement_parse("_S(0, 2, 1)", &back, NULL), EXG_USAGE);
+    assert_int_equal(exg_placement_parse("P(median)", &back, NULL), EXG_USAGE);
 }
 
 static void pytorchs_spelling_is_read(void **state)

@@ -74,7 +74,7 @@ static void register_rule(eager *e, const char *key, scripted *s)
 
 static void run_own_rule(rank_context *c)
 {
-    scripted s = {.suggests = {{EXG_REPLICATE, 0, EXG_REDUCE_SUM}}, .suggestion_count = 1};
+    scripted s = {.suggests = {exg_replicate()}, .suggestion_count = 1};
     scripted two = {.suggests = {exg_replicate(), exg_shard(1)}, .suggestion_count = 2};
     exg_dispatch_options first = {.size = sizeof(first), .first_suggestion = true};
     eager e;
@@ -687,9 +687,12 @@ static void take_apart(rank_context *c)
     EXPECT(c, seen.dtype == EXG_DTYPE_F64, "the dtype is the part's");
     EXPECT(c, exg_dtensor_to_local(result.dtensor)->data == data &&
                   exg_device_mesh_exchanges(c->mesh) == before, "copied, or sent something");
-    seen.sizes[0] = 8; /* put together anew: other sizes of the whole, all else the same */
+    seen.sizes[0] = 8; /* put together anew: (8) over the same memory as (4) */
+    seen.sizes[1] = 1;
     seen.strides[1] = 8;
     part = *exg_dtensor_to_local(result.dtensor);
+    part.sizes[0] = 4;
+    part.sizes[1] = 1;
     spec = seen;
     exg_object_clear(&result, true);
     EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_OK, "%s", err.message);

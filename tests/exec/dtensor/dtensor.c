@@ -173,7 +173,7 @@ static void gather_transposed(rank_context *c)
                         .strides = {1, 3}};
     exg_placement shard = exg_shard(0);
     exg_dtensor *t = NULL, *full = NULL;
-    const exg_tensor *part;
+    exg_tensor part;
 
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < 2; j++) {
@@ -187,9 +187,9 @@ static void gather_transposed(rank_context *c)
     }
     EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 6, "global strides");
     EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 * rank, 0}, &part, NULL) == EXG_OK &&
-                  part == exg_dtensor_to_local(t), "the own part");
+                  memcmp(&part, exg_dtensor_to_local(t), sizeof(part)) == 0, "the own part");
     EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 - 3 * rank, 0}, &part, NULL) ==
-                      EXG_USAGE && part == NULL, "another's part");
+                      EXG_USAGE, "another's part");
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
 }
@@ -634,7 +634,7 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
                              .sizes = whole.sizes};
     int64_t offsets[2], sizes[2];
-    const exg_tensor *part;
+    exg_tensor part;
     exg_dtensor *t, *out;
     exg_error err;
 

@@ -43,21 +43,62 @@ static float summand(float value, const exg_device_mesh *mesh, const exg_placeme
     }
 }
 
+/* torch.chunk's r-th of n chunks of a list, at `to`. */
+static int64_t chunk_list(const int64_t *list, int64_t length, int64_t n, int64_t r, int64_t *to)
+{
+    int64_t full = (length + n - 1) / n;
+    int64_t count = 0;
+
+    for (int64_t i = r * full; i < length && i < (r + 1) * full; i++) {
+        to[count++] = list[i];
+    }
+    return count;
+}
+
+int64_t places_of(const exg_device_mesh *mesh, const exg_placement *placements, int64_t length,
+                  uint32_t dim, int64_t *places)
+{
+    int64_t cut[NUMEL_MAX], group[NUMEL_MAX];
+
+    for (int64_t i = 0; i < length; i++) {
+        places[i] = i;
+    }
+    for (uint32_t m = 0; m < exg_device_mesh_ndim(mesh); m++) {
+        exg_placement p = placements[m];
+        int64_t factor = p.kind == EXG_STRIDED_SHARD ? p.split_factor : 1;
+        int64_t count = 0;
+
+        if (!exg_placement_is_shard(p) || (uint32_t)p.dim != dim) {
+            continue;
+        }
+        for (int64_t g = 0; g < factor; g++) {
+            int64_t items = chunk_list(places, length, factor, g, group);
+
+            count += chunk_list(group, items, exg_device_mesh_dim_size(mesh, m),
+                                exg_device_mesh_coordinate(mesh, m), cut + count);
+        }
+        length = count;
+        memcpy(places, cut, (size_t)length * sizeof(*places));
+    }
+    return length;
+}
+
 void fill_part(const exg_device_mesh *mesh, const exg_placement *placements, const int64_t *sizes,
                uint32_t rank, exg_tensor *local, float *data)
 {
-    int64_t offsets[EXG_RANK_MAX];
+    int64_t places[3][NUMEL_MAX];
     int64_t index[EXG_RANK_MAX] = {0};
 
     *local = (exg_tensor){.data = data, .dtype = EXG_DTYPE_F32, .rank = rank};
-    exg_local_chunk(mesh, exg_device_mesh_rank(mesh), placements, sizes, rank, offsets,
-                    local->sizes);
+    for (uint32_t d = 0; d < rank; d++) {
+        local->sizes[d] = places_of(mesh, placements, sizes[d], d, places[d]);
+    }
     exg_tensor_set_contiguous(local);
     for (int64_t i = 0; i < exg_tensor_numel(local); i++) {
         int64_t place = 0;
 
         for (uint32_t d = 0; d < rank; d++) {
-            place = place * sizes[d] + offsets[d] + index[d];
+            place = place * sizes[d] + places[d][index[d]];
         }
         data[i] = summand(value_at(place), mesh, placements);
         for (uint32_t d = rank; d-- > 0 && ++index[d] == local->sizes[d];) {
@@ -68,15 +109,20 @@ void fill_part(const exg_device_mesh *mesh, const exg_placement *placements, con
 
 /* ---- all pairs ----------------------------------------------------------------------------- */
 
-/* The n-th list of placements: R, the shards, and P. */
-static bool list_at(uint32_t n, uint32_t ndim, uint32_t rank, exg_reduce_op op, exg_placement *list)
+/* The n-th list of placements: R, P, the shards, and the strided ones. */
+static bool list_at(uint32_t n, uint32_t ndim, const pairs *p, exg_placement *list)
 {
-    for (uint32_t m = 0; m < ndim; m++) {
-        uint32_t kind = n % (rank + 2);
+    uint32_t kinds = 2 + p->rank * (p->split_factor > 0 ? 2 : 1);
 
-        n /= rank + 2;
-        list[m] = kind == 0 ? exg_replicate() : kind <= rank ? exg_shard((int32_t)kind - 1)
-                                                             : exg_partial(op);
+    for (uint32_t m = 0; m < ndim; m++) {
+        uint32_t kind = n % kinds;
+
+        n /= kinds;
+        list[m] = kind == 0             ? exg_replicate()
+                  : kind == 1           ? exg_partial(p->op)
+                  : kind < 2 + p->rank ? exg_shard((int32_t)kind - 2)
+                                        : exg_strided_shard((int32_t)(kind - 2 - p->rank),
+                                                            p->split_factor);
     }
     return n == 0;
 }
@@ -96,7 +142,7 @@ static char *text_of(uint32_t ndim, const exg_placement *from, const exg_placeme
     size_t used = 0;
 
     for (uint32_t m = 0; m < 2 * ndim; m++) {
-        char one[16];
+        char one[EXG_PLACEMENT_TEXT];
 
         exg_placement_print(m < ndim ? from[m] : to[m - ndim], one);
         used += (size_t)snprintf(text + used, 100 - used, "%s%s", m == ndim ? " => " : " ", one);
@@ -161,8 +207,8 @@ void check_pairs(rank_context *c)
     exg_placement from[EXG_MESH_DIMS_MAX];
     exg_placement to[EXG_MESH_DIMS_MAX];
 
-    for (uint32_t f = 0; list_at(f, ndim, p->rank, p->op, from); f++) {
-        for (uint32_t t = 0; list_at(t, ndim, p->rank, p->op, to); t++) {
+    for (uint32_t f = 0; list_at(f, ndim, p, from); f++) {
+        for (uint32_t t = 0; list_at(t, ndim, p, to); t++) {
             if (may_become(ndim, from, to)) {
                 check_pair(c, p, from, to);
             }

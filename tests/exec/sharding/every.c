@@ -198,7 +198,7 @@ static void describe(const exg_place_pattern *patterns, uint32_t count, char *te
 
     text[0] = '\0';
     for (uint32_t i = 0; i < count && used < room; i++) {
-        char placement[16];
+        char placement[EXG_PLACEMENT_TEXT];
 
         used += (size_t)snprintf(text + used, room - used, "%s%s %s", i > 0 ? ", " : "",
                                  patterns[i].pattern,

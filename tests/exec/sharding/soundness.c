@@ -161,7 +161,7 @@ static void check_pattern(const loaded *l, const char *pattern, exg_placement pl
         .mesh = {mesh > 0, {mesh}}};
     exg_session *session;
     char what[64];
-    char text[16];
+    char text[EXG_PLACEMENT_TEXT];
 
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
                                         .mode = EXG_PLACE_PATTERNS,

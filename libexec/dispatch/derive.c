@@ -1,0 +1,444 @@
+/* derive.c - the derivatives of operators, written in operators. */
+#include "libexec/dispatch/tape.h"
+#include "libexport/operators/lower.h"
+
+#include <exg/emit.h>
+#include <math.h>
+
+/* One operator, differentiated by one of its tensors. */
+typedef struct derivation {
+    exg_builder *b;
+    const exg_argument *args; /* by position */
+    uint32_t arg_count;
+    uint32_t item; /* in a list of tensors */
+    const exg_ref *results, *gradients;
+} derivation;
+
+#define G         (x->gradients[0])
+#define Y         (x->results[0])
+#define A(i)      exg_get_ref(&x->args[i])
+#define V(i)      (x->args[i])
+#define S(op, ...) EMIT(x->b, op, __VA_ARGS__)
+
+/* ---- what formulas are made of --------------------------------- */
+
+static exg_dims dims_of(const derivation *x, uint32_t position)
+{
+    return exg_lower_dims(x->b, A(position));
+}
+
+static exg_dtype dtype_of(const derivation *x, uint32_t position)
+{
+    return exg_lower_dtype(x->b, A(position));
+}
+
+static exg_argument sizes_of(const derivation *x, uint32_t position)
+{
+    exg_dims dims = dims_of(x, position);
+
+    return INTS_OF(x->b, dims.n, dims.rank);
+}
+
+static exg_ref shaped_as(const derivation *x, exg_ref ref, uint32_t position)
+{
+    return S(view_default, ref, sizes_of(x, position));
+}
+
+static exg_ref zeros_as(const derivation *x, uint32_t position)
+{
+    return S(full_default, sizes_of(x, position), 0, DTYPE(exg_lower_dtype(x->b, G)));
+}
+
+static exg_ref times(const derivation *x, exg_ref ref, exg_argument number)
+{
+    return exg_is_none(&number) || exg_get_float(&number) == 1 ? ref
+                                                               : S(mul_Scalar, ref, number);
+}
+
+/* The last two dims exchanged. */
+static exg_ref turned(const derivation *x, exg_ref ref)
+{
+    uint32_t rank = exg_lower_dims(x->b, ref).rank;
+
+    return rank < 2 ? ref : exg_lower_swapped(x->b, ref, rank - 2, rank - 1);
+}
+
+/* All dims but the last as one. */
+static exg_ref rows_of(const derivation *x, exg_ref ref)
+{
+    exg_dims dims = exg_lower_dims(x->b, ref);
+    int64_t rows = 1;
+
+    for (uint32_t d = 0; d + 1 < dims.rank; d++) {
+        rows *= dims.n[d];
+    }
+    return dims.rank == 2 ? ref
+                          : S(reshape_default, ref,
+                              INTS(x->b, rows, dims.rank == 0 ? 1 : dims.n[dims.rank - 1]));
+}
+
+static exg_ref power(const derivation *x)
+{
+    double exponent = exg_get_float(&V(1));
+
+    return exponent == 0
+               ? zeros_as(x, 0)
+               : S(mul_Tensor, G,
+                   S(mul_Scalar, S(pow_Tensor_Scalar, A(0), exponent - 1), exponent));
+}
+
+/* Where `a` is larger; half where it is the same. */
+static exg_ref larger(const derivation *x, exg_ref a, exg_ref b)
+{
+    exg_ref half = S(masked_fill_Scalar, S(mul_Scalar, G, 0.5), S(ne_Tensor, a, b), 0);
+
+    return S(add_Tensor, S(masked_fill_Scalar, G, S(le_Tensor, a, b), 0), half);
+}
+
+/* ---- over dims --------------------------------- */
+
+/* Which dims of argument 0 were reduced: argument 1, all where it says none. */
+static uint32_t reduced_dims(const derivation *x, bool *reduced)
+{
+    exg_dims dims = dims_of(x, 0);
+    int64_t given[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&V(1), given, EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t d = 0; d < dims.rank; d++) {
+        reduced[d] = count == 0;
+    }
+    for (uint32_t i = 0; i < count && dims.rank > 0; i++) {
+        reduced[exg_lower_dim(x->b, given[i], dims.rank)] = true;
+    }
+    return dims.rank;
+}
+
+static int64_t reduced_count(const derivation *x)
+{
+    bool reduced[EXG_SHAPE_RANK_MAX] = {false};
+    uint32_t rank = reduced_dims(x, reduced);
+    exg_dims dims = dims_of(x, 0);
+    int64_t count = 1;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        count *= reduced[d] ? dims.n[d] : 1;
+    }
+    return count;
+}
+
+/* `ref`, which lies as the result does, with size 1 where dims were reduced. */
+static exg_ref kept(const derivation *x, exg_ref ref)
+{
+    bool reduced[EXG_SHAPE_RANK_MAX] = {false};
+    exg_dims dims = dims_of(x, 0);
+
+    (void)reduced_dims(x, reduced);
+    for (uint32_t d = 0; d < dims.rank; d++) {
+        dims.n[d] = reduced[d] ? 1 : dims.n[d];
+    }
+    return S(view_default, ref, INTS_OF(x->b, dims.n, dims.rank));
+}
+
+static exg_ref spread(const derivation *x, exg_ref ref)
+{
+    return S(expand_default, kept(x, ref), sizes_of(x, 0));
+}
+
+/* Shared by those that are the largest, or the smallest. */
+static exg_ref to_extremes(const derivation *x)
+{
+    exg_ref here = S(eq_Tensor, A(0), spread(x, Y));
+    exg_ref shares = exg_lower_cast(x->b, here, exg_lower_dtype(x->b, G));
+    exg_ref count = S(sum_dim_IntList, shares, V(1), true);
+
+    return S(mul_Tensor, spread(x, G), S(div_Tensor, shares, count));
+}
+
+/* 2 (x - mean) over one less than how many there are, or as the correction says. */
+static exg_ref from_mean(const derivation *x)
+{
+    double correction = exg_is_none(&V(2)) ? 1 : exg_get_float(&V(2));
+    double count = (double)reduced_count(x) - correction;
+    exg_ref gap = S(sub_Tensor, A(0), S(mean_dim, A(0), V(1), true));
+
+    return S(mul_Tensor, spread(x, G), S(mul_Scalar, gap, 2 / (count < 0 ? 0 : count)));
+}
+
+static exg_ref summed_after(const derivation *x)
+{
+    exg_argument dims = INTS(x->b, exg_get_int(&V(1)));
+
+    return dims_of(x, 0).rank == 0
+               ? G
+               : S(flip_default, S(cumsum_default, S(flip_default, G, dims), V(1)), dims);
+}
+
+static exg_argument only(exg_builder *b, uint32_t which)
+{
+    exg_argument mask = {.kind = EXG_ARGUMENT_BOOLS, .count = 3};
+    bool *items = exg_arena_alloc(exg_builder_arena(b), 3, sizeof(*items));
+
+    if (items == NULL) {
+        mask.count = 0; /* wants nothing; the builder is out of memory too */
+        return mask;
+    }
+    items[which] = true;
+    mask.as_bools = items;
+    return mask;
+}
+
+static exg_ref nth(const exg_argument *results, uint32_t which)
+{
+    return exg_get_ref(&results[which]);
+}
+
+/* Of the input, the weight, or the bias. */
+static exg_ref through_layer_norm(const derivation *x, uint32_t which)
+{
+    exg_argument made[3] = {exg_arg_none(), exg_arg_none(), exg_arg_none()};
+
+    (void)EMIT_ALL(x->b, native_layer_norm_backward_default, made, G, A(0), V(1), x->results[1],
+                   x->results[2], V(2), V(3), only(x->b, which));
+    return nth(made, which);
+}
+
+static exg_ref through_group_norm(const derivation *x, uint32_t which)
+{
+    exg_argument made[3] = {exg_arg_none(), exg_arg_none(), exg_arg_none()};
+
+    (void)EMIT_ALL(x->b, native_group_norm_backward_default, made, G, A(0), x->results[1],
+                   x->results[2], V(1), V(3), V(4), V(5), V(6), only(x->b, which));
+    return nth(made, which);
+}
+
+/* The dims that are normalized: the last ones. */
+static exg_argument last_dims(const derivation *x)
+{
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    uint32_t rank = dims_of(x, 0).rank, count = (uint32_t)exg_get_int(&V(1));
+
+    for (uint32_t i = 0; i < count && i < rank; i++) {
+        dims[i] = rank - count + i;
+    }
+    return INTS_OF(x->b, dims, count < rank ? count : rank);
+}
+
+static exg_ref root_mean_square(const derivation *x)
+{
+    exg_ref mean = S(mean_dim, S(square_default, A(0)), last_dims(x), true);
+
+    return S(rsqrt_default, S(add_Scalar, mean, V(3)));
+}
+
+static exg_ref over_root_mean_square(const derivation *x)
+{
+    return S(mul_Tensor, A(0), root_mean_square(x));
+}
+
+static exg_ref through_rms_norm(const derivation *x)
+{
+    exg_ref normal = over_root_mean_square(x);
+    exg_ref g = exg_lower_given(&V(2)) ? S(mul_Tensor, G, A(2)) : G;
+    exg_ref along = S(mean_dim, S(mul_Tensor, g, normal), last_dims(x), true);
+
+    return S(mul_Tensor, S(sub_Tensor, g, S(mul_Tensor, normal, along)), root_mean_square(x));
+}
+
+static exg_ref through_convolution(const derivation *x, uint32_t which)
+{
+    exg_argument made[3] = {exg_arg_none(), exg_arg_none(), exg_arg_none()};
+    exg_argument bias = exg_is_none(&V(2)) ? exg_arg_none() : sizes_of(x, 2);
+    exg_argument args[11] = {exg_arg_ref(G), V(0), V(1), bias, V(3), V(4),
+                             V(5), V(6), V(7), V(8), only(x->b, which)};
+
+    (void)exg_emit_all(x->b, EXG_OP_convolution_backward_default, args, 11, made);
+    return nth(made, which);
+}
+
+/* ---- attention --------------------------------- */
+
+/* Scores of (query, key, ...): what was added to them, or may not be seen. */
+static exg_ref scores(const derivation *x, double scale)
+{
+    exg_ref all = S(mul_Scalar, S(matmul_default, A(0), turned(x, A(1))), scale);
+    exg_dims dims = exg_lower_dims(x->b, all);
+    double least = -1e30;
+
+    if (exg_get_bool(&V(5)) && dims.rank > 1) {
+        exg_ref seen = S(tril_default, S(full_default,
+                                         INTS(x->b, dims.n[dims.rank - 2], dims.n[dims.rank - 1]),
+                                         1, DTYPE(exg_lower_dtype(x->b, all))));
+
+        all = S(masked_fill_Scalar, all, S(eq_Scalar, seen, 0), least);
+    }
+    if (!exg_lower_given(&V(3))) {
+        return all;
+    }
+    return dtype_of(x, 3) == EXG_DTYPE_B8 ? S(where_ScalarOther, A(3), all, least)
+                                          : S(add_Tensor, all, A(3));
+}
+
+/* Of the query, the key, the value, or what was added to the scores. */
+static exg_ref through_attention(const derivation *x, uint32_t which)
+{
+    exg_dims query = dims_of(x, 0);
+    double scale = exg_is_none(&V(6)) ? 1 / sqrt((double)query.n[query.rank - 1])
+                                      : exg_get_float(&V(6));
+    exg_ref weights, g;
+
+    if (exg_get_float(&V(4)) != 0 || exg_get_bool(&V(7))) {
+        exg_lower_unsupported(x->b, "a derivative of attention with dropout or grouped heads");
+        return EXG_NO_REF;
+    }
+    weights = S(_softmax_default, scores(x, scale), -1, false);
+    if (which == 2) {
+        return S(matmul_default, turned(x, weights), G);
+    }
+    g = S(matmul_default, G, turned(x, A(2)));
+    g = S(_softmax_backward_data_default, g, weights, -1, DTYPE(exg_lower_dtype(x->b, g)));
+    return which == 3   ? g
+           : which == 0 ? S(mul_Scalar, S(matmul_default, g, A(1)), scale)
+                        : S(mul_Scalar, S(matmul_default, turned(x, g), A(0)), scale);
+}
+
+/* ---- places --------------------------------- */
+
+static exg_ref permuted_back(const derivation *x)
+{
+    int64_t dims[EXG_SHAPE_RANK_MAX], back[EXG_SHAPE_RANK_MAX] = {0};
+    uint32_t rank = exg_get_ints(&V(1), dims, EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t d = 0; d < rank; d++) {
+        back[exg_lower_dim(x->b, dims[d], rank)] = d;
+    }
+    return S(permute_default, G, INTS_OF(x->b, back, rank));
+}
+
+/* What one of the tensors that were joined is of the gradient. */
+static exg_ref piece_of(const derivation *x)
+{
+    exg_dims out = exg_lower_dims(x->b, G);
+    uint32_t dim = exg_lower_dim(x->b, exg_get_int(&V(1)), out.rank);
+    int64_t start = 0;
+
+    for (uint32_t i = 0; i <= x->item; i++) {
+        exg_dims dims = exg_lower_dims(x->b, exg_lower_item(&V(0), i));
+        int64_t size = dims.rank == out.rank ? dims.n[dim] : 0; /* an empty vector may be there */
+
+        if (i == x->item) {
+            return exg_lower_slice(x->b, G, dim, start, size);
+        }
+        start += size;
+    }
+    return EXG_NO_REF;
+}
+
+/* ---- the table --------------------------------- */
+
+#define EXG_UNDIFFERENTIATED(op)
+#define EXG_DERIVATIVE(op, position, formula)                        \
+    static exg_ref derive_##op##_##position(const derivation *x)     \
+    {                                                                \
+        return formula;                                              \
+    }
+#include "libexec/dispatch/derivatives.def"
+#undef EXG_DERIVATIVE
+
+static const struct {
+    exg_operator_id op;
+    uint32_t position;
+    exg_ref (*derive)(const derivation *x);
+} rows[] = {
+#define EXG_DERIVATIVE(op, position, formula) {EXG_OP_##op, position, derive_##op##_##position},
+#include "libexec/dispatch/derivatives.def"
+#undef EXG_DERIVATIVE
+#undef EXG_UNDIFFERENTIATED
+};
+
+static const exg_operator_id undifferentiated[] = {
+#define EXG_DERIVATIVE(op, position, formula)
+#define EXG_UNDIFFERENTIATED(op) EXG_OP_##op,
+#include "libexec/dispatch/derivatives.def"
+#undef EXG_DERIVATIVE
+#undef EXG_UNDIFFERENTIATED
+};
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+exg_differentiation exg_differentiation_of(exg_operator_id op)
+{
+    for (size_t i = 0; i < COUNT(undifferentiated); i++) {
+        if (undifferentiated[i] == op) {
+            return EXG_NOT_AT_ALL;
+        }
+    }
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].op == op) {
+            return EXG_BY_ROWS;
+        }
+    }
+    return EXG_BY_PARTS;
+}
+
+/* ---- emitting --------------------------------- */
+
+/* Summed where the operand was broadcast, in its dtype. */
+static exg_ref fit(exg_builder *b, exg_ref gradient, exg_ref operand)
+{
+    exg_dims from = exg_lower_dims(b, gradient), to = exg_lower_dims(b, operand);
+    uint32_t lead = from.rank > to.rank ? from.rank - to.rank : 0;
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < from.rank; d++) {
+        if (d < lead || (to.n[d - lead] == 1 && from.n[d] != 1)) {
+            dims[count++] = d;
+        }
+    }
+    if (count > 0) {
+        gradient = EMIT(b, sum_dim_IntList, gradient, INTS_OF(b, dims, count), true);
+        gradient = lead > 0 ? exg_lower_shaped(b, gradient, &to) : gradient;
+    }
+    return exg_lower_cast(b, gradient, exg_lower_dtype(b, operand));
+}
+
+static exg_ref derive(const exg_call *call, const derivation *x, uint32_t position)
+{
+    exg_error err;
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].op == call->op->id && rows[i].position == position) {
+            return rows[i].derive(x);
+        }
+    }
+    (void)EXG_FAIL(&err, UNSUPPORTED, "TAP-001", "%s has no derivative by its argument '%s'",
+                   call->row->key, call->op->schema->arguments[position].name);
+    exg_builder_fail(x->b, &err);
+    return EXG_NO_REF;
+}
+
+void exg_emit_derivatives(const exg_call *call, exg_builder *b, const exg_ref *refs,
+                          const void *user, exg_argument *outputs)
+{
+    const exg_derivation_of *of = user;
+    exg_argument args[EXG_CALL_ARGS_MAX];
+    derivation x = {.b = b, .args = args, .arg_count = call->op->schema->argument_count,
+                    .results = refs + of->operands,
+                    .gradients = refs + of->operands + of->results};
+
+    exg_call_arguments(b, call->op->schema, call->at, call->operands, of->operands, refs, args);
+    for (uint32_t i = 0; i < of->operands; i++) {
+        const exg_tensor_meta *meta = exg_ref_meta(b, refs[i]);
+
+        outputs[i] = exg_arg_none();
+        if (of->edges[i].of == NULL || x.gradients[0].id == EXG_NO_VALUE) {
+            continue;
+        }
+        if (meta != NULL && exg_dtype_is_complex(meta->dtype)) {
+            exg_lower_unsupported(b, "a derivative by complex numbers");
+            return;
+        }
+        x.item = call->operands[i].item;
+        outputs[i] = exg_arg_ref(fit(b, derive(call, &x, call->operands[i].position), refs[i]));
+    }
+}

@@ -1,0 +1,115 @@
+/* checkpoint.c - what of a whole a rank's part is, for saving it and for loading it. */
+#include "libexec/dtensor/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
+{
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        if (t->placements[m].kind == EXG_PARTIAL) {
+            return EXG_FAIL(err, USAGE, "DTN-014", "a Partial has no chunks: redistribute it");
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
+                             exg_error *err)
+{
+    EXG_TRY(has_chunks(t, err));
+    if (t->mesh->communicator == NULL) {
+        memset(offsets, 0, t->rank * sizeof(*offsets));
+        memset(sizes, 0, t->rank * sizeof(*sizes));
+    } else {
+        exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
+                        offsets, sizes);
+    }
+    return EXG_OK;
+}
+
+/* This rank's region, after the block of all of them. */
+static exg_status own_region(const exg_dtensor *t, exg_region **all, const exg_region **own,
+                             exg_error *err)
+{
+    *all = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
+    *own = *all == NULL ? NULL : &(*all)[exg_device_mesh_rank(t->mesh)];
+    return *all == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+}
+
+exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
+                                exg_error *err)
+{
+    size_t bytes = t->rank * sizeof(*offsets);
+    int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
+    const exg_piece *piece = NULL;
+    const exg_region *region;
+    exg_region *all;
+
+    *local = t->local;
+    EXG_TRY(exg_dtensor_wait(t, err));
+    EXG_TRY(exg_dtensor_chunk(t, own, sizes, err));
+    EXG_TRY(own_region(t, &all, &region, err));
+    for (uint32_t i = 0; t->mesh->communicator != NULL && i < region->count; i++) {
+        bool here = memcmp(region->pieces[i].box.offset, offsets, bytes) == 0;
+
+        piece = here ? &region->pieces[i] : piece;
+    }
+    for (uint32_t d = 0; piece != NULL && d < t->rank; d++) {
+        int64_t skipped = (piece->box.offset[d] - piece->origin[d]) * local->strides[d];
+
+        local->sizes[d] = piece->box.size[d];
+        local->data = t->meta ? NULL
+                              : (uint8_t *)local->data +
+                                    skipped * (int64_t)exg_dtype_bytes(local->dtype);
+    }
+    free(all);
+    return piece != NULL || memcmp(own, offsets, bytes) == 0
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
+}
+
+/* The first of those that hold the same. */
+static uint32_t first_holder(const exg_dtensor *t)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        bool copy = t->placements[m].kind == EXG_REPLICATE;
+
+        rank = rank * t->mesh->sizes[m] + (copy ? 0 : exg_device_mesh_coordinate(t->mesh, m));
+    }
+    return rank;
+}
+
+exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
+                                   uint32_t room, uint32_t *count, exg_error *err)
+{
+    exg_write_item item = {.fqn = fqn, .rank = t->rank, .dtype = t->local.dtype,
+                           .layout = EXG_LAYOUT_STRIDED,
+                           .memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS,
+                           .requires_grad = t->history != NULL};
+    const exg_region *region;
+    exg_region *all;
+
+    *count = 0;
+    EXG_TRY(has_chunks(t, err));
+    if (t->mesh->communicator == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(own_region(t, &all, &region, err));
+    item.writer = first_holder(t);
+    memcpy(item.global_sizes, t->sizes, t->rank * sizeof(*t->sizes));
+    *count = region->count > 0 ? region->count : 1; /* an empty part is a chunk too */
+    for (uint32_t i = 0; i < *count && i < room; i++) {
+        exg_local_chunk(t->mesh, exg_device_mesh_rank(t->mesh), t->placements, t->sizes, t->rank,
+                        item.offsets, item.sizes);
+        if (region->count > 0) {
+            memcpy(item.offsets, region->pieces[i].box.offset, sizeof(item.offsets));
+            memcpy(item.sizes, region->pieces[i].box.size, sizeof(item.sizes));
+        }
+        items[i] = item;
+    }
+    free(all);
+    return EXG_OK;
+}
