@@ -1,5 +1,5 @@
-/* reduce.c - one body for every dtype: widen, combine in rank order, narrow; in blocks that
- * stay in the cache. */
+/* reduce.c - one body for every dtype: widen, combine in rank order, narrow; two parts at
+ * once, more in blocks that stay in the cache. */
 #include "libexec/comm/reduce.h"
 #include "libexport/base/element.h"
 
@@ -15,23 +15,49 @@
 #define PRODUCT(a, b) ((a) * (b))
 #define SUM(a, b)     ((a) + (b))
 
-#define FOLD(combine, wide, widen)                        \
-    for (int64_t i = 0; i < count; i++) {                 \
-        sum[i] = (wide)combine(sum[i], (wide)widen(next[i])); \
+/* to[i] = combine(a[i], b[i]) by op */
+#define LOOP(combine, first, second, narrow_to)                        \
+    for (int64_t i = 0; i < count; i++) {                              \
+        to[i] = narrow_to(combine(first(a[i]), second(b[i])));         \
+    }
+#define COMBINE(first, second, narrow_to)              \
+    if (op == EXG_REDUCE_MAX) {                        \
+        LOOP(LARGER, first, second, narrow_to)         \
+    } else if (op == EXG_REDUCE_MIN) {                 \
+        LOOP(SMALLER, first, second, narrow_to)        \
+    } else if (op == EXG_REDUCE_PRODUCT) {             \
+        LOOP(PRODUCT, first, second, narrow_to)        \
+    } else {                                           \
+        LOOP(SUM, first, second, narrow_to)            \
     }
 
+static bool is_pair(exg_reduce_op op, uint32_t n)
+{
+    return n == 2 && op != EXG_REDUCE_AVG;
+}
+
 #define REDUCE(name, stored, wide, widen, narrow)                                             \
-    static void fold_##name(exg_reduce_op op, const stored *next, int64_t count, wide *sum)   \
+    static wide widen_##name(stored x)                                                        \
     {                                                                                         \
-        if (op == EXG_REDUCE_MAX) {                                                           \
-            FOLD(LARGER, wide, widen)                                                         \
-        } else if (op == EXG_REDUCE_MIN) {                                                    \
-            FOLD(SMALLER, wide, widen)                                                        \
-        } else if (op == EXG_REDUCE_PRODUCT) {                                                \
-            FOLD(PRODUCT, wide, widen)                                                        \
-        } else {                                                                              \
-            FOLD(SUM, wide, widen)                                                            \
-        }                                                                                     \
+        return (wide)widen(x);                                                                \
+    }                                                                                         \
+                                                                                              \
+    static stored narrow_##name(wide x)                                                       \
+    {                                                                                         \
+        return (stored)narrow(x);                                                             \
+    }                                                                                         \
+                                                                                              \
+    static void fold_##name(exg_reduce_op op, const stored *b, int64_t count, wide *to)       \
+    {                                                                                         \
+        const wide *a = to;                                                                   \
+                                                                                              \
+        COMBINE(AS_IS, widen_##name, AS_IS)                                                   \
+    }                                                                                         \
+                                                                                              \
+    static void pair_##name(exg_reduce_op op, const stored *a, const stored *b,               \
+                            int64_t count, stored *to)                                        \
+    {                                                                                         \
+        COMBINE(widen_##name, widen_##name, narrow_##name)                                    \
     }                                                                                         \
                                                                                               \
     static void reduce_##name(exg_reduce_op op, const exg_segment *parts, uint32_t n,         \
@@ -41,6 +67,10 @@
         stored *to = (stored *)out + first;                                                   \
         wide sum[BLOCK];                                                                      \
                                                                                               \
+        if (is_pair(op, n)) {                                                                 \
+            pair_##name(op, part, (const stored *)parts[1].data + first, count, to);          \
+            return;                                                                           \
+        }                                                                                     \
         for (int64_t i = 0; i < count; i++) {                                                 \
             sum[i] = (wide)widen(part[i]);                                                    \
         }                                                                                     \
@@ -107,8 +137,10 @@ void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *p
 {
     block_reduction *reduce = reduction_of(dtype); /* exg_can_reduce said yes */
 
-    for (int64_t at = 0; at < count; at += BLOCK) {
-        reduce(op, parts, n, at, count - at < BLOCK ? count - at : BLOCK, out);
+    int64_t step = is_pair(op, n) ? count : BLOCK;
+
+    for (int64_t at = 0; at < count; at += step) {
+        reduce(op, parts, n, at, count - at < step ? count - at : step, out);
     }
 }
 
