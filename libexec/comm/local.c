@@ -25,7 +25,7 @@ typedef struct place {
     _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what lies here */
     const exg_segment *segments;                   /* sent to each rank, then expected of each */
     bool is_held;
-    uint8_t held[HELD_BYTES];
+    _Alignas(16) uint8_t held[HELD_BYTES]; /* elements lie aligned */
     _Alignas(LINE_BYTES) _Atomic uint64_t taken; /* turn + 1 that this rank has read all of */
 } place;
 

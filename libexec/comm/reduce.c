@@ -1,5 +1,5 @@
-/* reduce.c - one body for every dtype: widen, combine in rank order, narrow; in blocks that
- * stay in the cache. */
+/* reduce.c - one body for every dtype: widen, combine in rank order, narrow; two parts at
+ * once, more in blocks that stay in the cache. */
 #include "libexec/comm/reduce.h"
 #include "libexport/base/element.h"
 
@@ -15,24 +15,49 @@
 #define PRODUCT(a, b) ((a) * (b))
 #define SUM(a, b)     ((a) + (b))
 
-/* Sums and products are made in `whole`, where integers wrap. */
-#define FOLD(combine, wide, whole, widen)                                                          \
+/* to[i] = combine(a[i], b[i]) by op; sums and products in `whole`, where integers wrap. */
+#define LOOP(combine, wide, type, first, second, narrow_to)                                        \
     for (int64_t i = 0; i < count; i++) {                                                          \
-        sum[i] = (wide)combine((whole)sum[i], (whole)(wide)widen(next[i]));                        \
+        to[i] = narrow_to((wide)combine((type)first(a[i]), (type)second(b[i])));                   \
+    }
+#define COMBINE(wide, whole, first, second, narrow_to)                                             \
+    if (op == EXG_REDUCE_MAX) {                                                                    \
+        LOOP(LARGER, wide, wide, first, second, narrow_to)                                         \
+    } else if (op == EXG_REDUCE_MIN) {                                                             \
+        LOOP(SMALLER, wide, wide, first, second, narrow_to)                                        \
+    } else if (op == EXG_REDUCE_PRODUCT) {                                                         \
+        LOOP(PRODUCT, wide, whole, first, second, narrow_to)                                       \
+    } else {                                                                                       \
+        LOOP(SUM, wide, whole, first, second, narrow_to)                                           \
     }
 
+static bool is_pair(exg_reduce_op op, uint32_t n)
+{
+    return n == 2 && op != EXG_REDUCE_AVG;
+}
+
 #define REDUCE(name, stored, wide, whole, widen, narrow)                                           \
-    static void fold_##name(exg_reduce_op op, const stored *next, int64_t count, wide *sum)        \
+    static wide widen_##name(stored x)                                                             \
     {                                                                                              \
-        if (op == EXG_REDUCE_MAX) {                                                                \
-            FOLD(LARGER, wide, wide, widen)                                                        \
-        } else if (op == EXG_REDUCE_MIN) {                                                         \
-            FOLD(SMALLER, wide, wide, widen)                                                       \
-        } else if (op == EXG_REDUCE_PRODUCT) {                                                     \
-            FOLD(PRODUCT, wide, whole, widen)                                                      \
-        } else {                                                                                   \
-            FOLD(SUM, wide, whole, widen)                                                          \
-        }                                                                                          \
+        return (wide)widen(x);                                                                     \
+    }                                                                                              \
+                                                                                                   \
+    static stored narrow_##name(wide x)                                                            \
+    {                                                                                              \
+        return (stored)narrow(x);                                                                  \
+    }                                                                                              \
+                                                                                                   \
+    static void fold_##name(exg_reduce_op op, const stored *b, int64_t count, wide *to)            \
+    {                                                                                              \
+        const wide *a = to;                                                                        \
+                                                                                                   \
+        COMBINE(wide, whole, AS_IS, widen_##name, AS_IS)                                           \
+    }                                                                                              \
+                                                                                                   \
+    static void pair_##name(exg_reduce_op op, const stored *a, const stored *b, int64_t count,     \
+                            stored *to)                                                            \
+    {                                                                                              \
+        COMBINE(wide, whole, widen_##name, widen_##name, narrow_##name)                            \
     }                                                                                              \
                                                                                                    \
     static void reduce_##name(exg_reduce_op op, const exg_segment *parts, uint32_t n,              \
@@ -42,6 +67,10 @@
         stored *to = (stored *)out + first;                                                        \
         wide sum[BLOCK];                                                                           \
                                                                                                    \
+        if (is_pair(op, n)) {                                                                      \
+            pair_##name(op, part, (const stored *)parts[1].data + first, count, to);               \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < count; i++) {                                                      \
             sum[i] = (wide)widen(part[i]);                                                         \
         }                                                                                          \
@@ -130,10 +159,12 @@ void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *p
 {
     bool by_bits = op >= EXG_REDUCE_BAND && dtype != EXG_DTYPE_B8;
     block_reduction *reduce = by_bits ? reduce_bits : reduction_of(dtype); /* can_reduce said yes */
+    int64_t step;
 
     count *= by_bits ? (int64_t)exg_dtype_bytes(dtype) : 1;
-    for (int64_t at = 0; at < count; at += BLOCK) {
-        reduce(op, parts, n, at, count - at < BLOCK ? count - at : BLOCK, out);
+    step = is_pair(op, n) ? count : BLOCK;
+    for (int64_t at = 0; at < count; at += step) {
+        reduce(op, parts, n, at, count - at < step ? count - at : step, out);
     }
 }
 
