@@ -498,6 +498,7 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
     if (fault != EXG_FAULT_NONE) {
         return EXG_FAIL(err, MALFORMED, "RUN-001", "%s",
                         fault == EXG_FAULT_INDEX      ? "an index is outside its dimension"
+                        : fault == EXG_FAULT_PARAMETER ? "no distribution has such a parameter"
                         : fault == EXG_FAULT_SINGULAR ? "a matrix is singular, not positive "
                                                         "definite, or its factors do not converge"
                                                       : "integer division by zero");

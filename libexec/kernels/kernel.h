@@ -23,9 +23,10 @@
 
 typedef enum exg_fault {
     EXG_FAULT_NONE,
-    EXG_FAULT_INDEX,         /* an index outside its dimension */
+    EXG_FAULT_INDEX,          /* an index outside its dimension */
     EXG_FAULT_DIVIDE_BY_ZERO, /* of integers */
-    EXG_FAULT_SINGULAR /* a matrix that cannot be factored as asked */
+    EXG_FAULT_SINGULAR,       /* a matrix that cannot be factored as asked */
+    EXG_FAULT_PARAMETER       /* a distribution with such a number is none */
 } exg_fault;
 
 typedef struct exg_kernel_call {

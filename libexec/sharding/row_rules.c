@@ -190,7 +190,7 @@ static exg_status attention_by_position(exg_rule_call *call)
     if (q->rank < 2) {
         return EXG_OK;
     }
-    if (exg_get_bool(&call->args[5])) {
+    if (exg_get_bool(&call->args[4])) {
         return exg_add_emitted_causal(call);
     }
     SPLIT(LIST((int32_t)at),

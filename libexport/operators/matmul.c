@@ -1,4 +1,4 @@
-/* matmul.c - shapes and lowerings of matmul.def. */
+/* matmul.c - shapes and lowerings of matmul.def, shape of attention. */
 #include "libexport/operators/lower.h"
 
 #include <inttypes.h>
@@ -137,7 +137,7 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
     exg_dims v;
     exg_dims batch_q;
     exg_dims batch_k;
-    bool gqa = exg_get_bool(&call->args[7]);
+    bool gqa = exg_get_bool(&call->args[6]);
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &q, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &k, err));

@@ -19,6 +19,16 @@ exg_status exg_shape_draw(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_dtype_argument(&call->args[2], EXG_DTYPE_F32), &out, err);
 }
 
+/* (parameter.., stream): like the first */
+exg_status exg_shape_draw_each(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *first = exg_shape_input(call, 0);
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(first, &out, err));
+    return exg_shape_result(call, 0, first->dtype, &out, err);
+}
+
 /* ---- draws -------------------------------------------------------------------------- */
 
 static exg_ref draw(exg_builder *b, exg_operator_id op, exg_argument size, exg_dtype dtype)
@@ -334,6 +344,52 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
         results[0] = exg_arg_ref(
             EMIT(b, searchsorted_Tensor, sums, u, exg_arg_bool(false), exg_arg_bool(true)));
     }
+}
+
+void exg_lower_poisson(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, draw_poisson, SELF, 0));
+}
+
+/* (count, prob): sizes and dtype are count's */
+void exg_lower_binomial(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref chance = exg_lower_cast(b, exg_get_ref(&args[1]), exg_lower_dtype(b, SELF));
+
+    chance = EMIT(b, expand_default, chance, size_of(b, SELF));
+    results[0] = exg_arg_ref(EMIT(b, draw_binomial, SELF, chance, 0));
+}
+
+/* The least normal number of a dtype, and the greatest below 1. */
+static exg_ref within_unit(exg_builder *b, exg_ref x, exg_dtype dtype, bool below_one)
+{
+    double least = dtype == EXG_DTYPE_F64 ? 0x1p-1022 : dtype == EXG_DTYPE_F16 ? 0x1p-14 : 0x1p-126;
+    double grain = dtype == EXG_DTYPE_F64   ? 0x1p-52
+                   : dtype == EXG_DTYPE_F16 ? 0x1p-10
+                   : dtype == EXG_DTYPE_F32 ? 0x1p-23
+                                            : 0x1p-7;
+
+    x = EMIT(b, clamp_min_default, x, least);
+    x = below_one ? EMIT(b, clamp_max_default, x, 1 - grain) : x;
+    return exg_lower_cast(b, x, dtype);
+}
+
+void exg_lower_standard_gamma(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref x = EMIT(b, draw_gamma, exg_lower_cast(b, SELF, EXG_DTYPE_F64), 0);
+
+    results[0] = exg_arg_ref(within_unit(b, x, dtype, false));
+}
+
+/* Gamma numbers over their sum, along the last dim. */
+void exg_lower_sample_dirichlet(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, draw_gamma, exg_lower_cast(b, SELF, EXG_DTYPE_F64), 0);
+
+    x = EMIT(b, clamp_min_default, x, 0x1p-1022);
+    x = EMIT(b, div_Tensor, x, EMIT(b, sum_dim_IntList, x, INTS(b, -1), exg_arg_bool(true)));
+    results[0] = exg_arg_ref(within_unit(b, x, exg_lower_dtype(b, SELF), true));
 }
 
 /* ---- dropout ------------------------------------------------------------------------ */
