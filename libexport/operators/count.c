@@ -358,7 +358,9 @@ void exg_lower_multilabel_margin_loss(exg_builder *b, const exg_argument *args,
     exg_dtype dtype = exg_lower_dtype(b, x);
     exg_ref ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, target, 0), 1);
     exg_ref valid = EMIT(b, eq_Scalar, ended, 0);
-    exg_ref places = EMIT(b, clamp_both, target, 0, exg_arg_int(dims.n[1] - 1));
+    /* what is neither a class nor the end lies outside */
+    exg_ref places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, target, -1),
+                          exg_arg_int(dims.n[1]), EMIT(b, clamp_min_default, target, 0));
     exg_ref is_target;
     exg_ref gap;
 

@@ -97,8 +97,9 @@ void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argu
     exg_ref place;
     exg_ref x;
 
-    if (exg_broadcast(&dims[0], &dims[1], &out, NULL) != EXG_OK) {
-        exg_lower_refuse(b, "a mask that does not broadcast");
+    if (exg_broadcast(&dims[0], &dims[1], &out, NULL) != EXG_OK ||
+        exg_lower_dtype(b, exg_get_ref(&args[1])) != EXG_DTYPE_B8) {
+        exg_lower_refuse(b, "a mask that does not broadcast, or is none of bools");
         return;
     }
     x = EMIT(b, expand_default, SELF, INTS_OF(b, out.n, out.rank));

@@ -100,17 +100,38 @@ static exg_ref source(exg_builder *b, const sampling *s, exg_dtype dtype, bool c
     return clamps ? EMIT(b, clamp_min_default, at, 0.0) : at;
 }
 
-/* Bytes are weighed in whole parts of 2^14, and are bytes again after every dim. */
+/* Bytes are weighed in whole parts of a power of two, and are bytes again after every dim. */
 static exg_ref wide_image(exg_builder *b, exg_ref x)
 {
     return exg_lower_dtype(b, x) == EXG_DTYPE_U8 ? exg_lower_cast(b, x, EXG_DTYPE_F32)
                                                  : exg_lower_wide(b, x);
 }
 
-static exg_ref whole_parts(exg_builder *b, exg_ref weight, bool of_bytes)
+/* As many parts as let the greatest weight of two neighbours stay below 2^15. */
+static double parts_of(const sampling *s)
 {
-    weight = of_bytes ? EMIT(b, round_default, EMIT(b, mul_Scalar, weight, 0x1p14)) : weight;
-    return of_bytes ? EMIT(b, mul_Scalar, weight, 0x1p-14) : weight;
+    double most = 0;
+    double parts = 1;
+
+    for (int64_t i = 0; i < s->out; i++) {
+        double at = s->align_corners ? (double)i * s->scale : ((double)i + 0.5) * s->scale - 0.5;
+        double part = at - floor(at);
+
+        part = at <= 0 || at >= (double)(s->in - 1) ? 1 : part;
+        most = fmax(most, fmax(part, 1 - part));
+    }
+    while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
+        parts *= 2;
+    }
+    return parts;
+}
+
+static exg_ref whole_parts(exg_builder *b, exg_ref weight, const sampling *s, bool of_bytes)
+{
+    double parts = of_bytes ? parts_of(s) : 1;
+
+    weight = of_bytes ? EMIT(b, round_default, EMIT(b, mul_Scalar, weight, parts)) : weight;
+    return of_bytes ? EMIT(b, mul_Scalar, weight, 1 / parts) : weight;
 }
 
 static exg_ref whole_bytes(exg_builder *b, exg_ref x, bool of_bytes)
@@ -130,7 +151,7 @@ void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_arg
     for (uint32_t i = count; i-- > 0;) {
         exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), true);
         exg_ref below = EMIT(b, floor_default, at);
-        exg_ref part = whole_parts(b, EMIT(b, sub_Tensor, at, below), of_bytes);
+        exg_ref part = whole_parts(b, EMIT(b, sub_Tensor, at, below), &s[i], of_bytes);
         exg_ref low = picked(b, x, 2 + i, below, &s[i]);
         exg_ref high = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, 1.0), &s[i]);
 
@@ -175,7 +196,7 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
         for (int k = -1; k <= 2; k++) {
             exg_ref t = k <= 0 ? EMIT(b, add_Scalar, part, (double)-k)
                                : EMIT(b, rsub_Scalar, part, (double)k);
-            exg_ref weight = whole_parts(b, cubic(b, t, k == 0 || k == 1), of_bytes);
+            exg_ref weight = whole_parts(b, cubic(b, t, k == 0 || k == 1), &s[i], of_bytes);
             exg_ref taken = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, (double)k), &s[i]);
             exg_ref term = EMIT(b, mul_Tensor, taken, exg_lower_along(b, weight, 2 + i, rank));
 

@@ -83,14 +83,37 @@ class Sweep:
         program = program_json.export(call)
         return program_json.decompose(program) if self.core else program
 
-    def run(self, call, program, expected):
-        """None when exg agrees, else why not."""
+    def start(self, call, program, values):
+        """(what exg run ends with, where its outputs are)"""
         model, inputs = self.folder / "p.pt2", self.folder / "in.safetensors"
         torch.export.save(program, model)
-        safetensors.torch.save_file(dict(zip(call.names, (v.contiguous() for v in call.inputs))), inputs)
+        safetensors.torch.save_file(dict(zip(call.names, (v.contiguous() for v in values))), inputs)
         output = self.folder / "out.safetensors"
         words = [self.exg, "run", model, "--input", inputs, "--output", output]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE)
+        return subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE), output
+
+    def refuse(self, call, program, values):
+        """None when exg says no with a code to what PyTorch refuses, and never crashes; else what happened."""
+        try:
+            program.module()(*(v.clone() for v in values))
+            wanted = None
+        except Exception as error:
+            wanted = sentence(str(error))
+        try:
+            done, _ = self.start(call, program, values)
+        except subprocess.TimeoutExpired:
+            return wanted, f"no end within {DEADLINE} s"
+        if done.returncode < 0 or "Sanitizer" in done.stderr:
+            return wanted, f"ended by signal {-done.returncode}: {sentence(done.stderr)}"
+        if wanted and done.returncode == 0:
+            return wanted, f"runs; PyTorch: {wanted}"
+        if done.returncode != 0 and not re.match(r"exg: [A-Z]{3}-[0-9A-Z]+: ", done.stderr):
+            return wanted, f"no code: {sentence(done.stderr)}"
+        return wanted, None
+
+    def run(self, call, program, expected):
+        """None when exg agrees, else why not."""
+        done, output = self.start(call, program, call.inputs)
         if done.returncode != 0 and self.refused_too(call, program):
             return None
         if done.returncode != 0:
@@ -209,6 +232,44 @@ def entry(sweep, op, count, dtypes):
     return agreed, exported, len(samples), reason
 
 
+def spoiled(values):
+    """The inputs with one integer tensor after the other far out of any range."""
+    for i, value in enumerate(values):
+        if value.dtype in (torch.int64, torch.int32) and value.numel() > 0:
+            for number in (1 << 20, -(1 << 20)):
+                yield [*values[:i], torch.full_like(value, number), *values[i + 1 :]]
+
+
+def refusals(sweep, op, count, dtypes):
+    """(what PyTorch refuses, what exg answers as it should, first of what it does not)"""
+    wanted = right = 0
+    reason = None
+    bad = []
+    for sample in samples_of(op, count, dtypes):
+        try:
+            call = call_of(op, sample)
+            program = sweep.export(call)
+            bad += [(call, program, values) for values in spoiled(call.inputs)]
+        except Exception:
+            continue
+    try:
+        errors = list(op.error_inputs("cpu"))
+    except Exception:
+        errors = []
+    for error in errors:
+        try:  # most are refused at export already
+            call = call_of(op, error.sample_input)
+            bad.append((call, sweep.export(call), call.inputs))
+        except Exception:
+            continue
+    for call, program, values in bad:
+        refused, why = sweep.refuse(call, program, values)
+        wanted += refused is not None
+        right += refused is not None and why is None
+        reason = reason or why
+    return wanted, right, reason
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--exg", required=True)
@@ -216,6 +277,7 @@ def main():
     parser.add_argument("--core", action="store_true", help="decomposed before")
     parser.add_argument("--only", help="entries whose name begins so, or so: a,b")
     parser.add_argument("--dtype", help="samples of this one alone: complex64")
+    parser.add_argument("--errors", action="store_true", help="what PyTorch refuses at run time: refused with a code, and no crash")
     options = parser.parse_args()
     dtypes = (getattr(torch, options.dtype),) if options.dtype else DTYPES
     warnings.simplefilter("ignore")
@@ -231,6 +293,13 @@ def main():
                 continue
             sweep.random, sweep.signs, sweep.ties = bool(RANDOM.search(op.name)), op.name in SIGNS, op.name in TIES
             sweep.phases = op.name in PHASES
+            if options.errors:
+                refused, right, reason = refusals(sweep, op, options.samples, dtypes)
+                counts["refused by PyTorch"] += refused
+                counts["refused by exg too"] += right
+                if reason is not None:
+                    print(f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}: {reason}", flush=True)
+                continue
             agreed, exported, offered, reason = entry(sweep, op, options.samples, dtypes)
             kind = (
                 "without a dense sample of the dtype" if offered == 0
