@@ -3,6 +3,7 @@
 #include "libexec/kernels/random.h"
 #include "libexport/base/arena.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +21,12 @@ typedef struct step_time {
     uint64_t start_ns, last_ns, total_ns;
 } step_time;
 
+typedef struct noted {
+    exg_fault fault;
+    uint32_t step;
+    int64_t index, size;
+} noted;
+
 struct exg_rank {
     exg_plan *plan;
     exg_memory *memory;
@@ -35,8 +42,8 @@ struct exg_rank {
     uint32_t patch_count;
     bool moved; /* an input's data changed since the operands were bound */
     step_time *times; /* by step; NULL: not measured */
-    int once_fault; /* of the steps that run once */
-    _Atomic int fault;
+    exg_fault_note fault; /* what steps raise */
+    noted once, now;      /* the first one of the steps that run once, and of a run */
     _Atomic uint32_t at; /* the step being run */
     exg_random_source random;
 };
@@ -402,6 +409,45 @@ static void forget_inputs(exg_rank *rank, const exg_step *step)
     }
 }
 
+static void begin_faults(exg_rank *rank, noted *first)
+{
+    *first = (noted){.fault = EXG_FAULT_NONE};
+    atomic_store_explicit(&rank->fault.fault, EXG_FAULT_NONE, memory_order_relaxed);
+}
+
+/* After step `s`: was it the first to raise a fault? */
+static void note_fault(exg_rank *rank, uint32_t s, noted *first)
+{
+    int fault = atomic_load_explicit(&rank->fault.fault, memory_order_relaxed);
+
+    if (fault != EXG_FAULT_NONE && first->fault == EXG_FAULT_NONE) {
+        *first = (noted){(exg_fault)fault, s, rank->fault.index, rank->fault.size};
+    }
+}
+
+static exg_status tell_fault(const exg_rank *rank, const noted *first, exg_error *err)
+{
+    const exg_step *step = &rank->plan->steps[first->step];
+    const char *what = first->fault == EXG_FAULT_INDEX ? "an index is outside its dimension"
+                       : first->fault == EXG_FAULT_PARAMETER
+                           ? "no distribution has such a parameter"
+                       : first->fault == EXG_FAULT_SINGULAR
+                           ? "a matrix is singular, not positive definite, or its factors do not "
+                             "converge"
+                           : "integer division by zero";
+    exg_status status;
+
+    status = first->size < 0
+                 ? EXG_FAIL(err, MALFORMED, "RUN-001", "%s: %s", step->target, what)
+                 : EXG_FAIL(err, MALFORMED, "RUN-001",
+                            "%s: index %" PRId64 " is outside a dimension of %" PRId64,
+                            step->target, first->index, first->size);
+    if (step->source[0] != '\0') {
+        (void)exg_error_fix(err, status, "it comes from %s", step->source);
+    }
+    return exg_error_within(err, status, "node '%s'", step->name);
+}
+
 void exg_rank_fill(exg_rank *rank)
 {
     const exg_plan *plan = rank->plan;
@@ -409,7 +455,7 @@ void exg_rank_fill(exg_rank *rank)
     if (rank->is_filled) {
         return;
     }
-    atomic_store_explicit(&rank->fault, EXG_FAULT_NONE, memory_order_relaxed);
+    begin_faults(rank, &rank->once);
     for (uint32_t s = 0; s < plan->once_count; s++) {
         const exg_step *step = &plan->steps[s];
         const exg_buffer *b = &plan->buffers[step->outputs[0].buffer];
@@ -417,13 +463,13 @@ void exg_rank_fill(exg_rank *rank)
 
         if (made == NULL || !made->is_filled) {
             step->kernel->run(&step->call);
+            note_fault(rank, s, &rank->once);
             forget_inputs(rank, step);
         }
         if (made != NULL) {
             made->is_filled = b->is_packed;
         }
     }
-    rank->once_fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
     rank->is_filled = true;
 }
 
@@ -436,6 +482,7 @@ static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
 
     atomic_store_explicit(&rank->at, s, memory_order_relaxed);
     step->kernel->run(&step->call);
+    note_fault(rank, s, &rank->now);
     if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
         return EXG_OK;
     }
@@ -481,8 +528,6 @@ const char *exg_rank_at(const exg_rank *rank)
 
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
-    int fault;
-
     if (rank->moved) {
         for (uint32_t i = 0; i < rank->patch_count; i++) {
             uint8_t *base = *rank->patches[i].base;
@@ -492,15 +537,11 @@ exg_status exg_rank_run(exg_rank *rank, exg_error *err)
         }
         rank->moved = false;
     }
-    atomic_store_explicit(&rank->fault, rank->once_fault, memory_order_relaxed);
+    begin_faults(rank, &rank->now);
     EXG_TRY(rank->times != NULL ? run_measured(rank, err) : run_steps(rank, err));
-    fault = atomic_load_explicit(&rank->fault, memory_order_relaxed);
-    if (fault != EXG_FAULT_NONE) {
-        return EXG_FAIL(err, MALFORMED, "RUN-001", "%s",
-                        fault == EXG_FAULT_INDEX      ? "an index is outside its dimension"
-                        : fault == EXG_FAULT_SINGULAR ? "a matrix is singular, not positive "
-                                                        "definite, or its factors do not converge"
-                                                      : "integer division by zero");
+    if (rank->once.fault != EXG_FAULT_NONE || rank->now.fault != EXG_FAULT_NONE) {
+        return tell_fault(rank, rank->once.fault != EXG_FAULT_NONE ? &rank->once : &rank->now,
+                          err);
     }
     return EXG_OK;
 }

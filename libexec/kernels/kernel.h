@@ -23,10 +23,17 @@
 
 typedef enum exg_fault {
     EXG_FAULT_NONE,
-    EXG_FAULT_INDEX,         /* an index outside its dimension */
+    EXG_FAULT_INDEX,          /* an index outside its dimension */
     EXG_FAULT_DIVIDE_BY_ZERO, /* of integers */
-    EXG_FAULT_SINGULAR /* a matrix that cannot be factored as asked */
+    EXG_FAULT_SINGULAR,       /* a matrix that cannot be factored as asked */
+    EXG_FAULT_PARAMETER       /* a distribution with such a number is none */
 } exg_fault;
+
+/* The first fault of a run, and the index and the dimension's size where it is one. */
+typedef struct exg_fault_note {
+    _Atomic int fault;
+    int64_t index, size; /* size -1: not told */
+} exg_fault_note;
 
 typedef struct exg_kernel_call {
     const exg_argument *args; /* by schema position, defaults filled in */
@@ -42,7 +49,7 @@ typedef struct exg_kernel_call {
 
     void *workspace;
     exg_pool *pool;     /* may be NULL: run in the caller */
-    _Atomic int *fault; /* run raises an exg_fault here */
+    exg_fault_note *fault; /* run raises an exg_fault here */
 
     const struct exg_random_source *random; /* of draws; set before each run */
     const struct exg_grid *grid; /* of collectives; known in prepare too */
@@ -83,9 +90,26 @@ typedef struct exg_kernel {
     bool (*suits_channels_last)(const exg_kernel_call *call);
 } exg_kernel;
 
+static inline void exg_raise_at(exg_fault_note *note, exg_fault fault, int64_t index, int64_t size)
+{
+    int none = EXG_FAULT_NONE;
+
+    if (atomic_compare_exchange_strong_explicit(&note->fault, &none, (int)fault,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        note->index = index;
+        note->size = size;
+    }
+}
+
 static inline void exg_raise(const exg_kernel_call *call, exg_fault fault)
 {
-    atomic_store_explicit(call->fault, (int)fault, memory_order_relaxed);
+    exg_raise_at(call->fault, fault, 0, -1);
+}
+
+/* An index that lies outside a dimension of `size`. */
+static inline void exg_raise_index(const exg_kernel_call *call, int64_t index, int64_t size)
+{
+    exg_raise_at(call->fault, EXG_FAULT_INDEX, index, size);
 }
 
 /* Scalar arguments by schema position; ints and bools convert. */

@@ -28,8 +28,11 @@
     X(cumprod)                                                                                \
     X(cumsum)                                                                                 \
     X(diagonal_scatter)                                                                       \
+    X(draw_binomial)                                                                          \
     X(draw_bits)                                                                              \
+    X(draw_gamma)                                                                             \
     X(draw_normal)                                                                            \
+    X(draw_poisson)                                                                           \
     X(draw_uniform)                                                                           \
     X(eig)                                                                                    \
     X(eigh)                                                                                   \
@@ -64,6 +67,7 @@
     X(recurrent)                                                                              \
     X(rms_norm)                                                                               \
     X(roll)                                                                                   \
+    X(row_order)                                                                              \
     X(scalar_tensor)                                                                          \
     X(scatter_add)                                                                            \
     X(scatter_amax)                                                                           \

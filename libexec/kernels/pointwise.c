@@ -14,7 +14,7 @@
 #define STREAMING_BYTES      (1 << 20)
 #define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
 
-typedef enum result_kind { PROMOTE, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
+typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
 
 static const struct {
     exg_operator_id id;

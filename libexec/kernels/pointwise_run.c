@@ -5,7 +5,7 @@
 
 typedef struct run {
     const exg_pointwise *p;
-    _Atomic int *fault;
+    exg_fault_note *fault;
     char *data[EXG_POINTWISE_REGISTERS * 2]; /* of operands */
 } run;
 
@@ -184,7 +184,7 @@ static void run_range(const run *r, int64_t start, int64_t end)
         }
     }
     if (bad != 0) {
-        atomic_store_explicit(r->fault, (int)EXG_FAULT_DIVIDE_BY_ZERO, memory_order_relaxed);
+        exg_raise_at(r->fault, EXG_FAULT_DIVIDE_BY_ZERO, 0, -1);
     }
 }
 

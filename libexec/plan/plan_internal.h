@@ -48,6 +48,7 @@ typedef struct exg_step {
     exg_location *outputs;
     const char *name; /* of the node, or what the step is for */
     const char *target, *module; /* of the node; "" without one */
+    const char *source;          /* the user's line it comes from, or "" */
     uint32_t fused;   /* nodes inside */
     bool once;        /* depends on weights alone: runs before the first run */
     bool has_packed;  /* inputs[input_count] is call.packed, a begun collective's workspace too */

@@ -152,7 +152,7 @@ static void emit_causal(const exg_emission *e)
         args[i] = e->args[i];
     }
     args[3] = exg_arg_ref(EMIT(b, le_Tensor, keys, EMIT(b, unsqueeze_default, positions, 1)));
-    args[5] = exg_arg_bool(false);
+    args[4] = exg_arg_bool(false);
     exg_emit_all(b, e->call->op->id, args, schema->argument_count, e->results);
 }
 

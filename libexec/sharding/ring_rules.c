@@ -122,8 +122,8 @@ static exg_ref scaled_query(const exg_emission *e)
 {
     const exg_tensor_meta *query = e->call->operands[0];
     double width = (double)query->sizes[query->rank - 1].value;
-    double scale = e->args[6].kind == EXG_ARGUMENT_NONE ? 1 / sqrt(width)
-                                                        : exg_get_float(&e->args[6]);
+    double scale = e->args[5].kind == EXG_ARGUMENT_NONE ? 1 / sqrt(width)
+                                                        : exg_get_float(&e->args[5]);
 
     return EMIT(e->builder, mul_Scalar, widened(e, exg_get_ref(&e->args[0])),
                 exg_arg_float(scale));
@@ -139,7 +139,7 @@ static void put_result(ring *r)
         e->results[0] = exg_arg_ref(exg_emit_zeros(e));
         return;
     }
-    if (r->masked) { /* a row that sees nothing is 0 */
+    if (r->masked && e->call->op->id == EXG_OP_attention) { /* a row that sees nothing is 0 */
         r->sum = EMIT(e->builder, masked_fill_Scalar, r->sum,
                       EMIT(e->builder, eq_Scalar, r->sum, 0), 1);
     }
@@ -153,9 +153,10 @@ static void emit_ring(const exg_emission *e)
 {
     const exg_tensor_meta *query = e->call->operands[0];
     const exg_tensor_meta *key = e->call->operands[1];
-    ring r = {.e = e, .causal = exg_get_bool(&e->args[5]), .masked = e->call->operands[3] != NULL};
+    ring r = {.e = e, .causal = exg_get_bool(&e->args[4])};
     uint32_t ranks = e->call->mesh_size;
 
+    r.masked = e->call->operands[3] != NULL;
     r.queries = query->sizes[query->rank - 2].value;
     r.keys = key->sizes[key->rank - 2].value;
     r.full = (r.keys + ranks - 1) / ranks;
@@ -198,7 +199,7 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
     if (!call->emits || query->rank < 3 || !exg_is_real(query->dtype) ||
         !same_but(query, key, at) || !same_but(key, value, at + 1) ||
         query->sizes[at].value == 0 || key->sizes[at].value == 0 ||
-        (exg_get_bool(&call->args[5]) && mask != NULL)) {
+        (exg_get_bool(&call->args[4]) && mask != NULL)) {
         return EXG_OK;
     }
     row = exg_rule_add_emitted(call, emit_ring);

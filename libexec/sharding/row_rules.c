@@ -35,9 +35,12 @@ static exg_status add_split(exg_rule_call *call, const int32_t *results, const i
     return EXG_OK;
 }
 
-#define SPLIT(results, operands) \
+#define SPLIT(results, operands)                                                                   \
     EXG_TRY(add_split(call, (const int32_t[])results, (const int32_t[])operands))
-#define LIST(...) {__VA_ARGS__}
+#define LIST(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 
 static exg_status add_one(exg_rule_call *call, exg_placement result, exg_placement operand)
 {
@@ -129,8 +132,10 @@ exg_status exg_rule_addmm(exg_rule_call *call)
     if (rank == 3) {
         SPLIT(LIST(0), LIST(addend_dim(call->operands[0], rank, 0, out->sizes[0].value), 0, 0));
     }
-    SPLIT(LIST(m), LIST(addend_dim(call->operands[0], rank, (uint32_t)m, out->sizes[m].value), m, -1));
-    SPLIT(LIST(n), LIST(addend_dim(call->operands[0], rank, (uint32_t)n, out->sizes[n].value), -1, n));
+    SPLIT(LIST(m),
+          LIST(addend_dim(call->operands[0], rank, (uint32_t)m, out->sizes[m].value), m, -1));
+    SPLIT(LIST(n),
+          LIST(addend_dim(call->operands[0], rank, (uint32_t)n, out->sizes[n].value), -1, n));
     row = exg_rule_add(call);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
@@ -191,7 +196,7 @@ static exg_status attention_by_position(exg_rule_call *call)
         return EXG_OK;
     }
     EXG_TRY(exg_add_ring_attention(call));
-    if (exg_get_bool(&call->args[5])) {
+    if (exg_get_bool(&call->args[4])) {
         return exg_add_emitted_causal(call);
     }
     SPLIT(LIST((int32_t)at),
@@ -331,7 +336,8 @@ exg_status exg_rule_reduce(exg_rule_call *call)
 
     EXG_TRY(reduction_rows(call, EXG_REDUCE_SUM, false, false));
     return (id == EXG_OP_max_dim || id == EXG_OP_min_dim || id == EXG_OP_argmax_default ||
-            id == EXG_OP_argmin_default) && call->args[1].kind == EXG_ARGUMENT_INT
+            id == EXG_OP_argmin_default) &&
+                   call->args[1].kind == EXG_ARGUMENT_INT
                ? exg_add_largest(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank))
                : EXG_OK;
 }

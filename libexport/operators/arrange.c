@@ -441,6 +441,15 @@ static exg_argument at_indices(exg_builder *b, exg_ref x, uint32_t dim, const ex
     return parted(b, x, dim, starts, count + 1);
 }
 
+/* In programs it is replaced before anything is lowered (transform/inline.c). */
+void exg_lower_tensor_split_by_tensor(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    (void)args;
+    (void)results;
+    exg_lower_unsupported(b, "tensor_split at places that are known only when it runs");
+}
+
 void exg_lower_tensor_split_sections(exg_builder *b, const exg_argument *args,
                                      exg_argument *results)
 {

@@ -19,10 +19,11 @@ static exg_argument all_but(exg_builder *b, uint32_t rank, uint32_t first, uint3
 /* (grad_output, output, dim, input_dtype): y (g - sum(g y)) */
 void exg_lower_softmax_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref product = EMIT(b, mul_Tensor, args[0], args[1]);
+    exg_ref y = exg_lower_wide(b, exg_get_ref(&args[1]));
+    exg_ref product = EMIT(b, mul_Tensor, exg_lower_wide(b, SELF), y);
     exg_ref sum = EMIT(b, sum_dim_IntList, product, INTS(b, exg_get_int(&args[2])),
                        exg_arg_bool(true));
-    exg_ref x = EMIT(b, sub_Tensor, product, EMIT(b, mul_Tensor, args[1], sum));
+    exg_ref x = EMIT(b, sub_Tensor, product, EMIT(b, mul_Tensor, y, sum));
 
     results[0] = exg_arg_ref(
         exg_lower_cast(b, x, exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF))));
@@ -32,11 +33,13 @@ void exg_lower_softmax_backward(exg_builder *b, const exg_argument *args, exg_ar
 void exg_lower_log_softmax_backward(exg_builder *b, const exg_argument *args,
                                     exg_argument *results)
 {
-    exg_ref sum = EMIT(b, sum_dim_IntList, SELF, INTS(b, exg_get_int(&args[2])),
+    exg_ref grad = exg_lower_wide(b, SELF);
+    exg_ref y = exg_lower_wide(b, exg_get_ref(&args[1]));
+    exg_ref sum = EMIT(b, sum_dim_IntList, grad, INTS(b, exg_get_int(&args[2])),
                        exg_arg_bool(true));
-    exg_ref x = EMIT(b, mul_Tensor, EMIT(b, exp_default, exg_get_ref(&args[1])), sum);
+    exg_ref x = EMIT(b, mul_Tensor, EMIT(b, exp_default, y), sum);
 
-    results[0] = exg_arg_ref(exg_lower_cast(b, EMIT(b, sub_Tensor, SELF, x),
+    results[0] = exg_arg_ref(exg_lower_cast(b, EMIT(b, sub_Tensor, grad, x),
                                             exg_dtype_argument(&args[3],
                                                                exg_lower_dtype(b, SELF))));
 }

@@ -144,6 +144,10 @@ void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument 
 
 void exg_lower_complex(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    if (exg_lower_dtype(b, SELF) != exg_lower_dtype(b, exg_get_ref(&args[1]))) {
+        exg_lower_refuse(b, "a complex number of parts of two dtypes");
+        return;
+    }
     results[0] = exg_arg_ref(exg_lower_joined(b, SELF, exg_get_ref(&args[1])));
 }
 

@@ -82,6 +82,7 @@ void exg_lower_addbmm(exg_builder *b, const exg_argument *args, exg_argument *re
 {
     exg_ref sum = EMIT(b, sum_dim_IntList, EMIT(b, bmm_default, args[1], args[2]), INTS(b, 0));
 
+    sum = exg_lower_cast(b, sum, exg_lower_dtype(b, exg_get_ref(&args[1])));
     results[0] = exg_arg_ref(added(b, SELF, sum, &args[3], &args[4]));
 }
 
@@ -357,7 +358,10 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
     exg_dims in = exg_lower_dims(b, x);
     int64_t count = exg_is_none(&args[1]) ? in.n[in.rank - 1] : exg_get_int(&args[1]);
     exg_dims wide = in;
+    exg_dtype dtype = exg_lower_dtype(b, x);
     exg_ref ones[2];
+
+    dtype = exg_dtype_is_integral(dtype) ? EXG_DTYPE_I64 : dtype;
 
     if (in.rank == EXG_SHAPE_RANK_MAX || count < 1) {
         exg_lower_refuse(b, "vander wants a vector and one power at least");
@@ -367,11 +371,10 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
     ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, x, -1),
                    INTS_OF(b, wide.n, wide.rank));
     wide.n[wide.rank - 1] = 1;
-    ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1,
-                   DTYPE(exg_lower_dtype(b, x)));
-    results[0] = exg_arg_ref(
-        EMIT(b, cumprod_default, EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,
-             DTYPE(exg_lower_dtype(b, x))));
+    ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1, DTYPE(dtype));
+    results[0] = exg_arg_ref(EMIT(b, cumprod_default,
+                                  EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,
+                                  DTYPE(dtype)));
 }
 
 /* ---- convolutions ----------------------------------------------------------------------- */

@@ -358,7 +358,9 @@ void exg_lower_multilabel_margin_loss(exg_builder *b, const exg_argument *args,
     exg_dtype dtype = exg_lower_dtype(b, x);
     exg_ref ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, target, 0), 1);
     exg_ref valid = EMIT(b, eq_Scalar, ended, 0);
-    exg_ref places = EMIT(b, clamp_both, target, 0, exg_arg_int(dims.n[1] - 1));
+    /* what is neither a class nor the end lies outside */
+    exg_ref places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, target, -1),
+                          exg_arg_int(dims.n[1]), EMIT(b, clamp_min_default, target, 0));
     exg_ref is_target;
     exg_ref gap;
 
@@ -591,6 +593,7 @@ static exg_ref slope(exg_builder *b, exg_ref f, uint32_t dim, spacing by, int64_
     exg_dims in = exg_lower_dims(b, f);
     int64_t n = in.rank == 0 ? 0 : in.n[dim];
     exg_dtype dtype = exg_lower_dtype(b, f);
+    exg_dtype given;
     exg_ref h;
     exg_ref parts[3];
     exg_ref ends[3];
@@ -600,8 +603,9 @@ static exg_ref slope(exg_builder *b, exg_ref f, uint32_t dim, spacing by, int64_
         exg_lower_refuse(b, "gradient of fewer points than its edges ask for");
         return EXG_NO_REF;
     }
-    dtype = exg_dtype_is_float(dtype) || exg_dtype_is_complex(dtype) ? dtype : EXG_DTYPE_F32;
-    f = exg_lower_cast(b, f, dtype);
+    given = exg_dtype_is_float(dtype) || exg_dtype_is_complex(dtype) ? dtype : EXG_DTYPE_F32;
+    f = exg_lower_wide(b, exg_lower_cast(b, f, given));
+    dtype = exg_lower_dtype(b, f);
     h = by.places.id == EXG_NO_VALUE
             ? EMIT(b, full_default, INTS(b, n - 1), by.step, DTYPE(dtype))
             : EMIT(b, sub_Tensor, exg_lower_slice(b, by.places, 0, 1, n - 1),
@@ -630,7 +634,8 @@ static exg_ref slope(exg_builder *b, exg_ref f, uint32_t dim, spacing by, int64_
         }
         parts[side == 0 || n == 2 ? side : 2] = end_slope(b, ends, gaps, order);
     }
-    return EMIT(b, cat_default, exg_arg_refs(b, parts, n > 2 ? 3 : 2), (int)dim);
+    return exg_lower_cast(
+        b, EMIT(b, cat_default, exg_arg_refs(b, parts, n > 2 ? 3 : 2), (int)dim), given);
 }
 
 /* dims: None (all), a number, or a list; spacing by position among them. */

@@ -17,6 +17,19 @@ exg_status exg_shape_places(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, EXG_DTYPE_I64, &out, err);
 }
 
+/* Which rows, in the order of their elements, the first differing one deciding: (rows) int64. */
+exg_status exg_shape_row_order(exg_shape_call *call, exg_error *err)
+{
+    exg_dims in;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    if (in.rank != 2) {
+        return EXG_SHAPE_FAIL(err, "rows of a tensor of rank %u", in.rank);
+    }
+    in.rank = 1;
+    return exg_shape_result(call, 0, EXG_DTYPE_I64, &in, err);
+}
+
 static exg_ref is_set(exg_builder *b, exg_ref x)
 {
     return exg_lower_dtype(b, x) == EXG_DTYPE_B8 ? x : EMIT(b, ne_Scalar, x, 0);
@@ -48,10 +61,12 @@ void exg_lower_nonzero_sized(exg_builder *b, const exg_argument *args, exg_argum
 /* One vector of places for each dim: where.default. */
 void exg_lower_where_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref at = EMIT(b, places, is_set(b, SELF), args[1]);
-    exg_ref each[EXG_SHAPE_RANK_MAX];
     uint32_t rank = exg_lower_dims(b, SELF).rank;
+    exg_ref x = rank > 0 ? SELF : exg_lower_flat(b, SELF);
+    exg_ref at = EMIT(b, places, is_set(b, x), args[1]);
+    exg_ref each[EXG_SHAPE_RANK_MAX];
 
+    rank += rank == 0;
     for (uint32_t d = 0; d < rank; d++) {
         each[d] = EMIT(b, select_int, at, 1, d);
     }
@@ -181,29 +196,28 @@ void exg_lower_index_put_sized(exg_builder *b, const exg_argument *args, exg_arg
 
 /* ---- unique ------------------------------------------------------------------------------ */
 
-/* 1 where a vector's element is another than the one before it. */
+/* 1 where an element along dim 0 is another than the one before it. */
 static exg_ref begins(exg_builder *b, exg_ref x)
 {
-    int64_t count = exg_lower_numel(b, x);
-    exg_ref first = EMIT(b, full_default, INTS(b, 1), 1, DTYPE(EXG_DTYPE_B8));
+    exg_dims dims = exg_lower_dims(b, x);
+    int64_t count = dims.n[0];
+    exg_ref first = EMIT(b, full_default, INTS(b, count > 0 ? 1 : 0), 1, DTYPE(EXG_DTYPE_B8));
 
-    if (count == 0) {
-        return EMIT(b, full_default, INTS(b, 0), 0, DTYPE(EXG_DTYPE_B8));
-    }
-    if (count == 1) {
+    if (count < 2) {
         return first;
     }
     x = EMIT(b, ne_Tensor, exg_lower_slice(b, x, 0, 1, count - 1),
              exg_lower_slice(b, x, 0, 0, count - 1));
+    x = dims.rank == 1 ? x : EMIT(b, any_dim, x, 1);
     return EMIT(b, cat_default, exg_arg_refs(b, (const exg_ref[]){first, x}, 2), 0);
 }
 
-/* The runs of a vector: values, the run of each element, the length of each. */
-static void runs(exg_builder *b, exg_ref x, exg_argument size, exg_ref results[3])
+/* The runs along dim 0 that begin where `starts` is set: their first elements, the run of
+ * each element, the length of each. */
+static void runs(exg_builder *b, exg_ref x, exg_ref starts, exg_argument size, exg_ref results[3])
 {
-    exg_ref starts = begins(b, x);
     exg_ref at = flat_places(b, starts, size);
-    int64_t count = exg_lower_numel(b, x);
+    int64_t count = exg_lower_numel(b, starts);
     int64_t many = exg_get_int(&size);
     exg_ref end = EMIT(b, full_default, INTS(b, many > 0 ? 1 : 0), exg_arg_int(count),
                        DTYPE(EXG_DTYPE_I64));
@@ -226,14 +240,18 @@ static exg_ref nothing(exg_builder *b)
     return EMIT(b, full_default, INTS(b, 0), 0, DTYPE(EXG_DTYPE_I64));
 }
 
+static exg_argument count_of(exg_builder *b, exg_ref starts)
+{
+    return exg_arg_ref(EMIT(b, count_nonzero_default, starts));
+}
+
 /* (self, sorted, return_inverse, return_counts) */
 void exg_lower_unique2_size(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_argument sorted[2];
+    exg_argument sorted[2] = {exg_arg_none(), exg_arg_none()};
 
     (void)EMIT_ALL(b, sort_default, sorted, exg_lower_flat(b, SELF), 0);
-    results[0] = exg_arg_ref(
-        EMIT(b, count_nonzero_default, begins(b, exg_get_ref(&sorted[0]))));
+    results[0] = count_of(b, begins(b, exg_get_ref(&sorted[0])));
 }
 
 void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -244,7 +262,7 @@ void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argum
     exg_ref inverse;
 
     (void)EMIT_ALL(b, sort_default, sorted, exg_lower_flat(b, SELF), 0);
-    runs(b, exg_get_ref(&sorted[0]), args[4], made);
+    runs(b, exg_get_ref(&sorted[0]), begins(b, exg_get_ref(&sorted[0])), args[4], made);
     inverse = EMIT(b, scatter_src, made[1], 0, exg_get_ref(&sorted[1]), made[1]);
     results[0] = exg_arg_ref(made[0]);
     results[1] = exg_arg_ref(exg_get_bool(&args[2]) ? exg_lower_shaped(b, inverse, &in)
@@ -252,32 +270,110 @@ void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argum
     results[2] = exg_arg_ref(exg_get_bool(&args[3]) ? made[2] : nothing(b));
 }
 
-/* (self, return_inverse, return_counts, dim) */
-static bool one_dim(exg_builder *b, const exg_argument *args)
+/* What lies along `dim`, as rows; with *order not NULL in their order, and which those are. */
+static exg_ref rows_along(exg_builder *b, exg_ref x, uint32_t dim, exg_ref *order)
 {
-    if (!exg_is_none(&args[3]) && exg_lower_dims(b, SELF).rank > 1) {
-        exg_lower_unsupported(b, "unique along a dim");
-        return false;
+    int64_t count;
+    int64_t numel = exg_lower_numel(b, x);
+
+    x = EMIT(b, movedim_int, x, (int)dim, 0);
+    count = exg_lower_dims(b, x).n[0];
+    if (count > 0 && numel == 0) {
+        exg_lower_refuse(b, "unique along a dim beside one of size 0");
+        return EXG_NO_REF;
     }
-    return true;
+    x = EMIT(b, reshape_default, x, INTS(b, count, count == 0 ? 0 : numel / count));
+    if (order != NULL) {
+        *order = EMIT(b, row_order, x);
+        x = EMIT(b, index_select_default, x, 0, *order);
+    }
+    return x;
 }
 
+/* The slices along `dim`, each once, the number of each and how many there were. */
+static void unique_along(exg_builder *b, exg_ref x, uint32_t dim, bool sorts, exg_argument size,
+                         exg_argument *results)
+{
+    exg_ref order = EXG_NO_REF;
+    exg_ref rows = rows_along(b, x, dim, sorts ? &order : NULL);
+    exg_dims dims = exg_lower_dims(b, x);
+    exg_ref made[3];
+
+    if (rows.id == EXG_NO_VALUE) {
+        return;
+    }
+    x = EMIT(b, movedim_int, x, (int)dim, 0);
+    x = sorts ? EMIT(b, index_select_default, x, 0, order) : x;
+    runs(b, x, begins(b, rows), size, made);
+    if (sorts && dims.n[dim] > 0) {
+        made[1] = EMIT(b, scatter_src, made[1], 0, order, made[1]);
+    }
+    results[0] = exg_arg_ref(EMIT(b, movedim_int, made[0], 0, (int)dim));
+    results[1] = exg_arg_ref(made[1]);
+    results[2] = exg_arg_ref(made[2]);
+}
+
+/* (self, dim, sorted, return_inverse, return_counts): all three are always given */
+void exg_lower_unique_dim_size(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+    exg_ref order;
+
+    results[0] = count_of(b, begins(b, rows_along(b, SELF, dim, &order)));
+}
+
+void exg_lower_unique_dim_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+
+    unique_along(b, SELF, dim, true, args[5], results);
+}
+
+/* (self, dim, return_inverse, return_counts) */
+void exg_lower_unique_dim_consecutive_size(exg_builder *b, const exg_argument *args,
+                                           exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+
+    results[0] = count_of(b, begins(b, rows_along(b, SELF, dim, NULL)));
+}
+
+void exg_lower_unique_dim_consecutive_sized(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
+
+    unique_along(b, SELF, dim, false, args[4], results);
+}
+
+/* (self, return_inverse, return_counts, dim) */
 void exg_lower_unique_consecutive_size(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)
 {
-    if (one_dim(b, args)) {
-        results[0] = exg_arg_ref(
-            EMIT(b, count_nonzero_default, begins(b, exg_lower_flat(b, SELF))));
+    if (!exg_is_none(&args[3])) {
+        const exg_argument along[] = {args[0], args[3]};
+
+        exg_lower_unique_dim_consecutive_size(b, along, results);
+        return;
     }
+    results[0] = count_of(b, begins(b, exg_lower_flat(b, SELF)));
 }
 
 void exg_lower_unique_consecutive_sized(exg_builder *b, const exg_argument *args,
                                         exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
+    exg_ref flat;
     exg_ref made[3];
 
-    runs(b, exg_lower_flat(b, SELF), args[4], made);
+    if (!exg_is_none(&args[3])) {
+        const exg_argument along[] = {args[0], args[3], args[1], args[2], args[4]};
+
+        exg_lower_unique_dim_consecutive_sized(b, along, results);
+        return;
+    }
+    flat = exg_lower_flat(b, SELF);
+    runs(b, flat, begins(b, flat), args[4], made);
     results[0] = exg_arg_ref(made[0]);
     results[1] = exg_arg_ref(exg_get_bool(&args[1]) ? exg_lower_shaped(b, made[1], &in)
                                                     : nothing(b));

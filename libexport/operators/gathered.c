@@ -97,8 +97,9 @@ void exg_lower_masked_scatter(exg_builder *b, const exg_argument *args, exg_argu
     exg_ref place;
     exg_ref x;
 
-    if (exg_broadcast(&dims[0], &dims[1], &out, NULL) != EXG_OK) {
-        exg_lower_refuse(b, "a mask that does not broadcast");
+    if (exg_broadcast(&dims[0], &dims[1], &out, NULL) != EXG_OK ||
+        exg_lower_dtype(b, exg_get_ref(&args[1])) != EXG_DTYPE_B8) {
+        exg_lower_refuse(b, "a mask that does not broadcast, or is none of bools");
         return;
     }
     x = EMIT(b, expand_default, SELF, INTS_OF(b, out.n, out.rank));
@@ -172,62 +173,4 @@ void exg_lower_embedding_renorm(exg_builder *b, const exg_argument *args, exg_ar
 
     rows = EMIT(b, where_self, EMIT(b, gt_Scalar, norm, most), shorter, rows);
     results[0] = exg_arg_ref(EMIT(b, index_copy_default, SELF, 0, index, rows));
-}
-
-/* (weight, indices, offsets, scale_grad_by_freq, mode: 0 sum, 1 mean, 2 max, sparse,
- * per_sample_weights?, include_last_offset, padding_idx) -> output, offset2bag,
- * bag_size, max_indices (the last three as PyTorch's shapes for mode sum are). */
-void exg_lower_embedding_bag(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_ref index = exg_get_ref(&args[1]);
-    exg_ref offsets = exg_get_ref(&args[2]);
-    int64_t count = exg_lower_numel(b, index);
-    int64_t bags = exg_lower_numel(b, offsets) - (exg_get_bool(&args[7]) ? 1 : 0);
-    int64_t width = exg_lower_dims(b, SELF).n[1];
-    int64_t mode = exg_get_int(&args[4]);
-    int64_t ignored = exg_is_none(&args[8]) ? -1 : exg_get_int(&args[8]);
-    exg_dtype dtype = exg_lower_dtype(b, SELF);
-    exg_ref rows = EMIT(b, index_select_default, SELF, 0, index);
-    exg_ref bag;
-    exg_ref counts = full_of(b, index, exg_arg_int(1), EXG_DTYPE_I64);
-    exg_ref sizes;
-    exg_ref out;
-
-    if (mode == 2 || exg_lower_dims(b, index).rank != 1) {
-        exg_lower_unsupported(b, "embedding_bag with mode max");
-        return;
-    }
-    ignored += ignored < 0 && !exg_is_none(&args[8]) && exg_get_int(&args[8]) < -1
-                   ? exg_lower_dims(b, SELF).n[0]
-                   : 0;
-    bag = EMIT(b, slice_Tensor, offsets, 0, 0, exg_arg_int(bags));
-    bag = EMIT(b, le_Tensor, EMIT(b, unsqueeze_default, bag, 0),
-               exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 2));
-    bag = EMIT(b, sub_Scalar, EMIT(b, sum_dim_IntList, bag, INTS(b, 1)), 1);
-    if (exg_lower_given(&args[6])) {
-        rows = EMIT(b, mul_Tensor, rows, EMIT(b, unsqueeze_default, exg_get_ref(&args[6]), 1));
-    }
-    if (ignored >= 0) {
-        exg_ref kept = EMIT(b, ne_Scalar, index, exg_arg_int(ignored));
-
-        rows = EMIT(b, where_self, EMIT(b, unsqueeze_default, kept, 1), rows,
-                    EMIT(b, zeros_like_default, rows));
-        counts = exg_lower_cast(b, kept, EXG_DTYPE_I64);
-    }
-    out = EMIT(b, full_default, INTS(b, bags, width), 0, DTYPE(dtype));
-    out = EMIT(b, index_add_default, out, 0, bag, rows);
-    sizes = EMIT(b, full_default, INTS(b, bags), 0, DTYPE(EXG_DTYPE_I64));
-    sizes = EMIT(b, index_add_default, sizes, 0, bag, counts);
-    if (mode == 1) {
-        exg_ref divisor = exg_lower_cast(b, EMIT(b, clamp_min_default, sizes, 1), dtype);
-
-        out = EMIT(b, div_Tensor, out, EMIT(b, unsqueeze_default, divisor, 1));
-    }
-    results[0] = exg_arg_ref(out);
-    /* PyTorch's quick way for sums has no use for it */
-    results[1] = exg_arg_ref(mode == 0 && ignored < 0
-                                 ? EMIT(b, full_default, INTS(b, 0), 0, DTYPE(EXG_DTYPE_I64))
-                                 : bag);
-    results[2] = exg_arg_ref(sizes);
-    results[3] = exg_arg_ref(sizes);
 }

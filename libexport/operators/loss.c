@@ -44,11 +44,14 @@ void exg_lower_smooth_l1_loss(exg_builder *b, const exg_argument *args, exg_argu
 void exg_lower_huber_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     double delta = exg_get_float(&args[3]);
-    exg_ref z = distance(b, args);
+    const exg_argument wide[2] = {exg_arg_ref(exg_lower_wide(b, SELF)),
+                                  exg_arg_ref(exg_lower_wide(b, exg_get_ref(&args[1])))};
+    exg_ref z = distance(b, wide);
     exg_ref near = EMIT(b, mul_Scalar, EMIT(b, square_default, z), 0.5);
     exg_ref far = EMIT(b, mul_Scalar, EMIT(b, sub_Scalar, z, 0.5 * delta), delta);
 
-    reduce(b, EMIT(b, where_self, EMIT(b, le_Scalar, z, delta), near, far), &args[2], results);
+    z = EMIT(b, where_self, EMIT(b, le_Scalar, z, delta), near, far);
+    reduce(b, exg_lower_cast(b, z, exg_lower_dtype(b, SELF)), &args[2], results);
 }
 
 /* -(y log x + (1 - y) log(1 - x)), logarithms no less than -100 */

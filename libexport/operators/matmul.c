@@ -1,4 +1,4 @@
-/* matmul.c - shapes and lowerings of matmul.def. */
+/* matmul.c - shapes and lowerings of matmul.def, shape of attention. */
 #include "libexport/operators/lower.h"
 
 #include <inttypes.h>
@@ -137,7 +137,7 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
     exg_dims v;
     exg_dims batch_q;
     exg_dims batch_k;
-    bool gqa = exg_get_bool(&call->args[7]);
+    bool gqa = exg_get_bool(&call->args[6]);
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &q, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &k, err));
@@ -438,4 +438,77 @@ void exg_lower_max_pool2d(exg_builder *b, const exg_argument *args, exg_argument
 void exg_lower_adaptive_avg_pool2d(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(EMIT(b, _adaptive_avg_pool2d_default, args[0], args[1]));
+}
+
+/* ---- products by groups of rows ------------------------------------------------------------- */
+
+/* Rows of input up to offs[g] are of group g, those past the last of none: the group of each,
+ * and 1 where there is one, as a column. */
+static exg_ref groups_of(exg_builder *b, const exg_argument *args, exg_ref *has_one)
+{
+    exg_ref ends = exg_get_ref(&args[2]);
+    int64_t count = exg_lower_numel(b, ends);
+    exg_ref at = exg_lower_steps(b, exg_lower_dims(b, exg_get_ref(&args[0])).n[0], EXG_DTYPE_I64,
+                                 0, 2);
+    exg_ref group = EMIT(b, le_Tensor, EMIT(b, unsqueeze_default, ends, 0), at);
+
+    group = EMIT(b, sum_dim_IntList, group, INTS(b, 1));
+    *has_one = EMIT(b, unsqueeze_default, EMIT(b, lt_Scalar, group, exg_arg_int(count)), 1);
+    return EMIT(b, clamp_max_default, group, exg_arg_int(count - 1));
+}
+
+static bool fits_groups(exg_builder *b, const exg_argument *args)
+{
+    exg_dims input = exg_lower_dims(b, exg_get_ref(&args[0]));
+    exg_dims weight = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_dims ends = exg_lower_dims(b, exg_get_ref(&args[2]));
+
+    if (input.rank != 2 || weight.rank != 3 || ends.rank != 1 || ends.n[0] != weight.n[0] ||
+        ends.n[0] < 1 || input.n[1] != weight.n[1]) {
+        exg_lower_refuse(b, "rows by groups that do not fit their matrices");
+        return false;
+    }
+    return true;
+}
+
+/* Each row times a matrix of its own; nothing where it has none. */
+static exg_ref row_by_row(exg_builder *b, exg_ref rows, exg_ref matrices, exg_ref has_one)
+{
+    exg_ref x = EMIT(b, bmm_default, EMIT(b, unsqueeze_default, rows, 1), matrices);
+
+    return EMIT(b, where_ScalarOther, has_one, EMIT(b, squeeze_dims, x, INTS(b, 1)), 0.);
+}
+
+/* (input (S, K), weight (G, K, N), offs (G)) -> (S, N) */
+void exg_lower_grouped_mm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (fits_groups(b, args)) {
+        exg_ref has_one;
+        exg_ref group = groups_of(b, args, &has_one);
+        exg_ref own = EMIT(b, index_select_default, args[1], 0, group);
+
+        results[0] = exg_arg_ref(row_by_row(b, exg_get_ref(&args[0]), own, has_one));
+    }
+}
+
+/* (input, weight, offs, grad_output (S, N)) -> of input, of weight */
+void exg_lower_grouped_mm_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    exg_ref grad = exg_get_ref(&args[3]);
+    exg_ref has_one;
+    exg_ref group;
+    exg_ref own;
+
+    if (!fits_groups(b, args)) {
+        return;
+    }
+    group = groups_of(b, args, &has_one);
+    own = exg_lower_swapped(b, EMIT(b, index_select_default, args[1], 0, group), 1, 2);
+    results[0] = exg_arg_ref(row_by_row(b, grad, own, has_one));
+    grad = EMIT(b, where_ScalarOther, has_one, grad, 0.);
+    own = EMIT(b, mul_Tensor, EMIT(b, unsqueeze_default, args[0], 2),
+               EMIT(b, unsqueeze_default, grad, 1));
+    results[1] = exg_arg_ref(EMIT(b, index_add_default, EMIT(b, zeros_like_default, args[1]), 0,
+                                  group, own));
 }

@@ -210,20 +210,29 @@ void exg_lower_triu_indices(exg_builder *b, const exg_argument *args, exg_argume
 
 /* ---- by index --------------------------------------------------------------------------- */
 
+/* (self, num_classes): -1 is one more than the greatest */
+void exg_lower_one_hot_size(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    if (exg_get_int(&args[1]) == -1 && exg_lower_numel(b, SELF) > 0) {
+        results[0] = exg_arg_ref(EMIT(b, add_Scalar, EMIT(b, max_default, SELF), 1));
+    }
+}
+
 void exg_lower_one_hot(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     int64_t count = exg_get_int(&args[1]);
-    uint32_t rank = exg_lower_dims(b, SELF).rank;
+    exg_dims dims = exg_lower_dims(b, SELF);
+    exg_ref index = EMIT(b, unsqueeze_default, SELF, -1);
 
-    if (count < 1) {
-        exg_lower_unsupported(b, "one_hot with as many classes as the data has");
+    if (count < 1 || dims.rank == EXG_SHAPE_RANK_MAX) {
+        exg_lower_refuse(b, "one_hot of no class");
         return;
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, _to_copy_default,
-             EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, SELF, -1),
-                  exg_lower_steps(b, count, EXG_DTYPE_I64, rank, rank + 1)),
-             DTYPE(EXG_DTYPE_I64)));
+    dims.n[dims.rank++] = count;
+    results[0] = exg_arg_ref(EMIT(b, scatter_value,
+                                  EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), 0,
+                                       DTYPE(EXG_DTYPE_I64)),
+                                  -1, index, 1));
 }
 
 void exg_lower_take(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -422,7 +431,8 @@ void exg_lower_sum_to_size(exg_builder *b, const exg_argument *args, exg_argumen
         }
     }
     x = count > 0 ? EMIT(b, sum_dim_IntList, x, INTS_OF(b, dims, count), exg_arg_bool(true)) : x;
-    if (exg_lower_dtype(b, x) == EXG_DTYPE_B8) { /* a sum of one counts too */
+    if (exg_lower_dtype(b, x) == EXG_DTYPE_B8 || /* a sum of one counts too */
+        (rank == 0 && exg_dtype_is_integral(exg_lower_dtype(b, x)))) {
         x = exg_lower_cast(b, x, EXG_DTYPE_I64);
     }
     results[0] = exg_arg_ref(EMIT(b, view_default, x, INTS_OF(b, size, rank)));

@@ -260,3 +260,139 @@ void exg_lower_fake_quantize_channel(exg_builder *b, const exg_argument *args,
     exg_lower_fake_quantize_channel_cachemask(b, args, both);
     results[0] = both[0];
 }
+
+/* (self, scale, zero_point, fake_quant_enabled, quant_min, quant_max) */
+void exg_lower_fake_quantize_qparams(exg_builder *b, const exg_argument *args,
+                                     exg_argument *results)
+{
+    exg_argument made[2] = {exg_arg_none(), exg_arg_none()};
+    exg_dims none = {0};
+    exg_ref on = exg_lower_shaped(b, exg_get_ref(&args[3]), &none);
+
+    on = EMIT(b, ne_Scalar, on, 0);
+    fake_quantize(b, SELF, exg_lower_shaped(b, exg_get_ref(&args[1]), &none),
+                  exg_lower_shaped(b, exg_get_ref(&args[2]), &none), &args[4], made);
+    results[0] = exg_arg_ref(EMIT(b, where_self, on, made[0], SELF));
+    on = EMIT(b, logical_not_default, on);
+    results[1] = exg_arg_ref(EMIT(b, logical_or_default, made[1], on));
+}
+
+void exg_lower_fake_quantize_backward(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, args[1]));
+}
+
+/* ---- with scale and zero point learned --------------------------------------------------- */
+
+/* Scale and zero point as they are used, in the form of x. */
+typedef struct grid {
+    exg_ref scale, zero;
+    uint32_t axis; /* the rank of x: one for all */
+    exg_argument ends[2];
+    double factor;
+} grid;
+
+/* (scale, zero_point, [axis], quant_min, quant_max, grad_factor) */
+static grid grid_of(exg_builder *b, exg_ref x, const exg_argument *args, bool by_channel,
+                    bool is_backward)
+{
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    const exg_argument *rest = args + 2 + by_channel;
+    exg_dims none = {0};
+    grid g = {exg_get_ref(&args[0]), exg_get_ref(&args[1]), rank, {rest[0], rest[1]},
+              exg_get_float(&rest[2])};
+
+    g.zero = exg_lower_cast(b, g.zero, exg_lower_dtype(b, g.scale));
+    if (by_channel) {
+        g.axis = exg_lower_dim(b, exg_get_int(&args[2]), rank);
+        g.scale = exg_lower_along(b, g.scale, g.axis, rank);
+        g.zero = exg_lower_along(b, g.zero, g.axis, rank);
+    } else {
+        g.scale = exg_lower_shaped(b, g.scale, &none);
+        g.zero = exg_lower_shaped(b, g.zero, &none);
+    }
+    /* backward PyTorch adds a half to one for all, and cuts */
+    g.zero = is_backward && !by_channel
+                 ? EMIT(b, trunc_default, EMIT(b, add_Scalar, g.zero, 0.5))
+                 : EMIT(b, round_default, g.zero);
+    g.zero = EMIT(b, clamp_both, g.zero, g.ends[0], g.ends[1]);
+    return g;
+}
+
+static void learnable(exg_builder *b, const exg_argument *args, bool by_channel,
+                      exg_argument *results)
+{
+    grid g = grid_of(b, SELF, args + 1, by_channel, false);
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    fake_quantize(b, SELF, g.scale, g.zero, g.ends, both);
+    results[0] = both[0];
+}
+
+void exg_lower_fake_quantize_learnable(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    learnable(b, args, false, results);
+}
+
+void exg_lower_fake_quantize_learnable_channel(exg_builder *b, const exg_argument *args,
+                                               exg_argument *results)
+{
+    learnable(b, args, true, results);
+}
+
+/* The sum of all, or of each place of the axis, times the factor. */
+static exg_argument learned(exg_builder *b, const grid *g, exg_ref x)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+    int64_t others[EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t d = 0; d < dims.rank; d++) {
+        others[count] = d;
+        count += d != g->axis;
+    }
+    x = count == 0 ? x : EMIT(b, sum_dim_IntList, x, INTS_OF(b, others, count));
+    x = g->axis == dims.rank ? exg_lower_flat(b, x) : x;
+    return exg_arg_ref(EMIT(b, mul_Scalar, x, g->factor));
+}
+
+/* (grad, self, scale, zero_point, ..) -> of self, of scale, of zero_point: outside the grid
+ * self changes nothing, there the ends of the grid do. */
+static void learnable_backward(exg_builder *b, const exg_argument *args, bool by_channel,
+                               exg_argument *results)
+{
+    exg_ref x = exg_get_ref(&args[1]);
+    grid g = grid_of(b, x, args + 2, by_channel, true);
+    exg_ref grad = SELF;
+    exg_ref level = EMIT(b, mul_Tensor, x, EMIT(b, reciprocal_default, g.scale));
+    exg_ref held;
+    exg_ref inside;
+    exg_ref of_scale;
+
+    level = EMIT(b, add_Tensor, EMIT(b, round_default, level), g.zero);
+    held = EMIT(b, clamp_both, level, g.ends[0], g.ends[1]);
+    inside = EMIT(b, eq_Tensor, held, level);
+    held = EMIT(b, sub_Tensor, held, g.zero);
+    of_scale = EMIT(b, div_Tensor, EMIT(b, sub_Tensor, EMIT(b, mul_Tensor, held, g.scale), x),
+                    g.scale);
+    of_scale = EMIT(b, where_self, inside, of_scale, held);
+    results[0] = exg_arg_ref(EMIT(b, mul_Tensor, grad, inside));
+    results[1] = learned(b, &g, EMIT(b, mul_Tensor, grad, of_scale));
+    results[2] = learned(b, &g,
+                         EMIT(b, where_ScalarSelf, inside, 0.,
+                              EMIT(b, neg_default, EMIT(b, mul_Tensor, grad, g.scale))));
+}
+
+void exg_lower_fake_quantize_learnable_backward(exg_builder *b, const exg_argument *args,
+                                                exg_argument *results)
+{
+    learnable_backward(b, args, false, results);
+}
+
+void exg_lower_fake_quantize_learnable_channel_backward(exg_builder *b, const exg_argument *args,
+                                                        exg_argument *results)
+{
+    learnable_backward(b, args, true, results);
+}

@@ -19,6 +19,16 @@ exg_status exg_shape_draw(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_dtype_argument(&call->args[2], EXG_DTYPE_F32), &out, err);
 }
 
+/* (parameter.., stream): like the first */
+exg_status exg_shape_draw_each(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *first = exg_shape_input(call, 0);
+    exg_dims out;
+
+    EXG_TRY(exg_dims_of(first, &out, err));
+    return exg_shape_result(call, 0, first->dtype, &out, err);
+}
+
 /* ---- draws -------------------------------------------------------------------------- */
 
 static exg_ref draw(exg_builder *b, exg_operator_id op, exg_argument size, exg_dtype dtype)
@@ -44,6 +54,15 @@ static exg_ref draw_like(exg_builder *b, exg_operator_id op, exg_ref x, exg_dtyp
 static exg_dtype chance_dtype(const exg_builder *b, exg_ref x)
 {
     return exg_lower_dtype(b, x) == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
+}
+
+/* Refuses numbers that no such distribution has. */
+static bool expects(exg_builder *b, bool holds, const char *what)
+{
+    if (!holds) {
+        exg_lower_refuse(b, what);
+    }
+    return holds;
 }
 
 /* true with chance p */
@@ -163,6 +182,9 @@ void exg_lower_bernoulli(exg_builder *b, const exg_argument *args, exg_argument 
 
 void exg_lower_bernoulli_p(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    if (!expects(b, REAL(1) >= 0 && REAL(1) <= 1, "a chance outside [0, 1]")) {
+        return;
+    }
     results[0] = exg_arg_ref(
         exg_lower_cast(b, happens(b, size_of(b, SELF), REAL(1)), exg_lower_dtype(b, SELF)));
 }
@@ -215,19 +237,24 @@ void exg_lower_normal_functional(exg_builder *b, const exg_argument *args, exg_a
 {
     exg_ref z = draw_like(b, EXG_OP_draw_normal, SELF, exg_lower_dtype(b, SELF));
 
-    results[0] = exg_arg_ref(spread(b, z, args[1], args[2]));
+    if (expects(b, REAL(2) >= 0, "a deviation below 0")) {
+        results[0] = exg_arg_ref(spread(b, z, args[1], args[2]));
+    }
 }
 
 void exg_lower_log_normal(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_lower_normal_functional(b, args, results);
-    results[0] = exg_arg_ref(EMIT(b, exp_default, results[0]));
+    results[0] = exg_arg_ref(EMIT(b, exp_default, exg_get_ref(&results[0])));
 }
 
 void exg_lower_uniform(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref u = draw_like(b, EXG_OP_draw_uniform, SELF, exg_lower_dtype(b, SELF));
 
+    if (!expects(b, REAL(1) <= REAL(2), "uniform numbers from more than they go up to")) {
+        return;
+    }
     results[0] =
         exg_arg_ref(EMIT(b, add_Scalar, EMIT(b, mul_Scalar, u, REAL(2) - REAL(1)), args[1]));
 }
@@ -242,6 +269,9 @@ static exg_ref log_of_rest(exg_builder *b, exg_ref like)
 
 void exg_lower_exponential(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    if (!expects(b, REAL(1) > 0, "an exponential distribution of a rate not above 0")) {
+        return;
+    }
     results[0] = exg_arg_ref(exg_lower_cast(b, EMIT(b, div_Scalar, log_of_rest(b, SELF), -REAL(1)),
                                             exg_lower_dtype(b, SELF)));
 }
@@ -249,9 +279,12 @@ void exg_lower_exponential(exg_builder *b, const exg_argument *args, exg_argumen
 /* How many trials until the first success, at least 1. */
 void exg_lower_geometric(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref trials =
-        EMIT(b, ceil_default, EMIT(b, div_Scalar, log_of_rest(b, SELF), log1p(-REAL(1))));
+    exg_ref trials;
 
+    if (!expects(b, REAL(1) > 0 && REAL(1) < 1, "a geometric distribution of p outside (0, 1)")) {
+        return;
+    }
+    trials = EMIT(b, ceil_default, EMIT(b, div_Scalar, log_of_rest(b, SELF), log1p(-REAL(1))));
     results[0] = exg_arg_ref(
         exg_lower_cast(b, EMIT(b, clamp_min_default, trials, 1), exg_lower_dtype(b, SELF)));
 }
@@ -261,6 +294,9 @@ void exg_lower_cauchy(exg_builder *b, const exg_argument *args, exg_argument *re
     exg_ref u = draw_like(b, EXG_OP_draw_uniform, SELF, chance_dtype(b, SELF));
     exg_ref angle = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, u, -0.5), 3.14159265358979323846);
 
+    if (!expects(b, REAL(2) > 0, "a Cauchy distribution of a scale not above 0")) {
+        return;
+    }
     results[0] = exg_arg_ref(exg_lower_cast(
         b, spread(b, EMIT(b, tan_default, angle), args[1], args[2]), exg_lower_dtype(b, SELF)));
 }
@@ -309,6 +345,9 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
     int64_t count = exg_get_int(&args[1]);
     exg_argument best[2];
 
+    if (!expects(b, exg_dtype_is_float(exg_lower_dtype(b, SELF)), "chances that are no floats")) {
+        return;
+    }
     if (!exg_get_bool(&args[2])) {
         exg_ref e = EMIT(b, neg_default, log_of_rest(b, p));
 
@@ -334,6 +373,52 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
         results[0] = exg_arg_ref(
             EMIT(b, searchsorted_Tensor, sums, u, exg_arg_bool(false), exg_arg_bool(true)));
     }
+}
+
+void exg_lower_poisson(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, draw_poisson, SELF, 0));
+}
+
+/* (count, prob): sizes and dtype are count's */
+void exg_lower_binomial(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref chance = exg_lower_cast(b, exg_get_ref(&args[1]), exg_lower_dtype(b, SELF));
+
+    chance = EMIT(b, expand_default, chance, size_of(b, SELF));
+    results[0] = exg_arg_ref(EMIT(b, draw_binomial, SELF, chance, 0));
+}
+
+/* The least normal number of a dtype, and the greatest below 1. */
+static exg_ref within_unit(exg_builder *b, exg_ref x, exg_dtype dtype, bool below_one)
+{
+    double least = dtype == EXG_DTYPE_F64 ? 0x1p-1022 : dtype == EXG_DTYPE_F16 ? 0x1p-14 : 0x1p-126;
+    double grain = dtype == EXG_DTYPE_F64   ? 0x1p-52
+                   : dtype == EXG_DTYPE_F16 ? 0x1p-10
+                   : dtype == EXG_DTYPE_F32 ? 0x1p-23
+                                            : 0x1p-7;
+
+    x = EMIT(b, clamp_min_default, x, least);
+    x = below_one ? EMIT(b, clamp_max_default, x, 1 - grain) : x;
+    return exg_lower_cast(b, x, dtype);
+}
+
+void exg_lower_standard_gamma(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref x = EMIT(b, draw_gamma, exg_lower_cast(b, SELF, EXG_DTYPE_F64), 0);
+
+    results[0] = exg_arg_ref(within_unit(b, x, dtype, false));
+}
+
+/* Gamma numbers over their sum, along the last dim. */
+void exg_lower_sample_dirichlet(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, draw_gamma, exg_lower_cast(b, SELF, EXG_DTYPE_F64), 0);
+
+    x = EMIT(b, clamp_min_default, x, 0x1p-1022);
+    x = EMIT(b, div_Tensor, x, EMIT(b, sum_dim_IntList, x, INTS(b, -1), exg_arg_bool(true)));
+    results[0] = exg_arg_ref(within_unit(b, x, exg_lower_dtype(b, SELF), true));
 }
 
 /* ---- dropout ------------------------------------------------------------------------ */

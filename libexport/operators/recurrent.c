@@ -153,6 +153,7 @@ static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x,
 typedef struct shape {
     bool has_biases, bidirectional, batch_first;
     int64_t layers;
+    double dropout; /* between layers */
 } shape;
 
 /* Parameters of one direction of one layer, in torch's order. */
@@ -206,6 +207,9 @@ static void recurrent(exg_builder *b, cell kind, exg_ref x, exg_ref h0, exg_ref 
             sides[d] = direction(b, kind, &w, x, d == 1, &h[k], &c[k]);
         }
         x = directions == 1 ? sides[0] : EMIT(b, cat_default, exg_arg_refs(b, sides, 2), 2);
+        if (s->dropout > 0 && layer + 1 < (uint32_t)s->layers) {
+            x = EMIT(b, dropout_default, x, s->dropout, true);
+        }
     }
     x = flat ? EMIT(b, squeeze_dims, x, INTS(b, 1))
              : s->batch_first ? exg_lower_swapped(b, x, 0, 1) : x;
@@ -218,12 +222,10 @@ static void recurrent(exg_builder *b, cell kind, exg_ref x, exg_ref h0, exg_ref 
 }
 
 /* (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) */
-static shape shape_of(exg_builder *b, const exg_argument *args)
+static shape shape_of(const exg_argument *args)
 {
-    if (exg_get_bool(&args[6]) && exg_get_float(&args[5]) > 0) {
-        exg_lower_unsupported(b, "dropout in training mode draws random numbers, which come later");
-    }
-    return (shape){.has_biases = exg_get_bool(&args[3]),
+    return (shape){.dropout = exg_get_bool(&args[6]) ? exg_get_float(&args[5]) : 0,
+                   .has_biases = exg_get_bool(&args[3]),
                    .layers = exg_get_int(&args[4]),
                    .bidirectional = exg_get_bool(&args[7]),
                    .batch_first = exg_get_bool(&args[8])};
@@ -231,7 +233,7 @@ static shape shape_of(exg_builder *b, const exg_argument *args)
 
 void exg_lower_lstm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    shape s = shape_of(b, args);
+    shape s = shape_of(args);
 
     if (args[1].count != 2) {
         exg_lower_refuse(b, "an lstm has two states");
@@ -243,7 +245,7 @@ void exg_lower_lstm(exg_builder *b, const exg_argument *args, exg_argument *resu
 
 static void plain(exg_builder *b, cell kind, const exg_argument *args, exg_argument *results)
 {
-    shape s = shape_of(b, args);
+    shape s = shape_of(args);
 
     recurrent(b, kind, exg_get_ref(&args[0]), exg_get_ref(&args[1]), EXG_NO_REF, &args[2], &s,
               results);

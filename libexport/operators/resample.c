@@ -100,22 +100,65 @@ static exg_ref source(exg_builder *b, const sampling *s, exg_dtype dtype, bool c
     return clamps ? EMIT(b, clamp_min_default, at, 0.0) : at;
 }
 
+/* Bytes are weighed in whole parts of a power of two, and are bytes again after every dim. */
+static exg_ref wide_image(exg_builder *b, exg_ref x)
+{
+    return exg_lower_dtype(b, x) == EXG_DTYPE_U8 ? exg_lower_cast(b, x, EXG_DTYPE_F32)
+                                                 : exg_lower_wide(b, x);
+}
+
+/* As many parts as let the greatest weight of two neighbours stay below 2^15. */
+static double parts_of(const sampling *s)
+{
+    double most = 0;
+    double parts = 1;
+
+    for (int64_t i = 0; i < s->out; i++) {
+        double at = s->align_corners ? (double)i * s->scale : ((double)i + 0.5) * s->scale - 0.5;
+        double part = at - floor(at);
+
+        part = at <= 0 || at >= (double)(s->in - 1) ? 1 : part;
+        most = fmax(most, fmax(part, 1 - part));
+    }
+    while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
+        parts *= 2;
+    }
+    return parts;
+}
+
+static exg_ref whole_parts(exg_builder *b, exg_ref weight, const sampling *s, bool of_bytes)
+{
+    double parts = of_bytes ? parts_of(s) : 1;
+
+    weight = of_bytes ? EMIT(b, round_default, EMIT(b, mul_Scalar, weight, parts)) : weight;
+    return of_bytes ? EMIT(b, mul_Scalar, weight, 1 / parts) : weight;
+}
+
+static exg_ref whole_bytes(exg_builder *b, exg_ref x, bool of_bytes)
+{
+    x = of_bytes ? EMIT(b, floor_default, EMIT(b, add_Scalar, x, 0.5)) : x;
+    return of_bytes ? EMIT(b, clamp_both, x, 0., 255.) : x;
+}
+
 void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     sampling s[3];
     uint32_t count = samplings(b, args, 3, exg_get_bool(&args[2]), s);
     uint32_t rank = exg_lower_dims(b, SELF).rank;
-    exg_ref x = exg_lower_wide(b, SELF);
+    bool of_bytes = exg_lower_dtype(b, SELF) == EXG_DTYPE_U8;
+    exg_ref x = wide_image(b, SELF);
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = count; i-- > 0;) {
         exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), true);
         exg_ref below = EMIT(b, floor_default, at);
-        exg_ref part = exg_lower_along(b, EMIT(b, sub_Tensor, at, below), 2 + i, rank);
+        exg_ref part = whole_parts(b, EMIT(b, sub_Tensor, at, below), &s[i], of_bytes);
         exg_ref low = picked(b, x, 2 + i, below, &s[i]);
         exg_ref high = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, 1.0), &s[i]);
 
+        part = exg_lower_along(b, part, 2 + i, rank);
         x = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, low, EMIT(b, rsub_Scalar, part, 1.0)),
                  EMIT(b, mul_Tensor, high, part));
+        x = whole_bytes(b, x, of_bytes);
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }
@@ -141,9 +184,10 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
     sampling s[3];
     uint32_t count = samplings(b, args, 3, exg_get_bool(&args[2]), s);
     uint32_t rank = exg_lower_dims(b, SELF).rank;
-    exg_ref x = exg_lower_wide(b, SELF);
+    bool of_bytes = exg_lower_dtype(b, SELF) == EXG_DTYPE_U8;
+    exg_ref x = wide_image(b, SELF);
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = count; i-- > 0;) {
         exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), false);
         exg_ref below = EMIT(b, floor_default, at);
         exg_ref part = EMIT(b, sub_Tensor, at, below);
@@ -152,13 +196,13 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
         for (int k = -1; k <= 2; k++) {
             exg_ref t = k <= 0 ? EMIT(b, add_Scalar, part, (double)-k)
                                : EMIT(b, rsub_Scalar, part, (double)k);
-            exg_ref weight = exg_lower_along(b, cubic(b, t, k == 0 || k == 1), 2 + i, rank);
+            exg_ref weight = whole_parts(b, cubic(b, t, k == 0 || k == 1), &s[i], of_bytes);
             exg_ref taken = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, (double)k), &s[i]);
-            exg_ref term = EMIT(b, mul_Tensor, taken, weight);
+            exg_ref term = EMIT(b, mul_Tensor, taken, exg_lower_along(b, weight, 2 + i, rank));
 
             sum = k == -1 ? term : EMIT(b, add_Tensor, sum, term);
         }
-        x = sum;
+        x = whole_bytes(b, sum, of_bytes);
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }

@@ -242,6 +242,9 @@ void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
     if (op->pointwise == EXG_POINTWISE_FLOAT && exg_dtype_is_integral(promoted)) {
         promoted = EXG_DTYPE_F32;
     }
+    if (op->pointwise == EXG_POINTWISE_NUMBER && promoted == EXG_DTYPE_B8) {
+        promoted = EXG_DTYPE_I64;
+    }
     *compute = promoted;
     *result = promoted;
     if (op->pointwise == EXG_POINTWISE_BOOL) {

@@ -304,26 +304,31 @@ void exg_lower_diff(exg_builder *b, const exg_argument *args, exg_argument *resu
     results[0] = exg_arg_ref(x);
 }
 
-/* Mean of neighbours along `dim`. */
-static exg_ref middles(exg_builder *b, exg_ref y, uint32_t dim)
+/* Sums of neighbours along `dim`. */
+static exg_ref neighbours(exg_builder *b, exg_ref y, uint32_t dim)
 {
     int64_t size = exg_lower_dims(b, y).n[dim];
     int64_t left = size > 0 ? size - 1 : 0;
-    exg_ref sum = EMIT(b, add_Tensor, exg_lower_slice(b, y, dim, size > 0 ? 1 : 0, left),
-                       exg_lower_slice(b, y, dim, 0, left));
 
-    return EMIT(b, div_Scalar, sum, 2.0);
+    return EMIT(b, add_Tensor, exg_lower_slice(b, y, dim, size > 0 ? 1 : 0, left),
+                exg_lower_slice(b, y, dim, 0, left));
+}
+
+/* A step's width and a half, times what was added up. */
+static exg_argument halved(exg_builder *b, exg_ref sum, const exg_argument *step)
+{
+    return exg_arg_ref(EMIT(b, mul_Scalar, sum, step == NULL ? 0.5 : exg_get_float(step) / 2));
 }
 
 void exg_lower_trapezoid_dx(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
-    exg_ref sum = EMIT(b, sum_dim_IntList, middles(b, SELF, dim), INTS(b, (int64_t)dim));
+    exg_ref sum = EMIT(b, sum_dim_IntList, neighbours(b, SELF, dim), INTS(b, (int64_t)dim));
 
-    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, sum, args[1]));
+    results[0] = halved(b, sum, &args[1]);
 }
 
-/* (y, x, dim): x is as large as y, or a vector along dim */
+/* (y, x, dim): x is as large as y, or a vector along dim. Twice the areas. */
 static exg_ref areas(exg_builder *b, const exg_argument *args, uint32_t *dim)
 {
     exg_dims in = exg_lower_dims(b, SELF);
@@ -334,7 +339,7 @@ static exg_ref areas(exg_builder *b, const exg_argument *args, uint32_t *dim)
         x = exg_lower_along(b, x, *dim, in.rank);
     }
     x = EMIT(b, diff_default, x, 1, (int)exg_lower_dims(b, x).rank - (int)(in.rank - *dim));
-    return EMIT(b, mul_Tensor, middles(b, SELF, *dim), x);
+    return EMIT(b, mul_Tensor, neighbours(b, SELF, *dim), x);
 }
 
 void exg_lower_trapezoid_x(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -342,7 +347,7 @@ void exg_lower_trapezoid_x(exg_builder *b, const exg_argument *args, exg_argumen
     uint32_t dim;
     exg_ref area = areas(b, args, &dim);
 
-    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, area, INTS(b, (int64_t)dim)));
+    results[0] = halved(b, EMIT(b, sum_dim_IntList, area, INTS(b, (int64_t)dim)), NULL);
 }
 
 void exg_lower_cumulative_trapezoid_x(exg_builder *b, const exg_argument *args,
@@ -351,16 +356,15 @@ void exg_lower_cumulative_trapezoid_x(exg_builder *b, const exg_argument *args,
     uint32_t dim;
     exg_ref area = areas(b, args, &dim);
 
-    results[0] = exg_arg_ref(EMIT(b, cumsum_default, area, (int)dim));
+    results[0] = halved(b, EMIT(b, cumsum_default, area, (int)dim), NULL);
 }
 
 void exg_lower_cumulative_trapezoid_dx(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)
 {
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
-    exg_ref sum = EMIT(b, cumsum_default, middles(b, SELF, dim), (int)dim);
 
-    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, sum, args[1]));
+    results[0] = halved(b, EMIT(b, cumsum_default, neighbours(b, SELF, dim), (int)dim), &args[1]);
 }
 
 /* ---- pointwise, with what is not given worked out --------------------------------------- */

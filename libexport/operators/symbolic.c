@@ -271,6 +271,36 @@ static exg_status one_of(const exg_tensor_meta *meta, const exg_sym_int *of,
     return EXG_OK;
 }
 
+/* Do the strides follow the order of dims that a memory format names? Dims of size 1 have none. */
+static bool is_contiguous(const exg_tensor_meta *meta, exg_memory_format format)
+{
+    uint32_t spatial = format == EXG_MEMORY_FORMAT_CHANNELS_LAST      ? 2
+                       : format == EXG_MEMORY_FORMAT_CHANNELS_LAST_3D ? 3
+                                                                      : 0;
+    int64_t expected = 1;
+    int64_t numel = 0;
+
+    if (spatial > 0 && meta->rank != spatial + 2) {
+        return false;
+    }
+    if (exg_tensor_meta_numel(meta, &numel) && numel == 0) {
+        return true;
+    }
+    for (uint32_t k = 0; k < meta->rank; k++) {
+        /* from the innermost: channels, then the spatial dims from the last, then the batch */
+        uint32_t d = spatial == 0          ? meta->rank - 1 - k
+                     : k == 0              ? 1
+                     : k == meta->rank - 1 ? 0
+                                           : meta->rank - k;
+
+        if (meta->sizes[d].value != 1 && meta->strides[d].value != expected) {
+            return false;
+        }
+        expected *= meta->sizes[d].value;
+    }
+    return true;
+}
+
 exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
                                  const exg_graph *graph, exg_argument *result, exg_error *err)
 {
@@ -293,6 +323,11 @@ exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *arg
             return overflow(err);
         }
         *result = exg_arg_int(numel);
+        return EXG_OK;
+    case EXG_OP_sym_is_contiguous_default:
+        *result = exg_arg_bool(is_contiguous(graph->values[args[0].as_tensor].tensor,
+                                             count > 1 ? args[1].as_memory_format
+                                                       : EXG_MEMORY_FORMAT_CONTIGUOUS));
         return EXG_OK;
     case EXG_OP__assert_scalar_default:
         if (!exg_get_bool(&args[0])) {

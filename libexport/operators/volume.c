@@ -354,7 +354,8 @@ static void smoothed(exg_builder *b, exg_ref x, const int64_t out[2], const doub
                      exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, x);
-    exg_ref wide = exg_lower_wide(b, x);
+    bool of_bytes = exg_lower_dtype(b, x) == EXG_DTYPE_U8;
+    exg_ref wide = of_bytes ? exg_lower_cast(b, x, EXG_DTYPE_F32) : exg_lower_wide(b, x);
     exg_ref rows;
     exg_ref columns;
 
@@ -365,8 +366,10 @@ static void smoothed(exg_builder *b, exg_ref x, const int64_t out[2], const doub
     rows = triangle_weights(b, in.n[2], out[0], scales[0], exg_lower_dtype(b, wide));
     columns = triangle_weights(b, in.n[3], out[1], scales[1], exg_lower_dtype(b, wide));
     wide = EMIT(b, matmul_default, wide, exg_lower_swapped(b, columns, 0, 1));
-    results[0] =
-        exg_arg_ref(exg_lower_cast(b, EMIT(b, matmul_default, rows, wide), exg_lower_dtype(b, x)));
+    wide = of_bytes ? EMIT(b, round_default, wide) : wide; /* between the dims too */
+    wide = EMIT(b, matmul_default, rows, wide);
+    wide = of_bytes ? EMIT(b, round_default, wide) : wide;
+    results[0] = exg_arg_ref(exg_lower_cast(b, wide, exg_lower_dtype(b, x)));
 }
 
 static double scale_between(int64_t in, int64_t out, bool align_corners, double given)

@@ -289,22 +289,19 @@ static exg_status write_attention(finder *f, const exg_node *node, const attenti
 {
     exg_builder *b = f->r.builder;
     const exg_ref *refs = f->r.refs;
-    exg_argument args[8] = {
+    exg_argument args[7] = {
         exg_arg_ref(refs[a->query]),
         exg_arg_ref(EMIT(b, permute_default, refs[a->key], INTS(b, 0, 1, 3, 2))),
         exg_arg_ref(refs[a->value]),
         a->mask == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(refs[a->mask]),
-        exg_arg_float(0),
         exg_arg_bool(false),
         exg_arg_float(a->scale),
         exg_arg_bool(false),
     };
 
     return set_as(f, node,
-                  exg_emit(b,
-                           a->is_safe ? EXG_OP_scaled_dot_product_attention_default
-                                      : EXG_OP_attention_of_softmax,
-                           args, 8));
+                  exg_emit(b, a->is_safe ? EXG_OP_attention : EXG_OP_attention_of_softmax, args,
+                           7));
 }
 
 /* A matrix that is the same for every batch: the expanded operand, or EXG_NO_VALUE. */

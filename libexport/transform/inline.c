@@ -4,10 +4,12 @@
  * Values keep their ids; those of the inner graphs come after them. Gradients are none
  * of a run's business, so their mode leaves nothing; autocast leaves the conversions
  * that PyTorch would make when the program runs. So do operators with an effect: nodes
- * run in order here, so the token that orders them is handed on as it is.
+ * run in order here, so the token that orders them is handed on as it is. A tensor that
+ * says where to split leaves the reading of its elements.
  */
 #include "libexport/transform/inline.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define DEPTH_MAX 64
@@ -71,10 +73,17 @@ static bool has_effects(const char *target)
     return exg_higher_order_of(target) == EXG_HIGHER_ORDER_EFFECTS;
 }
 
+static bool splits_by_tensor(const char *target)
+{
+    return strcmp(target, "torch.ops.aten.tensor_split.tensor_indices_or_sections") == 0;
+}
+
 static bool has_wrappers(const exg_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (is_wrapper(graph->nodes[n].target) || has_effects(graph->nodes[n].target)) {
+        const char *target = graph->nodes[n].target;
+
+        if (is_wrapper(target) || has_effects(target) || splits_by_tensor(target)) {
             return true;
         }
     }
@@ -171,6 +180,31 @@ static value_list values_of(inliner *l, exg_argument *args, uint32_t count)
     return list;
 }
 
+/* A node of one result before the next one; `*id` becomes what it makes. */
+static exg_status add_node(inliner *l, const char *target, const exg_named_argument *inputs,
+                           uint32_t count, const exg_value *makes, exg_value_id *id)
+{
+    exg_named_argument *own = exg_arena_memdup(l->arena, inputs, count, sizeof(*inputs));
+    exg_argument *output = EXG_NEW(l->arena, exg_argument);
+    exg_node *node = new_node(l);
+
+    *id = new_value(l, makes);
+    if (own == NULL || output == NULL || node == NULL || *id == EXG_NO_VALUE) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    *output = makes->tensor != NULL
+                  ? (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = *id}
+                  : (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = {.value = *id}};
+    *node = (exg_node){.target = target,
+                       .name = makes->name,
+                       .inputs = own,
+                       .outputs = output,
+                       .input_count = count,
+                       .output_count = 1,
+                       .is_hop_single_tensor_return = EXG_UNSET};
+    return EXG_OK;
+}
+
 /* ---- autocast ------------------------------------------------------------------------------- */
 
 static bool is_lowered(const char *target)
@@ -191,40 +225,23 @@ static bool is_lowered(const char *target)
     return false;
 }
 
-/* A node before the next one: `*id` in another dtype. */
+/* `*id` in another dtype. */
 static exg_status cast_value(inliner *l, exg_value_id *id, exg_dtype dtype)
 {
     exg_value value = l->out->values[*id];
     exg_tensor_meta *meta = exg_arena_memdup(l->arena, value.tensor, 1, sizeof(*meta));
-    exg_named_argument *inputs = EXG_NEW_ARRAY(l->arena, exg_named_argument, 2);
-    exg_argument *output = EXG_NEW(l->arena, exg_argument);
-    exg_node *node = new_node(l);
-    exg_value_id made;
+    const exg_named_argument inputs[] = {
+        {"self", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = *id}, EXG_KIND_POSITIONAL},
+        {"dtype", {.kind = EXG_ARGUMENT_SCALAR_TYPE, .as_scalar_type = dtype}, EXG_KIND_KEYWORD},
+    };
 
     value.name = exg_arena_printf(l->arena, "%s_%s", value.name, exg_dtype_short_name(dtype));
-    if (meta == NULL || inputs == NULL || output == NULL || node == NULL || value.name == NULL) {
+    if (meta == NULL || value.name == NULL) {
         return EXG_OUT_OF_MEMORY(l->err);
     }
     meta->dtype = dtype;
     value.tensor = meta;
-    made = new_value(l, &value);
-    if (made == EXG_NO_VALUE) {
-        return EXG_OUT_OF_MEMORY(l->err);
-    }
-    inputs[0] = (exg_named_argument){
-        "self", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = *id}, EXG_KIND_POSITIONAL};
-    inputs[1] = (exg_named_argument){
-        "dtype", {.kind = EXG_ARGUMENT_SCALAR_TYPE, .as_scalar_type = dtype}, EXG_KIND_KEYWORD};
-    *output = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = made};
-    *node = (exg_node){.target = "torch.ops.aten._to_copy.default",
-                       .name = value.name,
-                       .inputs = inputs,
-                       .outputs = output,
-                       .input_count = 2,
-                       .output_count = 1,
-                       .is_hop_single_tensor_return = EXG_UNSET};
-    *id = made;
-    return EXG_OK;
+    return add_node(l, "torch.ops.aten._to_copy.default", inputs, 2, &value, id);
 }
 
 static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t count,
@@ -410,6 +427,72 @@ static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id 
     return copy_node(l, &inner, map, m);
 }
 
+/* ---- numbers that a tensor holds --------------------------------------------------------- */
+
+/* Element `at` of a vector, or with -1 the only one of any tensor, as a number. */
+static exg_status number_in(inliner *l, exg_value_id tensor, int64_t at, exg_sym_argument *number)
+{
+    exg_value part = l->out->values[tensor];
+    exg_value value = {.name = exg_arena_printf(l->arena, "%s_item_%" PRId64, part.name, at)};
+    exg_tensor_meta *meta = exg_arena_memdup(l->arena, part.tensor, 1, sizeof(*meta));
+    exg_named_argument inputs[] = {
+        {"self", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = tensor}, EXG_KIND_POSITIONAL},
+        {"dim", {.kind = EXG_ARGUMENT_INT, .as_int = 0}, EXG_KIND_POSITIONAL},
+        {"index", {.kind = EXG_ARGUMENT_INT, .as_int = at}, EXG_KIND_POSITIONAL},
+    };
+
+    part.name = exg_arena_printf(l->arena, "%s_%" PRId64, part.name, at);
+    if (value.name == NULL || part.name == NULL || meta == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    if (at >= 0) {
+        meta->rank = 0;
+        part.tensor = meta;
+        EXG_TRY(add_node(l, "torch.ops.aten.select.int", inputs, 3, &part,
+                         &inputs[0].arg.as_tensor));
+    }
+    *number = (exg_sym_argument){.value = EXG_NO_VALUE};
+    return add_node(l, "torch.ops.aten.item.default", inputs, 1, &value, &number->value);
+}
+
+/* tensor_split(self, a tensor, dim): its elements are read, and then it is tensor_split at
+ * those places, or in that many sections. */
+static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *map, mode m)
+{
+    const exg_argument *by = node->input_count < 2 ? NULL : &node->inputs[1].arg;
+    const exg_argument *parts = node->output_count < 1 ? NULL : &node->outputs[0];
+    exg_sym_argument *numbers;
+    exg_node *split;
+    bool is_vector;
+    uint32_t count;
+
+    if (by == NULL || parts == NULL || by->kind != EXG_ARGUMENT_TENSOR ||
+        parts->kind != EXG_ARGUMENT_TENSORS || parts->count == 0 ||
+        l->out->values[map[by->as_tensor]].tensor == NULL) {
+        return mismatch(l, node);
+    }
+    is_vector = l->out->values[map[by->as_tensor]].tensor->rank > 0;
+    count = is_vector ? parts->count - 1 : 1;
+    numbers = EXG_NEW_ARRAY(l->arena, exg_sym_argument, count + 1); /* one at least */
+    for (uint32_t k = 0; numbers != NULL && k < count; k++) {
+        EXG_TRY(number_in(l, map[by->as_tensor], is_vector ? (int64_t)k : -1, &numbers[k]));
+    }
+    if (numbers == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    EXG_TRY(copy_node(l, node, map, m));
+    split = &l->out->nodes[l->out->node_count - 1];
+    split->target = is_vector ? "torch.ops.aten.tensor_split.indices"
+                              : "torch.ops.aten.tensor_split.sections";
+    split->inputs[1].name = is_vector ? "indices" : "sections";
+    split->inputs[1].arg = (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = numbers[0]};
+    if (is_vector) {
+        split->inputs[1].arg = (exg_argument){
+            .kind = EXG_ARGUMENT_SYM_INTS, .count = count, .as_syms = numbers};
+    }
+    return EXG_OK;
+}
+
 static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
                                uint32_t depth)
 {
@@ -420,9 +503,10 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
         const exg_node *node = &graph->nodes[n];
 
         EXG_TRY_IN(l->err,
-                   is_wrapper(node->target)    ? inline_call(l, node, map, m, depth)
-                   : has_effects(node->target) ? inline_effects(l, node, map, m)
-                                               : copy_node(l, node, map, m),
+                   is_wrapper(node->target)         ? inline_call(l, node, map, m, depth)
+                   : has_effects(node->target)      ? inline_effects(l, node, map, m)
+                   : splits_by_tensor(node->target) ? inline_split(l, node, map, m)
+                                                    : copy_node(l, node, map, m),
                    "nodes[%u]", n);
     }
     return EXG_OK;

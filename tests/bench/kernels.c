@@ -105,7 +105,7 @@ typedef struct bench_call {
     const exg_kernel *kernel;
     exg_kernel_call call;
     exg_tensor inputs[OPERANDS_MAX], outputs[OPERANDS_MAX];
-    _Atomic int fault;
+    exg_fault_note fault;
 } bench_call;
 
 static void prepare(bench_call *b, const exg_kernel *kernel, const exg_argument *args,

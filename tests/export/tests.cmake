@@ -11,6 +11,7 @@ exg_test(export_early_bad export/early_bad.c export/early_maker.c export/exg_fol
 exg_test(export_program export/program.c LIBS exg::export)
 exg_test(export_interface export/interface.c LIBS exg::export)
 exg_test(export_builder export/builder.c LIBS exg::export)
+exg_test(export_overloads export/overloads.c LIBS exg::export)
 exg_test(export_signature export/signature.c export/rich.c LIBS exg::export)
 exg_test(export_signature_maps export/signature_maps.c LIBS exg::export)
 exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)

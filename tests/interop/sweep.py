@@ -19,14 +19,17 @@ import warnings
 import safetensors.torch
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "operators"))
 import make_corpus  # noqa: E402
 import program_json  # noqa: E402
 
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
-RANDOM = re.compile(r"rand|normal(?!ize)|bernoulli|dropout|multinomial|exponential|geometric|cauchy|uniform|empty|rrelu|lowrank|fractional_max_pool")
+RANDOM = re.compile(r"rand|normal(?!ize)|bernoulli|poisson(?!_nll)|dropout|multinomial|exponential|geometric|cauchy|uniform|empty|rrelu|lowrank|fractional_max_pool")
 SIGNS = {"linalg.eigh", "linalg.eig"}  # eigenvectors are as good with the other sign
+PHASES = {"logcumsumexp"}  # imaginary parts are angles, as good a turn on
+PAIRS = (torch.complex32, torch.complex128)  # not in safetensors: they come and go as pairs of real numbers
 TIES = {"sort", "argsort", "topk", "kthvalue", "mode"}  # of equal elements PyTorch may name any
 DEADLINE = 60
 
@@ -36,23 +39,81 @@ def sentence(text):
     return lines[0][:150] if lines else "no message"
 
 
+def in_pairs(function):
+    """Of inputs and results whose dtype safetensors lacks, as pairs of real numbers."""
+
+    def run(*args, **kwargs):
+        return pytree.tree_map_only(torch.Tensor, lambda x: torch.view_as_real(x) if x.dtype in PAIRS else x, function(*args, **kwargs))
+
+    return run
+
+
+def call_of(op, sample):
+    """The sample's call, complex128 inside where it is so."""
+    args, kwargs = (sample.input, *sample.args), sample.kwargs
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    paired = [isinstance(leaf, torch.Tensor) and leaf.dtype in PAIRS for leaf in leaves]
+    if not any(paired):
+        return program_json.Call(in_pairs(op.op), args, kwargs)
+
+    def joined(*given, **named):
+        flat = pytree.tree_leaves((given, named))
+        flat = [torch.view_as_complex(x) if pair else x for x, pair in zip(flat, paired)]
+        given, named = pytree.tree_unflatten(flat, spec)
+        return in_pairs(op.op)(*given, **named)
+
+    # conjugates and negatives have storage of another sign, which no file keeps
+    leaves = [torch.view_as_real(x.resolve_conj().resolve_neg()) if pair else x for x, pair in zip(leaves, paired)]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    return program_json.Call(joined, args, kwargs)
+
+
+def turned(x):
+    """e to the complex number, which may come as a pair."""
+    x = torch.view_as_complex(x) if x.dtype == torch.float64 and x.shape[-1:] == (2,) else x
+    return x.exp() if x.is_complex() else x
+
+
 class Sweep:
     def __init__(self, exg, folder, core):
         self.exg, self.folder, self.core = exg, pathlib.Path(folder), core
-        self.random = self.signs = self.ties = False
+        self.random = self.signs = self.ties = self.phases = False
 
     def export(self, call):
         program = program_json.export(call)
         return program_json.decompose(program) if self.core else program
 
-    def run(self, call, program, expected):
-        """None when exg agrees, else why not."""
+    def start(self, call, program, values):
+        """(what exg run ends with, where its outputs are)"""
         model, inputs = self.folder / "p.pt2", self.folder / "in.safetensors"
         torch.export.save(program, model)
-        safetensors.torch.save_file(dict(zip(call.names, (v.contiguous() for v in call.inputs))), inputs)
+        safetensors.torch.save_file(dict(zip(call.names, (v.contiguous() for v in values))), inputs)
         output = self.folder / "out.safetensors"
         words = [self.exg, "run", model, "--input", inputs, "--output", output]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE)
+        return subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE), output
+
+    def refuse(self, call, program, values):
+        """None when exg says no with a code to what PyTorch refuses, and never crashes; else what happened."""
+        try:
+            program.module()(*(v.clone() for v in values))
+            wanted = None
+        except Exception as error:
+            wanted = sentence(str(error))
+        try:
+            done, _ = self.start(call, program, values)
+        except subprocess.TimeoutExpired:
+            return wanted, f"no end within {DEADLINE} s"
+        if done.returncode < 0 or "Sanitizer" in done.stderr:
+            return wanted, f"ended by signal {-done.returncode}: {sentence(done.stderr)}"
+        if wanted and done.returncode == 0:
+            return wanted, f"runs; PyTorch: {wanted}"
+        if done.returncode != 0 and not re.match(r"exg: [A-Z]{3}-[0-9A-Z]+: ", done.stderr):
+            return wanted, f"no code: {sentence(done.stderr)}"
+        return wanted, None
+
+    def run(self, call, program, expected):
+        """None when exg agrees, else why not."""
+        done, output = self.start(call, program, call.inputs)
         if done.returncode != 0 and self.refused_too(call, program):
             return None
         if done.returncode != 0:
@@ -67,10 +128,17 @@ class Sweep:
             if self.random:  # sizes and dtypes; tests/exec/session/random.c looks at the numbers
                 value = torch.zeros_like(value)
                 got[key] = torch.zeros_like(got[key])
+            if self.phases:
+                got[key], value = turned(got[key]), turned(value)
             try:
                 torch.testing.assert_close(got[key], value, rtol=rtol, atol=atol, equal_nan=True)
             except AssertionError as error:
-                if not (self.ties and self.names_the_same(call, got[key], value)) and not self.nearer(call, key, got[key], value, rtol, atol):
+                fits = (
+                    (self.ties and self.names_the_same(call, got[key], value))
+                    or self.nearer(call, key, got[key], value, rtol, atol)
+                    or (self.core and self.rounds_so(call, program, key, got[key], rtol, atol))
+                )
+                if not fits:
                     return "differs: " + sentence(str(error))
         return None
 
@@ -108,12 +176,18 @@ class Sweep:
             exact = program_json.answer(call, inputs, call.names).outputs[key].to(wide[expected.dtype])
         except Exception:
             return False
-        if torch.isclose(got.to(exact.dtype), exact, rtol=rtol, atol=atol, equal_nan=True).all():
+        if torch.isclose(got, exact.to(got.dtype), rtol=rtol, atol=atol, equal_nan=True).all():
             return True
         if not exact.isfinite().all() or not got.isfinite().all():
             return False
         off = [(x.to(exact.dtype) - exact).abs().nan_to_num(float("inf")).max() for x in (got, expected)]
         return bool(off[0] <= off[1])
+
+    @staticmethod
+    def rounds_so(call, program, key, got, rtol, atol):
+        """Does PyTorch compute the same of the decomposed program? It may round otherwise than the call."""
+        again = program_json.answer(program.module(), call.inputs, call.names).outputs[key]
+        return bool(torch.isclose(got, again, rtol=rtol, atol=atol, equal_nan=True).all())
 
 
 def samples_of(op, count, dtypes):
@@ -138,12 +212,13 @@ def samples_of(op, count, dtypes):
 
 
 def entry(sweep, op, count, dtypes):
-    """(agreeing samples, exportable samples, first reason)"""
+    """(agreeing samples, exportable samples, all samples, first reason)"""
     agreed = exported = 0
     reason = None
-    for sample in samples_of(op, count, dtypes):
+    samples = samples_of(op, count, dtypes)
+    for sample in samples:
         try:
-            call = program_json.Call(op.op, (sample.input, *sample.args), sample.kwargs)
+            call = call_of(op, sample)
             expected = program_json.answer(call, call.inputs, call.names)
             program = sweep.export(call)
         except Exception:
@@ -154,7 +229,45 @@ def entry(sweep, op, count, dtypes):
         why = sweep.run(call, program, expected)
         agreed += why is None
         reason = reason or why
-    return agreed, exported, reason
+    return agreed, exported, len(samples), reason
+
+
+def spoiled(values):
+    """The inputs with one integer tensor after the other far out of any range."""
+    for i, value in enumerate(values):
+        if value.dtype in (torch.int64, torch.int32) and value.numel() > 0:
+            for number in (1 << 20, -(1 << 20)):
+                yield [*values[:i], torch.full_like(value, number), *values[i + 1 :]]
+
+
+def refusals(sweep, op, count, dtypes):
+    """(what PyTorch refuses, what exg answers as it should, first of what it does not)"""
+    wanted = right = 0
+    reason = None
+    bad = []
+    for sample in samples_of(op, count, dtypes):
+        try:
+            call = call_of(op, sample)
+            program = sweep.export(call)
+            bad += [(call, program, values) for values in spoiled(call.inputs)]
+        except Exception:
+            continue
+    try:
+        errors = list(op.error_inputs("cpu"))
+    except Exception:
+        errors = []
+    for error in errors:
+        try:  # most are refused at export already
+            call = call_of(op, error.sample_input)
+            bad.append((call, sweep.export(call), call.inputs))
+        except Exception:
+            continue
+    for call, program, values in bad:
+        refused, why = sweep.refuse(call, program, values)
+        wanted += refused is not None
+        right += refused is not None and why is None
+        reason = reason or why
+    return wanted, right, reason
 
 
 def main():
@@ -164,12 +277,14 @@ def main():
     parser.add_argument("--core", action="store_true", help="decomposed before")
     parser.add_argument("--only", help="entries whose name begins so, or so: a,b")
     parser.add_argument("--dtype", help="samples of this one alone: complex64")
+    parser.add_argument("--errors", action="store_true", help="what PyTorch refuses at run time: refused with a code, and no crash")
     options = parser.parse_args()
     dtypes = (getattr(torch, options.dtype),) if options.dtype else DTYPES
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    sys.unraisablehook = lambda _: None  # generators of samples that are dropped half way
     counts = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="exg-sweep-") as folder:
         sweep = Sweep(options.exg, folder, options.core)
@@ -177,9 +292,18 @@ def main():
             if options.only and not op.name.startswith(tuple(options.only.split(","))):
                 continue
             sweep.random, sweep.signs, sweep.ties = bool(RANDOM.search(op.name)), op.name in SIGNS, op.name in TIES
-            agreed, exported, reason = entry(sweep, op, options.samples, dtypes)
+            sweep.phases = op.name in PHASES
+            if options.errors:
+                refused, right, reason = refusals(sweep, op, options.samples, dtypes)
+                counts["refused by PyTorch"] += refused
+                counts["refused by exg too"] += right
+                if reason is not None:
+                    print(f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}: {reason}", flush=True)
+                continue
+            agreed, exported, offered, reason = entry(sweep, op, options.samples, dtypes)
             kind = (
-                "not exported by PyTorch" if exported == 0
+                "without a dense sample of the dtype" if offered == 0
+                else "not exported by PyTorch" if exported == 0
                 else "random: sizes and dtypes agree" if reason is None and sweep.random
                 else "agrees" if reason is None
                 else "does not agree"

@@ -250,9 +250,6 @@ static exg_status check(const exg_kernel_call *call, exg_error *err)
             return exg_unsupported_dtype("attention with a mask", mask->dtype, err);
         }
     }
-    if (exg_call_float(call, 4) != 0) {
-        return EXG_FAIL(err, UNSUPPORTED, "KRN-008", "attention with dropout");
-    }
     return EXG_OK;
 }
 
@@ -279,8 +276,8 @@ static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
     p->kv_heads = EXG_MAX(kv_heads, 1);
     p->heads_of_kv = kv_heads > 0 && p->heads % kv_heads == 0 ? p->heads / kv_heads : 1;
     p->has_mask = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
-    p->is_causal = exg_call_bool(call, 5);
-    p->scale = exg_call_is_none(call, 6) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 6);
+    p->is_causal = exg_call_bool(call, 4);
+    p->scale = exg_call_is_none(call, 5) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 5);
     p->masked = p->keys > 0 ? masked : 0;
     p->gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
     p->f32 = EXG_LOOPS(exg_loops_row_f32);

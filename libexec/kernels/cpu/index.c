@@ -174,15 +174,16 @@ static int64_t window_of(const index_run_context *r, const int64_t *at)
 
     for (uint32_t n = 0; n < p->indexed_count; n++) {
         int64_t where = 0;
+        int64_t given;
         int64_t i;
 
         for (uint32_t k = 0; k < p->position_rank; k++) {
             where += at[k] * p->indexed[n].strides[k];
         }
-        i = exg_index_at(r->call->inputs[p->indexed[n].input].data, p->indexed[n].dtype, where);
-        i = i < 0 ? i + p->indexed[n].size : i;
+        given = exg_index_at(r->call->inputs[p->indexed[n].input].data, p->indexed[n].dtype, where);
+        i = given < 0 ? given + p->indexed[n].size : given;
         if (i < 0 || i >= p->indexed[n].size) {
-            exg_raise(r->call, EXG_FAULT_INDEX);
+            exg_raise_index(r->call, given, p->indexed[n].size);
             return -1;
         }
         offset += i * p->indexed[n].stride;

@@ -269,7 +269,7 @@ static void ldl_solve(const exg_kernel_call *call, const linalg_params *p, int64
         int64_t pivot = pivots[i] < 0 ? -(int64_t)pivots[i] : pivots[i];
 
         if (pivot < 1 || pivot > p->n) {
-            exg_raise(call, EXG_FAULT_INDEX);
+            exg_raise_index(call, pivot, p->n);
             return;
         }
     }
@@ -583,7 +583,7 @@ static void pivots_order_run(const exg_kernel_call *call)
             int64_t taken = row[i];
 
             if (other < 0 || other >= rows) {
-                exg_raise(call, EXG_FAULT_INDEX);
+                exg_raise_index(call, other, rows);
                 break;
             }
             row[i] = row[other];

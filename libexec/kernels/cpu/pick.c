@@ -52,7 +52,7 @@ static void pick_block(void *context, uint32_t block)
         char *out = r->out + (size_t)row * p->row_bytes;
 
         if (i < 0 || i >= p->size) {
-            exg_raise(r->call, EXG_FAULT_INDEX);
+            exg_raise_index(r->call, i, p->size);
             memset(out, 0, p->row_bytes);
         } else {
             memcpy(out, r->self + (size_t)(row / p->count * p->size + i) * p->row_bytes,
@@ -125,7 +125,7 @@ static void index_copy_run(const exg_kernel_call *call)
         int64_t i = exg_index_at(call->inputs[1].data, p->index_dtype, row % p->count);
 
         if (i < 0 || i >= p->size) {
-            exg_raise(call, EXG_FAULT_INDEX);
+            exg_raise_index(call, i, p->size);
         } else {
             memcpy((char *)out->data + (size_t)(row / p->count * p->size + i) * p->row_bytes,
                    source + (size_t)row * p->row_bytes, p->row_bytes);

@@ -170,7 +170,7 @@ static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self
                         : r->src + (src_offset + j * p->src_strides[last]) * p->bytes;
 
         if (i < 0 || i >= p->dim_size) {
-            exg_raise(r->call, EXG_FAULT_INDEX);
+            exg_raise_index(r->call, i, p->dim_size);
             if (p->kind == GATHER) {
                 memset(src, 0, p->bytes);
             }

@@ -50,6 +50,7 @@ static int reaches_far(uint32_t count, const float *x)
     }
 
 #define LOOP_PROMOTE(id, formula) LOOP(id, C, C, formula)
+#define LOOP_NUMBER(id, formula)  LOOP(id, C, C, formula)
 #define LOOP_FLOAT(id, formula)   LOOP(id, C, C, formula)
 #define LOOP_FIRST(id, formula)   LOOP(id, C, C, formula)
 #define LOOP_CAST(id, formula)    LOOP(id, C, C, formula)

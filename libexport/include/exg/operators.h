@@ -99,6 +99,7 @@ typedef struct exg_strided exg_strided;
 typedef enum exg_pointwise_result {
     EXG_POINTWISE_NOT, /* the row is no pointwise operator */
     EXG_POINTWISE_PROMOTE,
+    EXG_POINTWISE_NUMBER,
     EXG_POINTWISE_FLOAT,
     EXG_POINTWISE_BOOL,
     EXG_POINTWISE_FIRST,

@@ -65,10 +65,10 @@ static void attend(const heads *h, const exg_tensor *q, const exg_tensor *k, con
 static void check(const heads *h, exg_dtype d, mask_kind kind, bool by_position)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
-                           kind > CAUSAL ? arg_tensor() : arg_none(), arg_float(0),
+                           kind > CAUSAL ? arg_tensor() : arg_none(),
                            arg_bool(kind == CAUSAL),
                            kind == BOOL_MASK ? arg_float(0.3) : arg_none(), arg_bool(true)};
-    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 8,
+    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
                      .input_count = 4, .output_count = 1};
     double *want = calloc((size_t)(h->batch * h->heads * h->rows * h->width), sizeof(double));
     exg_tensor mask = {0};
@@ -120,9 +120,9 @@ static void attention_equals_its_three_steps(void **state)
 
 static void a_row_whose_keys_are_all_masked_is_zero(void **state)
 {
-    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_tensor(), arg_float(0),
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_tensor(),
                            arg_bool(false), arg_none(), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 8,
+    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
                      .input_count = 4, .output_count = 1};
     const double want[] = {0, 0, 3, 3};
 
@@ -137,30 +137,11 @@ static void a_row_whose_keys_are_all_masked_is_zero(void **state)
     free_tensors();
 }
 
-static void dropout_is_unsupported(void **state)
-{
-    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_none(), arg_float(0.1),
-                           arg_bool(false), arg_none(), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 8,
-                     .input_count = 4, .output_count = 1};
-    exg_error err;
-
-    (void)state;
-    for (uint32_t i = 0; i < 3; i++) {
-        c.inputs[i] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 2));
-    }
-    c.inputs[3] = absent_tensor();
-    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 2));
-    assert_int_equal(prepare_only(&c, &err), EXG_UNSUPPORTED);
-    free_tensors();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_equals_its_three_steps),
         cmocka_unit_test(a_row_whose_keys_are_all_masked_is_zero),
-        cmocka_unit_test(dropout_is_unsupported),
     };
 
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -297,7 +297,7 @@ static bool is_in_place(const kernel_case *c, uint32_t output)
     return false;
 }
 
-static void set_up(exg_kernel_call *call, uint32_t threads, _Atomic int *fault)
+static void set_up(exg_kernel_call *call, uint32_t threads, exg_fault_note *fault)
 {
     if (threads > 0) {
         assert_int_equal(exg_pool_create(threads, &call->pool, NULL), EXG_OK);
@@ -324,7 +324,7 @@ static exg_tensor pack(const kernel_case *c, uint32_t threads)
     exg_tensor inputs[OPERANDS_MAX];
     exg_tensor outputs[OPERANDS_MAX];
     exg_kernel_call call = call_of(c, inputs, outputs);
-    _Atomic int fault = EXG_FAULT_NONE;
+    exg_fault_note fault = {0};
     exg_error err;
 
     outputs[0] = (exg_tensor){.dtype = EXG_DTYPE_U8, .rank = 1};
@@ -350,7 +350,7 @@ static void run_once(kernel_case *c, uint32_t threads)
     exg_tensor inputs[OPERANDS_MAX];
     exg_tensor outputs[OPERANDS_MAX];
     exg_kernel_call call = call_of(c, inputs, outputs);
-    _Atomic int fault = EXG_FAULT_NONE;
+    exg_fault_note fault = {0};
     exg_tensor packed = {0};
     exg_error err;
 
@@ -373,7 +373,7 @@ static void run_once(kernel_case *c, uint32_t threads)
         }
     }
     c->kernel->run(&call);
-    assert_int_equal(fault, c->fault);
+    assert_int_equal(fault.fault, c->fault);
     tear_down(&call);
     free(packed.data);
 }

@@ -19,7 +19,7 @@ typedef struct program {
     exg_kernel_call call;
     exg_tensor inputs[OPERANDS_MAX];
     exg_tensor outputs[OPERANDS_MAX];
-    _Atomic int fault;
+    exg_fault_note fault;
     exg_error err;
 } program;
 
@@ -91,7 +91,7 @@ static int run_binary(exg_operator_id op, exg_dtype compute, exg_tensor out, exg
     regs[1] = load(&g, expanded(b, out.rank, out.sizes));
     store(&g, out, apply(&g, op, compute, out.dtype, 2, regs, scalar_count, scalars));
     finish_and_run(&g, threads);
-    return g.fault;
+    return g.fault.fault;
 }
 
 static int run_unary(exg_operator_id op, exg_dtype compute, exg_tensor out, exg_tensor a,
@@ -104,7 +104,7 @@ static int run_unary(exg_operator_id op, exg_dtype compute, exg_tensor out, exg_
     reg = load(&g, expanded(a, out.rank, out.sizes));
     store(&g, out, apply(&g, op, compute, out.dtype, 1, &reg, scalar_count, scalars));
     finish_and_run(&g, 1);
-    return g.fault;
+    return g.fault.fault;
 }
 
 /* ---- operands --------------------------------------------------------------------------- */

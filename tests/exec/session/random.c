@@ -246,6 +246,112 @@ static void counts_are_as_chances(void **state)
     free(x);
 }
 
+/* The integral of t^(a - 1) e^-t up to x, over gamma(a): a series of positive terms. */
+static double gamma_cdf(double a, double x)
+{
+    double term = x <= 0 ? 0 : exp(a * log(x) - x - lgamma(a + 1));
+    double sum = 0;
+
+    for (int k = 1; k < 500 && term > 0; k++) {
+        sum += term;
+        term *= x / (a + k);
+    }
+    return fmin(sum, 1);
+}
+
+static double gamma_half_cdf(double x)
+{
+    return gamma_cdf(0.5, x);
+}
+
+static double gamma_wide_cdf(double x)
+{
+    return gamma_cdf(7.5, x);
+}
+
+static double beta_cdf(double x) /* of (2, 1) */
+{
+    return x <= 0 ? 0 : fmin(x * x, 1);
+}
+
+static double poisson_few(int k)
+{
+    return exp(k * log(2.5) - 2.5 - lgamma(k + 1));
+}
+
+static double poisson_many(int k)
+{
+    return exp(k * log(25) - 25 - lgamma(k + 1));
+}
+
+static double out_of(int n, double p, int k)
+{
+    return k > n ? 0
+                 : exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(p) +
+                       (n - k) * log1p(-p));
+}
+
+static double binomial_few(int k)
+{
+    return out_of(30, 0.2, k);
+}
+
+static double binomial_many(int k)
+{
+    return out_of(100, 0.6, k);
+}
+
+/* excess() of whole numbers by their chances; those below `from` count as `from`, those from
+ * there + 14 on as one. */
+static double excess_from(double *x, double (*chance)(int), int from)
+{
+    double chances[15] = {0};
+    double rest = 1;
+
+    for (int k = 0; k < from + 14; k++) {
+        chances[k < from ? 0 : k - from] += chance(k);
+        rest -= chance(k);
+    }
+    chances[14] = rest;
+    for (int i = 0; i < N; i++) {
+        x[i] = fmin(fmax(x[i] - from, 0), 14);
+    }
+    return excess(x, chances, 15);
+}
+
+static void what_is_drawn_by_rejection_is_theirs(void **state)
+{
+    double *x = malloc(N * sizeof(*x));
+
+    (void)state;
+    assert_non_null(x);
+    DRAW(x, EMIT(b, _standard_gamma_default, EMIT(b, add_Scalar, self, 0.5)));
+    assert_true(distance(x, gamma_half_cdf, 0) < 1.95);
+    DRAW(x, EMIT(b, _standard_gamma_default, EMIT(b, add_Scalar, self, 7.5)));
+    assert_true(distance(x, gamma_wide_cdf, 0) < 1.95);
+    assert_true(distance(x, gamma_half_cdf, 0) > 1.95);
+    DRAW(x, EMIT(b, select_int,
+                 EMIT(b, _sample_dirichlet_default,
+                      EMIT(b, expand_default,
+                           EMIT(b, arange_start_step, 2, 0, -1, DTYPE(EXG_DTYPE_F32)),
+                           INTS(b, N, 2))),
+                 1, 0));
+    assert_true(distance(x, beta_cdf, 0) < 1.95);
+    DRAW(x, EMIT(b, poisson_default, EMIT(b, add_Scalar, self, 2.5)));
+    assert_true(excess_from(x, poisson_few, 0) < 4);
+    DRAW(x, EMIT(b, poisson_default, EMIT(b, add_Scalar, self, 25.)));
+    assert_true(excess_from(x, poisson_many, 18) < 4);
+    DRAW(x, EMIT(b, poisson_default, EMIT(b, add_Scalar, self, 24.)));
+    assert_true(excess_from(x, poisson_many, 18) > 4);
+    DRAW(x, EMIT(b, binomial_default, EMIT(b, add_Scalar, self, 30.),
+                 EMIT(b, add_Scalar, self, 0.2)));
+    assert_true(excess_from(x, binomial_few, 0) < 4);
+    DRAW(x, EMIT(b, binomial_default, EMIT(b, add_Scalar, self, 100.),
+                 EMIT(b, add_Scalar, self, 0.6)));
+    assert_true(excess_from(x, binomial_many, 53) < 4);
+    free(x);
+}
+
 static void a_permutation_has_everything_once(void **state)
 {
     double *x = malloc(N * sizeof(*x));
@@ -275,6 +381,7 @@ static void begin_pair(setup *s)
     output(s, exg_arg_ref(x));
     output(s, exg_arg_ref(EMIT(s->b, randn_default, INTS(s->b, 63, 40))));
     output(s, exg_arg_ref(EMIT(s->b, relu_default, x)));
+    output(s, exg_arg_ref(EMIT(s->b, poisson_default, EMIT(s->b, exp_default, x))));
     finish(s);
 }
 
@@ -285,12 +392,14 @@ static void bits_follow_from_seed_and_run(void **state)
     setup s;
     void *first = malloc(PAIR_BYTES);
     void *second = malloc(PAIR_BYTES);
+    void *counts = malloc(PAIR_BYTES);
 
     (void)state;
-    assert_true(first != NULL && second != NULL);
+    assert_true(first != NULL && second != NULL && counts != NULL);
     begin_pair(&s);
     open_with(&s, 1, 1, 0);
     memcpy(first, run(&s, 0), PAIR_BYTES);
+    memcpy(counts, exg_session_output_at(s.session, 3)->tensor.data, PAIR_BYTES);
     memcpy(second, exg_session_output_at(s.session, 1)->tensor.data, PAIR_BYTES);
     assert_memory_not_equal(first, second, PAIR_BYTES); /* two draws are not one */
     memcpy(second, run(&s, 0), PAIR_BYTES);
@@ -298,11 +407,13 @@ static void bits_follow_from_seed_and_run(void **state)
     for (uint32_t threads = 1; threads <= 3; threads++) {
         open_with(&s, 1, threads, 0);
         assert_memory_equal(first, run(&s, 0), PAIR_BYTES);
+        assert_memory_equal(counts, exg_session_output_at(s.session, 3)->tensor.data, PAIR_BYTES);
         assert_memory_equal(second, run(&s, 0), PAIR_BYTES);
     }
     for (uint32_t mesh = 2; mesh <= 4; mesh++) {
         open_with(&s, 1, 1, mesh);
         assert_memory_equal(first, run(&s, 0), PAIR_BYTES);
+        assert_memory_equal(counts, exg_session_output_at(s.session, 3)->tensor.data, PAIR_BYTES);
         assert_memory_equal(second, run(&s, 0), PAIR_BYTES);
     }
     open_with(&s, 2, 1, 0);
@@ -310,6 +421,7 @@ static void bits_follow_from_seed_and_run(void **state)
     end(&s);
     free(first);
     free(second);
+    free(counts);
 }
 
 static void a_dropout_and_its_mask_agree(void **state)
@@ -336,6 +448,54 @@ static void a_dropout_and_its_mask_agree(void **state)
     }
     assert_true(abs(kept - 3 * N / 4) < 350); /* four deviations */
     end(&s);
+}
+
+/* Each of N numbers is 0 or `kept`, 0 with chance 1/4. */
+static void expect_a_quarter_dropped(const double *x, double kept)
+{
+    int dropped = 0;
+
+    for (int i = 0; i < N; i++) {
+        dropped += x[i] == 0;
+        assert_true(x[i] == 0 || fabs(x[i] - kept) < 1e-6 * kept);
+    }
+    assert_true(abs(dropped - N / 4) < 350);
+}
+
+static exg_ref ones(exg_builder *b, int64_t n0, int64_t n1, int64_t n2)
+{
+    return EMIT(b, ones_default, INTS(b, n0, n1, n2), DTYPE(EXG_DTYPE_F32));
+}
+
+/* Two layers that hand on what they get. */
+static exg_ref handed_on(exg_builder *b)
+{
+    exg_ref one = EMIT(b, ones_default, INTS(b, 1, 1), DTYPE(EXG_DTYPE_F32));
+    exg_ref zero = EMIT(b, zeros_default, INTS(b, 1, 1), DTYPE(EXG_DTYPE_F32));
+    exg_ref params[] = {one, zero, one, zero};
+    exg_ref state = EMIT(b, zeros_default, INTS(b, 2, N, 1), DTYPE(EXG_DTYPE_F32));
+    const exg_argument args[] = {exg_arg_ref(ones(b, 1, N, 1)), exg_arg_ref(state),
+                                 exg_arg_refs(b, params, 4), exg_arg_bool(false),
+                                 exg_arg_int(2), exg_arg_float(0.25),
+                                 exg_arg_bool(true), exg_arg_bool(false),
+                                 exg_arg_bool(false)};
+
+    return exg_emit(b, EXG_OP_rnn_relu_input, args, 9);
+}
+
+static void attention_and_recurrent_layers_drop(void **state)
+{
+    double *x = malloc(N * sizeof(*x));
+
+    (void)state;
+    assert_non_null(x);
+    /* values 1 where key and column are the same: the result is the weights */
+    DRAW(x, EMIT(b, scaled_dot_product_attention_default, ones(b, 1, N / 40, 8), ones(b, 1, 40, 8),
+                 EMIT(b, unsqueeze_default, EMIT(b, eye_default, 40), 0), exg_arg_none(), 0.25));
+    expect_a_quarter_dropped(x, 1 / 30.);
+    DRAW(x, handed_on(b));
+    expect_a_quarter_dropped(x, 1 / 0.75);
+    free(x);
 }
 
 /* The paper's own test vectors for ten rounds. */
@@ -372,9 +532,11 @@ int main(void)
         cmocka_unit_test(philox_is_philox),
         cmocka_unit_test(continuous_distributions_are_theirs),
         cmocka_unit_test(counts_are_as_chances),
+        cmocka_unit_test(what_is_drawn_by_rejection_is_theirs),
         cmocka_unit_test(a_permutation_has_everything_once),
         cmocka_unit_test(bits_follow_from_seed_and_run),
         cmocka_unit_test(a_dropout_and_its_mask_agree),
+        cmocka_unit_test(attention_and_recurrent_layers_drop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -309,6 +309,36 @@ static void guards_are_asked_when_inputs_are_bound(void **state)
     unload_fixture(&l);
 }
 
+/* An index that is not there: told with operator, node, index and the user's line, and the
+ * session goes on. */
+static void a_fault_of_the_data_names_its_node(void **state)
+{
+    static const fixture lm = {"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
+                               "lm.t1.expected.safetensors", 1e-3, 1e-3};
+    int64_t token = 1000;
+    exg_session_input input = {.name = "tokens",
+                               .tensor = {.data = &token, .dtype = EXG_DTYPE_I64, .rank = 2}};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&lm, &l);
+    session = open_session(&l, NULL);
+    input.tensor.sizes[0] = input.tensor.sizes[1] = 1;
+    exg_tensor_set_contiguous(&input.tensor);
+    exg_error_clear(&err);
+    assert_int_equal(exg_session_run(session, &input, 1, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "RUN-001");
+    assert_non_null(strstr(err.message, "aten.embedding.default: index 1000 is outside"));
+    assert_non_null(strstr(err.where, "node 'embedding'"));
+    assert_non_null(strstr(err.fix, "it comes from"));
+    run_fixture(&l, session);
+    compare_with_expected(&l, session, "after a fault");
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +350,7 @@ int main(void)
         cmocka_unit_test(only_strided_tensors_run),
         cmocka_unit_test(plans_are_kept_by_size),
         cmocka_unit_test(guards_are_asked_when_inputs_are_bound),
+        cmocka_unit_test(a_fault_of_the_data_names_its_node),
         cmocka_unit_test(each_step_is_measured),
     };
 

@@ -20,6 +20,7 @@ static const fixture dynamic[] = {
     ROW("branch", "branch"),     ROW("branch.core", "branch"), ROW("loops", "loops"),
     ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
     ROW("elements", "elements"), ROW("elements.core", "elements"),
+    ROW("slices", "slices"),     ROW("slices.core", "slices"),
 };
 
 static void agrees_on_ranks(void **state)
