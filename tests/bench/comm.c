@@ -183,9 +183,12 @@ static void compare(const char *what, int64_t rows, exg_session *a, exg_session 
 
     (void)time_session(a, &x);
     (void)time_session(b, &x);
-    for (int i = 0; i < RUNS; i++) {
-        times[0][i] = time_session(a, &x);
-        times[1][i] = time_session(b, &x);
+    for (int i = 0; i < RUNS; i++) { /* each is first as often */
+        exg_session *first = i % 2 == 0 ? a : b;
+        exg_session *second = i % 2 == 0 ? b : a;
+
+        times[i % 2][i] = time_session(first, &x);
+        times[(i + 1) % 2][i] = time_session(second, &x);
     }
     double of_a = median(times[0], RUNS);
     double of_b = median(times[1], RUNS);
