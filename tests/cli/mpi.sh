@@ -79,7 +79,7 @@ npy() # DTYPE SHAPE, then the bytes
 { npy '<i8' '(6, 5)'; head -c 240 /dev/zero; } > "$work/a.npy"
 { npy '<i4' '(5,)'; printf '\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0'; } > "$work/b.npy"
 refused 2 RUN-001 "exec $exg run fixtures/integer.pt2 --place sequence --input a=$work/a.npy --input b=$work/b.npy"
-[ "$(grep -c '^  where: rank 1$' "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
+[ "$(grep -c "^  where: rank 1\\.node '" "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
 
 # A rank that never starts, and one that stops on its way, within --timeout.
 refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
