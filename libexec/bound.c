@@ -45,7 +45,7 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
                                uint32_t rank, const exg_grid *grid, exg_cuts *cuts,
                                exg_plan **plan, exg_error *err)
 {
-    bool first = rank == e->first_rank;
+    bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
     exg_program *local = NULL;
     exg_status status;

@@ -28,6 +28,7 @@
     X(cumprod)                                                                                \
     X(cumsum)                                                                                 \
     X(diagonal_scatter)                                                                       \
+    X(draw_bernoulli)                                                                         \
     X(draw_binomial)                                                                          \
     X(draw_bits)                                                                              \
     X(draw_gamma)                                                                             \

@@ -167,12 +167,11 @@ void exg_lower_randperm(exg_builder *b, const exg_argument *args, exg_argument *
 
 /* ---- distributions ------------------------------------------------------------------ */
 
+/* 1 or 0, in dtype `result`, by a chance an element. */
 static exg_ref chances(exg_builder *b, exg_ref p, exg_argument size, exg_dtype result)
 {
-    exg_dtype dtype = chance_dtype(b, p);
-    exg_ref u = draw(b, EXG_OP_draw_uniform, size, dtype);
-
-    return exg_lower_cast(b, EMIT(b, lt_Tensor, u, exg_lower_cast(b, p, dtype)), result);
+    p = EMIT(b, expand_default, exg_lower_cast(b, p, chance_dtype(b, p)), size);
+    return exg_lower_cast(b, EMIT(b, draw_bernoulli, p, 0), result);
 }
 
 void exg_lower_bernoulli(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -1,6 +1,7 @@
-/* random_rejected.c - draw_gamma, draw_poisson, draw_binomial: numbers drawn and rejected
- * until one is accepted. The k-th block of words of an element is one counter, so neither its
- * neighbours nor how many tries they took change it.
+/* random_rejected.c - a distribution an element: draw_bernoulli, and draw_gamma, draw_poisson,
+ * draw_binomial, whose numbers are drawn and rejected until one is accepted. The k-th block of
+ * words of an element is one counter, so neither its neighbours nor how many tries they took
+ * change it.
  */
 #include "libexec/kernels/random.h"
 #include "libexec/kernels/cpu/common.h"
@@ -61,6 +62,14 @@ static double log_gamma(double x)
     int sign;
 
     return lgamma_r(x, &sign);
+}
+
+/* 1 by chance p. */
+static double draw_bernoulli(numbers *n, double p, double unused, bool *bad)
+{
+    (void)unused;
+    *bad = !(p >= 0 && p <= 1);
+    return uniform(n) < p ? 1 : 0;
 }
 
 /* Shape `a`, scale 1: Marsaglia and Tsang, "A simple method for generating gamma variables"
@@ -290,6 +299,7 @@ static exg_status prepare(exg_kernel_call *call, draw_function *draw, exg_error 
         .prepare = prepare_##name_,                                                    \
         .run = draw_run,                                                               \
     };
+KERNEL(bernoulli)
 KERNEL(gamma)
 KERNEL(poisson)
 KERNEL(binomial)

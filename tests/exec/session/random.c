@@ -371,6 +371,46 @@ static void a_permutation_has_everything_once(void **state)
     free(x);
 }
 
+/* What one element of the data makes no distribution: told by code; the session stays. */
+static void parameters_that_make_no_distribution_are_told(void **state)
+{
+    static const struct {
+        exg_operator_id op;
+        double good, bad;
+    } rows[] = {
+        {EXG_OP_bernoulli_default,       1, 1.5 },
+        {EXG_OP_bernoulli_default,       0, -0.5},
+        {EXG_OP_bernoulli_default,       0, NAN },
+        {EXG_OP_poisson_default,         3, -1  },
+        {EXG_OP__standard_gamma_default, 2, -2  },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_status want[] = {EXG_OK, EXG_MALFORMED};
+
+        for (int bad = 0; bad < 2; bad++) {
+            setup s;
+            exg_argument x;
+            exg_error err;
+
+            begin(&s);
+            x = exg_arg_ref(EMIT(s.b, add_Scalar,
+                                 EMIT(s.b, full_default, INTS(s.b, 5), rows[i].good,
+                                      DTYPE(EXG_DTYPE_F32)),
+                                 bad == 0 ? 0. : rows[i].bad - rows[i].good));
+            output(&s, exg_arg_ref(exg_emit(s.b, rows[i].op, &x, 1)));
+            finish(&s);
+            open_with(&s, 1, 2, 0);
+            for (int again = 0; again < 2; again++) {
+                assert_int_equal(exg_session_run(s.session, NULL, 0, &err), want[bad]);
+            }
+            assert_true(bad == 0 || strcmp(err.code, "RUN-001") == 0);
+            end(&s);
+        }
+    }
+}
+
 /* Two draws, and a matrix product that a mesh splits, of a draw. */
 static void begin_pair(setup *s)
 {
@@ -534,6 +574,7 @@ int main(void)
         cmocka_unit_test(counts_are_as_chances),
         cmocka_unit_test(what_is_drawn_by_rejection_is_theirs),
         cmocka_unit_test(a_permutation_has_everything_once),
+        cmocka_unit_test(parameters_that_make_no_distribution_are_told),
         cmocka_unit_test(bits_follow_from_seed_and_run),
         cmocka_unit_test(a_dropout_and_its_mask_agree),
         cmocka_unit_test(attention_and_recurrent_layers_drop),
