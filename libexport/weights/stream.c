@@ -11,6 +11,8 @@
 
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
+#define ALONE_BYTES  (64u << 20) /* frames up to here are inflated by one worker, the others at
+                                    other storages: less room to make, and no order to keep */
 
 /* ---- streaming ----------------------------------------------------------------------------- */
 
@@ -118,7 +120,7 @@ typedef struct checker {
     uint64_t done, total;
     exg_status *results; /* a storage each */
     exg_error *errors;
-    uint32_t *plain; /* storages without frames */
+    uint32_t *plain; /* storages that one worker checks */
 } checker;
 
 typedef struct check {
@@ -204,6 +206,12 @@ exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *
     return check_storage(weights, storage, NULL, NULL, err);
 }
 
+/* Is it long enough to be inflated by all workers? */
+static bool is_shared(const exg_storage *storage)
+{
+    return storage->kind == EXG_STORAGE_FRAMES && storage->length > ALONE_BYTES;
+}
+
 /* ---- checking all -------------------------------------------------------------------------- */
 
 static void check_plain(void *context, uint32_t block)
@@ -270,13 +278,13 @@ static exg_status check_all(checker *c, exg_pool *pool, exg_error *err)
     }
     for (uint32_t i = 0; i < count; i++) {
         c->total += c->weights->storages[i].length;
-        if (c->weights->storages[i].kind != EXG_STORAGE_FRAMES) {
+        if (!is_shared(&c->weights->storages[i])) {
             c->plain[plain++] = i;
         }
     }
     exg_pool_run(pool, check_plain, c, plain);
     for (uint32_t i = 0; i < count; i++) {
-        if (c->weights->storages[i].kind == EXG_STORAGE_FRAMES) {
+        if (is_shared(&c->weights->storages[i])) {
             c->results[i] = check_storage(c->weights, i, pool, c, &c->errors[i]);
         }
     }
