@@ -60,8 +60,8 @@ static void print_json(const cli_call *call, const exg_session *session)
             stats.place.split_count, stats.place.all_gather_count,
             stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
-            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns, stats.place.weight_bytes,
-            stats.place.value_bytes, call->check ? "true" : "false",
+            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
+            stats.place.weight_bytes, stats.place.value_bytes, call->check ? "true" : "false",
             report == NULL ? "[]" : report);
 }
 

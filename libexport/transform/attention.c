@@ -332,11 +332,15 @@ static exg_status copy_node(finder *f, const exg_node *node)
     attention a;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
-    if (op->id == EXG_OP_bmm_default && match(f, node, &a)) {
-        return write_attention(f, node, &a);
-    }
-    if (op->id == EXG_OP_bmm_default && repeated(f, node) != EXG_NO_VALUE) {
-        return write_product(f, node, repeated(f, node));
+    if (op->id == EXG_OP_bmm_default) {
+        exg_value_id matrix = repeated(f, node);
+
+        if (match(f, node, &a)) {
+            return write_attention(f, node, &a);
+        }
+        if (matrix != EXG_NO_VALUE) {
+            return write_product(f, node, matrix);
+        }
     }
     return exg_rewrite_emit(&f->r, node, op->id, args, op->schema->argument_count);
 }

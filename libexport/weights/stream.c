@@ -120,7 +120,7 @@ typedef struct checker {
     uint64_t done, total;
     exg_status *results; /* a storage each */
     exg_error *errors;
-    uint32_t *plain; /* storages that one worker checks */
+    uint32_t *alone; /* storages that one worker checks */
 } checker;
 
 typedef struct check {
@@ -214,10 +214,10 @@ static bool is_shared(const exg_storage *storage)
 
 /* ---- checking all -------------------------------------------------------------------------- */
 
-static void check_plain(void *context, uint32_t block)
+static void check_alone(void *context, uint32_t block)
 {
     checker *c = context;
-    uint32_t i = c->plain[block];
+    uint32_t i = c->alone[block];
 
     c->results[i] = check_storage(c->weights, i, NULL, c, &c->errors[i]);
 }
@@ -268,21 +268,21 @@ static exg_status first_fault(const checker *c, exg_error *err)
 static exg_status check_all(checker *c, exg_pool *pool, exg_error *err)
 {
     uint32_t count = c->weights->storage_count;
-    uint32_t plain = 0;
+    uint32_t alone = 0;
 
     c->results = calloc(count + 1u, sizeof(*c->results));
     c->errors = calloc(count + 1u, sizeof(*c->errors));
-    c->plain = calloc(count + 1u, sizeof(*c->plain));
-    if (c->results == NULL || c->errors == NULL || c->plain == NULL) {
+    c->alone = calloc(count + 1u, sizeof(*c->alone));
+    if (c->results == NULL || c->errors == NULL || c->alone == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < count; i++) {
         c->total += c->weights->storages[i].length;
         if (!is_shared(&c->weights->storages[i])) {
-            c->plain[plain++] = i;
+            c->alone[alone++] = i;
         }
     }
-    exg_pool_run(pool, check_plain, c, plain);
+    exg_pool_run(pool, check_alone, c, alone);
     for (uint32_t i = 0; i < count; i++) {
         if (is_shared(&c->weights->storages[i])) {
             c->results[i] = check_storage(c->weights, i, pool, c, &c->errors[i]);
@@ -309,6 +309,6 @@ exg_status exg_weights_check(exg_weights *weights, const exg_check_options *give
     pthread_mutex_destroy(&c.lock);
     free(c.results);
     free(c.errors);
-    free(c.plain);
+    free(c.alone);
     return status;
 }

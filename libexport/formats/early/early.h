@@ -125,6 +125,9 @@ typedef struct exg_early_scope {
 /* The GraphModule; `carry` may be NULL. */
 exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out);
 
+/* The GraphModule without its carry, read again. The caller frees the document. */
+exg_status exg_early_encode_parsed(exg_early_encoder *e, exg_json_doc **doc);
+
 /* Is it a tensor that the early schema can hold: dtype, layout, not pickled? */
 bool exg_early_holds(const exg_weight *weight);
 

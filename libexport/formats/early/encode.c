@@ -263,3 +263,17 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
     exg_text_putc(out, '}');
     return unknown == NULL ? EXG_OK : exg_early_put_unknown(out, unknown, e->err);
 }
+
+exg_status exg_early_encode_parsed(exg_early_encoder *e, exg_json_doc **doc)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = exg_early_encode(e, NULL, &text);
+
+    if (status == EXG_OK) {
+        status = text.failed ? EXG_OUT_OF_MEMORY(e->err)
+                             : exg_json_parse(text.data, text.length, EXG_NO_OFFSET,
+                                              EXG_JSON_KEYS_NOW, doc, e->err);
+    }
+    exg_text_free(&text);
+    return status;
+}

@@ -51,19 +51,13 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     exg_arena *scratch = exg_arena_create(NULL, budget);
     exg_early_encoder e = {.program = carried, .arena = scratch,
                            .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
-    exg_text text = EXG_TEXT_EMPTY;
     exg_json_doc *doc = NULL;
     exg_program *given = NULL;
     exg_program *expected = NULL;
     char difference[256];
     exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
-                                        : exg_early_encode(&e, NULL, &text);
+                                        : exg_early_encode_parsed(&e, &doc);
 
-    if (status == EXG_OK) {
-        status = text.failed ? EXG_OUT_OF_MEMORY(err)
-                             : exg_json_parse(text.data, text.length, EXG_NO_OFFSET,
-                                              EXG_JSON_KEYS_NOW, &doc, err);
-    }
     if (status == EXG_OK) {
         status = structure_of(root, budget, &given, err);
     }
@@ -80,7 +74,6 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     exg_program_destroy(given);
     exg_program_destroy(expected);
     exg_json_free(doc);
-    exg_text_free(&text);
     exg_arena_destroy(scratch);
     return status;
 }

@@ -22,15 +22,9 @@
 static exg_status read_back(exg_early_encoder *e, exg_program **program)
 {
     exg_operators *operators = NULL;
-    exg_text text = EXG_TEXT_EMPTY;
     exg_json_doc *doc = NULL;
-    exg_status status = exg_early_encode(e, NULL, &text);
+    exg_status status = exg_early_encode_parsed(e, &doc);
 
-    if (status == EXG_OK) {
-        status = text.failed ? EXG_OUT_OF_MEMORY(e->err)
-                             : exg_json_parse(text.data, text.length, EXG_NO_OFFSET,
-                                              EXG_JSON_KEYS_NOW, &doc, e->err);
-    }
     if (status == EXG_OK) {
         status = exg_operators_create(&operators, e->err);
     }
@@ -43,7 +37,6 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
     }
     exg_operators_destroy(operators);
     exg_json_free(doc);
-    exg_text_free(&text);
     return status;
 }
 

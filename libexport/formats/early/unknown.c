@@ -20,11 +20,11 @@ static exg_status put_value(exg_text *out, exg_json value, exg_error *err)
 
     switch (exg_json_type_of(value)) {
     case EXG_JSON_NULL:
+        exg_text_puts(out, "null");
+        return EXG_OK;
     case EXG_JSON_TRUE:
     case EXG_JSON_FALSE:
-        exg_text_puts(out, exg_json_is_null(value)                    ? "null"
-                           : exg_json_type_of(value) == EXG_JSON_TRUE ? "true"
-                                                                      : "false");
+        exg_json_put_bool(out, exg_json_type_of(value) == EXG_JSON_TRUE);
         return EXG_OK;
     case EXG_JSON_INT:
         EXG_TRY(exg_json_int(value, &integer, err));
@@ -178,17 +178,11 @@ exg_status exg_early_find_unknown(exg_json root, const exg_program *program, exg
                            .bytes = EXG_EARLY_WITHOUT_BYTES,
                            .err = err};
     finder f = {scratch, out, err};
-    exg_text text = EXG_TEXT_EMPTY;
     exg_json_doc *doc = NULL;
     bool found = false;
     exg_status status =
-        scratch == NULL ? EXG_OUT_OF_MEMORY(err) : exg_early_encode(&e, NULL, &text);
+        scratch == NULL ? EXG_OUT_OF_MEMORY(err) : exg_early_encode_parsed(&e, &doc);
 
-    if (status == EXG_OK) {
-        status = text.failed ? EXG_OUT_OF_MEMORY(err)
-                             : exg_json_parse(text.data, text.length, EXG_NO_OFFSET,
-                                              EXG_JSON_KEYS_NOW, &doc, err);
-    }
     if (status == EXG_OK) {
         status = find_below(&f, root, exg_json_root(doc), &found);
     }
@@ -199,7 +193,6 @@ exg_status exg_early_find_unknown(exg_json root, const exg_program *program, exg
         exg_text_free(out);
     }
     exg_json_free(doc);
-    exg_text_free(&text);
     exg_arena_destroy(scratch);
     return status;
 }
