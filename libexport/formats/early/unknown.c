@@ -31,7 +31,8 @@ static exg_status put_value(exg_text *out, exg_json value, exg_error *err)
         exg_json_put_int(out, integer);
         return EXG_OK;
     case EXG_JSON_HUGE_INT:
-        return exg_json_number_fault(value, err);
+        exg_text_printf(out, "%" PRIu64, value.doc->tape[value.at + 1]);
+        return EXG_OK;
     case EXG_JSON_DOUBLE:
         EXG_TRY(exg_json_double(value, &number, err));
         exg_text_json_double(out, number);
