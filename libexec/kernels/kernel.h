@@ -62,6 +62,10 @@ typedef struct exg_kernel_call {
 
     bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
+
+    /* Whose kernel this is, in prepare too: data, workspace, fault and random are addresses of
+     * its memory then. NULL: the host's. */
+    struct exg_device *device;
 } exg_kernel_call;
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner

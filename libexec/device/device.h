@@ -1,0 +1,90 @@
+/* device.h - where a rank's steps run and its bytes lie.
+ *
+ *   memory   the device's own: addresses that the host may not follow
+ *   stream   one for each open device, in order: copies and kernels are asked for now and
+ *            carried out later; after wait() all that was asked for is done
+ *
+ * A device is a table of functions; NULL stands for the host itself, where memory is memory
+ * and a kernel runs as it is called. `strict` is the host with a device's manners
+ * (strict.c); CUDA is a library of its own, loaded when asked for (cuda/).
+ *
+ * A device's kernels are exg_kernel rows, chosen for the host's by kernel_of(): their
+ * prepare() runs when a plan is made (call->device is set, operands have sizes and strides but
+ * no data), their run() asks for launches on the stream with call->device, and the call's
+ * operands hold addresses of the device. What kernel_of() or prepare() (UNSUPPORTED) does not
+ * take is computed by the host's kernel, between copies.
+ *
+ * Threads: one at a time on an open device; devices are independent.
+ */
+#ifndef EXG_LIBEXEC_DEVICE_DEVICE_H
+#define EXG_LIBEXEC_DEVICE_DEVICE_H
+
+#include "libexec/kernels/kernel.h"
+
+#include <exg/status.h>
+
+#define EXG_DEVICE_TABLE_VERSION 1
+
+typedef struct exg_device_table exg_device_table;
+typedef struct exg_device_graph exg_device_graph; /* the table's own */
+
+/* An open device: the head of the table's own structure. */
+typedef struct exg_device {
+    const exg_device_table *table;
+    uint32_t index;
+} exg_device;
+
+/* For people. Texts are the table's, for good. */
+typedef struct exg_device_info {
+    char name[96];         /* "NVIDIA H200" */
+    char architecture[16]; /* "sm_90"; "" without one */
+    uint64_t memory_bytes, free_bytes;
+} exg_device_info;
+
+struct exg_device_table {
+    uint32_t version; /* EXG_DEVICE_TABLE_VERSION */
+    const char *name; /* as in --device: "strict", "cuda" */
+
+    /* How many can be opened. DEVICE DEV-... says what is missing and what to do. */
+    exg_status (*count)(uint32_t *count, exg_error *err);
+    exg_status (*describe)(uint32_t index, exg_device_info *info, exg_error *err);
+
+    exg_status (*open)(uint32_t index, exg_device **device, exg_error *err);
+    void (*close)(exg_device *device); /* waits; its memory and graphs are gone */
+
+    /* The device's kernel for the host's; itself for one of its own; NULL: the host's. */
+    const exg_kernel *(*kernel_of)(const exg_kernel *kernel);
+
+    /* Aligned to 256 bytes; 0 bytes give an address too. NO_MEMORY MEM-004 says what is free. */
+    exg_status (*allocate)(exg_device *device, uint64_t bytes, void **address, exg_error *err);
+    void (*release)(exg_device *device, void *address); /* waits; NULL is allowed */
+
+    /* Asked for; the host's bytes must stay as they are (copy_in), or not be looked at
+     * (copy_out), until wait(). */
+    exg_status (*copy_in)(exg_device *device, void *to, const void *from, uint64_t bytes,
+                          exg_error *err);
+    exg_status (*copy_out)(exg_device *device, void *to, const void *from, uint64_t bytes,
+                           exg_error *err);
+
+    /* Asks for kernel->run(call); the call and its operands may change after it. */
+    exg_status (*launch)(exg_device *device, const exg_kernel *kernel,
+                         const exg_kernel_call *call, exg_error *err);
+
+    /* Until all is done. DEVICE DEV-... a fault of what ran: the device is then of no use. */
+    exg_status (*wait)(exg_device *device, exg_error *err);
+
+    /* What is asked for between record() and recorded() is kept instead of carried out, to be
+     * asked for as one by replay(). NULL, all four: cannot. UNSUPPORTED: not this. */
+    exg_status (*record)(exg_device *device, exg_error *err);
+    exg_status (*recorded)(exg_device *device, exg_device_graph **graph, exg_error *err);
+    exg_status (*replay)(exg_device *device, const exg_device_graph *graph, exg_error *err);
+    void (*forget)(exg_device *device, exg_device_graph *graph);
+};
+
+/* device.c: the table of that name. USAGE DEV-001 for one that there is not; DEVICE DEV-002
+ * where its library cannot be loaded. */
+exg_status exg_device_table_find(const char *name, const exg_device_table **table, exg_error *err);
+
+extern const exg_device_table exg_device_strict;
+
+#endif
