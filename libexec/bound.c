@@ -43,7 +43,7 @@ void exg_bound_destroy(exg_bound *bound)
 
 exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
                                uint32_t rank, const exg_grid *grid, exg_cuts *cuts,
-                               exg_plan **plan, exg_error *err)
+                               struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
     bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
@@ -58,7 +58,7 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
                               cuts, &local, first ? &b->place : NULL, first ? &b->report : NULL,
                               err);
     status = status == EXG_OK
-                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, plan, err)
+                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
                  : status;
     exg_program_destroy(local);
     return status;
@@ -68,19 +68,21 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
 static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *functional, uint32_t r,
                             exg_error *err)
 {
+    struct exg_accelerator *device = e->devices == NULL ? NULL : e->devices[r];
+    const exg_grid *grid = e->grids == NULL ? NULL : &e->grids[r];
     exg_plan *plan = NULL;
 
-    if (e->grids == NULL) {
-        EXG_TRY(exg_plan_create(functional, e->operators, &e->options.plan, &plan, err));
-        return e->options.plan_only
-                   ? exg_rank_on_paper(plan, &b->ranks[r], err)
-                   : exg_rank_create(plan, e->memory, e->pool, NULL, 0, &b->ranks[r], err);
+    if (grid == NULL) {
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan,
+                              err));
+    } else {
+        EXG_TRY(exg_bound_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
+                                    &plan, err));
     }
-    EXG_TRY(exg_bound_plan_rank(e, b, functional, e->first_rank + r, &e->grids[r], NULL, &plan,
-                                err));
     return e->options.plan_only
                ? exg_rank_on_paper(plan, &b->ranks[r], err)
-               : exg_rank_create(plan, e->memory, NULL, &e->grids[r], r, &b->ranks[r], err);
+               : exg_rank_create(plan, e->memory, grid == NULL ? e->pool : NULL, grid, device, r,
+                                 &b->ranks[r], err);
 }
 
 static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
@@ -305,7 +307,8 @@ exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index)
 
     if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
         output.tensor = from->location.window;
-        output.tensor.data = exg_rank_data(bound->ranks[0], &from->location);
+        output.tensor.data = exg_rank_output(bound->ranks[0],
+                                             bound->stretch->first_output + index);
     }
     return output;
 }
@@ -325,7 +328,7 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
     uint64_t draw = draw_of(engine);
 
     for (uint32_t r = 0; r < engine->rank_count; r++) {
-        exg_rank_fill(bound->ranks[r]);
+        EXG_TRY(exg_rank_fill(bound->ranks[r], err));
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);
     }
     EXG_TRY(engine->team != NULL   ? run_team(engine, bound, err)

@@ -32,7 +32,7 @@ exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps
  * mesh dim, what its ranks differ by. */
 exg_status exg_bound_plan_rank(exg_engine *engine, exg_bound *bound, const exg_program *functional,
                                uint32_t rank, const exg_grid *grid, exg_cuts *cuts,
-                               exg_plan **plan, exg_error *err);
+                               struct exg_accelerator *device, exg_plan **plan, exg_error *err);
 
 /* proof.c: proves from the plans, before any rank starts, that none will wait for what never
  * comes. PEER COM-010. */

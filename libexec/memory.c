@@ -1,5 +1,6 @@
 /* memory.c - bytes of weights, where they are mapped or read once; bytes of state,
  * which the program writes. */
+#include "libexec/device/device.h"
 #include "libexec/rank.h"
 #include "libexport/base/arena.h"
 #include "libexport/weights/storage.h"
@@ -8,16 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where bytes lie: the host's memory, or a device's. */
+typedef struct home {
+    exg_accelerator *device; /* NULL: the host */
+    void *data;
+    uint64_t bytes;
+} home;
+
 typedef struct state {
     const char *fqn;
     uint32_t rank;
-    exg_tensor tensor; /* row-major, data owned */
+    exg_tensor tensor; /* row-major; data is the home's, or what was copied from there */
+    home home;
 } state;
 
 typedef struct made_block {
-    uint64_t key, bytes;
+    uint64_t key;
+    home home;
     exg_made made;
 } made_block;
+
+/* A part of a storage that was copied to a device. */
+typedef struct resident {
+    uint32_t storage;
+    exg_range range;
+    home home;
+} resident;
 
 /* A storage read here: room for all of it, of which `read` is filled. */
 typedef struct kept {
@@ -32,6 +49,8 @@ struct exg_memory {
     uint32_t state_count, state_capacity;
     made_block **made;
     uint32_t made_count, made_capacity;
+    resident *residents;
+    uint32_t resident_count, resident_capacity;
     uint64_t bytes;
 };
 
@@ -52,33 +71,87 @@ exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_erro
     return EXG_OK;
 }
 
+static exg_status settle(exg_memory *memory, exg_accelerator *device, uint64_t bytes, home *to,
+                         exg_error *err)
+{
+    to->device = device;
+    to->bytes = bytes;
+    if (device != NULL) {
+        EXG_TRY(device->table->allocate(device, bytes, &to->data, err));
+    } else {
+        to->data = exg_allocate(exg_arena_allocator(memory->weights->arena), bytes);
+    }
+    if (to->data == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-002", "%" PRIu64 " bytes for weights", bytes);
+    }
+    memory->bytes += bytes;
+    return EXG_OK;
+}
+
+static void leave(exg_memory *memory, const home *to)
+{
+    if (to->device != NULL) {
+        to->device->table->release(to->device, to->data);
+    } else {
+        exg_release(exg_arena_allocator(memory->weights->arena), to->data, to->bytes);
+    }
+    memory->bytes -= to->bytes;
+}
+
+/* All of it, from the host's memory. */
+static exg_status move_in(const home *to, const void *from, exg_error *err)
+{
+    if (to->device == NULL) {
+        memcpy(to->data, from, to->bytes);
+        return EXG_OK;
+    }
+    EXG_TRY(to->device->table->copy_in(to->device, to->data, from, to->bytes, err));
+    return to->device->table->wait(to->device, err);
+}
+
 static uint64_t state_bytes(const exg_tensor *tensor)
 {
     return (uint64_t)exg_tensor_numel(tensor) * exg_dtype_bytes(tensor->dtype);
 }
 
+/* The bytes of a storage that were read here. */
+static void drop_kept(exg_memory *memory, uint32_t index)
+{
+    kept *k = &memory->storages[index];
+
+    if (k->data != NULL) {
+        exg_release(exg_arena_allocator(memory->weights->arena), k->data,
+                    memory->weights->storages[index].length);
+        memory->bytes -= memory->weights->storages[index].length;
+        *k = (kept){0};
+    }
+}
+
 void exg_memory_destroy(exg_memory *memory)
 {
-    const exg_allocator *allocator;
-
     if (memory == NULL) {
         return;
     }
-    allocator = exg_arena_allocator(memory->weights->arena);
     for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
-        exg_release(allocator, memory->storages[i].data, memory->weights->storages[i].length);
+        drop_kept(memory, i);
     }
     for (uint32_t i = 0; i < memory->state_count; i++) {
-        exg_release(allocator, memory->states[i].tensor.data,
-                    state_bytes(&memory->states[i].tensor));
+        leave(memory, &memory->states[i].home);
+        if (memory->states[i].home.device != NULL) {
+            free(memory->states[i].tensor.data);
+        }
     }
     for (uint32_t i = 0; i < memory->made_count; i++) {
-        exg_release(allocator, memory->made[i]->made.data, memory->made[i]->bytes);
+        leave(memory, &memory->made[i]->home);
         free(memory->made[i]);
+    }
+    for (uint32_t i = 0; i < memory->resident_count; i++) {
+        leave(memory, &memory->residents[i].home);
     }
     free(memory->storages);
     free(memory->states);
     free(memory->made);
+    free(memory->residents);
     exg_weights_release(memory->weights);
     free(memory);
 }
@@ -86,16 +159,6 @@ void exg_memory_destroy(exg_memory *memory)
 uint64_t exg_memory_bytes(const exg_memory *memory)
 {
     return memory->bytes;
-}
-
-static void *allocate(exg_memory *memory, uint64_t bytes)
-{
-    void *data = exg_allocate(exg_arena_allocator(memory->weights->arena), bytes);
-
-    if (data != NULL) {
-        memory->bytes += bytes;
-    }
-    return data;
 }
 
 static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_input *input)
@@ -123,8 +186,7 @@ static exg_status check_range(const exg_memory *memory, const exg_plan_input *in
     storage = &memory->weights->storages[weight->storage];
     if (storage->length == 0 && range.end > 0) {
         return EXG_FAIL(err, UNSUPPORTED, "WGT-012",
-                        "weight '%s' has no data (a structure-only file)",
-                        input->target);
+                        "weight '%s' has no data (a structure-only file)", input->target);
     }
     if (range.end > storage->length) {
         return EXG_FAIL(err, MALFORMED, "WGT-005",
@@ -170,16 +232,16 @@ static exg_status fill(exg_memory *memory, uint32_t index, exg_range range, exg_
     return EXG_OK;
 }
 
-exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, exg_range range,
-                             const void **data, exg_error *err)
+/* Where the host has it. */
+static exg_status find_bytes(exg_memory *memory, const exg_plan_input *input,
+                             const exg_weight *weight, exg_range range, const void **data,
+                             exg_error *err)
 {
-    const exg_weight *weight = find_weight(memory, input);
     const uint8_t *mapped;
     uint32_t item = exg_dtype_bytes(input->tensor.dtype);
-    kept *k;
+    uint64_t length = memory->weights->storages[weight->storage].length;
+    kept *k = &memory->storages[weight->storage];
 
-    EXG_TRY(check_range(memory, input, weight, range, err));
-    k = &memory->storages[weight->storage];
     if (k->data == NULL) {
         EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, &mapped, err),
                    "weights[\"%s\"]", input->target);
@@ -187,14 +249,85 @@ exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, ex
             *data = mapped;
             return EXG_OK;
         }
-        k->data = allocate(memory, memory->weights->storages[weight->storage].length);
+        k->data = exg_allocate(exg_arena_allocator(memory->weights->arena), length);
         if (k->data == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
+        memory->bytes += length;
     }
     EXG_TRY_IN(err, fill(memory, weight->storage, range, input->tensor.dtype, err),
                "weights[\"%s\"]", input->target);
     *data = k->data;
+    return EXG_OK;
+}
+
+/* Room for one more; NULL: out of memory. */
+static void *grow(void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    uint32_t more = *capacity == 0 ? 16 : *capacity * 2;
+    void *bigger = count < *capacity ? items : realloc(items, more * size);
+
+    if (bigger != NULL && count == *capacity) {
+        *capacity = more;
+    }
+    return bigger;
+}
+
+/* A copy on the device of what `range` needs; the host's is not needed any more then. */
+static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
+                                 const exg_plan_input *input, const exg_weight *weight,
+                                 exg_range range, const resident **found, exg_error *err)
+{
+    resident new = {.storage = weight->storage, .range = range};
+    resident *residents;
+    const void *data;
+    exg_status status;
+
+    new.range.first = range.first / 256 * 256; /* aligned there as it is here */
+    for (uint32_t i = 0; i < memory->resident_count; i++) {
+        const resident *r = &memory->residents[i];
+
+        if (r->home.device == device && r->storage == weight->storage &&
+            r->range.first <= range.first && r->range.end >= range.end) {
+            *found = r;
+            return EXG_OK;
+        }
+    }
+    residents = grow(memory->residents, memory->resident_count, &memory->resident_capacity,
+                     sizeof(*residents));
+    if (residents == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    memory->residents = residents;
+    EXG_TRY(find_bytes(memory, input, weight, new.range, &data, err));
+    EXG_TRY(settle(memory, device, new.range.end - new.range.first, &new.home, err));
+    status = move_in(&new.home, (const uint8_t *)data + new.range.first, err);
+    if (status != EXG_OK) {
+        leave(memory, &new.home);
+        return status;
+    }
+    if (memory->storages[weight->storage].data == NULL) {
+        exg_storage_forget(memory->weights, weight->storage, 0, new.range.end);
+    }
+    drop_kept(memory, weight->storage);
+    residents[memory->resident_count] = new;
+    *found = &residents[memory->resident_count++];
+    return EXG_OK;
+}
+
+exg_status exg_memory_weight(exg_memory *memory, exg_accelerator *device,
+                             const exg_plan_input *input, exg_range range, const void **data,
+                             exg_error *err)
+{
+    const exg_weight *weight = find_weight(memory, input);
+    const resident *found = NULL;
+
+    EXG_TRY(check_range(memory, input, weight, range, err));
+    if (device == NULL) {
+        return find_bytes(memory, input, weight, range, data, err);
+    }
+    EXG_TRY(take_residence(memory, device, input, weight, range, &found, err));
+    *data = (const void *)((uintptr_t)found->home.data - (uintptr_t)found->range.first);
     return EXG_OK;
 }
 
@@ -214,36 +347,33 @@ void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t
     }
 }
 
-exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg_made **made,
-                           exg_error *err)
+exg_status exg_memory_made(exg_memory *memory, exg_accelerator *device, uint64_t key,
+                           uint64_t bytes, exg_made **made, exg_error *err)
 {
+    made_block **blocks;
     made_block *block;
+    exg_status status;
 
     for (uint32_t i = 0; key != 0 && i < memory->made_count; i++) {
-        if (memory->made[i]->key == key && memory->made[i]->bytes == bytes) {
-            *made = &memory->made[i]->made;
+        block = memory->made[i];
+        if (block->key == key && block->home.bytes == bytes && block->home.device == device) {
+            *made = &block->made;
             return EXG_OK;
         }
     }
-    if (memory->made_count == memory->made_capacity) {
-        uint32_t capacity = memory->made_capacity == 0 ? 64 : memory->made_capacity * 2;
-        made_block **blocks = realloc(memory->made, capacity * sizeof(made_block *));
-
-        if (blocks == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        memory->made = blocks;
-        memory->made_capacity = capacity;
-    }
-    block = calloc(1, sizeof(*block));
+    blocks = grow(memory->made, memory->made_count, &memory->made_capacity, sizeof(made_block *));
+    block = blocks == NULL ? NULL : calloc(1, sizeof(*block));
+    memory->made = blocks == NULL ? memory->made : blocks;
     if (block == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *block = (made_block){.key = key, .bytes = bytes, .made.data = allocate(memory, bytes)};
-    if (block->made.data == NULL) {
+    block->key = key;
+    status = settle(memory, device, bytes, &block->home, err);
+    if (status != EXG_OK) {
         free(block);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-002", "%" PRIu64 " bytes made from weights", bytes);
+        return status;
     }
+    block->made.data = block->home.data;
     memory->made[memory->made_count++] = block;
     *made = &block->made;
     return EXG_OK;
@@ -255,31 +385,10 @@ void exg_memory_drop(exg_memory *memory, const exg_made *made)
         made_block *block = memory->made[i];
 
         if (&block->made == made && block->key == 0) {
-            exg_release(exg_arena_allocator(memory->weights->arena), block->made.data, block->bytes);
-            memory->bytes -= block->bytes;
+            leave(memory, &block->home);
             memory->made[i] = memory->made[--memory->made_count];
             free(block);
             return;
-        }
-    }
-}
-
-/* Copies a window into row-major memory, element by element. */
-static void gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
-{
-    uint32_t item = exg_dtype_bytes(window->dtype);
-    int64_t index[EXG_RANK_MAX] = {0};
-    int64_t count = exg_tensor_numel(window);
-
-    for (int64_t i = 0; i < count; i++) {
-        int64_t offset = 0;
-
-        for (uint32_t d = 0; d < window->rank; d++) {
-            offset += index[d] * window->strides[d];
-        }
-        memcpy(to + (uint64_t)i * item, from + offset * item, item);
-        for (uint32_t d = window->rank; d-- > 0 && ++index[d] == window->sizes[d];) {
-            index[d] = 0;
         }
     }
 }
@@ -294,46 +403,68 @@ static state *find_state(exg_memory *memory, uint32_t rank, const char *fqn)
     return NULL;
 }
 
-exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_input *input,
-                            void **data, exg_error *err)
+/* The state as the file has it, row-major. */
+static exg_status first_state(exg_memory *memory, const exg_plan_input *input, const home *to,
+                              exg_error *err)
+{
+    const exg_tensor *tensor = &input->tensor;
+    uint64_t item = exg_dtype_bytes(tensor->dtype);
+    int64_t last = input->storage_offset;
+    const void *source;
+    uint8_t *here = to->device == NULL ? to->data : malloc(to->bytes + 1);
+    exg_status status;
+
+    if (here == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        last += (tensor->sizes[d] - 1) * tensor->strides[d];
+    }
+    status = exg_memory_weight(
+        memory, NULL, input,
+        (exg_range){0, exg_tensor_numel(tensor) == 0 ? 0 : (uint64_t)(last + 1) * item}, &source,
+        err);
+    if (status == EXG_OK) {
+        exg_tensor_gather(tensor, (const uint8_t *)source + (uint64_t)input->storage_offset * item,
+                          here);
+    }
+    if (to->device != NULL) {
+        status = status == EXG_OK ? move_in(to, here, err) : status;
+        free(here);
+    }
+    return status;
+}
+
+exg_status exg_memory_state(exg_memory *memory, exg_accelerator *device, uint32_t rank,
+                            const exg_plan_input *input, void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(memory, input);
     state *s = weight == NULL ? NULL : find_state(memory, rank, weight->fqn);
-    exg_tensor tensor = input->tensor;
-    const void *source;
-    uint64_t item = exg_dtype_bytes(tensor.dtype);
-    int64_t last = input->storage_offset;
+    state new = {.rank = rank, .tensor = input->tensor};
+    state *states;
+    exg_status status;
 
     if (s != NULL) {
-        *data = s->tensor.data;
+        *data = s->home.data;
         return EXG_OK;
     }
-    for (uint32_t d = 0; d < tensor.rank; d++) {
-        last += (tensor.sizes[d] - 1) * tensor.strides[d];
-    }
-    EXG_TRY(exg_memory_weight(
-        memory, input,
-        (exg_range){0, exg_tensor_numel(&tensor) == 0 ? 0 : (uint64_t)(last + 1) * item}, &source,
-        err));
-    if (memory->state_count == memory->state_capacity) {
-        uint32_t capacity = memory->state_capacity == 0 ? 8 : memory->state_capacity * 2;
-        state *states = realloc(memory->states, capacity * sizeof(*states));
-
-        if (states == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        memory->states = states;
-        memory->state_capacity = capacity;
-    }
-    tensor.data = allocate(memory, state_bytes(&tensor));
-    if (tensor.data == NULL) {
+    EXG_TRY(check_range(memory, input, weight, (exg_range){0, 0}, err));
+    new.fqn = weight->fqn;
+    states = grow(memory->states, memory->state_count, &memory->state_capacity, sizeof(*states));
+    if (states == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    gather(&input->tensor, (const uint8_t *)source + (uint64_t)input->storage_offset * item,
-           tensor.data);
-    exg_tensor_set_contiguous(&tensor);
-    memory->states[memory->state_count++] = (state){weight->fqn, rank, tensor};
-    *data = tensor.data;
+    memory->states = states;
+    EXG_TRY(settle(memory, device, state_bytes(&new.tensor), &new.home, err));
+    status = first_state(memory, input, &new.home, err);
+    if (status != EXG_OK) {
+        leave(memory, &new.home);
+        return status;
+    }
+    exg_tensor_set_contiguous(&new.tensor);
+    new.tensor.data = device == NULL ? new.home.data : NULL;
+    states[memory->state_count++] = new;
+    *data = new.home.data;
     return EXG_OK;
 }
 
@@ -347,10 +478,28 @@ uint32_t exg_memory_state_count(const exg_memory *memory)
     return count;
 }
 
-const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor)
+/* What the device holds now. */
+static void look_at(state *s)
+{
+    exg_accelerator *device = s->home.device;
+    void *here = s->tensor.data != NULL ? s->tensor.data : malloc(s->home.bytes + 1);
+
+    if (here != NULL &&
+        (device->table->copy_out(device, here, s->home.data, s->home.bytes, NULL) != EXG_OK ||
+         device->table->wait(device, NULL) != EXG_OK)) {
+        free(here);
+        here = NULL;
+    }
+    s->tensor.data = here;
+}
+
+const char *exg_memory_state_at(exg_memory *memory, uint32_t index, exg_tensor *tensor)
 {
     for (uint32_t i = 0; i < memory->state_count; i++) {
         if (memory->states[i].rank == 0 && index-- == 0) {
+            if (memory->states[i].home.device != NULL) {
+                look_at(&memory->states[i]);
+            }
             *tensor = memory->states[i].tensor;
             return memory->states[i].fqn;
         }

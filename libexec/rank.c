@@ -1,6 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
 #include "libexec/rank.h"
-#include "libexec/kernels/random.h"
+#include "libexec/device/lane.h"
 #include "libexport/base/arena.h"
 
 #include <inttypes.h>
@@ -32,6 +32,8 @@ struct exg_rank {
     exg_memory *memory;
     const exg_grid *grid;
     uint32_t index;
+    exg_accelerator *device; /* NULL: the host */
+    exg_lane *lane;     /* on a device: what the plan has there */
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
@@ -74,13 +76,24 @@ static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
     }
 }
 
-void *exg_rank_data(const exg_rank *rank, const exg_location *location)
+static uint8_t *base_for_lane(const void *rank, uint32_t buffer)
+{
+    return base_of(rank, buffer);
+}
+
+static void *data_at(const exg_rank *rank, const exg_location *location)
 {
     uint8_t *base = base_of(rank, location->buffer);
 
     return base == NULL ? NULL
                         : base + location->offset *
                                      (int64_t)exg_dtype_bytes(location->window.dtype);
+}
+
+void *exg_rank_output(const exg_rank *rank, uint32_t index)
+{
+    return rank->lane != NULL ? exg_lane_taken(rank->lane, index)
+                              : data_at(rank, &rank->plan->outputs[index].location);
 }
 
 /* Adds a window to the range of bytes that are read of its buffer. */
@@ -142,10 +155,11 @@ static exg_status bind_inputs(exg_rank *rank, const exg_range *ranges, exg_error
             continue;
         }
         if (input->mutated) {
-            EXG_TRY(exg_memory_state(rank->memory, rank->index, input,
+            EXG_TRY(exg_memory_state(rank->memory, rank->device, rank->index, input,
                                      (void **)&rank->inputs[i], err));
         } else {
-            EXG_TRY(exg_memory_weight(rank->memory, input, ranges[input->buffer], &data, err));
+            EXG_TRY(exg_memory_weight(rank->memory, rank->device, input, ranges[input->buffer],
+                                      &data, err));
             rank->inputs[i] = (uint8_t *)(uintptr_t)data;
         }
     }
@@ -208,7 +222,7 @@ static exg_status bind_constants(exg_rank *rank, exg_error *err)
                                       : &plan->buffers[step->outputs[o].buffer];
 
             if (b != NULL && b->place == EXG_PLACE_CONSTANT && rank->made[b->index] == NULL) {
-                EXG_TRY(exg_memory_made(rank->memory,
+                EXG_TRY(exg_memory_made(rank->memory, rank->device,
                                         b->is_packed ? key_of(rank, step, step->kernel) : 0,
                                         b->bytes, &rank->made[b->index], err));
             }
@@ -222,6 +236,9 @@ static uint8_t *const *callers_base(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
 
+    if (rank->lane != NULL) { /* its bytes are copied */
+        return NULL;
+    }
     if (b->place == EXG_PLACE_OUTPUT) {
         return &rank->outputs[b->index];
     }
@@ -243,7 +260,7 @@ static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg
         }
         base = callers_base(rank, locations[i].buffer);
         if (base == NULL) {
-            operands[i].data = exg_rank_data(rank, &locations[i]);
+            operands[i].data = data_at(rank, &locations[i]);
             continue;
         }
         if (patches != NULL) {
@@ -272,15 +289,44 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
                                patches == NULL ? NULL : patches + found);
         found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
                                patches == NULL ? NULL : patches + found);
+        if (rank->lane != NULL) {
+            exg_lane_bind(rank->lane, s, &rank->fault, &rank->random);
+        }
     }
     return found;
 }
 
-exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
-                           const exg_grid *grid, uint32_t index, exg_rank **rank,
-                           exg_error *err)
+/* The plan's own memory. */
+static exg_status allocate(exg_rank *r, exg_error *err)
 {
-    const exg_allocator *allocator = exg_arena_allocator(plan->arena);
+    const exg_allocator *allocator = exg_arena_allocator(r->plan->arena);
+
+    r->inputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->input_count);
+    r->outputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->output_count);
+    r->made = EXG_NEW_ARRAY(r->plan->arena, exg_made *, r->plan->constant_count);
+    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (r->device != NULL) {
+        EXG_TRY(exg_lane_create(r->device, r->plan, base_for_lane, r, &r->lane, err));
+        r->arena = exg_lane_arena(r->lane);
+        for (uint32_t i = 0; i < r->plan->input_count; i++) {
+            r->inputs[i] = exg_lane_input(r->lane, i);
+        }
+        return EXG_OK;
+    }
+    r->arena = exg_allocate(allocator, r->plan->summary.arena_bytes);
+    r->workspace = exg_allocate(allocator, r->plan->summary.workspace_bytes);
+    return r->arena == NULL || r->workspace == NULL
+               ? EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
+                          (unsigned long long)exg_rank_bytes(r))
+               : EXG_OK;
+}
+
+exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
+                           const exg_grid *grid, exg_accelerator *device, uint32_t index,
+                           exg_rank **rank, exg_error *err)
+{
     exg_rank *r = calloc(1, sizeof(*r));
     exg_status status;
 
@@ -293,19 +339,9 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->memory = memory;
     r->grid = grid;
     r->index = index;
-    r->inputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
-    r->outputs = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->output_count);
-    r->made = EXG_NEW_ARRAY(plan->arena, exg_made *, plan->constant_count);
-    r->arena = exg_allocate(allocator, plan->summary.arena_bytes);
-    r->workspace = exg_allocate(allocator, plan->summary.workspace_bytes);
-    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL || r->arena == NULL ||
-        r->workspace == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
-                          (unsigned long long)exg_rank_bytes(r));
-        exg_rank_destroy(r);
-        return status;
-    }
-    status = bind_weights(r, err);
+    r->device = device;
+    status = allocate(r, err);
+    status = status == EXG_OK ? bind_weights(r, err) : status;
     status = status == EXG_OK ? bind_constants(r, err) : status;
     if (status == EXG_OK) {
         r->patch_count = bind_steps(r, pool, NULL);
@@ -340,8 +376,11 @@ void exg_rank_destroy(exg_rank *rank)
         for (uint32_t i = 0; rank->made != NULL && i < rank->plan->constant_count; i++) {
             exg_memory_drop(rank->memory, rank->made[i]);
         }
-        exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
-        exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
+        if (rank->device == NULL) {
+            exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
+            exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
+        }
+        exg_lane_destroy(rank->lane);
         exg_plan_destroy(rank->plan);
         free(rank);
     }
@@ -349,6 +388,10 @@ void exg_rank_destroy(exg_rank *rank)
 
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data)
 {
+    if (rank->lane != NULL) {
+        exg_lane_give(rank->lane, index, data);
+        return;
+    }
     rank->moved = rank->moved || rank->inputs[index] != data;
     rank->inputs[index] = data;
 }
@@ -448,12 +491,35 @@ static exg_status tell_fault(const exg_rank *rank, const noted *first, exg_error
     return exg_error_within(err, status, "node '%s'", step->name);
 }
 
-void exg_rank_fill(exg_rank *rank)
+/* Where a step raises its faults here: on a device they are looked at later. */
+static exg_status carry_out(exg_rank *rank, uint32_t s, exg_error *err)
+{
+    const exg_step *step = &rank->plan->steps[s];
+
+    if (rank->lane != NULL) {
+        return exg_lane_step(rank->lane, s, err);
+    }
+    step->kernel->run(&step->call);
+    return EXG_OK;
+}
+
+/* What the device noted, if it came before what the host did. */
+static void note_there(noted *first, uint32_t s, const exg_fault_note *note)
+{
+    if (s != EXG_NO_STEP && (first->fault == EXG_FAULT_NONE || s < first->step)) {
+        *first = (noted){(exg_fault)atomic_load_explicit(&note->fault, memory_order_relaxed), s,
+                         note->index, note->size};
+    }
+}
+
+exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
 {
     const exg_plan *plan = rank->plan;
+    exg_fault_note there;
+    uint32_t at;
 
     if (rank->is_filled) {
-        return;
+        return EXG_OK;
     }
     begin_faults(rank, &rank->once);
     for (uint32_t s = 0; s < plan->once_count; s++) {
@@ -462,15 +528,33 @@ void exg_rank_fill(exg_rank *rank)
         exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->made[b->index] : NULL;
 
         if (made == NULL || !made->is_filled) {
-            step->kernel->run(&step->call);
+            EXG_TRY(carry_out(rank, s, err));
             note_fault(rank, s, &rank->once);
-            forget_inputs(rank, step);
+            if (rank->lane == NULL) {
+                forget_inputs(rank, step);
+            }
         }
         if (made != NULL) {
             made->is_filled = b->is_packed;
         }
     }
+    if (rank->lane != NULL && plan->once_count > 0) {
+        EXG_TRY(exg_lane_filled(rank->lane, &at, &there, err));
+        note_there(&rank->once, at, &there);
+    }
     rank->is_filled = true;
+    return EXG_OK;
+}
+
+static exg_status exchange_status(const exg_rank *rank, const char *node, exg_error *err)
+{
+    exg_status status = exg_grid_status(rank->grid, err);
+
+    if (status != EXG_OK && err != NULL) {
+        err->where[0] = '\0'; /* of one line of the mesh */
+        return exg_error_within(err, status, "rank %u, node '%s'", rank->grid->rank, node);
+    }
+    return status;
 }
 
 /* Runs step `s`. After one that exchanges with other ranks a fault of the exchange ends the
@@ -478,24 +562,21 @@ void exg_rank_fill(exg_rank *rank)
 static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
 {
     const exg_step *step = &rank->plan->steps[s];
-    exg_status status;
 
     atomic_store_explicit(&rank->at, s, memory_order_relaxed);
-    step->kernel->run(&step->call);
+    EXG_TRY(carry_out(rank, s, err));
     note_fault(rank, s, &rank->now);
-    if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
-        return EXG_OK;
-    }
-    status = exg_grid_status(rank->grid, err);
-    if (status != EXG_OK && err != NULL) {
-        err->where[0] = '\0'; /* of one line of the mesh */
-        return exg_error_within(err, status, "rank %u, node '%s'", rank->grid->rank, step->name);
-    }
-    return status;
+    return (step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0 ||
+                   (rank->lane != NULL && !step->on_host)
+               ? EXG_OK
+               : exchange_status(rank, step->name, err);
 }
 
 static exg_status run_steps(exg_rank *rank, exg_error *err)
 {
+    if (rank->lane != NULL && exg_lane_can_replay(rank->lane)) {
+        return exg_lane_replay(rank->lane, err);
+    }
     for (uint32_t s = rank->plan->once_count; s < rank->plan->step_count; s++) {
         EXG_TRY(run_step(rank, s, err));
     }
@@ -512,6 +593,9 @@ static exg_status run_measured(exg_rank *rank, exg_error *err)
         uint64_t end;
 
         EXG_TRY(run_step(rank, s, err));
+        if (rank->device != NULL) {
+            EXG_TRY(rank->device->table->wait(rank->device, err));
+        }
         end = now_ns();
         time->start_ns = start - begin;
         time->last_ns = end - start;
@@ -526,19 +610,43 @@ const char *exg_rank_at(const exg_rank *rank)
     return rank->plan->steps[atomic_load_explicit(&rank->at, memory_order_relaxed)].name;
 }
 
+static void rebind_moved(exg_rank *rank)
+{
+    for (uint32_t i = 0; rank->moved && i < rank->patch_count; i++) {
+        uint8_t *base = *rank->patches[i].base;
+
+        rank->patches[i].operand->data = base == NULL ? NULL
+                                                      : base + rank->patches[i].byte_offset;
+    }
+    rank->moved = false;
+}
+
+/* What is asked of the device before the steps and after them. */
+static exg_status run_on_device(exg_rank *rank, exg_error *err)
+{
+    exg_fault_note there;
+    uint32_t at;
+    exg_status status;
+
+    EXG_TRY(exg_lane_begin(rank->lane, &rank->random, err));
+    status = rank->times != NULL ? run_measured(rank, err) : run_steps(rank, err);
+    if (status == EXG_OK) {
+        status = exg_lane_end(rank->lane, &at, &there, err);
+    } else {
+        (void)rank->device->table->wait(rank->device, NULL);
+    }
+    EXG_TRY(status);
+    note_there(&rank->now, at, &there);
+    return rank->grid == NULL ? EXG_OK : exchange_status(rank, exg_rank_at(rank), err);
+}
+
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
-    if (rank->moved) {
-        for (uint32_t i = 0; i < rank->patch_count; i++) {
-            uint8_t *base = *rank->patches[i].base;
-
-            rank->patches[i].operand->data =
-                base == NULL ? NULL : base + rank->patches[i].byte_offset;
-        }
-        rank->moved = false;
-    }
+    rebind_moved(rank);
     begin_faults(rank, &rank->now);
-    EXG_TRY(rank->times != NULL ? run_measured(rank, err) : run_steps(rank, err));
+    EXG_TRY(rank->lane != NULL    ? run_on_device(rank, err)
+            : rank->times != NULL ? run_measured(rank, err)
+                                  : run_steps(rank, err));
     if (rank->once.fault != EXG_FAULT_NONE || rank->now.fault != EXG_FAULT_NONE) {
         return tell_fault(rank, rank->once.fault != EXG_FAULT_NONE ? &rank->once : &rank->now,
                           err);

@@ -19,16 +19,18 @@ typedef struct exg_range {
     uint64_t first, end;
 } exg_range;
 
-/* The first byte of the storage behind a weight input, aligned for its dtype: mapped where
- * possible, else kept in memory. Of that only `range` is there to be read, and what was asked
- * for before: the rest is not even read from the file. */
-exg_status exg_memory_weight(exg_memory *memory, const exg_plan_input *input, exg_range range,
-                             const void **data, exg_error *err);
+/* The first byte of the storage behind a weight input, aligned for its dtype: on the host
+ * (`device` NULL) mapped where possible, else kept in memory; on a device a copy. Of that only
+ * `range` is there to be read, and what was asked for before: the rest is not even read from
+ * the file. */
+exg_status exg_memory_weight(exg_memory *memory, struct exg_accelerator *device,
+                             const exg_plan_input *input, exg_range range, const void **data,
+                             exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the
  * weight's window on first use. */
-exg_status exg_memory_state(exg_memory *memory, uint32_t rank, const exg_plan_input *input,
-                            void **data, exg_error *err);
+exg_status exg_memory_state(exg_memory *memory, struct exg_accelerator *device, uint32_t rank,
+                            const exg_plan_input *input, void **data, exg_error *err);
 
 /* Bytes that a step made from a weight once, for every plan that asks with the same key. */
 typedef struct exg_made {
@@ -37,8 +39,8 @@ typedef struct exg_made {
 } exg_made;
 
 /* Those of `key`, made by the same step of the same weight; new ones are not filled. */
-exg_status exg_memory_made(exg_memory *memory, uint64_t key, uint64_t bytes, exg_made **made,
-                           exg_error *err);
+exg_status exg_memory_made(exg_memory *memory, struct exg_accelerator *device, uint64_t key,
+                           uint64_t bytes, exg_made **made, exg_error *err);
 
 /* The plan that asked without a key is gone; those of a key stay for the next. */
 void exg_memory_drop(exg_memory *memory, const exg_made *made);
@@ -49,17 +51,18 @@ uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *i
 /* Nothing reads the weight's own bytes again: mapped pages go back to the system. */
 void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t bytes);
 
-/* The states of rank 0: equal on every rank. */
+/* The states of rank 0: equal on every rank. Of one on a device a copy, whose data is NULL
+ * when the device does not give it any more. */
 uint32_t exg_memory_state_count(const exg_memory *memory);
-const char *exg_memory_state_at(const exg_memory *memory, uint32_t index, exg_tensor *tensor);
+const char *exg_memory_state_at(exg_memory *memory, uint32_t index, exg_tensor *tensor);
 
 typedef struct exg_rank exg_rank;
 
-/* Takes the plan over. `memory`, `pool` (may be NULL) and `grid` (NULL without a mesh)
- * must stay. `index`: whose states it writes, among the ranks of this process. */
+/* Takes the plan over. `memory`, `pool` (may be NULL), `grid` (NULL without a mesh) and the
+ * device it was planned for (NULL: the host) must stay. `index`: whose states it writes, among the ranks of this process. */
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
-                           const exg_grid *grid, uint32_t index, exg_rank **rank,
-                           exg_error *err);
+                           const exg_grid *grid, struct exg_accelerator *device, uint32_t index,
+                           exg_rank **rank, exg_error *err);
 /* Takes the plan over, to be looked at: it is not bound to memory and cannot run. */
 exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err);
 /* From now on runs measure each step. */
@@ -69,11 +72,11 @@ void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
 const exg_plan *exg_rank_plan(const exg_rank *rank);
 uint64_t exg_rank_bytes(const exg_rank *rank);
 
-/* Data of graph input `index`, a user input; before exg_rank_run. */
+/* Data of graph input `index`, a user input, the host's; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 
 /* Memory for graph output `index`, a tensor, of a plan with its outputs apart: as many bytes
- * as exg_plan_output_bytes says. */
+ * as exg_plan_output_bytes says. On the host alone. */
 void exg_rank_set_output(exg_rank *rank, uint32_t index, void *data);
 uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
 
@@ -82,7 +85,7 @@ uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
 /* Runs the steps that run once, if they have not: before exg_rank_run, and one rank at a
  * time. */
-void exg_rank_fill(exg_rank *rank);
+exg_status exg_rank_fill(exg_rank *rank, exg_error *err);
 
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */
@@ -95,7 +98,7 @@ const char *exg_rank_at(const exg_rank *rank);
 void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,
                     uint64_t *total_ns);
 
-/* Where a tensor output of the plan lies. */
-void *exg_rank_data(const exg_rank *rank, const exg_location *location);
+/* Where tensor output `index` of the plan lies, or the host's copy of it. */
+void *exg_rank_output(const exg_rank *rank, uint32_t index);
 
 #endif

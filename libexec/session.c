@@ -2,6 +2,7 @@
  * out, results handed out.
  */
 #include "libexec/routine.h"
+#include "libexec/device/device.h"
 #include "libexport/base/text.h"
 
 #include <exg/session.h>
@@ -117,6 +118,63 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
     return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);
 }
 
+/* "NAME" or "NAME:INDEX". */
+static exg_status read_device(const char *text, char *name, size_t size, uint32_t *index,
+                              exg_error *err)
+{
+    size_t length = strcspn(text, ":");
+    char *end = NULL;
+    unsigned long number = text[length] == ':' ? strtoul(text + length + 1, &end, 10) : 0;
+
+    if (length >= size || number > 1024 || (end != NULL && (*end != '\0' || end[-1] == ':'))) {
+        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s'", text);
+    }
+    memcpy(name, text, length);
+    name[length] = '\0';
+    *index = (uint32_t)number;
+    return EXG_OK;
+}
+
+static exg_status open_devices(exg_session *s, exg_error *err)
+{
+    exg_engine *e = &s->engine;
+    const exg_device_table *table;
+    char name[16];
+    uint32_t first = 0;
+    uint32_t count;
+
+    if (e->options.device == NULL || strcmp(e->options.device, "cpu") == 0 ||
+        e->options.plan_only) {
+        return EXG_OK;
+    }
+    EXG_TRY(read_device(e->options.device, name, sizeof(name), &first, err));
+    EXG_TRY(exg_device_table_find(name, &table, err));
+    EXG_TRY(table->count(&count, err));
+    if (first >= count) {
+        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s': %s has %u", e->options.device,
+                        name, count);
+    }
+    e->devices = EXG_NEW_ARRAY(s->arena, exg_accelerator *, e->rank_count);
+    if (e->devices == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t r = 0; r < e->rank_count; r++) {
+        uint32_t index = (first + e->first_rank + r) % count;
+
+        EXG_TRY_IN(err, table->open(index, &e->devices[r], err), "%s:%u", name, index);
+    }
+    return EXG_OK;
+}
+
+static void close_devices(exg_engine *e)
+{
+    for (uint32_t r = 0; e->devices != NULL && r < e->rank_count; r++) {
+        if (e->devices[r] != NULL) {
+            e->devices[r]->table->close(e->devices[r]);
+        }
+    }
+}
+
 static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
 {
     exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d %d\n", options->seed,
@@ -210,6 +268,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     s->routine = (exg_routine){.engine = &s->engine, .program = verified->program};
     status = create_tables(s, err);
     status = status == EXG_OK ? create_ranks(s, err) : status;
+    status = status == EXG_OK ? open_devices(s, err) : status;
     status = status == EXG_OK
                  ? exg_memory_create(verified->program->weights, &s->engine.memory, err)
                  : status;
@@ -231,6 +290,7 @@ void exg_session_destroy(exg_session *session)
     }
     exg_routine_destroy(&session->routine);
     exg_memory_destroy(e->memory);
+    close_devices(e);
     exg_team_destroy(e->team);
     for (uint32_t r = 0; e->grids != NULL && r < e->rank_count; r++) {
         exg_grid_close(&e->grids[r]);

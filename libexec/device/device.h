@@ -28,11 +28,12 @@
 typedef struct exg_device_table exg_device_table;
 typedef struct exg_device_graph exg_device_graph; /* the table's own */
 
-/* An open device: the head of the table's own structure. */
-typedef struct exg_device {
+/* An open device, "accelerator" as PyTorch says (exg_device is a type and a number): the head
+ * of the table's own structure. */
+typedef struct exg_accelerator {
     const exg_device_table *table;
     uint32_t index;
-} exg_device;
+} exg_accelerator;
 
 /* For people. Texts are the table's, for good. */
 typedef struct exg_device_info {
@@ -49,36 +50,36 @@ struct exg_device_table {
     exg_status (*count)(uint32_t *count, exg_error *err);
     exg_status (*describe)(uint32_t index, exg_device_info *info, exg_error *err);
 
-    exg_status (*open)(uint32_t index, exg_device **device, exg_error *err);
-    void (*close)(exg_device *device); /* waits; its memory and graphs are gone */
+    exg_status (*open)(uint32_t index, exg_accelerator **device, exg_error *err);
+    void (*close)(exg_accelerator *device); /* waits; its memory and graphs are gone */
 
     /* The device's kernel for the host's; itself for one of its own; NULL: the host's. */
     const exg_kernel *(*kernel_of)(const exg_kernel *kernel);
 
     /* Aligned to 256 bytes; 0 bytes give an address too. NO_MEMORY MEM-004 says what is free. */
-    exg_status (*allocate)(exg_device *device, uint64_t bytes, void **address, exg_error *err);
-    void (*release)(exg_device *device, void *address); /* waits; NULL is allowed */
+    exg_status (*allocate)(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err);
+    void (*release)(exg_accelerator *device, void *address); /* waits; NULL is allowed */
 
     /* Asked for; the host's bytes must stay as they are (copy_in), or not be looked at
      * (copy_out), until wait(). */
-    exg_status (*copy_in)(exg_device *device, void *to, const void *from, uint64_t bytes,
+    exg_status (*copy_in)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                           exg_error *err);
-    exg_status (*copy_out)(exg_device *device, void *to, const void *from, uint64_t bytes,
+    exg_status (*copy_out)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                            exg_error *err);
 
     /* Asks for kernel->run(call); the call and its operands may change after it. */
-    exg_status (*launch)(exg_device *device, const exg_kernel *kernel,
+    exg_status (*launch)(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, exg_error *err);
 
     /* Until all is done. DEVICE DEV-... a fault of what ran: the device is then of no use. */
-    exg_status (*wait)(exg_device *device, exg_error *err);
+    exg_status (*wait)(exg_accelerator *device, exg_error *err);
 
     /* What is asked for between record() and recorded() is kept instead of carried out, to be
      * asked for as one by replay(). NULL, all four: cannot. UNSUPPORTED: not this. */
-    exg_status (*record)(exg_device *device, exg_error *err);
-    exg_status (*recorded)(exg_device *device, exg_device_graph **graph, exg_error *err);
-    exg_status (*replay)(exg_device *device, const exg_device_graph *graph, exg_error *err);
-    void (*forget)(exg_device *device, exg_device_graph *graph);
+    exg_status (*record)(exg_accelerator *device, exg_error *err);
+    exg_status (*recorded)(exg_accelerator *device, exg_device_graph **graph, exg_error *err);
+    exg_status (*replay)(exg_accelerator *device, const exg_device_graph *graph, exg_error *err);
+    void (*forget)(exg_accelerator *device, exg_device_graph *graph);
 };
 
 /* device.c: the table of that name. USAGE DEV-001 for one that there is not; DEVICE DEV-002

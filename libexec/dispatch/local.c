@@ -131,7 +131,7 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
 
     *rank = NULL;
     status = status == EXG_OK
-                 ? exg_plan_rank(m.program, call->operators, &options, NULL, &plan, err)
+                 ? exg_plan_rank(m.program, call->operators, &options, NULL, NULL, &plan, err)
                  : status;
     exg_program_destroy(m.program);
     EXG_TRY(status);
@@ -143,7 +143,7 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
             results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->window.dtype);
         }
     }
-    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, 0, rank, err));
-    exg_rank_fill(*rank);
+    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, NULL, 0, rank, err));
+    EXG_TRY(exg_rank_fill(*rank, err));
     return EXG_OK;
 }

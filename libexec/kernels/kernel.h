@@ -65,7 +65,7 @@ typedef struct exg_kernel_call {
 
     /* Whose kernel this is, in prepare too: data, workspace, fault and random are addresses of
      * its memory then. NULL: the host's. */
-    struct exg_device *device;
+    struct exg_accelerator *device;
 } exg_kernel_call;
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner
@@ -93,6 +93,9 @@ typedef struct exg_kernel {
      * packed. */
     bool (*suits_channels_last)(const exg_kernel_call *call);
 } exg_kernel;
+
+/* The elements of a window whose first one is at `from`, one by one, row-major. */
+void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to);
 
 static inline void exg_raise_at(exg_fault_note *note, exg_fault fault, int64_t index, int64_t size)
 {

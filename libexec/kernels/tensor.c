@@ -1,5 +1,8 @@
 /* tensor.c - sizes and strides. */
+#include "libexec/kernels/kernel.h"
+
 #include <exg/tensor.h>
+#include <string.h>
 
 int64_t exg_tensor_numel(const exg_tensor *tensor)
 {
@@ -38,5 +41,24 @@ void exg_tensor_set_contiguous(exg_tensor *tensor)
     for (uint32_t d = tensor->rank; d-- > 0;) {
         tensor->strides[d] = stride;
         stride *= tensor->sizes[d] > 0 ? tensor->sizes[d] : 1;
+    }
+}
+
+void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
+{
+    uint32_t item = exg_dtype_bytes(window->dtype);
+    int64_t index[EXG_RANK_MAX] = {0};
+    int64_t count = exg_tensor_numel(window);
+
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+
+        for (uint32_t d = 0; d < window->rank; d++) {
+            offset += index[d] * window->strides[d];
+        }
+        memcpy(to + (uint64_t)i * item, from + offset * item, item);
+        for (uint32_t d = window->rank; d-- > 0 && ++index[d] == window->sizes[d];) {
+            index[d] = 0;
+        }
     }
 }

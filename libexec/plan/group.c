@@ -454,5 +454,6 @@ exg_status exg_planner_close(exg_planner *p)
     }
     EXG_TRY(place_results(p, &s, step));
     count_down(p, &s);
-    return exg_pointwise_finish(s.program, &step->call, p->err);
+    EXG_TRY(exg_pointwise_finish(s.program, &step->call, p->err));
+    return exg_planner_prepare(p, step);
 }

@@ -2,6 +2,7 @@
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
 #include "libexec/plan/planner.h"
+#include "libexec/device/device.h"
 #include "libexport/base/checked.h"
 
 #include <exg/module.h>
@@ -81,6 +82,15 @@ static bool note_origin(exg_planner *p, exg_step *step)
     return step->target != NULL && step->module != NULL && step->source != NULL;
 }
 
+const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel)
+{
+    const exg_kernel *own = p->device == NULL || kernel == NULL
+                                ? NULL
+                                : p->device->table->kernel_of(kernel);
+
+    return own == NULL ? kernel : own;
+}
+
 exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
                             uint32_t input_count, uint32_t output_count, exg_step **step)
 {
@@ -91,7 +101,8 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
         return EXG_OUT_OF_MEMORY(p->err);
     }
     s = &plan->steps[plan->step_count++];
-    *s = (exg_step){.kernel = kernel,
+    *s = (exg_step){.kernel = exg_planner_kernel(p, kernel),
+                    .host = kernel,
                     .name = exg_arena_strdup(p->arena, name),
                     .fused = 1,
                     .once = p->once};
@@ -103,6 +114,8 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
     s->call.output_count = output_count;
     s->call.arena = p->arena;
     s->call.grid = p->grid;
+    s->on_host = p->device != NULL && p->device->table->kernel_of(s->kernel) == NULL;
+    s->call.device = s->on_host ? NULL : p->device;
     if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
         s->call.outputs == NULL || s->name == NULL || !note_origin(p, s)) {
         return EXG_OUT_OF_MEMORY(p->err);
@@ -201,11 +214,41 @@ void exg_planner_used(exg_planner *p, exg_value_id value)
     p->buffer_uses[p->locations[value].buffer]--;
 }
 
+/* Is operand `i` handed over with whatever strides it has? */
+static bool takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last)
+{
+    return (kernel->flags & EXG_KERNEL_ANY_STRIDES) != 0 || (i == 0 && channels_last) ||
+           (i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0);
+}
+
+/* The step is the host's. Its operands come as copies, row-major where it wants them so. */
+static void give_to_host(exg_step *step)
+{
+    step->kernel = step->host;
+    step->on_host = true;
+    step->call.device = NULL;
+    for (uint32_t i = 0; i < step->call.input_count; i++) {
+        if (step->inputs[i].buffer != EXG_NO_BUFFER && !takes_strides(step->host, i, false)) {
+            exg_tensor_set_contiguous(&step->call.inputs[i]);
+        }
+    }
+}
+
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
 {
-    if (step->kernel->prepare != NULL) {
-        EXG_TRY_IN(p->err, step->kernel->prepare(&step->call, p->err), "step %s", step->name);
+    exg_kernel_call asked = step->call;
+    exg_status status = step->kernel->prepare == NULL ? EXG_OK
+                                                      : step->kernel->prepare(&step->call, p->err);
+
+    if (status == EXG_UNSUPPORTED && step->kernel != step->host && !step->has_packed &&
+        !step->call.channels_last) {
+        exg_error_clear(p->err);
+        step->call = asked;
+        give_to_host(step);
+        status = step->kernel->prepare == NULL ? EXG_OK
+                                               : step->kernel->prepare(&step->call, p->err);
     }
+    EXG_TRY_IN(p->err, status, "step %s", step->name);
     if (step->call.workspace_bytes > p->plan->summary.workspace_bytes) {
         p->plan->summary.workspace_bytes = step->call.workspace_bytes;
     }
@@ -387,13 +430,6 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     return location->buffer;
 }
 
-/* Is operand `i` handed over with whatever strides it has? */
-static bool takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last)
-{
-    return (kernel->flags & EXG_KERNEL_ANY_STRIDES) != 0 || (i == 0 && channels_last) ||
-           (i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0);
-}
-
 static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool channels_last,
                                 const exg_value_id *values, uint32_t count, exg_location *bound)
 {
@@ -563,7 +599,8 @@ static void set_operands(exg_planner *p, exg_step *step, kernel_node *k)
 static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_operator *op,
                               const exg_argument *args)
 {
-    kernel_node k = {.kernel = exg_kernel_of(op->id)};
+    const exg_kernel *host = exg_kernel_of(op->id);
+    kernel_node k = {.kernel = exg_planner_kernel(p, host)};
     exg_step *step;
     uint32_t reuse = EXG_NO_BUFFER;
 
@@ -571,7 +608,7 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
         return EXG_FAIL(p->err, UNSUPPORTED, "OPR-004", "no kernel for '%s'", op->target);
     }
     EXG_TRY(find_operands(p, node, op, args, &k));
-    EXG_TRY(exg_planner_step(p, k.kernel, node->name != NULL ? node->name : op->schema->name,
+    EXG_TRY(exg_planner_step(p, host, node->name != NULL ? node->name : op->schema->name,
                              k.count + 1, result_count(node), &step));
     step->call.input_count = k.count;
     step->call.args = k.args;
@@ -628,7 +665,7 @@ static void count_use(void *user, exg_value_id *id)
 static void count_plain_uses(exg_planner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    const exg_kernel *kernel = op == NULL ? NULL : exg_kernel_of(op->id);
+    const exg_kernel *kernel = op == NULL ? NULL : exg_planner_kernel(p, exg_kernel_of(op->id));
 
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_argument *arg = &node->inputs[i].arg;
@@ -676,6 +713,15 @@ static exg_status prepare_tables(exg_planner *p)
     return EXG_OK;
 }
 
+/* A collective that the device leaves to the host goes whole, between copies. */
+static bool collectives_split(const exg_planner *p)
+{
+    extern const exg_kernel exg_kernel_all_reduce;
+
+    return exg_planner_kernel(p, &exg_kernel_all_reduce) == &exg_kernel_all_reduce &&
+           (p->device == NULL || p->device->table->kernel_of(&exg_kernel_all_reduce) != NULL);
+}
+
 static exg_status plan_all(exg_planner *p)
 {
     EXG_TRY(prepare_tables(p));
@@ -695,7 +741,7 @@ static exg_status plan_all(exg_planner *p)
     p->origin = NULL;
     EXG_TRY(exg_planner_outputs(p));
     EXG_TRY(exg_planner_order(p));
-    if (p->grid != NULL && !p->no_overlap) {
+    if (p->grid != NULL && !p->no_overlap && collectives_split(p)) {
         EXG_TRY(exg_planner_overlap(p));
     }
     p->plan->summary.node_count = p->graph->node_count;
@@ -706,12 +752,12 @@ static exg_status plan_all(exg_planner *p)
 exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
                            const exg_plan_options *options, exg_plan **plan, exg_error *err)
 {
-    return exg_plan_rank(functional, operators, options, NULL, plan, err);
+    return exg_plan_rank(functional, operators, options, NULL, NULL, plan, err);
 }
 
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
-                         exg_plan **plan, exg_error *err)
+                         struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(exg_arena_allocator(functional->arena),
                                         EXG_ARENA_UNBOUNDED);
@@ -719,6 +765,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
                      .graph = functional->graph,
                      .operators = operators,
                      .arena = arena,
+                     .device = device,
                      .err = err};
     exg_status status;
 

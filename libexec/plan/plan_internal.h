@@ -43,6 +43,7 @@ typedef struct exg_location {
 
 typedef struct exg_step {
     const exg_kernel *kernel;
+    const exg_kernel *host; /* the same, for the host */
     exg_kernel_call call;
     exg_location *inputs;  /* call.inputs[i] is inputs[i].window, once bound */
     exg_location *outputs;
@@ -51,6 +52,7 @@ typedef struct exg_step {
     const char *source;          /* the user's line it comes from, or "" */
     uint32_t fused;   /* nodes inside */
     bool once;        /* depends on weights alone: runs before the first run */
+    bool on_host;     /* the plan is of a device that has no such kernel */
     bool has_packed;  /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;
@@ -94,10 +96,11 @@ struct exg_plan {
     exg_plan_summary summary;
 };
 
-/* exg_plan_create for one rank of a mesh: collectives go through `grid`. */
+/* exg_plan_create for one rank of a mesh: collectives go through `grid` (NULL: none), steps
+ * run on `device` (NULL: the host), which must be open as long as the plan is. */
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
-                         exg_plan **plan, exg_error *err);
+                         struct exg_accelerator *device, exg_plan **plan, exg_error *err);
 
 /* The kernel of an operator row, or NULL. */
 const exg_kernel *exg_kernel_of(exg_operator_id id);

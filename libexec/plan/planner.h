@@ -34,6 +34,7 @@ typedef struct exg_planner {
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
+    struct exg_accelerator *device; /* NULL: the host */
     bool no_fusion, no_reuse, no_overlap, outputs_apart;
     exg_error *err;
 } exg_planner;
@@ -41,7 +42,11 @@ typedef struct exg_planner {
 /* A new buffer in the arena, first written by the step about to be added. */
 exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer);
 
-/* Adds an empty step; its index is plan->step_count - 1. */
+/* The device's kernel for the host's; the host's where it has none. NULL for NULL. */
+const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel);
+
+/* Adds an empty step of the device's kernel for this one of the host's; its index is
+ * plan->step_count - 1. */
 exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
                             uint32_t input_count, uint32_t output_count, exg_step **step);
 
@@ -72,7 +77,7 @@ exg_status exg_planner_order(exg_planner *p);
  * cost least. */
 exg_status exg_planner_overlap(exg_planner *p);
 
-/* Prepares the kernel. */
+/* Prepares the kernel; what the device's does not take the host's does. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);
 
 /* A step that copies `from` into a fresh contiguous buffer at *to. */

@@ -63,6 +63,7 @@ static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
     if (step->fused > 1) {
         exg_text_printf(text, "  (%u fused)", step->fused);
     }
+    exg_text_puts(text, step->on_host ? "  (host)" : "");
     exg_text_puts(text, step->once ? "  (once)\n" : "\n");
 }
 

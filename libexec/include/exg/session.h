@@ -46,6 +46,11 @@ typedef struct exg_session_options {
     uint64_t timeout_ns;
     bool plan_only;   /* prepare, never run: no rank is started, of a mesh of any size the
                          plan of rank 0 is made */
+    /* What steps run on, "NAME" or "NAME:INDEX": NULL or "cpu" the host; "cuda" a GPU (on a mesh
+     * one for each rank, from INDEX on, and again from the first); "strict" the host with a
+     * device's manners, to find faults without one (exg/device.h). What the device has no
+     * kernel for the host computes. */
+    const char *device;
     bool check_ranks; /* with plan_only: those of all ranks are, and must fit (COM-010). Ranks
                          that are threads are checked always, processes by their digests */
 } exg_session_options;
@@ -88,7 +93,8 @@ typedef struct exg_session_output {
 uint32_t exg_session_output_count(const exg_session *session);
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
 
-/* What the program writes: buffers and parameters by FQN, as they are now. */
+/* What the program writes: buffers and parameters by FQN, as they are now; data is NULL when
+ * a device does not give them any more. */
 uint32_t exg_session_state_count(const exg_session *session);
 const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor);
 

@@ -453,14 +453,14 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
         return -1;
     }
     assert_int_equal(exg_memory_create(program->weights, &memory, &err), EXG_OK);
-    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, 0, &rank, &err), EXG_OK);
+    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, NULL, 0, &rank, &err), EXG_OK);
     exg_rank_set_input(rank, 1, x);
-    exg_rank_fill(rank);
+    assert_int_equal(exg_rank_fill(rank, &err), EXG_OK);
     assert_int_equal(exg_rank_run(rank, &err), EXG_OK);
     for (uint32_t o = 0; o < k.shown; o++) {
         const window *want = &values[k.count + 1 - o];
         const float *got =
-            exg_rank_data(rank, &plan->outputs[stretch->first_output + o].location);
+            exg_rank_output(rank, stretch->first_output + o);
 
         for (int64_t i = 0; i < count_of(want); i++) {
             same = same && memcmp(at(want, i), &got[i], sizeof(float)) == 0;

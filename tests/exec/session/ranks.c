@@ -87,7 +87,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_iss
     assert_int_equal(exg_paper_grid(&mesh, rank, &grid, NULL), EXG_OK);
     if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
-        exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
+        exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
         exg_issues_of(plan, arena, issues, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
@@ -196,7 +196,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
                 assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
                 assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
                                                   cuts[r], &local, NULL, NULL, NULL), EXG_OK);
-                assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, &plan, NULL), EXG_OK);
+                assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL), EXG_OK);
                 assert_int_equal(exg_issues_of(plan, arena, &issues[r], NULL), EXG_OK);
                 exg_plan_destroy(plan);
                 exg_program_destroy(local);
@@ -285,9 +285,9 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
         if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
-            exg_plan_rank(local, operators, NULL, &grid, &plan, &err) != EXG_OK ||
+            exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
             exg_memory_create(program->weights, &memory, &err) != EXG_OK ||
-            exg_rank_create(plan, memory, NULL, &grid, 0, &rank, &err) != EXG_OK) {
+            exg_rank_create(plan, memory, NULL, &grid, NULL, 0, &rank, &err) != EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
         assert_int_equal(seen.first, r * 16 * 6 * sizeof(float));

@@ -1,0 +1,335 @@
+/* lane.c - a plan's memory on a device, and its runs there. */
+#include "libexec/device/lane.h"
+#include "libexec/kernels/cpu/common.h"
+#include "libexport/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct exg_lane {
+    exg_accelerator *device;
+    exg_plan *plan;
+    exg_staging_base *base;
+    const void *context;
+    void *arena, *workspace;
+    void **inputs;              /* by graph input: room for a user's tensor */
+    uint8_t **given;            /* by graph input: the caller's */
+    uint8_t **taken;            /* by graph output, the host's */
+    uint8_t *staging;           /* the host's, for the steps it computes: operands, */
+    uint8_t *workspace_here;    /* and their workspace */
+    uint64_t staging_bytes;
+    exg_fault_note *notes;      /* by step */
+    exg_fault_note *notes_here; /* as they were when a run ended */
+    exg_random_source *random;
+    exg_random_source random_here;
+    exg_device_graph *graph;
+    bool can_replay;
+    bool has_run;
+};
+
+static const exg_allocator *allocator_of(const exg_lane *lane)
+{
+    return exg_arena_allocator(lane->plan->arena);
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+/* What the steps that the host computes take. */
+static exg_status allocate_staging(exg_lane *lane, exg_error *err)
+{
+    const exg_plan *plan = lane->plan;
+    bool any = false;
+
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        if (plan->steps[s].on_host) {
+            lane->staging_bytes = EXG_MAX(lane->staging_bytes, exg_staging_bytes(&plan->steps[s]));
+            any = true;
+        }
+    }
+    if (!any) {
+        return EXG_OK;
+    }
+    lane->staging = exg_allocate(allocator_of(lane), lane->staging_bytes);
+    lane->workspace_here = exg_allocate(allocator_of(lane), plan->summary.workspace_bytes);
+    return lane->staging == NULL || lane->workspace_here == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
+{
+    const exg_plan *plan = lane->plan;
+
+    lane->inputs = EXG_NEW_ARRAY(plan->arena, void *, plan->input_count);
+    lane->given = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
+    if (lane->inputs == NULL || lane->given == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        const exg_plan_input *input = &plan->inputs[i];
+
+        if (input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER) {
+            EXG_TRY(lane->device->table->allocate(lane->device, plan->buffers[input->buffer].bytes,
+                                                  &lane->inputs[i], err));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Is it handed out, rather than written back to where it came from? */
+static bool is_result(const exg_plan_output *output)
+{
+    return output->constant.kind == EXG_ARGUMENT_TENSOR &&
+           output->kind != EXG_OUTPUT_BUFFER_MUTATION &&
+           output->kind != EXG_OUTPUT_PARAMETER_MUTATION &&
+           output->kind != EXG_OUTPUT_USER_INPUT_MUTATION;
+}
+
+static uint64_t result_bytes(const exg_plan_output *output)
+{
+    return (uint64_t)exg_tensor_numel(&output->location.window) *
+           exg_dtype_bytes(output->location.window.dtype);
+}
+
+static exg_status allocate_results(exg_lane *lane, exg_error *err)
+{
+    const exg_plan *plan = lane->plan;
+
+    lane->taken = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->output_count);
+    if (lane->taken == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        if (is_result(&plan->outputs[o])) {
+            lane->taken[o] = exg_allocate(allocator_of(lane), result_bytes(&plan->outputs[o]));
+            if (lane->taken[o] == NULL) {
+                return EXG_OUT_OF_MEMORY(err);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status allocate_notes(exg_lane *lane, exg_error *err)
+{
+    const exg_device_table *table = lane->device->table;
+    uint64_t bytes = lane->plan->step_count * sizeof(exg_fault_note);
+    void *notes;
+    void *random;
+
+    lane->notes_here = EXG_NEW_ARRAY(lane->plan->arena, exg_fault_note, lane->plan->step_count);
+    if (lane->notes_here == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(table->allocate(lane->device, bytes, &notes, err));
+    lane->notes = notes;
+    EXG_TRY(table->allocate(lane->device, sizeof(exg_random_source), &random, err));
+    lane->random = random;
+    return table->copy_in(lane->device, notes, lane->notes_here, bytes, err); /* zeros */
+}
+
+static exg_status allocate(exg_lane *lane, exg_error *err)
+{
+    const exg_device_table *table = lane->device->table;
+    const exg_plan_summary *summary = &lane->plan->summary;
+
+    EXG_TRY(table->allocate(lane->device, summary->arena_bytes, &lane->arena, err));
+    EXG_TRY(table->allocate(lane->device, summary->workspace_bytes, &lane->workspace, err));
+    EXG_TRY(allocate_inputs(lane, err));
+    EXG_TRY(allocate_results(lane, err));
+    EXG_TRY(allocate_notes(lane, err));
+    EXG_TRY(allocate_staging(lane, err));
+    return table->wait(lane->device, err);
+}
+
+exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_base *base,
+                           const void *context, exg_lane **lane, exg_error *err)
+{
+    exg_lane *l = calloc(1, sizeof(*l));
+    exg_status status;
+
+    *lane = NULL;
+    if (l == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *l = (exg_lane){.device = device, .plan = plan, .base = base, .context = context};
+    l->can_replay = device->table->record != NULL;
+    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+        l->can_replay = l->can_replay && !plan->steps[s].on_host &&
+                        (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) == 0;
+    }
+    status = allocate(l, err);
+    if (status != EXG_OK) {
+        exg_lane_destroy(l);
+        return status;
+    }
+    *lane = l;
+    return EXG_OK;
+}
+
+void exg_lane_destroy(exg_lane *lane)
+{
+    const exg_device_table *table = lane == NULL ? NULL : lane->device->table;
+
+    if (lane == NULL) {
+        return;
+    }
+    if (lane->graph != NULL) {
+        table->forget(lane->device, lane->graph);
+    }
+    table->release(lane->device, lane->arena);
+    table->release(lane->device, lane->workspace);
+    table->release(lane->device, lane->notes);
+    table->release(lane->device, lane->random);
+    for (uint32_t i = 0; lane->inputs != NULL && i < lane->plan->input_count; i++) {
+        table->release(lane->device, lane->inputs[i]);
+    }
+    for (uint32_t o = 0; lane->taken != NULL && o < lane->plan->output_count; o++) {
+        exg_release(allocator_of(lane), lane->taken[o], result_bytes(&lane->plan->outputs[o]));
+    }
+    exg_release(allocator_of(lane), lane->staging, lane->staging_bytes);
+    exg_release(allocator_of(lane), lane->workspace_here, lane->plan->summary.workspace_bytes);
+    free(lane);
+}
+
+uint8_t *exg_lane_arena(const exg_lane *lane)
+{
+    return lane->arena;
+}
+
+uint8_t *exg_lane_input(const exg_lane *lane, uint32_t input)
+{
+    return lane->inputs[input];
+}
+
+void exg_lane_bind(exg_lane *lane, uint32_t s, exg_fault_note *fault,
+                   const exg_random_source *random)
+{
+    exg_step *step = &lane->plan->steps[s];
+
+    step->call.workspace = step->on_host ? lane->workspace_here : lane->workspace;
+    step->call.fault = step->on_host ? fault : lane->notes + s;
+    step->call.random = step->on_host ? random : lane->random;
+    if (step->on_host) {
+        exg_staging_bind(step, lane->staging);
+    }
+}
+
+void exg_lane_give(exg_lane *lane, uint32_t input, void *data)
+{
+    lane->given[input] = data;
+}
+
+void *exg_lane_taken(const exg_lane *lane, uint32_t output)
+{
+    return lane->taken[output];
+}
+
+/* ---- a run ------------------------------------------------------------------------------- */
+
+exg_status exg_lane_begin(exg_lane *lane, const exg_random_source *random, exg_error *err)
+{
+    const exg_plan *plan = lane->plan;
+    const exg_device_table *table = lane->device->table;
+
+    lane->random_here = *random;
+    EXG_TRY(table->copy_in(lane->device, lane->random, &lane->random_here,
+                           sizeof(lane->random_here), err));
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        if (lane->inputs[i] != NULL && lane->given[i] != NULL) {
+            EXG_TRY(table->copy_in(lane->device, lane->inputs[i], lane->given[i],
+                                   plan->buffers[plan->inputs[i].buffer].bytes, err));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_lane_step(exg_lane *lane, uint32_t s, exg_error *err)
+{
+    const exg_step *step = &lane->plan->steps[s];
+
+    return step->on_host
+               ? exg_staging_run(lane->device, step, lane->base, lane->context, err)
+               : lane->device->table->launch(lane->device, step->kernel, &step->call, err);
+}
+
+bool exg_lane_can_replay(const exg_lane *lane)
+{
+    return lane->can_replay;
+}
+
+static exg_status ask_for_steps(exg_lane *lane, exg_error *err)
+{
+    for (uint32_t s = lane->plan->once_count; s < lane->plan->step_count; s++) {
+        EXG_TRY(exg_lane_step(lane, s, err));
+    }
+    return EXG_OK;
+}
+
+/* The first run asks step by step: most programs run once. */
+exg_status exg_lane_replay(exg_lane *lane, exg_error *err)
+{
+    const exg_device_table *table = lane->device->table;
+    exg_status status;
+
+    if (!lane->has_run) {
+        lane->has_run = true;
+        return ask_for_steps(lane, err);
+    }
+    if (lane->graph == NULL) {
+        EXG_TRY(table->record(lane->device, err));
+        status = ask_for_steps(lane, err);
+        EXG_TRY(table->recorded(lane->device, &lane->graph, status == EXG_OK ? err : NULL));
+        EXG_TRY(status);
+    }
+    return table->replay(lane->device, lane->graph, err);
+}
+
+/* None is left for the next run. */
+exg_status exg_lane_filled(exg_lane *lane, uint32_t *step, exg_fault_note *note, exg_error *err)
+{
+    const exg_device_table *table = lane->device->table;
+    uint64_t bytes = lane->plan->step_count * sizeof(*lane->notes);
+
+    *step = EXG_NO_STEP;
+    EXG_TRY(table->copy_out(lane->device, lane->notes_here, lane->notes, bytes, err));
+    EXG_TRY(table->wait(lane->device, err));
+    for (uint32_t s = lane->plan->step_count; s-- > 0;) {
+        if (atomic_load_explicit(&lane->notes_here[s].fault, memory_order_relaxed) !=
+            EXG_FAULT_NONE) {
+            *step = s;
+        }
+    }
+    if (*step == EXG_NO_STEP) {
+        return EXG_OK;
+    }
+    atomic_init(&note->fault, lane->notes_here[*step].fault);
+    note->index = lane->notes_here[*step].index;
+    note->size = lane->notes_here[*step].size;
+    memset(lane->notes_here, 0, bytes);
+    EXG_TRY(table->copy_in(lane->device, lane->notes, lane->notes_here, bytes, err));
+    return table->wait(lane->device, err);
+}
+
+exg_status exg_lane_end(exg_lane *lane, uint32_t *step, exg_fault_note *note, exg_error *err)
+{
+    const exg_plan *plan = lane->plan;
+    const exg_device_table *table = lane->device->table;
+
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        const exg_location *from = &plan->outputs[o].location;
+
+        if (lane->taken[o] != NULL) {
+            EXG_TRY(table->copy_out(lane->device, lane->taken[o],
+                                    lane->base(lane->context, from->buffer) +
+                                        from->offset *
+                                            (int64_t)exg_dtype_bytes(from->window.dtype),
+                                    result_bytes(&plan->outputs[o]), err));
+        }
+    }
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        if (lane->inputs[i] != NULL && lane->given[i] != NULL && plan->inputs[i].mutated) {
+            EXG_TRY(table->copy_out(lane->device, lane->given[i], lane->inputs[i],
+                                    plan->buffers[plan->inputs[i].buffer].bytes, err));
+        }
+    }
+    return exg_lane_filled(lane, step, note, err);
+}

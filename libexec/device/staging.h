@@ -1,0 +1,24 @@
+/* staging.h - a step that the host computes for a device: its operands come over, its results
+ * go back.
+ */
+#ifndef EXG_LIBEXEC_DEVICE_STAGING_H
+#define EXG_LIBEXEC_DEVICE_STAGING_H
+
+#include "libexec/device/device.h"
+#include "libexec/plan/plan_internal.h"
+
+/* Bytes of the host's memory, aligned to 64, that the step's operands take. */
+uint64_t exg_staging_bytes(const exg_step *step);
+
+/* The step's operands lie in `memory` from here on. */
+void exg_staging_bind(exg_step *step, uint8_t *memory);
+
+/* By buffer: its first byte on the device. */
+typedef uint8_t *exg_staging_base(const void *context, uint32_t buffer);
+
+/* Waits, brings the operands over, runs the kernel, asks for the results' way back and waits
+ * for it. */
+exg_status exg_staging_run(exg_accelerator *device, const exg_step *step, exg_staging_base *base,
+                           const void *context, exg_error *err);
+
+#endif

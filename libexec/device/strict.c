@@ -1,0 +1,292 @@
+/* strict.c - the host with a device's manners, so that what a real device would punish now and
+ * then shows up always, and without one:
+ *
+ *   - addresses fault when the host follows them: pages are open only while what was asked for
+ *     is carried out
+ *   - what is asked for is carried out late: in wait(), never before
+ *   - fresh memory is NaN (every byte 0xff), each block ends at a page that is never open, and
+ *     what was released is closed for good
+ *
+ * Kernels are the host's own.
+ */
+#include "libexec/device/device.h"
+#include "libexec/kernels/cpu/common.h"
+#include "libexport/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ALIGNMENT 256u
+#define STRICT_DEVICES 64 /* as many as a session's ranks */
+
+typedef struct block {
+    struct block *next;
+    uint8_t *pages;
+    size_t open_bytes; /* from `pages`; one closed page follows */
+    void *address;
+    bool is_released;
+} block;
+
+typedef struct request {
+    const exg_kernel *kernel; /* NULL: a copy */
+    const exg_kernel_call *call;
+    void *to;
+    const void *from;
+    uint64_t bytes;
+} request;
+
+typedef struct requests {
+    request *items;
+    uint32_t count, capacity;
+} requests;
+
+struct exg_device_graph {
+    requests kept;
+};
+
+typedef struct strict {
+    exg_accelerator head;
+    block *blocks;
+    requests asked;
+    exg_device_graph *recording; /* NULL: not */
+    size_t page;
+} strict;
+
+static strict *strict_of(exg_accelerator *device)
+{
+    return (strict *)device;
+}
+
+static exg_status count_devices(uint32_t *count, exg_error *err)
+{
+    (void)err;
+    *count = STRICT_DEVICES;
+    return EXG_OK;
+}
+
+static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err)
+{
+    (void)index;
+    (void)err;
+    *info = (exg_device_info){.name = "the host, with a device's manners"};
+    return EXG_OK;
+}
+
+static exg_status open_strict(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    strict *s = calloc(1, sizeof(*s));
+
+    *device = NULL;
+    if (s == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    s->head = (exg_accelerator){&exg_device_strict, index};
+    s->page = (size_t)sysconf(_SC_PAGESIZE);
+    *device = &s->head;
+    return EXG_OK;
+}
+
+static void close_strict(exg_accelerator *device)
+{
+    strict *s = strict_of(device);
+
+    if (s == NULL) {
+        return;
+    }
+    for (block *b = s->blocks; b != NULL;) {
+        block *next = b->next;
+
+        munmap(b->pages, b->open_bytes + s->page);
+        free(b);
+        b = next;
+    }
+    free(s->asked.items);
+    free(s);
+}
+
+static const exg_kernel *kernel_of(const exg_kernel *kernel)
+{
+    return kernel;
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err)
+{
+    strict *s = strict_of(device);
+    uint64_t padded = (EXG_MAX(bytes, 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    block *b = bytes > INT64_MAX / 2 ? NULL : calloc(1, sizeof(*b));
+
+    *address = NULL;
+    if (b != NULL) {
+        b->open_bytes = (size_t)((padded + s->page - 1) / s->page * s->page);
+        b->pages = mmap(NULL, b->open_bytes + s->page, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (b->pages == MAP_FAILED || mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE)) {
+            if (b->pages != MAP_FAILED) {
+                munmap(b->pages, b->open_bytes + s->page);
+            }
+            free(b);
+            b = NULL;
+        }
+    }
+    if (b == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-004", "device strict: %llu bytes",
+                        (unsigned long long)bytes);
+    }
+    memset(b->pages, 0xff, b->open_bytes);
+    mprotect(b->pages, b->open_bytes, PROT_NONE);
+    b->address = b->pages + b->open_bytes - padded;
+    b->next = s->blocks;
+    s->blocks = b;
+    *address = b->address;
+    return EXG_OK;
+}
+
+static exg_status carry_out(exg_accelerator *device, exg_error *err);
+
+/* The address is never given out again. */
+static void release(exg_accelerator *device, void *address)
+{
+    strict *s = strict_of(device);
+
+    if (address == NULL) {
+        return;
+    }
+    (void)carry_out(device, NULL);
+    for (block *b = s->blocks; b != NULL; b = b->next) {
+        if (b->address == address) {
+            b->is_released = true;
+            madvise(b->pages, b->open_bytes, MADV_DONTNEED);
+        }
+    }
+}
+
+static void set_open(const strict *s, int protection)
+{
+    for (const block *b = s->blocks; b != NULL; b = b->next) {
+        if (!b->is_released) {
+            mprotect(b->pages, b->open_bytes, protection);
+        }
+    }
+}
+
+/* ---- the stream -------------------------------------------------------------------------- */
+
+static exg_status add(requests *list, const request *item, exg_error *err)
+{
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity == 0 ? 64 : list->capacity * 2;
+        request *items = realloc(list->items, capacity * sizeof(*items));
+
+        if (items == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = *item;
+    return EXG_OK;
+}
+
+static exg_status ask(exg_accelerator *device, const request *item, exg_error *err)
+{
+    strict *s = strict_of(device);
+
+    return add(s->recording != NULL ? &s->recording->kept : &s->asked, item, err);
+}
+
+static exg_status copy(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                       exg_error *err)
+{
+    return bytes == 0 ? EXG_OK
+                      : ask(device, &(request){.to = to, .from = from, .bytes = bytes}, err);
+}
+
+static exg_status launch(exg_accelerator *device, const exg_kernel *kernel, const exg_kernel_call *call,
+                         exg_error *err)
+{
+    return ask(device, &(request){.kernel = kernel, .call = call}, err);
+}
+
+static exg_status carry_out(exg_accelerator *device, exg_error *err)
+{
+    strict *s = strict_of(device);
+
+    (void)err;
+    if (s->asked.count == 0) {
+        return EXG_OK;
+    }
+    set_open(s, PROT_READ | PROT_WRITE);
+    for (uint32_t i = 0; i < s->asked.count; i++) {
+        const request *r = &s->asked.items[i];
+
+        if (r->kernel != NULL) {
+            r->kernel->run(r->call);
+        } else {
+            memcpy(r->to, r->from, (size_t)r->bytes);
+        }
+    }
+    s->asked.count = 0;
+    set_open(s, PROT_NONE);
+    return EXG_OK;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------ */
+
+static exg_status record(exg_accelerator *device, exg_error *err)
+{
+    strict *s = strict_of(device);
+
+    s->recording = calloc(1, sizeof(*s->recording));
+    return s->recording == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status recorded(exg_accelerator *device, exg_device_graph **graph, exg_error *err)
+{
+    strict *s = strict_of(device);
+
+    (void)err;
+    *graph = s->recording;
+    s->recording = NULL;
+    return EXG_OK;
+}
+
+static exg_status replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err)
+{
+    for (uint32_t i = 0; i < graph->kept.count; i++) {
+        EXG_TRY(ask(device, &graph->kept.items[i], err));
+    }
+    return EXG_OK;
+}
+
+static void forget(exg_accelerator *device, exg_device_graph *graph)
+{
+    (void)device;
+    if (graph != NULL) {
+        free(graph->kept.items);
+        free(graph);
+    }
+}
+
+const exg_device_table exg_device_strict = {
+    .version = EXG_DEVICE_TABLE_VERSION,
+    .name = "strict",
+    .count = count_devices,
+    .describe = describe,
+    .open = open_strict,
+    .close = close_strict,
+    .kernel_of = kernel_of,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = copy,
+    .copy_out = copy,
+    .launch = launch,
+    .wait = carry_out,
+    .record = record,
+    .recorded = recorded,
+    .replay = replay,
+    .forget = forget,
+};
