@@ -93,6 +93,22 @@ if(NOT EXG_SANITIZE)
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
+# The same on the device that shows what a real one would punish now and then.
+function(exg_strict_test name test)
+  add_test(NAME ${name}_strict COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name}_strict PROPERTIES TIMEOUT 600
+    ENVIRONMENT "EXG_TEST_DEVICE=strict;${ARGN}")
+endfunction()
+exg_strict_test(exec_corpus exec_corpus)
+exg_strict_test(exec_corpus_mesh exec_corpus EXG_CORPUS_MESH=3)
+exg_strict_test(exec_corpus_grid exec_corpus EXG_CORPUS_MESH=2x2)
+exg_strict_test(exec_session exec_session)
+exg_strict_test(exec_stretches exec_stretches)
+exg_strict_test(exec_random exec_random)
+exg_strict_test(exec_memory exec_memory)
+exg_strict_test(exec_decode exec_decode)
+exg_strict_test(exec_attention exec_attention)
+
 # One operator on DTensors, now.
 exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)

@@ -190,7 +190,8 @@ static bool compare_outputs(const one_case *c, const exg_session *session, char 
 static bool run_session(const one_case *c, const exg_operators *operators,
                         const exg_mesh_shape *mesh, char *why)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh,
+                                   .device = getenv("EXG_TEST_DEVICE")};
     exg_session_input inputs[32];
     uint32_t count = 0;
     exg_verified verified;

@@ -209,7 +209,8 @@ static void run(made *m, const variant *t)
         {BATCH, HEADS, KEYS, WIDTH},
         {BATCH, 1,     ROWS, KEYS }
     };
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+                                   .device = getenv("EXG_TEST_DEVICE")};
     exg_session_input inputs[4];
     exg_verified verified;
     exg_session *session;

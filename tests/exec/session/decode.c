@@ -81,6 +81,7 @@ static void run_step(exg_session *session, int step, const exg_tensor_file *expe
 static void decode(const exg_verified *verified, uint32_t mesh)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+        .device = getenv("EXG_TEST_DEVICE"),
         .mesh = {mesh > 0, {mesh}}};
     exg_tensor_file *expected;
     exg_session *session;

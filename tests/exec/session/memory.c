@@ -321,7 +321,8 @@ static void check_program(uint32_t seed, const exg_operators *operators, bool no
                           bool no_fusion)
 {
     static const char *const what[] = {"memory reused", "memory of its own"};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+                                   .device = getenv("EXG_TEST_DEVICE")};
     float start[24];
     float kept[24];
     float x[24];

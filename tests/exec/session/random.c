@@ -50,6 +50,7 @@ static void open_with(setup *s, uint64_t seed, uint32_t threads, uint32_t mesh)
     exg_verified verified;
     exg_session_options options = {
         .size = sizeof(options), .seed = seed, .thread_count = threads,
+        .device = getenv("EXG_TEST_DEVICE"),
         .mesh = {mesh > 0, {mesh}}};
     exg_error err;
 
