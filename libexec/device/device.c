@@ -29,10 +29,14 @@ static exg_status load(const char *name, const char *file, const char *symbol,
 
 exg_status exg_device_table_find(const char *name, const exg_device_table **table, exg_error *err)
 {
+    static const exg_device_table *const here[] = {&exg_device_strict, &exg_device_strict_host};
+
     *table = NULL;
-    if (strcmp(name, exg_device_strict.name) == 0) {
-        *table = &exg_device_strict;
-        return EXG_OK;
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
+        if (strcmp(name, here[i]->name) == 0) {
+            *table = here[i];
+            return EXG_OK;
+        }
     }
     if (strcmp(name, "cuda") == 0) {
         return load(name, CUDA_FILE, CUDA_SYMBOL, table, err);

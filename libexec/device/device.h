@@ -86,6 +86,6 @@ struct exg_device_table {
  * where its library cannot be loaded. */
 exg_status exg_device_table_find(const char *name, const exg_device_table **table, exg_error *err);
 
-extern const exg_device_table exg_device_strict;
+extern const exg_device_table exg_device_strict, exg_device_strict_host;
 
 #endif

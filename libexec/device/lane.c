@@ -247,7 +247,7 @@ exg_status exg_lane_step(exg_lane *lane, uint32_t s, exg_error *err)
     const exg_step *step = &lane->plan->steps[s];
 
     return step->on_host
-               ? exg_staging_run(lane->device, step, lane->base, lane->context, err)
+               ? exg_staging_run(lane->device, step, lane->staging, lane->base, lane->context, err)
                : lane->device->table->launch(lane->device, step->kernel, &step->call, err);
 }
 

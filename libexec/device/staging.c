@@ -3,42 +3,14 @@
 
 #include <string.h>
 
-/* What an operand takes here: the bytes of its window from the first to the last, and, where
- * the kernel wants it row-major and it is not, those of a copy. */
-typedef struct place {
-    int64_t low;      /* bytes from the buffer's start */
-    uint64_t bytes;   /* from there */
-    bool is_gathered; /* into as many as the tensor has */
-    uint64_t gathered_bytes;
-} place;
+/* Bytes of a buffer, from its start. */
+typedef struct span {
+    int64_t low, high;
+} span;
 
-static uint64_t round_up(uint64_t bytes)
+static int64_t round_up(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
-}
-
-static place place_of(const exg_location *location, const exg_tensor *operand)
-{
-    const exg_tensor *w = &location->window;
-    int64_t item = exg_dtype_bytes(w->dtype);
-    int64_t low = location->offset;
-    int64_t high = location->offset;
-    place p = {.low = low * item};
-
-    if (location->buffer == EXG_NO_BUFFER || exg_tensor_numel(w) == 0) {
-        return p;
-    }
-    for (uint32_t d = 0; d < w->rank; d++) {
-        int64_t reach = (w->sizes[d] - 1) * w->strides[d];
-
-        low += reach < 0 ? reach : 0;
-        high += reach > 0 ? reach : 0;
-    }
-    p.low = low * item;
-    p.bytes = (uint64_t)((high + 1 - low) * item);
-    p.is_gathered = memcmp(w->strides, operand->strides, w->rank * sizeof(*w->strides)) != 0;
-    p.gathered_bytes = p.is_gathered ? (uint64_t)(exg_tensor_numel(w) * item) : 0;
-    return p;
 }
 
 /* Operand `i` of inputs and results one after the other. */
@@ -55,92 +27,176 @@ static uint32_t count_of(const exg_step *step)
     return exg_step_operands(step) + step->call.output_count;
 }
 
-uint64_t exg_staging_bytes(const exg_step *step)
+static span span_of(const exg_location *location)
 {
-    uint64_t bytes = 0;
+    const exg_tensor *w = &location->window;
+    int64_t item = exg_dtype_bytes(w->dtype);
+    span s = {location->offset, location->offset + 1};
+
+    if (exg_tensor_numel(w) == 0) {
+        return (span){0, 0};
+    }
+    for (uint32_t d = 0; d < w->rank; d++) {
+        int64_t reach = (w->sizes[d] - 1) * w->strides[d];
+
+        s.low += reach < 0 ? reach : 0;
+        s.high += reach > 0 ? reach : 0;
+    }
+    return (span){s.low * item, s.high * item};
+}
+
+/* The part of a buffer that the step's operands lie in: they stay together, since one may be
+ * another's memory. false: operand `i` is not the first of them. */
+static bool part_of(const exg_step *step, uint32_t i, span *part)
+{
+    exg_tensor *operand;
+    uint32_t buffer = location_of(step, i, &operand)->buffer;
+
+    *part = (span){0, 0};
+    for (uint32_t k = 0; k < count_of(step); k++) {
+        const exg_location *location = location_of(step, k, &operand);
+        span s;
+
+        if (location->buffer != buffer) {
+            continue;
+        }
+        if (k < i) {
+            return false;
+        }
+        s = span_of(location);
+        if (s.low < s.high) {
+            part->low = part->low == part->high || s.low < part->low ? s.low : part->low;
+            part->high = s.high > part->high ? s.high : part->high;
+        }
+    }
+    return buffer != EXG_NO_BUFFER;
+}
+
+/* Does the kernel want row-major what does not lie so? */
+static bool is_gathered(const exg_location *location, const exg_tensor *operand)
+{
+    return location->buffer != EXG_NO_BUFFER && exg_tensor_numel(operand) > 0 &&
+           memcmp(location->window.strides, operand->strides,
+                  operand->rank * sizeof(*operand->strides)) != 0;
+}
+
+static int64_t gathered_bytes(const exg_tensor *operand)
+{
+    return round_up(exg_tensor_numel(operand) * (int64_t)exg_dtype_bytes(operand->dtype));
+}
+
+/* Lays the parts out from `at` on, then what is gathered; binds where `binds`. */
+static int64_t lay_out(exg_step *step, uint8_t *memory, bool binds)
+{
+    int64_t at = 0;
 
     for (uint32_t i = 0; i < count_of(step); i++) {
         exg_tensor *operand;
-        const exg_location *location = location_of(step, i, &operand);
-        place p = place_of(location, operand);
+        uint32_t buffer = location_of(step, i, &operand)->buffer;
+        span part;
 
-        bytes += round_up(p.bytes) + round_up(p.gathered_bytes);
+        if (!part_of(step, i, &part)) {
+            continue;
+        }
+        for (uint32_t k = i; binds && k < count_of(step); k++) {
+            const exg_location *location = location_of(step, k, &operand);
+            int64_t first = location->offset * (int64_t)exg_dtype_bytes(operand->dtype);
+
+            if (location->buffer == buffer) { /* one without elements lies anywhere */
+                operand->data = memory + at +
+                                (exg_tensor_numel(operand) == 0 ? 0 : first - part.low);
+            }
+        }
+        at += round_up(part.high - part.low);
     }
-    return bytes;
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
+        if (is_gathered(&step->inputs[i], &step->call.inputs[i])) {
+            if (binds) {
+                step->call.inputs[i].data = memory + at;
+            }
+            at += gathered_bytes(&step->call.inputs[i]);
+        }
+    }
+    return at;
+}
+
+uint64_t exg_staging_bytes(exg_step *step)
+{
+    return (uint64_t)lay_out(step, NULL, false);
 }
 
 void exg_staging_bind(exg_step *step, uint8_t *memory)
 {
+    (void)lay_out(step, memory, true);
+}
+
+/* Copies the parts over, or back those that the step writes. */
+static exg_status copy_parts(exg_accelerator *device, const exg_step *step, uint8_t *memory,
+                             bool back, exg_staging_base *base, const void *context,
+                             exg_error *err)
+{
+    uint32_t inputs = exg_step_operands(step);
+    int64_t at = 0;
+
     for (uint32_t i = 0; i < count_of(step); i++) {
         exg_tensor *operand;
-        const exg_location *location = location_of(step, i, &operand);
-        place p = place_of(location, operand);
+        uint32_t buffer = location_of(step, i, &operand)->buffer;
+        bool written = false;
+        uint8_t *there;
+        span part;
 
-        if (location->buffer == EXG_NO_BUFFER) {
+        if (!part_of(step, i, &part)) {
             continue;
         }
-        operand->data = p.is_gathered ? memory + round_up(p.bytes)
-                                      : memory + (location->offset *
-                                                      (int64_t)exg_dtype_bytes(operand->dtype) -
-                                                  p.low);
-        memory += round_up(p.bytes) + round_up(p.gathered_bytes);
-    }
-}
-
-/* Where an operand's bytes begin here. */
-static uint8_t *begin_of(const exg_location *location, const place *p, const exg_tensor *operand)
-{
-    uint8_t *data = operand->data;
-
-    return p->is_gathered ? data - round_up(p->bytes)
-                          : data - (location->offset * (int64_t)exg_dtype_bytes(operand->dtype) -
-                                    p->low);
-}
-
-/* And its first element, before it is gathered. */
-static const uint8_t *first_of(const exg_location *location, const place *p,
-                               const exg_tensor *operand)
-{
-    return begin_of(location, p, operand) +
-           (location->offset * (int64_t)exg_dtype_bytes(operand->dtype) - p->low);
-}
-
-exg_status exg_staging_run(exg_accelerator *device, const exg_step *step, exg_staging_base *base,
-                           const void *context, exg_error *err)
-{
-    const exg_device_table *table = device->table;
-    uint32_t inputs = exg_step_operands(step);
-
-    for (uint32_t i = 0; i < count_of(step); i++) { /* results too: a window has gaps */
-        exg_tensor *operand;
-        const exg_location *location = location_of(step, i, &operand);
-        place p = place_of(location, operand);
-
-        if (p.bytes > 0) {
-            EXG_TRY(table->copy_out(device, begin_of(location, &p, operand),
-                                    base(context, location->buffer) + p.low, p.bytes, err));
+        for (uint32_t o = inputs; o < count_of(step); o++) {
+            written = written || location_of(step, o, &operand)->buffer == buffer;
         }
+        there = part.low == part.high ? NULL : base(context, buffer) + part.low;
+        if (there != NULL && !back) { /* results too: a window has gaps */
+            EXG_TRY(device->table->copy_out(device, memory + at, there,
+                                            (uint64_t)(part.high - part.low), err));
+        } else if (there != NULL && written) {
+            EXG_TRY(device->table->copy_in(device, there, memory + at,
+                                           (uint64_t)(part.high - part.low), err));
+        }
+        at += round_up(part.high - part.low);
     }
-    EXG_TRY(table->wait(device, err));
-    for (uint32_t i = 0; i < inputs; i++) {
-        const exg_tensor *operand = &step->call.inputs[i];
-        place p = place_of(&step->inputs[i], operand);
+    return device->table->wait(device, err);
+}
 
-        if (p.is_gathered) {
-            exg_tensor_gather(&step->inputs[i].window, first_of(&step->inputs[i], &p, operand),
-                              operand->data);
+/* Where the window of a gathered operand begins among the parts. */
+static const uint8_t *window_of(const exg_step *step, uint32_t input, uint8_t *memory)
+{
+    const exg_location *location = &step->inputs[input];
+    exg_tensor *operand;
+    int64_t at = 0;
+    span part;
+
+    for (uint32_t i = 0;; i++) {
+        uint32_t buffer = location_of(step, i, &operand)->buffer;
+
+        if (!part_of(step, i, &part)) {
+            continue;
+        }
+        if (buffer == location->buffer) {
+            return memory + at +
+                   (location->offset * (int64_t)exg_dtype_bytes(location->window.dtype) - part.low);
+        }
+        at += round_up(part.high - part.low);
+    }
+}
+
+exg_status exg_staging_run(exg_accelerator *device, const exg_step *step, uint8_t *memory,
+                           exg_staging_base *base, const void *context, exg_error *err)
+{
+    EXG_TRY(copy_parts(device, step, memory, false, base, context, err));
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
+        const exg_tensor *operand = &step->call.inputs[i];
+
+        if (is_gathered(&step->inputs[i], operand)) {
+            exg_tensor_gather(&step->inputs[i].window, window_of(step, i, memory), operand->data);
         }
     }
     step->kernel->run(&step->call);
-    for (uint32_t i = inputs; i < count_of(step); i++) {
-        exg_tensor *operand;
-        const exg_location *location = location_of(step, i, &operand);
-        place p = place_of(location, operand);
-
-        if (p.bytes > 0) {
-            EXG_TRY(table->copy_in(device, base(context, location->buffer) + p.low,
-                                   begin_of(location, &p, operand), p.bytes, err));
-        }
-    }
-    return table->wait(device, err);
+    return copy_parts(device, step, memory, true, base, context, err);
 }

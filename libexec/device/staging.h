@@ -8,7 +8,7 @@
 #include "libexec/plan/plan_internal.h"
 
 /* Bytes of the host's memory, aligned to 64, that the step's operands take. */
-uint64_t exg_staging_bytes(const exg_step *step);
+uint64_t exg_staging_bytes(exg_step *step);
 
 /* The step's operands lie in `memory` from here on. */
 void exg_staging_bind(exg_step *step, uint8_t *memory);
@@ -16,9 +16,9 @@ void exg_staging_bind(exg_step *step, uint8_t *memory);
 /* By buffer: its first byte on the device. */
 typedef uint8_t *exg_staging_base(const void *context, uint32_t buffer);
 
-/* Waits, brings the operands over, runs the kernel, asks for the results' way back and waits
- * for it. */
-exg_status exg_staging_run(exg_accelerator *device, const exg_step *step, exg_staging_base *base,
-                           const void *context, exg_error *err);
+/* Brings the operands over, runs the kernel and brings the results back; `memory` as it was
+ * bound. */
+exg_status exg_staging_run(exg_accelerator *device, const exg_step *step, uint8_t *memory,
+                           exg_staging_base *base, const void *context, exg_error *err);
 
 #endif

@@ -5,11 +5,13 @@
  *     is carried out
  *   - what is asked for is carried out late: in wait(), never before
  *   - fresh memory is NaN (every byte 0xff), each block ends at a page that is never open, and
- *     what was released is closed for good
+ *     what was released stays closed until RELEASED_MAX others were
  *
- * Kernels are the host's own.
+ * Kernels are the host's own. `strict-host` has but two of them and leaves the rest to be
+ * computed between copies, as a device with few kernels does.
  */
 #include "libexec/device/device.h"
+#include "libexec/kernels/kernels.h"
 #include "libexec/kernels/cpu/common.h"
 #include "libexport/base/arena.h"
 
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #define ALIGNMENT 256u
+#define RELEASED_MAX   256
 #define STRICT_DEVICES 64 /* as many as a session's ranks */
 
 typedef struct block {
@@ -26,7 +29,6 @@ typedef struct block {
     uint8_t *pages;
     size_t open_bytes; /* from `pages`; one closed page follows */
     void *address;
-    bool is_released;
 } block;
 
 typedef struct request {
@@ -49,6 +51,8 @@ struct exg_device_graph {
 typedef struct strict {
     exg_accelerator head;
     block *blocks;
+    block *released[RELEASED_MAX]; /* a ring */
+    uint32_t released_count;
     requests asked;
     exg_device_graph *recording; /* NULL: not */
     size_t page;
@@ -74,7 +78,8 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return EXG_OK;
 }
 
-static exg_status open_strict(uint32_t index, exg_accelerator **device, exg_error *err)
+static exg_status open_as(const exg_device_table *table, uint32_t index, exg_accelerator **device,
+                          exg_error *err)
 {
     strict *s = calloc(1, sizeof(*s));
 
@@ -82,10 +87,28 @@ static exg_status open_strict(uint32_t index, exg_accelerator **device, exg_erro
     if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    s->head = (exg_accelerator){&exg_device_strict, index};
+    s->head = (exg_accelerator){table, index};
     s->page = (size_t)sysconf(_SC_PAGESIZE);
     *device = &s->head;
     return EXG_OK;
+}
+
+static exg_status open_strict(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    return open_as(&exg_device_strict, index, device, err);
+}
+
+static exg_status open_strict_host(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    return open_as(&exg_device_strict_host, index, device, err);
+}
+
+static void unmap(const strict *s, block *b)
+{
+    if (b != NULL) {
+        munmap(b->pages, b->open_bytes + s->page);
+        free(b);
+    }
 }
 
 static void close_strict(exg_accelerator *device)
@@ -98,9 +121,11 @@ static void close_strict(exg_accelerator *device)
     for (block *b = s->blocks; b != NULL;) {
         block *next = b->next;
 
-        munmap(b->pages, b->open_bytes + s->page);
-        free(b);
+        unmap(s, b);
         b = next;
+    }
+    for (uint32_t i = 0; i < RELEASED_MAX; i++) {
+        unmap(s, s->released[i]);
     }
     free(s->asked.items);
     free(s);
@@ -109,6 +134,23 @@ static void close_strict(exg_accelerator *device)
 static const exg_kernel *kernel_of(const exg_kernel *kernel)
 {
     return kernel;
+}
+
+/* A kernel that takes any operands in what it says of itself, and none when asked. */
+static exg_status refuse(exg_kernel_call *call, exg_error *err)
+{
+    (void)call;
+    return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "the device strict-host has no sums");
+}
+
+static const exg_kernel *kernel_of_few(const exg_kernel *kernel)
+{
+    static const exg_kernel sum = {
+        .name = "sum", .prepare = refuse, .flags = EXG_KERNEL_ANY_STRIDES};
+
+    return kernel == &exg_kernel_sum || kernel == &sum ? &sum
+           : kernel == &exg_kernel_copy || kernel == &exg_kernel_pointwise ? kernel
+                                                                           : NULL;
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -147,19 +189,25 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err);
 
-/* The address is never given out again. */
 static void release(exg_accelerator *device, void *address)
 {
     strict *s = strict_of(device);
+    block **last = &s->released[s->released_count % RELEASED_MAX];
 
     if (address == NULL) {
         return;
     }
     (void)carry_out(device, NULL);
-    for (block *b = s->blocks; b != NULL; b = b->next) {
+    for (block **at = &s->blocks; *at != NULL; at = &(*at)->next) {
+        block *b = *at;
+
         if (b->address == address) {
-            b->is_released = true;
+            *at = b->next;
             madvise(b->pages, b->open_bytes, MADV_DONTNEED);
+            unmap(s, *last);
+            *last = b;
+            s->released_count++;
+            return;
         }
     }
 }
@@ -167,9 +215,7 @@ static void release(exg_accelerator *device, void *address)
 static void set_open(const strict *s, int protection)
 {
     for (const block *b = s->blocks; b != NULL; b = b->next) {
-        if (!b->is_released) {
-            mprotect(b->pages, b->open_bytes, protection);
-        }
+        mprotect(b->pages, b->open_bytes, protection);
     }
 }
 
@@ -271,22 +317,15 @@ static void forget(exg_accelerator *device, exg_device_graph *graph)
     }
 }
 
-const exg_device_table exg_device_strict = {
-    .version = EXG_DEVICE_TABLE_VERSION,
-    .name = "strict",
-    .count = count_devices,
-    .describe = describe,
-    .open = open_strict,
-    .close = close_strict,
-    .kernel_of = kernel_of,
-    .allocate = allocate,
-    .release = release,
-    .copy_in = copy,
-    .copy_out = copy,
-    .launch = launch,
-    .wait = carry_out,
-    .record = record,
-    .recorded = recorded,
-    .replay = replay,
-    .forget = forget,
-};
+#define TABLE(name_, open_, kernel_of_)                                                       \
+    {                                                                                         \
+        .version = EXG_DEVICE_TABLE_VERSION, .name = (name_), .count = count_devices,         \
+        .describe = describe, .open = (open_), .close = close_strict,                         \
+        .kernel_of = (kernel_of_), .allocate = allocate, .release = release, .copy_in = copy, \
+        .copy_out = copy, .launch = launch, .wait = carry_out, .record = record,              \
+        .recorded = recorded, .replay = replay, .forget = forget,                             \
+    }
+
+const exg_device_table exg_device_strict = TABLE("strict", open_strict, kernel_of);
+const exg_device_table exg_device_strict_host = TABLE("strict-host", open_strict_host,
+                                                      kernel_of_few);
