@@ -67,9 +67,11 @@ struct exg_device_table {
     exg_status (*copy_out)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                            exg_error *err);
 
-    /* Asks for kernel->run(call); the call and its operands may change after it. */
+    /* Asks for kernel->run(call). The call stays as it is until wait(), or as long as a graph
+     * that it was recorded in. `operands`: how many call->inputs there are, with those that
+     * packed and epilogue_inputs point to. */
     exg_status (*launch)(exg_accelerator *device, const exg_kernel *kernel,
-                         const exg_kernel_call *call, exg_error *err);
+                         const exg_kernel_call *call, uint32_t operands, exg_error *err);
 
     /* Until all is done. DEVICE DEV-... a fault of what ran: the device is then of no use. */
     exg_status (*wait)(exg_accelerator *device, exg_error *err);

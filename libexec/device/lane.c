@@ -248,7 +248,8 @@ exg_status exg_lane_step(exg_lane *lane, uint32_t s, exg_error *err)
 
     return step->on_host
                ? exg_staging_run(lane->device, step, lane->staging, lane->base, lane->context, err)
-               : lane->device->table->launch(lane->device, step->kernel, &step->call, err);
+               : lane->device->table->launch(lane->device, step->kernel, &step->call,
+                                                  exg_step_operands(step), err);
 }
 
 bool exg_lane_can_replay(const exg_lane *lane)

@@ -2,7 +2,7 @@
  * then shows up always, and without one:
  *
  *   - addresses fault when the host follows them: pages are open only while what was asked for
- *     is carried out
+ *     of them is carried out, and a kernel may follow none but its operands'
  *   - what is asked for is carried out late: in wait(), never before
  *   - fresh memory is NaN (every byte 0xff), each block ends at a page that is never open, and
  *     what was released stays closed until RELEASED_MAX others were
@@ -29,6 +29,7 @@ typedef struct block {
     uint8_t *pages;
     size_t open_bytes; /* from `pages`; one closed page follows */
     void *address;
+    bool is_open;
 } block;
 
 typedef struct request {
@@ -37,6 +38,7 @@ typedef struct request {
     void *to;
     const void *from;
     uint64_t bytes;
+    uint32_t operands;
 } request;
 
 typedef struct requests {
@@ -212,10 +214,48 @@ static void release(exg_accelerator *device, void *address)
     }
 }
 
-static void set_open(const strict *s, int protection)
+/* The block that an address lies in, if it is one of ours, until all is closed again: what one
+ * rank began to send others read later. */
+static void open_at(strict *s, const void *address)
 {
-    for (const block *b = s->blocks; b != NULL; b = b->next) {
-        mprotect(b->pages, b->open_bytes, protection);
+    for (block *b = s->blocks; b != NULL; b = b->next) {
+        if ((uintptr_t)address - (uintptr_t)b->pages < b->open_bytes) {
+            if (!b->is_open) {
+                mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE);
+                b->is_open = true;
+            }
+            return;
+        }
+    }
+}
+
+static void open_for(strict *s, const request *r)
+{
+    const exg_kernel_call *call = r->call;
+
+    if (r->kernel == NULL) {
+        open_at(s, r->to);
+        open_at(s, r->from);
+        return;
+    }
+    for (uint32_t i = 0; i < r->operands; i++) {
+        open_at(s, call->inputs[i].data);
+    }
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        open_at(s, call->outputs[i].data);
+    }
+    open_at(s, call->workspace);
+    open_at(s, call->fault);
+    open_at(s, call->random);
+}
+
+static void close_all(strict *s)
+{
+    for (block *b = s->blocks; b != NULL; b = b->next) {
+        if (b->is_open) {
+            mprotect(b->pages, b->open_bytes, PROT_NONE);
+            b->is_open = false;
+        }
     }
 }
 
@@ -251,10 +291,10 @@ static exg_status copy(exg_accelerator *device, void *to, const void *from, uint
                       : ask(device, &(request){.to = to, .from = from, .bytes = bytes}, err);
 }
 
-static exg_status launch(exg_accelerator *device, const exg_kernel *kernel, const exg_kernel_call *call,
-                         exg_error *err)
+static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
+                         const exg_kernel_call *call, uint32_t operands, exg_error *err)
 {
-    return ask(device, &(request){.kernel = kernel, .call = call}, err);
+    return ask(device, &(request){.kernel = kernel, .call = call, .operands = operands}, err);
 }
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err)
@@ -265,10 +305,10 @@ static exg_status carry_out(exg_accelerator *device, exg_error *err)
     if (s->asked.count == 0) {
         return EXG_OK;
     }
-    set_open(s, PROT_READ | PROT_WRITE);
     for (uint32_t i = 0; i < s->asked.count; i++) {
         const request *r = &s->asked.items[i];
 
+        open_for(s, r);
         if (r->kernel != NULL) {
             r->kernel->run(r->call);
         } else {
@@ -276,7 +316,7 @@ static exg_status carry_out(exg_accelerator *device, exg_error *err)
         }
     }
     s->asked.count = 0;
-    set_open(s, PROT_NONE);
+    close_all(s);
     return EXG_OK;
 }
 
