@@ -36,10 +36,10 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* run and repack share a letter but for its case. */
+/* run and repack, devices and diff share a letter but for its case. */
 static char letter_of(const char *command)
 {
-    return strcmp(command, "run") == 0 ? 'R' : command[0];
+    return strcmp(command, "run") == 0 ? 'R' : strcmp(command, "devices") == 0 ? 'D' : command[0];
 }
 
 static const option_row *find_option(const char *name, const char *command)
@@ -93,7 +93,8 @@ static exg_status take_input(cli_call *call, const char *value, exg_error *err)
 
 static uint32_t paths_wanted(const char *command)
 {
-    return strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ||
+    return strcmp(command, "devices") == 0 ? 0
+           : strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ||
                    strcmp(command, "diff") == 0
                ? 2
                : 1;

@@ -143,7 +143,7 @@ static exg_status open_devices(exg_session *s, exg_error *err)
     uint32_t first = 0;
     uint32_t count;
 
-    if (e->options.device == NULL || strcmp(e->options.device, "cpu") == 0 ||
+    if (e->options.device == NULL || strcmp(e->options.device, exg_device_kind(0)) == 0 ||
         e->options.plan_only) {
         return EXG_OK;
     }

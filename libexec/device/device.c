@@ -1,8 +1,11 @@
-/* device.c - finds a device's table by its name. */
+/* device.c - the kinds of devices, and their tables by name. */
 #include "libexec/device/device.h"
+#include "libexec/kernels/isa.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CUDA_FILE   "libexg_cuda.so"
 #define CUDA_SYMBOL "exg_device_cuda"
@@ -27,20 +30,86 @@ static exg_status load(const char *name, const char *file, const char *symbol,
     return EXG_OK;
 }
 
+static const struct {
+    const char *name;
+    const exg_device_table *table; /* NULL: the host, or in a library */
+} kinds[] = {
+    {"cpu", NULL},
+    {"cuda", NULL},
+    {"strict", &exg_device_strict},
+    {"strict-host", &exg_device_strict_host},
+};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+const char *exg_device_kind(uint32_t index)
+{
+    return index < KINDS ? kinds[index].name : NULL;
+}
+
+static exg_status no_such(const char *name, exg_error *err)
+{
+    return exg_error_fix(err, EXG_FAIL(err, USAGE, "DEV-001", "no device '%s'", name),
+                         "cpu, strict or cuda; cuda:1 is the second of them");
+}
+
 exg_status exg_device_table_find(const char *name, const exg_device_table **table, exg_error *err)
 {
-    static const exg_device_table *const here[] = {&exg_device_strict, &exg_device_strict_host};
-
     *table = NULL;
-    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
-        if (strcmp(name, here[i]->name) == 0) {
-            *table = here[i];
+    for (size_t i = 0; i < KINDS; i++) {
+        if (strcmp(name, kinds[i].name) == 0 && kinds[i].table != NULL) {
+            *table = kinds[i].table;
             return EXG_OK;
         }
     }
-    if (strcmp(name, "cuda") == 0) {
-        return load(name, CUDA_FILE, CUDA_SYMBOL, table, err);
+    return strcmp(name, "cuda") == 0 ? load(name, CUDA_FILE, CUDA_SYMBOL, table, err)
+                                     : no_such(name, err);
+}
+
+exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err)
+{
+    const exg_device_table *table;
+
+    *count = 1;
+    if (strcmp(kind, exg_device_kind(0)) == 0) {
+        return EXG_OK;
     }
-    return exg_error_fix(err, EXG_FAIL(err, USAGE, "DEV-001", "no device '%s'", name),
-                         "cpu, strict or cuda; cuda:1 is the second of them");
+    *count = 0;
+    EXG_TRY(exg_device_table_find(kind, &table, err));
+    return table->count(count, err);
+}
+
+/* Cores, as a device's name says what it is. */
+static void describe_host(exg_device_info *info)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long free_pages = sysconf(_SC_AVPHYS_PAGES);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    *info = (exg_device_info){0};
+    snprintf(info->name, sizeof(info->name), "%ld core%s", cores, cores == 1 ? "" : "s");
+    snprintf(info->architecture, sizeof(info->architecture), "%s",
+             exg_isa_name(exg_isa_current()));
+    info->memory_bytes = pages > 0 ? (uint64_t)pages * page : 0;
+    info->free_bytes = free_pages > 0 ? (uint64_t)free_pages * page : 0;
+}
+
+exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info *info,
+                               exg_error *err)
+{
+    const exg_device_table *table;
+    uint32_t count;
+
+    EXG_TRY(exg_device_count(kind, &count, err));
+    if (index >= count) {
+        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s:%u': there are %u", kind, index,
+                        count);
+    }
+    if (strcmp(kind, exg_device_kind(0)) == 0) {
+        describe_host(info);
+        return EXG_OK;
+    }
+    EXG_TRY(exg_device_table_find(kind, &table, err));
+    return table->describe(index, info, err);
 }

@@ -21,7 +21,7 @@
 
 #include "libexec/kernels/kernel.h"
 
-#include <exg/status.h>
+#include <exg/device.h>
 
 #define EXG_DEVICE_TABLE_VERSION 1
 
@@ -34,13 +34,6 @@ typedef struct exg_accelerator {
     const exg_device_table *table;
     uint32_t index;
 } exg_accelerator;
-
-/* For people. Texts are the table's, for good. */
-typedef struct exg_device_info {
-    char name[96];         /* "NVIDIA H200" */
-    char architecture[16]; /* "sm_90"; "" without one */
-    uint64_t memory_bytes, free_bytes;
-} exg_device_info;
 
 struct exg_device_table {
     uint32_t version; /* EXG_DEVICE_TABLE_VERSION */

@@ -66,6 +66,9 @@ exg_test(exec_stretches exec/session/stretches.c exec/session/fixture.c THREADS 
 # Random programs of views and writes, beside a reference of the test's own.
 exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
+# What the strict device finds.
+exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
+
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
 exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c LIBS exg::exec)

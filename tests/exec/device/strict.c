@@ -1,0 +1,371 @@
+/* strict.c - each manner of the strict device catches the fault it is there for, planted here:
+ * kernels and hosts that a real device would punish only now and then.
+ */
+#include "libexec/device/device.h"
+#include "libexec/rank.h"
+#include "libexport/transform/stretch.h"
+
+#include <exg/emit.h>
+#include <exg/exec.h>
+#include <exg/export.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define COUNT 64 /* floats: a block without padding */
+
+static const exg_device_table *const table = &exg_device_strict;
+
+typedef struct bench {
+    exg_accelerator *device;
+    exg_tensor in, out;
+    exg_kernel_call call;
+    float here[COUNT];
+} bench;
+
+static float *floats_on(exg_accelerator *device)
+{
+    void *address;
+    exg_error err;
+
+    assert_int_equal(table->allocate(device, COUNT * sizeof(float), &address, &err), EXG_OK);
+    return address;
+}
+
+static void open_bench(bench *b)
+{
+    exg_error err;
+
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(table->open(0, &b->device, &err), EXG_OK);
+    b->in.data = floats_on(b->device);
+    b->out.data = floats_on(b->device);
+    b->call = (exg_kernel_call){
+        .inputs = &b->in, .outputs = &b->out, .input_count = 1, .output_count = 1};
+    for (int i = 0; i < COUNT; i++) {
+        b->here[i] = (float)i;
+    }
+}
+
+static void ask(bench *b, void (*run)(const exg_kernel_call *call))
+{
+    static exg_kernel kernel;
+
+    kernel.run = run;
+    assert_int_equal(table->launch(b->device, &kernel, &b->call, 1, NULL), EXG_OK);
+}
+
+static void bring(bench *b, void *to, const void *from)
+{
+    bool in = to == b->in.data || to == b->out.data;
+
+    assert_int_equal((in ? table->copy_in : table->copy_out)(b->device, to, from,
+                                                             sizeof(b->here), NULL),
+                     EXG_OK);
+}
+
+static void wait_for(bench *b)
+{
+    assert_int_equal(table->wait(b->device, NULL), EXG_OK);
+}
+
+static void close_bench(bench *b)
+{
+    table->close(b->device);
+}
+
+static void twice(const exg_kernel_call *call)
+{
+    for (int i = 0; i < COUNT; i++) {
+        ((float *)call->outputs[0].data)[i] = 2 * ((const float *)call->inputs[0].data)[i];
+    }
+}
+
+/* ---- what kills --------------------------------------------------------------------------- */
+
+#define FAULTED 42
+
+static void on_fault(int number)
+{
+    (void)number;
+    _exit(FAULTED);
+}
+
+/* In a process of its own: does the host's or the kernel's hand on memory end it? */
+static bool faults(void (*act)(bench *b))
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        bench b;
+
+        signal(SIGSEGV, on_fault);
+        signal(SIGBUS, on_fault);
+        open_bench(&b);
+        act(&b);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == FAULTED;
+}
+
+static volatile float seen;
+
+static void does_as_told(bench *b)
+{
+    bring(b, b->in.data, b->here);
+    ask(b, twice);
+    bring(b, b->here, b->out.data);
+    wait_for(b);
+    seen = b->here[1];
+}
+
+static void follows_an_address(bench *b)
+{
+    bring(b, b->in.data, b->here);
+    wait_for(b);
+    seen = *(const float *)b->in.data;
+}
+
+static void writes_past_the_end(const exg_kernel_call *call)
+{
+    ((volatile float *)call->outputs[0].data)[COUNT] = 1;
+}
+
+static void overruns(bench *b)
+{
+    ask(b, writes_past_the_end);
+    wait_for(b);
+}
+
+static float *stray;
+
+static void follows_a_stray(const exg_kernel_call *call)
+{
+    (void)call;
+    seen = *stray;
+}
+
+static void touches_what_it_was_not_given(bench *b)
+{
+    stray = floats_on(b->device);
+    ask(b, follows_a_stray);
+    wait_for(b);
+}
+
+static void uses_what_was_released(bench *b)
+{
+    table->release(b->device, b->in.data);
+    ask(b, twice);
+    wait_for(b);
+}
+
+static void wrong_hands_on_memory_fault(void **state)
+{
+    (void)state;
+    assert_false(faults(does_as_told));
+    assert_true(faults(follows_an_address));
+    assert_true(faults(overruns));
+    assert_true(faults(touches_what_it_was_not_given));
+    assert_true(faults(uses_what_was_released));
+}
+
+/* ---- what gives wrong results ------------------------------------------------------------- */
+
+static void nothing_is_done_before_it_is_waited_for(void **state)
+{
+    bench b;
+    float out[COUNT] = {0};
+
+    (void)state;
+    open_bench(&b);
+    bring(&b, b.in.data, b.here);
+    ask(&b, twice);
+    bring(&b, out, b.out.data);
+    assert_true(out[3] == 0);
+    b.here[3] = 100; /* the host's bytes are its device's until then */
+    wait_for(&b);
+    assert_true(out[3] == 200 && out[4] == 8);
+    close_bench(&b);
+}
+
+static void fresh_memory_is_nan(void **state)
+{
+    bench b;
+    float out[COUNT] = {0};
+
+    (void)state;
+    open_bench(&b);
+    bring(&b, out, b.out.data);
+    wait_for(&b);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(isnan(out[i]));
+    }
+    close_bench(&b);
+}
+
+static void what_was_recorded_is_done_again(void **state)
+{
+    exg_device_graph *graph;
+    bench b;
+    float out[COUNT] = {0};
+
+    (void)state;
+    open_bench(&b);
+    assert_int_equal(table->record(b.device, NULL), EXG_OK);
+    ask(&b, twice);
+    assert_int_equal(table->recorded(b.device, &graph, NULL), EXG_OK);
+    for (int run = 1; run <= 2; run++) {
+        b.here[5] = (float)run;
+        bring(&b, b.in.data, b.here);
+        assert_int_equal(table->replay(b.device, graph, NULL), EXG_OK);
+        bring(&b, out, b.out.data);
+        wait_for(&b);
+        assert_true(out[5] == 2 * (float)run);
+    }
+    table->forget(b.device, graph);
+    close_bench(&b);
+}
+
+/* ---- an engine that forgets to wait -------------------------------------------------------- */
+
+static exg_device_table forgetful;
+
+static exg_status no_wait(exg_accelerator *device, exg_error *err)
+{
+    (void)device;
+    (void)err;
+    return EXG_OK;
+}
+
+static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    exg_status status = exg_device_strict.open(index, device, err);
+
+    (*device)->table = &forgetful;
+    return status;
+}
+
+/* relu(x), x from -10 up, on a device; the sum of what comes out. */
+static double run_relu(const exg_device_table *on)
+{
+    const int64_t sizes[] = {COUNT};
+    const exg_symbols none = {0};
+    static float x[COUNT];
+    exg_operators *operators;
+    exg_program *program;
+    exg_program *functional;
+    exg_stretch *stretch;
+    exg_accelerator *device;
+    exg_memory *memory;
+    exg_builder *builder;
+    exg_tensor_meta meta;
+    exg_argument out;
+    exg_plan *plan;
+    exg_rank *rank;
+    exg_error err;
+    double sum = 0;
+    const float *got;
+
+    assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, &err), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &builder, &err), EXG_OK);
+    meta = exg_builder_meta(builder, EXG_DTYPE_F32, sizes, 1);
+    out = exg_arg_ref(EMIT(builder, relu_default,
+                           exg_builder_input(builder, "x", &meta, EXG_INPUT_USER, NULL,
+                                             EXG_UNSET)));
+    exg_builder_output(builder, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(builder, &err), EXG_OK);
+    assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, &err),
+                     EXG_OK);
+    assert_int_equal(exg_stretch_functional(stretch, false, &functional, &err), EXG_OK);
+    assert_int_equal(on->open(0, &device, &err), EXG_OK);
+    assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, &err), EXG_OK);
+    assert_int_equal(exg_memory_create(program->weights, &memory, &err), EXG_OK);
+    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, device, 0, &rank, &err), EXG_OK);
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = (float)(i - 10);
+    }
+    exg_rank_set_input(rank, 0, x);
+    assert_int_equal(exg_rank_fill(rank, &err), EXG_OK);
+    memset(exg_rank_output(rank, 0), 0, sizeof(x));
+    assert_int_equal(exg_rank_run(rank, &err), EXG_OK);
+    got = exg_rank_output(rank, 0);
+    for (int i = 0; i < COUNT; i++) {
+        sum += got[i];
+    }
+    exg_rank_destroy(rank);
+    exg_memory_destroy(memory);
+    device->table->close(device);
+    exg_program_destroy(functional);
+    exg_stretch_destroy(stretch);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return sum;
+}
+
+static void an_engine_that_does_not_wait_is_found_out(void **state)
+{
+    (void)state;
+    forgetful = exg_device_strict;
+    forgetful.wait = no_wait;
+    forgetful.open = open_forgetful;
+    assert_true(run_relu(&exg_device_strict) == 53 * 54 / 2);
+    assert_false(run_relu(&forgetful) == 53 * 54 / 2);
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+static void devices_are_found_by_name(void **state)
+{
+    static const char *const bad[] = {"gpu", "strict:64", "strict:", "strict:1x", "", "strict:-1"};
+    exg_session_options options = {.size = sizeof(options)};
+    exg_device_info info;
+    exg_session *session;
+    exg_operators *operators;
+    exg_verified verified;
+    exg_program *program;
+    uint32_t count;
+    exg_error err;
+
+    (void)state;
+    assert_string_equal(exg_device_kind(0), "cpu");
+    assert_null(exg_device_kind(4));
+    assert_int_equal(exg_device_count("cpu", &count, &err), EXG_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(exg_device_describe("cpu", 0, &info, &err), EXG_OK);
+    assert_true(info.memory_bytes > info.free_bytes && info.free_bytes > 0);
+    assert_int_equal(exg_device_describe("cpu", 1, &info, &err), EXG_USAGE);
+    assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, &err), EXG_OK);
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        options.device = bad[i];
+        assert_int_equal(exg_session_create(&verified, &options, &session, &err), EXG_USAGE);
+        assert_string_equal(err.code, "DEV-001");
+    }
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_hands_on_memory_fault),
+        cmocka_unit_test(nothing_is_done_before_it_is_waited_for),
+        cmocka_unit_test(fresh_memory_is_nan),
+        cmocka_unit_test(what_was_recorded_is_done_again),
+        cmocka_unit_test(an_engine_that_does_not_wait_is_found_out),
+        cmocka_unit_test(devices_are_found_by_name),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
