@@ -1,6 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
 #include "libexec/rank.h"
-#include "libexec/device/lane.h"
+#include "libexec/lane.h"
 #include "libexport/base/arena.h"
 
 #include <inttypes.h>

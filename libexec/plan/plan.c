@@ -2,7 +2,6 @@
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
 #include "libexec/plan/planner.h"
-#include "libexec/device/device.h"
 #include "libexport/base/checked.h"
 
 #include <exg/module.h>
@@ -80,15 +79,6 @@ static bool note_origin(exg_planner *p, exg_step *step)
     step->source = exg_arena_printf(p->arena, "%.*s", line == NULL ? 0 : (int)length,
                                     line == NULL ? "" : line);
     return step->target != NULL && step->module != NULL && step->source != NULL;
-}
-
-const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel)
-{
-    const exg_kernel *own = p->device == NULL || kernel == NULL
-                                ? NULL
-                                : p->device->table->kernel_of(kernel);
-
-    return own == NULL ? kernel : own;
 }
 
 exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
@@ -212,47 +202,6 @@ void exg_planner_used(exg_planner *p, exg_value_id value)
 {
     p->value_uses[value]--;
     p->buffer_uses[p->locations[value].buffer]--;
-}
-
-/* Is operand `i` handed over with whatever strides it has? */
-static bool takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last)
-{
-    return (kernel->flags & EXG_KERNEL_ANY_STRIDES) != 0 || (i == 0 && channels_last) ||
-           (i == 1 && (kernel->flags & EXG_KERNEL_ANY_STRIDES_1) != 0);
-}
-
-/* The step is the host's. Its operands come as copies, row-major where it wants them so. */
-static void give_to_host(exg_step *step)
-{
-    step->kernel = step->host;
-    step->on_host = true;
-    step->call.device = NULL;
-    for (uint32_t i = 0; i < step->call.input_count; i++) {
-        if (step->inputs[i].buffer != EXG_NO_BUFFER && !takes_strides(step->host, i, false)) {
-            exg_tensor_set_contiguous(&step->call.inputs[i]);
-        }
-    }
-}
-
-exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
-{
-    exg_kernel_call asked = step->call;
-    exg_status status = step->kernel->prepare == NULL ? EXG_OK
-                                                      : step->kernel->prepare(&step->call, p->err);
-
-    if (status == EXG_UNSUPPORTED && step->kernel != step->host && !step->has_packed &&
-        !step->call.channels_last) {
-        exg_error_clear(p->err);
-        step->call = asked;
-        give_to_host(step);
-        status = step->kernel->prepare == NULL ? EXG_OK
-                                               : step->kernel->prepare(&step->call, p->err);
-    }
-    EXG_TRY_IN(p->err, status, "step %s", step->name);
-    if (step->call.workspace_bytes > p->plan->summary.workspace_bytes) {
-        p->plan->summary.workspace_bytes = step->call.workspace_bytes;
-    }
-    return EXG_OK;
 }
 
 exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
@@ -442,7 +391,7 @@ static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool c
         }
         EXG_TRY(exg_planner_need(p, values[i]));
         bound[i] = p->locations[values[i]];
-        if (!takes_strides(kernel, i, channels_last) &&
+        if (!exg_kernel_takes_strides(kernel, i, channels_last) &&
             !exg_tensor_is_contiguous(&bound[i].window)) {
             EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
         }
@@ -713,15 +662,6 @@ static exg_status prepare_tables(exg_planner *p)
     return EXG_OK;
 }
 
-/* A collective that the device leaves to the host goes whole, between copies. */
-static bool collectives_split(const exg_planner *p)
-{
-    extern const exg_kernel exg_kernel_all_reduce;
-
-    return exg_planner_kernel(p, &exg_kernel_all_reduce) == &exg_kernel_all_reduce &&
-           (p->device == NULL || p->device->table->kernel_of(&exg_kernel_all_reduce) != NULL);
-}
-
 static exg_status plan_all(exg_planner *p)
 {
     EXG_TRY(prepare_tables(p));
@@ -741,7 +681,7 @@ static exg_status plan_all(exg_planner *p)
     p->origin = NULL;
     EXG_TRY(exg_planner_outputs(p));
     EXG_TRY(exg_planner_order(p));
-    if (p->grid != NULL && !p->no_overlap && collectives_split(p)) {
+    if (p->grid != NULL && !p->no_overlap && exg_planner_splits(p)) {
         EXG_TRY(exg_planner_overlap(p));
     }
     p->plan->summary.node_count = p->graph->node_count;

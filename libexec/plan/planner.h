@@ -77,6 +77,12 @@ exg_status exg_planner_order(exg_planner *p);
  * cost least. */
 exg_status exg_planner_overlap(exg_planner *p);
 
+/* Is operand `i` handed over with whatever strides it has? */
+bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last);
+
+/* May collectives be parted? One that the device leaves to the host goes whole. */
+bool exg_planner_splits(const exg_planner *p);
+
 /* Prepares the kernel; what the device's does not take the host's does. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);
 

@@ -73,11 +73,13 @@ void unload_fixture(loaded *l)
 
 exg_session *open_session(const loaded *l, const exg_session_options *options)
 {
-    exg_session_options on_device = options != NULL ? *options
-                                                    : (exg_session_options){.size = sizeof(*options)};
+    exg_session_options on_device = {.size = sizeof(*options)};
     exg_session *session;
     exg_error err;
 
+    if (options != NULL) {
+        on_device = *options;
+    }
     on_device.device = getenv("EXG_TEST_DEVICE"); /* NULL: the host */
     if (exg_session_create(&l->verified, &on_device, &session, &err) != EXG_OK) {
         fail_msg("%s: %s", l->fixture->program, err.message);

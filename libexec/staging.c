@@ -1,5 +1,5 @@
 /* staging.c - between copies. */
-#include "libexec/device/staging.h"
+#include "libexec/staging.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* lane.c - a plan's memory on a device, and its runs there. */
-#include "libexec/device/lane.h"
+#include "libexec/lane.h"
 #include "libexec/kernels/cpu/common.h"
 #include "libexport/base/arena.h"
 

@@ -1,8 +1,8 @@
 /* staging.h - a step that the host computes for a device: its operands come over, its results
  * go back.
  */
-#ifndef EXG_LIBEXEC_DEVICE_STAGING_H
-#define EXG_LIBEXEC_DEVICE_STAGING_H
+#ifndef EXG_LIBEXEC_STAGING_H
+#define EXG_LIBEXEC_STAGING_H
 
 #include "libexec/device/device.h"
 #include "libexec/plan/plan_internal.h"

@@ -5,10 +5,10 @@
  *
  * Faults of the data are noted by step, in the device's memory.
  */
-#ifndef EXG_LIBEXEC_DEVICE_LANE_H
-#define EXG_LIBEXEC_DEVICE_LANE_H
+#ifndef EXG_LIBEXEC_LANE_H
+#define EXG_LIBEXEC_LANE_H
 
-#include "libexec/device/staging.h"
+#include "libexec/staging.h"
 #include "libexec/kernels/random.h"
 
 typedef struct exg_lane exg_lane;

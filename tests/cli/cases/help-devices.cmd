@@ -1,0 +1,1 @@
+exg devices --help
