@@ -1,6 +1,7 @@
 /* plan.c - goes through a functional program once and turns nodes into steps:
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
+#include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
 
