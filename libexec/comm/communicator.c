@@ -31,14 +31,74 @@ static exg_status stick(exg_communicator *c, uint64_t turn, exg_status status, e
     return status;
 }
 
-exg_status exg_exchange_begin(exg_communicator *c, uint64_t turn, const exg_segment *send,
-                              const exg_segment *receive, exg_error *err)
+static exg_status begin(exg_communicator *c, uint64_t turn, const exg_segment *send,
+                        const exg_segment *receive, exg_error *err)
 {
     EXG_TRY(usable(c, err));
     for (uint32_t i = 0; i < c->size; i++) {
         c->bytes_sent += i == c->rank ? 0 : send[i].bytes;
     }
     return stick(c, turn, c->ops->begin(c, turn, send, receive, &c->error), err);
+}
+
+/* Finishes what was posted before `turn`. */
+static exg_status arrive_before(exg_communicator *c, uint64_t turn, exg_error *err)
+{
+    for (exg_posted *p = c->posted; p != NULL && p->turn < turn; p = p->next) {
+        if (!p->arrived) {
+            EXG_TRY(exg_exchange_finish(c, p->turn, NULL, NULL, err));
+            p->arrived = true;
+            p->arrive(p);
+        }
+    }
+    return EXG_OK;
+}
+
+/* Lets go of what is settled. */
+static void let_go(exg_communicator *c, uint64_t settled)
+{
+    while (c->posted != NULL && c->posted->turn < settled) {
+        exg_posted *p = c->posted;
+
+        c->posted = p->next;
+        p->settle(p);
+    }
+}
+
+/* All ranks come here in one order, and none waits for what another posted and has not taken
+ * in yet. */
+exg_status exg_exchange_begin(exg_communicator *c, uint64_t turn, const exg_segment *send,
+                              const exg_segment *receive, exg_error *err)
+{
+    EXG_TRY(arrive_before(c, turn, err));
+    return begin(c, turn, send, receive, err);
+}
+
+exg_status exg_exchange_post(exg_communicator *c, exg_posted *posted, const exg_segment *send,
+                             const exg_segment *receive, exg_error *err)
+{
+    exg_posted **last = &c->posted;
+
+    posted->turn = exg_exchange_turns(c, 1);
+    posted->next = NULL;
+    posted->arrived = false;
+    if (posted->turn >= EXG_EXCHANGES_MAX / 2) { /* of those that others have begun */
+        EXG_TRY(arrive_before(c, posted->turn - EXG_EXCHANGES_MAX / 2, err));
+    }
+    EXG_TRY(begin(c, posted->turn, send, receive, err));
+    if (posted->turn >= EXG_EXCHANGES_MAX) { /* begin() has waited for them */
+        let_go(c, posted->turn - EXG_EXCHANGES_MAX + 1);
+    }
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = posted;
+    return EXG_OK;
+}
+
+exg_status exg_exchange_arrive(exg_communicator *c, const exg_posted *posted, exg_error *err)
+{
+    return arrive_before(c, posted->turn + 1, err);
 }
 
 exg_status exg_exchange_finish(exg_communicator *c, uint64_t turn, exg_exchange_reader *reader,
@@ -59,6 +119,7 @@ exg_status exg_exchange_settle(exg_communicator *c, uint64_t turn, exg_error *er
     for (; c->settled <= turn; c->settled++) {
         EXG_TRY(stick(c, turn, c->ops->settle(c, c->settled, &c->error), err));
     }
+    let_go(c, c->settled);
     return EXG_OK;
 }
 
@@ -91,6 +152,12 @@ void exg_communicator_abort(exg_communicator *c, exg_status status)
 void exg_communicator_close(exg_communicator *c)
 {
     if (c != NULL) {
+        exg_posted *posted = c->posted;
+
+        if (c->turns > 0 && posted != NULL && arrive_before(c, UINT64_MAX, NULL) == EXG_OK) {
+            (void)exg_exchange_settle(c, c->turns - 1, NULL);
+        }
+        let_go(c, UINT64_MAX);
         c->ops->close(c);
     }
 }

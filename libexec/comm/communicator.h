@@ -63,6 +63,16 @@ typedef struct exg_communicator_ops {
     void (*close)(exg_communicator *self); /* frees self */
 } exg_communicator_ops;
 
+/* An exchange that was posted and goes on beside what its rank does: the head of what knows of
+ * its memory. */
+typedef struct exg_posted {
+    struct exg_posted *next;
+    uint64_t turn;
+    bool arrived;                              /* finished */
+    void (*arrive)(struct exg_posted *posted); /* own receives are filled */
+    void (*settle)(struct exg_posted *posted); /* sends are read, or the communicator closes */
+} exg_posted;
+
 struct exg_communicator {
     const exg_communicator_ops *ops;
     uint32_t rank;
@@ -71,6 +81,7 @@ struct exg_communicator {
     uint64_t turns;       /* numbers given out to exchanges */
     uint64_t settled;     /* those before it are */
     uint64_t exchanges;   /* finished, for counting */
+    exg_posted *posted;   /* not settled yet, in order of turns */
     uint64_t bytes_sent;  /* to other ranks */
     exg_status status;    /* the first fault, which sticks */
     exg_error error;      /* and what it was */
@@ -103,6 +114,13 @@ exg_status exg_exchange_settle(exg_communicator *c, uint64_t turn, exg_error *er
 /* All three: returns when own receives are filled and own sends read. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
                         exg_error *err);
+/* Begins an exchange and returns; what is posted is finished in order, when it is asked for, or
+ * before the next exchange begins that is not posted. */
+exg_status exg_exchange_post(exg_communicator *c, exg_posted *posted, const exg_segment *send,
+                             const exg_segment *receive, exg_error *err);
+/* Finishes it and those before. */
+exg_status exg_exchange_arrive(exg_communicator *c, const exg_posted *posted, exg_error *err);
+
 exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,
                                   exg_error *err);
 void exg_communicator_abort(exg_communicator *c, exg_status status);

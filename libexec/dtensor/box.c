@@ -203,7 +203,9 @@ typedef struct landing {
 } landing;
 
 struct exg_transit {
+    exg_posted posted; /* first */
     exg_device_mesh *mesh;
+    bool is_held, is_settled; /* by a DTensor; by all that read what was sent */
     exg_tensor to;
     exg_segment *send, *receive; /* by rank */
     uint8_t *packed;             /* what goes and what comes */
@@ -217,6 +219,34 @@ static void drop(exg_transit *t)
     free(t->packed);
     free(t->landings);
     free(t);
+}
+
+static void drop_unused(exg_transit *t)
+{
+    if (!t->is_held && t->is_settled) {
+        drop(t);
+    }
+}
+
+/* All that came goes to its place. */
+static void take_in(exg_posted *posted)
+{
+    const exg_transit *t = (const exg_transit *)posted;
+
+    for (uint32_t i = 0; i < t->landing_count; i++) {
+        const landing *l = &t->landings[i];
+        exg_tensor box = exg_box_tensor(&l->part, t->to.dtype, t->to.rank, l->packed);
+
+        exg_box_copy(&l->part, &box, l->part.offset, &t->to, l->origin);
+    }
+}
+
+static void settled(exg_posted *posted)
+{
+    exg_transit *t = (exg_transit *)posted;
+
+    t->is_settled = true;
+    drop_unused(t);
 }
 
 /* Notes where what comes from `giver` goes; without room only counts. */
@@ -245,6 +275,9 @@ static exg_transit *make_transit(const journey *j)
     }
     t->mesh = j->mesh;
     t->to = *j->to;
+    t->posted.arrive = take_in;
+    t->posted.settle = settled;
+    t->is_held = true;
     t->send = calloc(2 * (size_t)size, sizeof(*t->send));
     t->receive = t->send == NULL ? NULL : t->send + size;
     for (uint32_t r = 0; r < size; r++) {
@@ -298,7 +331,8 @@ exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, cons
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     load(&j, *transit);
-    status = exg_exchange(mesh->communicator, (*transit)->send, (*transit)->receive, err);
+    status = exg_exchange_post(mesh->communicator, &(*transit)->posted, (*transit)->send,
+                               (*transit)->receive, err);
     if (status != EXG_OK) {
         drop(*transit);
         *transit = NULL;
@@ -306,19 +340,26 @@ exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, cons
     return status;
 }
 
-exg_status exg_transit_finish(exg_transit *t, exg_error *err)
+exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
 {
-    (void)err;
-    for (uint32_t i = 0; t != NULL && i < t->landing_count; i++) {
-        const landing *l = &t->landings[i];
-        exg_tensor box = exg_box_tensor(&l->part, t->to.dtype, t->to.rank, l->packed);
+    exg_communicator *c = t == NULL ? NULL : t->mesh->communicator;
+    exg_status status;
 
-        exg_box_copy(&l->part, &box, l->part.offset, &t->to, l->origin);
+    if (t == NULL) {
+        return EXG_OK;
     }
-    if (t != NULL) {
-        drop(t);
+    status = exg_exchange_arrive(c, &t->posted, err);
+    if (status == EXG_OK && settles) {
+        status = exg_exchange_settle(c, t->posted.turn, err);
     }
-    return EXG_OK;
+    t->is_held = false;
+    drop_unused(t);
+    return status;
+}
+
+bool exg_transit_arrived(const exg_transit *t)
+{
+    return t->posted.arrived;
 }
 
 exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
@@ -329,5 +370,5 @@ exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
     exg_transit *transit;
 
     EXG_TRY(exg_transit_begin(mesh, from, held, to, wanted, gives, user, &transit, err));
-    return exg_transit_finish(transit, err);
+    return exg_transit_finish(transit, true, err);
 }

@@ -263,7 +263,10 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
         return EXG_OK;
     }
     status = pass(&p, *out, err);
-    status = status == EXG_OK && !async ? exg_dtensor_wait(*out, err) : status;
+    if (status == EXG_OK && !async) {
+        status = exg_transit_finish((*out)->transit, true, err);
+        (*out)->transit = NULL;
+    }
     if (status != EXG_OK) {
         exg_dtensor_destroy(*out);
         *out = NULL;

@@ -194,7 +194,7 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
 void exg_dtensor_destroy(exg_dtensor *t)
 {
     if (t != NULL) {
-        (void)exg_transit_finish(t->transit, NULL); /* others may wait for it */
+        (void)exg_transit_finish(t->transit, false, NULL); /* others may wait for it */
         exg_block_release(t->owned);
         exg_history_release(t->history);
         free(t);
@@ -211,12 +211,12 @@ exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err)
         return EXG_OK;
     }
     ((exg_dtensor *)(uintptr_t)t)->transit = NULL; /* all else of it stays */
-    return exg_transit_finish(transit, err);
+    return exg_transit_finish(transit, false, err);
 }
 
 bool exg_dtensor_is_ready(const exg_dtensor *t)
 {
-    return t->transit == NULL;
+    return t->transit == NULL || exg_transit_arrived(t->transit);
 }
 
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t)

@@ -119,10 +119,13 @@ exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
                                exg_error *err);
 
 /* The same in two: *transit is what is on its way, NULL when nothing is; `to` is whole when it has
- * been finished, which frees it (NULL is allowed). Regions and `from` may go in between. */
+ * been finished, which frees it (NULL is allowed). Regions and `from` may go in between.
+ * `settles`: it also waits until all ranks have read what was sent, which they do when they finish
+ * it; else that memory stays until a later exchange. */
 exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
                              const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
                              const void *user, exg_transit **transit, exg_error *err);
-exg_status exg_transit_finish(exg_transit *transit, exg_error *err);
+exg_status exg_transit_finish(exg_transit *transit, bool settles, exg_error *err);
+bool exg_transit_arrived(const exg_transit *transit); /* is `to` whole already? */
 
 #endif

@@ -6,6 +6,8 @@
 #include <exg/autograd.h>
 #include <math.h>
 #include <stdio.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -489,12 +491,64 @@ static void move_async(rank_context *c)
     eager_end(&e);
 }
 
+static _Atomic int gone;
+
+/* Rank 0 sends and goes on, to three moves more, before the others begin. */
+static void move_before_the_others(rank_context *c)
+{
+    static const double values[] = {0, 1, 2, 3, 4, 5};
+    exg_step_options async = {.size = sizeof(async), .async = true};
+    exg_placement rows = exg_shard(0), columns = exg_shard(1), whole = exg_replicate();
+    exg_dtensor *x, *y[4];
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "3x2", "S(0)");
+    while (exg_device_mesh_rank(c->mesh) != 0 && atomic_load(&gone) == 0) {
+        sched_yield();
+    }
+    for (int k = 0; k < 4; k++) {
+        EXPECT(c, exg_redistribute(e.d, x, k % 2 == 0 ? &whole : &columns, 1, &async, &y[k],
+                                   &e.err) == EXG_OK, "%s", e.err.message);
+    }
+    EXPECT(c, !exg_dtensor_is_ready(y[0]) && !exg_dtensor_is_ready(y[3]), "on their way");
+    atomic_store(&gone, 1);
+    expect_values(&e, y[2], "R", values, 6, "the third first");
+    EXPECT(c, exg_dtensor_is_ready(y[0]) && exg_dtensor_is_ready(y[1]), "those before came too");
+    expect_values(&e, y[3], "S(1)", values, 6, "the last");
+    expect_values(&e, y[0], "R", values, 6, "the first");
+    for (int k = 0; k < 4; k++) {
+        exg_dtensor_destroy(y[k]);
+    }
+    for (int k = 0; k < 40; k++) { /* more than can be under way, none looked at but the last */
+        EXPECT(c, exg_redistribute(e.d, x, &whole, 1, &async, &y[k % 4], &e.err) == EXG_OK, "%s",
+               e.err.message);
+        if (k % 4 == 3) {
+            for (int i = 0; i < 4; i++) {
+                exg_dtensor_destroy(y[i]);
+            }
+        }
+    }
+    EXPECT(c, exg_redistribute(e.d, x, &whole, 1, &async, &y[0], &e.err) == EXG_OK &&
+                  exg_redistribute(e.d, x, &rows, 1, NULL, &y[1], &e.err) == EXG_OK, "%s",
+           e.err.message);
+    expect_values(&e, y[0], "R", values, 6, "one among others");
+    exg_dtensor_destroy(y[0]);
+    exg_dtensor_destroy(y[1]);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
 /* S003-67, S003-68 */
 static void what_is_on_its_way_is_waited_for(void **state)
 {
     (void)state;
     on_mesh("2", move_async, NULL);
     on_mesh("3", move_async, NULL);
+    for (int ranks = 0; ranks < 2; ranks++) {
+        atomic_store(&gone, 0);
+        on_mesh(ranks == 0 ? "2" : "3", move_before_the_others, NULL);
+    }
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
