@@ -4,9 +4,8 @@
 
 const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel)
 {
-    const exg_kernel *own = p->device == NULL || kernel == NULL
-                                ? NULL
-                                : p->device->table->kernel_of(kernel);
+    const exg_kernel *own =
+        p->device == NULL || kernel == NULL ? NULL : p->device->table->kernel_of(kernel);
 
     return own == NULL ? kernel : own;
 }
@@ -24,7 +23,8 @@ static void give_to_host(exg_step *step)
     step->on_host = true;
     step->call.device = NULL;
     for (uint32_t i = 0; i < step->call.input_count; i++) {
-        if (step->inputs[i].buffer != EXG_NO_BUFFER && !exg_kernel_takes_strides(step->host, i, false)) {
+        if (step->inputs[i].buffer != EXG_NO_BUFFER &&
+            !exg_kernel_takes_strides(step->host, i, false)) {
             exg_tensor_set_contiguous(&step->call.inputs[i]);
         }
     }
@@ -33,16 +33,16 @@ static void give_to_host(exg_step *step)
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
 {
     exg_kernel_call asked = step->call;
-    exg_status status = step->kernel->prepare == NULL ? EXG_OK
-                                                      : step->kernel->prepare(&step->call, p->err);
+    exg_status status =
+        step->kernel->prepare == NULL ? EXG_OK : step->kernel->prepare(&step->call, p->err);
 
     if (status == EXG_UNSUPPORTED && step->kernel != step->host && !step->has_packed &&
         !step->call.channels_last) {
         exg_error_clear(p->err);
         step->call = asked;
         give_to_host(step);
-        status = step->kernel->prepare == NULL ? EXG_OK
-                                               : step->kernel->prepare(&step->call, p->err);
+        status =
+            step->kernel->prepare == NULL ? EXG_OK : step->kernel->prepare(&step->call, p->err);
     }
     EXG_TRY_IN(p->err, status, "step %s", step->name);
     if (step->call.workspace_bytes > p->plan->summary.workspace_bytes) {
