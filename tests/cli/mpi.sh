@@ -36,6 +36,7 @@ same 2 2 tensor fixtures/lm.decode.pt2 --input fixtures/lm.decode.step0.inputs.s
 same 4 2x2 auto fixtures/branch.pt2
 same 3 3 data fixtures/loops.pt2
 same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors
+same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --device strict
 same 3 3 sequence fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.t17.inputs.safetensors
 
 # As many ranks as there are processes, and no others.
