@@ -9,6 +9,7 @@
 
 #include <exg/emit.h>
 #include <math.h>
+#include <string.h>
 
 #define NOTHING (-(double)INFINITY) /* the score of what is not seen */
 
@@ -16,6 +17,7 @@ typedef struct ring {
     const exg_emission *e;
     exg_ref query; /* scaled, in float32 at least */
     int64_t rows, first_row, queries, keys, full; /* `full`: keys of a block */
+    int64_t groups; /* heads of the queries that share one of the keys */
     bool causal, masked;
     bool begun;
     exg_ref largest, sum, seen; /* of each row: score, exponentials, values by them */
@@ -87,11 +89,35 @@ static exg_ref shift_of(const ring *r, exg_ref largest)
                : largest;
 }
 
+/* Keys or values of `groups` heads each, one a head of the queries. */
+static exg_ref for_each_head(const ring *r, exg_ref block)
+{
+    exg_builder *b = r->e->builder;
+    const exg_tensor_meta *meta = exg_ref_meta(b, block);
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    uint32_t rank = meta == NULL ? 0 : meta->rank;
+    uint32_t heads = rank - 3;
+    exg_ref each;
+
+    if (meta == NULL || r->groups == 1) {
+        return block;
+    }
+    for (uint32_t d = 0; d < rank; d++) {
+        sizes[d + (d > heads)] = meta->sizes[d].value;
+    }
+    sizes[heads + 1] = r->groups;
+    each = EMIT(b, expand_default, EMIT(b, unsqueeze_default, block, heads + 1),
+                INTS_OF(b, sizes, rank + 1), false);
+    sizes[heads] *= r->groups;
+    memmove(&sizes[heads + 1], &sizes[heads + 2], 2 * sizeof(*sizes));
+    return EMIT(b, reshape_default, each, INTS_OF(b, sizes, rank));
+}
+
 static void see_block(ring *r, exg_ref key, exg_ref value, int64_t first, int64_t count)
 {
     exg_builder *b = r->e->builder;
     exg_ref scores = EMIT(b, matmul_default, r->query,
-                          EMIT(b, transpose_int, widened(r->e, key), -2, -1));
+                          EMIT(b, transpose_int, widened(r->e, for_each_head(r, key)), -2, -1));
     exg_ref largest;
     exg_ref shift;
     exg_ref sum;
@@ -105,7 +131,7 @@ static void see_block(ring *r, exg_ref key, exg_ref value, int64_t first, int64_
     shift = shift_of(r, largest);
     scores = EMIT(b, exp_default, EMIT(b, sub_Tensor, scores, shift));
     sum = EMIT(b, sum_dim_IntList, scores, INTS(b, -1), true);
-    seen = EMIT(b, matmul_default, scores, widened(r->e, value));
+    seen = EMIT(b, matmul_default, scores, widened(r->e, for_each_head(r, value)));
     if (r->begun) {
         exg_ref less = EMIT(b, exp_default, EMIT(b, sub_Tensor, r->largest, shift));
 
@@ -157,6 +183,7 @@ static void emit_ring(const exg_emission *e)
     uint32_t ranks = e->call->mesh_size;
 
     r.masked = e->call->operands[3] != NULL;
+    r.groups = query->sizes[query->rank - 3].value / key->sizes[query->rank - 3].value;
     r.queries = query->sizes[query->rank - 2].value;
     r.keys = key->sizes[key->rank - 2].value;
     r.full = (r.keys + ranks - 1) / ranks;
@@ -187,6 +214,19 @@ static bool same_but(const exg_tensor_meta *a, const exg_tensor_meta *b, uint32_
     return same;
 }
 
+/* As many heads as the queries have, or, with enable_gqa, each for some of them. */
+static bool heads_fit(const exg_rule_call *call)
+{
+    const exg_tensor_meta *query = call->operands[0];
+    const exg_tensor_meta *key = call->operands[1];
+    uint32_t heads = query->rank - 3;
+    int64_t own = query->sizes[heads].value;
+    int64_t shared = key->rank == query->rank ? key->sizes[heads].value : 0;
+
+    return same_but(query, key, heads) && shared > 0 && own > 0 &&
+           (own == shared || (exg_get_bool(&call->args[6]) && own % shared == 0));
+}
+
 exg_status exg_add_ring_attention(exg_rule_call *call)
 {
     const exg_tensor_meta *query = call->operands[0];
@@ -197,7 +237,7 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
     exg_row *row;
 
     if (!call->emits || query->rank < 3 || !exg_is_real(query->dtype) ||
-        !same_but(query, key, at) || !same_but(key, value, at + 1) ||
+        !heads_fit(call) || !same_but(key, value, at + 1) ||
         query->sizes[at].value == 0 || key->sizes[at].value == 0 ||
         (exg_get_bool(&call->args[4]) && mask != NULL)) {
         return EXG_OK;

@@ -285,25 +285,28 @@ static void averages_see_beyond_their_part(void **state)
 
 typedef enum mask { NO_MASK, CAUSAL, ADDED, HIDING } mask;
 
-static void attend(int64_t queries, int64_t keys, mask kind, exg_argument scale)
+/* `heads` of queries, a third as many of keys where that goes. */
+static void attend(int64_t heads, int64_t queries, int64_t keys, mask kind, exg_argument scale)
 {
+    int64_t shared = heads % 3 == 0 ? heads / 3 : heads;
+
     exg_ref q, k, v;
     exg_argument hides = exg_arg_none();
     char what[60];
 
     begin();
-    q = input((int64_t[]){1, 1, queries, 4}, 4);
-    k = input((int64_t[]){1, 1, keys, 4}, 4);
-    v = input((int64_t[]){1, 1, keys, 5}, 4);
+    q = input((int64_t[]){1, heads, queries, 4}, 4);
+    k = input((int64_t[]){1, shared, keys, 4}, 4);
+    v = input((int64_t[]){1, shared, keys, 5}, 4);
     if (kind == ADDED || kind == HIDING) {
         exg_ref m = input((int64_t[]){queries, keys}, 2);
 
         hides = exg_arg_ref(kind == ADDED ? m : EMIT(t.b, gt_Scalar, m, 0.7));
     }
     output(exg_arg_ref(EMIT(t.b, scaled_dot_product_attention_default, q, k, v, hides, 0.0,
-                            kind == CAUSAL, scale)));
-    snprintf(what, sizeof(what), "attention of %d to %d, mask %d", (int)queries, (int)keys,
-             (int)kind);
+                            kind == CAUSAL, scale, shared != heads)));
+    snprintf(what, sizeof(what), "attention of %d heads, %d to %d, mask %d", (int)heads,
+             (int)queries, (int)keys, (int)kind);
     check(what, (int32_t[]){2, 2, 2, -1}, true, 1);
 }
 
@@ -314,8 +317,10 @@ static void attention_goes_around_in_blocks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         for (int kind = NO_MASK; kind <= HIDING; kind++) {
-            attend(lengths[i][0], lengths[i][1], (mask)kind,
-                   i % 2 == 0 ? exg_arg_none() : exg_arg_float(0.3));
+            for (int64_t heads = 1; heads <= 3; heads += 2) {
+                attend(heads, lengths[i][0], lengths[i][1], (mask)kind,
+                       i % 2 == 0 ? exg_arg_none() : exg_arg_float(0.3));
+            }
         }
     }
 }
