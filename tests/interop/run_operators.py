@@ -86,7 +86,33 @@ def bags():
     yield "embedding_bag, offsets in no order", (lambda i, o, w: torch.embedding_bag(w, i, o)[0], (index, descending, rows.double()))
 
 
+def roundings():
+    """What is rounded once, or after each step, as PyTorch does."""
+    x, a, c = torch.randn(5, 10).half() * 3, torch.randn(5, 5, 5).half() * 3, torch.randn(5, 5, 10).half() * 3
+    exact = torch.addbmm(x.double(), a.double(), c.double(), beta=0.6, alpha=0.2).half()
+    yield "addbmm, half", (lambda x, a, c, e: (torch.addbmm(x, a, c, beta=0.6, alpha=0.2) - e).abs() < 0.03, (x, a, c, exact))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int8, torch.complex64):
+        for start, end, steps in ((-3, 4.7, 50), (5, -9, 17), (-2.5, 0.3, 33), (2, 9, 1)):
+            name = f"{start} to {end} by {steps}, {str(dtype)[6:]}"
+
+            def line(s=start, e=end, n=steps, d=dtype):
+                made = torch.linspace(s, e, n, dtype=d)
+                return torch.view_as_real(made) if d.is_complex else made
+
+            yield f"linspace, {name}", (line, ())
+    for dtype in (torch.int32, torch.uint8, torch.float16):
+        one, many = torch.ones(1, 1, 1, dtype=dtype), torch.arange(4).view(2, 1, 2).to(dtype)
+        yield f"tensordot, beside 1, {str(dtype)[6:]}", (lambda p, q: torch.tensordot(p, q, ([0, 1], [2, 0])), (one, many))
+    z, w = torch.randn(2, 50, 2) * 4
+
+    def power(p, q):
+        return torch.view_as_real(torch.view_as_complex(p).pow(torch.view_as_complex(q)).log())
+
+    yield "pow, complex", (power, (z, w))
+
+
 AGREE.update(searches())
+AGREE.update(roundings())
 AGREE.update(bags())
 
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
@@ -111,11 +137,28 @@ def refusals():
 
             for name, offsets in {"that begin late": OFFSETS + 1 - (OFFSETS > 3).long(), "past the end": OFFSETS + (OFFSETS > 3).long()}.items():
                 yield f"embedding_bag, offsets {name}, {mode}, {last}", (bag, (index, OFFSETS, rows), (index, offsets, rows))
+    for name, lengths in {"negative": tensor(-1, 5), "short": tensor(1, 2), "long": tensor(4, 1)}.items():
+        yield f"segment_reduce, {name}", (
+            lambda x, n: torch.segment_reduce(x, "sum", lengths=n), (rows[:4], tensor(1, 3, dtype=torch.int64)), (rows[:4], lengths.long()))
     order = torch.arange(4)
     yield "searchsorted, sorter outside", (lambda e, x, s: torch.searchsorted(e, x, sorter=s), (rows[:4, 0], rows[:, 1], order), (rows[:4, 0], rows[:, 1], order + 1))
 
 
 REFUSED.update(refusals())
+
+# ---- refused whatever the inputs: name -> (function, inputs, code) --------------------------------
+
+WRONG = {
+    f"{name} into elements of another kind": (function, inputs, "OPR-007")
+    for name, (function, inputs) in {
+        "complex": (lambda x, y: torch.view_as_real(torch.complex(x, y, out=torch.empty(4, dtype=torch.complex128))), (EDGES[:4], EDGES[2:])),
+        "aminmax": (lambda x: tuple(torch.aminmax(x, out=(torch.empty(()).double(), torch.empty(()).double()))), (EDGES,)),
+        "multinomial": (lambda x: torch.multinomial(x, 2, out=torch.empty(2, dtype=torch.float64)), (EDGES.abs(),)),
+        "sort": (lambda x: tuple(torch.sort(x, out=(torch.empty(6).double(), torch.empty(6).long()))), (EDGES,)),
+        "bucketize": (lambda x, e: torch.bucketize(x, e, out=torch.empty(9, dtype=torch.int32)), (PLACES, EDGES)),
+        "linalg.qr": (lambda x: tuple(torch.linalg.qr(x, out=(torch.empty(2, 2).double(), torch.empty(2, 3).double()))), (EDGES.view(2, 3),)),
+    }.items()
+}
 
 # ---- run ---------------------------------------------------------------------------------------------
 
@@ -152,6 +195,20 @@ def refuses(exg, function, good, bad):
         fail(f"ends with {done.returncode}: {done.stderr.strip().splitlines()[:1]}")
 
 
+def is_wrong(exg, function, inputs, code):
+    program, path, names = exported(exg, Call(function), inputs, False)
+    try:
+        program.module()(*inputs)
+        fail("PyTorch does not refuse it")
+    except RuntimeError:
+        pass
+    file = exg.path(".safetensors")
+    safetensors.torch.save_file({name: value.clone() for name, value in zip(names, inputs)}, file)
+    done = subprocess.run([exg.binary, "run", path, "--input", file], capture_output=True, text=True, timeout=DEADLINE)
+    if not done.stderr.startswith(f"exg: {code}: "):
+        fail(f"ends with {done.returncode}: {done.stderr.strip().splitlines()[:1]}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
@@ -167,6 +224,9 @@ def main():
         for name, case in REFUSED.items():
             if name.startswith(options.only):
                 report.check(f"refuses {name}", lambda: refuses(exg, *case))
+        for name, case in WRONG.items():
+            if name.startswith(options.only):
+                report.check(f"refuses {name}", lambda: is_wrong(exg, *case))
     return report.end()
 
 
