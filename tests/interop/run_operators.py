@@ -113,6 +113,22 @@ def roundings():
 
 AGREE.update(searches())
 AGREE.update(roundings())
+
+
+def images():
+    """Bytes are weighed in whole numbers."""
+    image = torch.randint(0, 256, (2, 3, 10, 20), dtype=torch.uint8)
+    for sizes in ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)):
+        for corners in (False, True):
+
+            def resized(x, s=sizes, c=corners):
+                return F.interpolate(x, s, mode="bilinear", align_corners=c, antialias=True)
+
+            yield f"interpolate, antialias, {sizes}, {corners}", (resized, (image,))
+    yield "interpolate, antialias, by factors", (lambda x: F.interpolate(x, scale_factor=(1.7, 0.9), mode="bilinear", antialias=True), (image,))
+
+
+AGREE.update(images())
 AGREE.update(bags())
 
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
