@@ -360,6 +360,9 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
     if (!expects(b, exg_dtype_is_float(exg_lower_dtype(b, SELF)), "chances that are no floats")) {
         return;
     }
+    if (!expects(b, count > 0, "no numbers of a multinomial")) {
+        return;
+    }
     p = proper_chances(b, p);
     if (!exg_get_bool(&args[2])) {
         exg_ref e = EMIT(b, neg_default, log_of_rest(b, p));

@@ -9,6 +9,8 @@ import tempfile
 
 from run_interop import DEADLINE, Exg, Report, fail, same, safetensors, torch
 
+import torch.nn.modules.linear_cross_entropy  # noqa: E402, F401 - its operators
+
 F = torch.nn.functional
 nan, inf = math.nan, math.inf
 
@@ -129,6 +131,27 @@ def images():
 
 
 AGREE.update(images())
+
+
+def chunked():
+    """Cross entropy of a linear layer, which makes its gradients while it goes through the batch."""
+    x, w, bias, t = torch.randn(7, 4), torch.randn(5, 4), torch.randn(5), tensor(0, 2, -100, 4, 1, 1, 3, dtype=torch.int64)
+    classes = torch.rand(5) + 0.5
+    whole = torch.ops.torch_nn._linear_cross_entropy_batch_chunked
+    for reduction in ("mean", "sum"):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for weighed in (False, True):
+                for wanted in ((True, True, True), (True, False, False), (False, True, False), (False, False, True)):
+                    acc = torch.float32 if dtype == torch.bfloat16 else dtype
+
+                    def loss(x, w, t, b, c, r=reduction, a=acc, y=weighed, g=wanted):
+                        return whole(x, w, t, b, c if y else None, r, -100, 0.0, 3, "accurate", a, False, *g)
+
+                    name = f"{reduction}, {str(dtype)[6:]}, {'classes weighed, ' if weighed else ''}{wanted}"
+                    yield f"linear_cross_entropy, {name}", (loss, (*(v.to(dtype) for v in (x, w)), t, bias.to(dtype), classes.to(dtype)))
+
+
+AGREE.update(chunked())
 AGREE.update(bags())
 
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
