@@ -1,5 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
 #include "libexec/rank.h"
+#include "libexec/kernels/kernels.h"
 #include "libexec/lane.h"
 #include "libexport/base/arena.h"
 
@@ -468,16 +469,22 @@ static void note_fault(exg_rank *rank, uint32_t s, noted *first)
     }
 }
 
+static const char *what_is_wrong(const exg_step *step, exg_fault fault)
+{
+    if (step->kernel == &exg_kernel_checked) {
+        return step->call.args[2].as_string; /* the claim */
+    }
+    return fault == EXG_FAULT_INDEX       ? "an index is outside its dimension"
+           : fault == EXG_FAULT_PARAMETER ? "no distribution has such a parameter"
+           : fault == EXG_FAULT_SINGULAR
+               ? "a matrix is singular, not positive definite, or its factors do not converge"
+               : "integer division by zero";
+}
+
 static exg_status tell_fault(const exg_rank *rank, const noted *first, exg_error *err)
 {
     const exg_step *step = &rank->plan->steps[first->step];
-    const char *what = first->fault == EXG_FAULT_INDEX ? "an index is outside its dimension"
-                       : first->fault == EXG_FAULT_PARAMETER
-                           ? "no distribution has such a parameter"
-                       : first->fault == EXG_FAULT_SINGULAR
-                           ? "a matrix is singular, not positive definite, or its factors do not "
-                             "converge"
-                           : "integer division by zero";
+    const char *what = what_is_wrong(step, first->fault);
     exg_status status;
 
     status = first->size < 0

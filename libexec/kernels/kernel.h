@@ -26,7 +26,7 @@ typedef enum exg_fault {
     EXG_FAULT_INDEX,          /* an index outside its dimension */
     EXG_FAULT_DIVIDE_BY_ZERO, /* of integers */
     EXG_FAULT_SINGULAR,       /* a matrix that cannot be factored as asked */
-    EXG_FAULT_PARAMETER       /* a distribution with such a number is none */
+    EXG_FAULT_PARAMETER       /* what a distribution, or the operator, does not take */
 } exg_fault;
 
 /* The first fault of a run, and the index and the dimension's size where it is one. */

@@ -21,6 +21,7 @@
     X(baddbmm)                                                                                \
     X(bmm)                                                                                    \
     X(cat)                                                                                    \
+    X(checked)                                                                                \
     X(cholesky_factor)                                                                        \
     X(constant_pad_nd)                                                                        \
     X(convolution)                                                                            \
@@ -76,6 +77,7 @@
     X(scatter_prod)                                                                           \
     X(scatter_src)                                                                            \
     X(scatter_value)                                                                          \
+    X(searchsorted)                                                                           \
     X(select_scatter)                                                                         \
     X(slice_scatter)                                                                          \
     X(softmax)                                                                                \

@@ -303,3 +303,25 @@ exg_status exg_rule_index_put(exg_rule_call *call)
     }
     return EXG_OK;
 }
+
+/* ---- search --------------------------------------------------------------------------------- */
+
+/* Lines of edges go with the lines of values they are for; along the last dim, and where all
+ * values have one line of edges, the values alone are split. */
+exg_status exg_rule_searchsorted(exg_rule_call *call)
+{
+    uint32_t own = call->operands[0]->rank - 1; /* dims of lines */
+    uint32_t rank = call->operands[1]->rank;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        exg_row *row = exg_rule_add(call);
+
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->operands[0] = d < own ? exg_shard((int32_t)d) : exg_replicate();
+        row->operands[1] = exg_shard((int32_t)d);
+        row->results[0] = exg_shard((int32_t)d);
+    }
+    return EXG_OK;
+}

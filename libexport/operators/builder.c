@@ -23,6 +23,9 @@ struct exg_builder {
     uint32_t input_spec_capacity, output_spec_capacity;
     const char *const *next_names;
     uint32_t next_name_count;
+    const exg_tensor_meta *const *next_recorded; /* of the next node's results */
+    const exg_tensor_meta *const *recorded;      /* of the results that are being lowered */
+    uint32_t next_recorded_count, recorded_count;
     int64_t draw_count; /* draws of random numbers so far */
     joined *joins; /* complex values and what they were joined from */
     uint32_t join_count, join_capacity;
@@ -272,6 +275,17 @@ void exg_builder_next_names(exg_builder *b, const char *const *names, uint32_t c
     b->next_name_count = count;
 }
 
+void exg_builder_next_recorded(exg_builder *b, const exg_tensor_meta *const *metas, uint32_t count)
+{
+    b->next_recorded = metas;
+    b->next_recorded_count = count;
+}
+
+const exg_tensor_meta *exg_lower_recorded(const exg_builder *b, uint32_t result)
+{
+    return result < b->recorded_count ? b->recorded[result] : NULL;
+}
+
 /* Trailing arguments equal to their defaults are left out, as torch does. */
 static bool fill_inputs(exg_builder *b, const exg_operator *op, const exg_argument *args,
                         uint32_t count, exg_node *node)
@@ -356,6 +370,13 @@ static bool has_shape(const exg_operator *op)
     return op->shape != NULL || op->view != NULL || op->pointwise != EXG_POINTWISE_NOT;
 }
 
+/* What was said of the next node's results is used. */
+static void forget_next(exg_builder *b)
+{
+    b->next_name_count = 0;
+    b->next_recorded_count = 0;
+}
+
 /* Writes out what the operator is made of; the results keep the names asked for. */
 static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_complex,
                   const exg_argument *args, exg_argument *results)
@@ -363,14 +384,20 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     const char *const *names = b->next_names;
     uint32_t name_count = b->next_name_count;
     uint32_t first_value = b->graph->value_count;
+    const exg_tensor_meta *const *outer = b->recorded;
+    uint32_t outer_count = b->recorded_count;
     uint32_t at = 0;
 
-    b->next_name_count = 0;
+    b->recorded = b->next_recorded;
+    b->recorded_count = b->next_recorded_count;
+    forget_next(b);
     if (of_complex != NULL) {
         of_complex(b, op->id, args, results);
     } else {
         op->lowering(b, args, results);
     }
+    b->recorded = outer;
+    b->recorded_count = outer_count;
     if (b->error.status != EXG_OK) {
         return;
     }
@@ -504,7 +531,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         exg_argument unused[8];
 
         lower(b, op, of_complex, all, results != NULL ? results : unused);
-        b->next_name_count = 0;
+        forget_next(b);
         return b->error.status;
     }
     if ((op->schema->return_count > 0 && op->functional == EXG_OPERATOR_COUNT &&
@@ -534,7 +561,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
             memcpy(results, node.outputs, node.output_count * sizeof(*results));
         }
     }
-    b->next_name_count = 0;
+    forget_next(b);
     return b->error.status;
 }
 

@@ -373,19 +373,21 @@ BINARY(addcdiv,
        add(b, x, divide(b, mul(b, y, operand(b, &args[3], dtype)), operand(b, &args[2], dtype))))
 BINARY(lerp, add(b, x, mul(b, sub(b, y, x), operand(b, &args[2], dtype))))
 
-/* Small whole powers are products. */
+/* Small whole powers are products; others go by way of float64, since what is lost of the
+ * logarithm is lost many times over. */
 void exg_complex_pow(exg_builder *b, exg_operator_id id, const exg_argument *args,
                      exg_argument *results)
 {
     exg_dtype dtype = computes_in(b, id, args);
-    pair x = operand(b, &args[0], dtype);
     double n = args[1].kind == EXG_ARGUMENT_INT || args[1].kind == EXG_ARGUMENT_FLOAT
                    ? exg_get_float(&args[1])
                    : 0;
+    pair x = operand(b, &args[0], n == 2 || n == 3 ? dtype : EXG_DTYPE_F64);
+    pair z = n == 2   ? mul(b, x, x)
+             : n == 3 ? mul(b, mul(b, x, x), x)
+                      : power(b, x, operand(b, &args[1], EXG_DTYPE_F64));
 
-    results[0] = joined(b, n == 2   ? mul(b, x, x)
-                           : n == 3 ? mul(b, mul(b, x, x), x)
-                                    : power(b, x, operand(b, &args[1], dtype)));
+    results[0] = joined(b, as_dtype(b, z, dtype));
 }
 
 /* ---- truths ----------------------------------------------------------------------------- */

@@ -78,12 +78,26 @@ void exg_lower_addr(exg_builder *b, const exg_argument *args, exg_argument *resu
         added(b, SELF, EMIT(b, outer_default, args[1], args[2]), &args[3], &args[4]));
 }
 
+/* The sum of all products is one product, of the batches beside each other. */
 void exg_lower_addbmm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref sum = EMIT(b, sum_dim_IntList, EMIT(b, bmm_default, args[1], args[2]), INTS(b, 0));
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref x = exg_get_ref(&args[1]);
+    exg_ref y = exg_get_ref(&args[2]);
+    exg_dims left = exg_lower_dims(b, x);
+    exg_dims right = exg_lower_dims(b, y);
+    exg_ref sum;
 
-    sum = exg_lower_cast(b, sum, exg_lower_dtype(b, exg_get_ref(&args[1])));
-    results[0] = exg_arg_ref(added(b, SELF, sum, &args[3], &args[4]));
+    if (left.rank != 3 || right.rank != 3) {
+        exg_lower_refuse(b, "addbmm of other than batches of matrices");
+        return;
+    }
+    x = EMIT(b, reshape_default, EMIT(b, permute_default, exg_lower_wide(b, x), INTS(b, 1, 0, 2)),
+             INTS(b, left.n[1], left.n[0] * left.n[2]));
+    y = EMIT(b, reshape_default, exg_lower_wide(b, y),
+             INTS(b, right.n[0] * right.n[1], right.n[2]));
+    sum = added(b, exg_lower_wide(b, SELF), EMIT(b, mm_default, x, y), &args[3], &args[4]);
+    results[0] = exg_arg_ref(exg_lower_cast(b, sum, dtype));
 }
 
 /* Last dim of each with the other's. */
@@ -153,7 +167,7 @@ static void even_out(exg_builder *b, const exg_argument *args, exg_ref sides[2])
         for (uint32_t s = 0; s < 2; s++) {
             if (size[s] > 1 && size[1 - s] == 1) {
                 sides[s] = EMIT(b, sum_dim_IntList, sides[s], INTS(b, dims[s][i]),
-                                exg_arg_bool(true));
+                                exg_arg_bool(true), DTYPE(exg_lower_dtype(b, sides[s])));
             }
         }
     }

@@ -235,6 +235,17 @@ void exg_lower_nonzero_static(exg_builder *b, const exg_argument *args, exg_argu
 /* ---- groups -----------------------------------------------------------------------------------
  */
 
+/* Lengths of segments, which no one has to have checked: none negative, together the data's. */
+static exg_ref whole_lengths(exg_builder *b, exg_ref lengths, uint32_t axis, int64_t size)
+{
+    exg_ref none = EMIT(b, all_default, EMIT(b, ge_Scalar, lengths, 0));
+    exg_ref sum = EMIT(b, sum_dim_IntList, lengths, INTS(b, (int64_t)axis));
+
+    sum = EMIT(b, all_default, EMIT(b, eq_Scalar, sum, exg_arg_int(size)));
+    return exg_lower_checked(b, lengths, EMIT(b, logical_and_default, none, sum),
+                             "no length is negative and they add up to the data's size");
+}
+
 /* (data, reduce, lengths, indices, offsets, axis, unsafe, initial): every element is asked
  * whether it lies in a segment, (.., segments, elements, ..). */
 void exg_lower_segment_reduce(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -263,8 +274,13 @@ void exg_lower_segment_reduce(exg_builder *b, const exg_argument *args, exg_argu
         start = exg_lower_slice(b, offsets, axis, 0, segments);
         end = exg_lower_slice(b, offsets, axis, 1, segments);
     } else if (exg_lower_given(&args[2])) {
-        end = EMIT(b, cumsum_default, args[2], (int)axis);
-        start = EMIT(b, sub_Tensor, end, args[2]);
+        exg_ref lengths = exg_get_ref(&args[2]);
+
+        if (!exg_get_bool(&args[6])) {
+            lengths = whole_lengths(b, lengths, axis, in.rank == 0 ? 1 : in.n[axis]);
+        }
+        end = EMIT(b, cumsum_default, lengths, (int)axis);
+        start = EMIT(b, sub_Tensor, end, lengths);
         segments = exg_lower_dims(b, end).n[axis];
     } else {
         exg_lower_refuse(b, "segment_reduce wants lengths or offsets");

@@ -356,24 +356,62 @@ static exg_ref linear_cross_entropy(exg_builder *b, const exg_argument *args, in
                 smoothing);
 }
 
+/* The gradient of that loss to the logits, (N, classes): a row's share of it times its chances,
+ * less 1 where its class is. */
+static exg_ref logits_gradient(exg_builder *b, const exg_argument *args, bool mean)
+{
+    exg_ref bias = exg_lower_given(&args[3]) ? exg_lower_wide(b, exg_get_ref(&args[3])) : EXG_NO_REF;
+    exg_ref logits = EMIT(b, linear_default, exg_lower_wide(b, SELF),
+                          exg_lower_wide(b, exg_get_ref(&args[1])),
+                          bias.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(bias));
+    exg_dtype wide = exg_lower_dtype(b, logits);
+    exg_ref target = exg_get_ref(&args[2]);
+    exg_ref counts = EMIT(b, ne_Scalar, target, args[6]);
+    exg_ref share = exg_lower_cast(b, counts, wide);
+    exg_ref own;
+
+    if (exg_lower_given(&args[4])) {
+        exg_ref class = EMIT(b, where_ScalarOther, counts, target, 0);
+
+        share = EMIT(b, mul_Tensor, share,
+                     exg_lower_cast(b, EMIT(b, index_select_default, args[4], 0, class), wide));
+    }
+    share = mean ? EMIT(b, div_Tensor, share, EMIT(b, sum_default, share)) : share;
+    own = EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, target, 1),
+               exg_lower_steps(b, exg_lower_dims(b, logits).n[1], EXG_DTYPE_I64, 1, 2));
+    return EMIT(b, mul_Tensor, EMIT(b, unsqueeze_default, share, 1),
+                EMIT(b, sub_Tensor, EMIT(b, softmax_int, logits, 1),
+                     exg_lower_cast(b, own, wide)));
+}
+
 /* (..., reduction, ignore_index, label_smoothing, chunk, policy, dtype, retain, compute_*) ->
- * loss, gradients to input, weight and bias */
+ * loss, gradients to input, weight and bias: nothing of those that are not wanted */
 void exg_lower_linear_cross_entropy_chunked(exg_builder *b, const exg_argument *args,
                                             exg_argument *results)
 {
     exg_dtype dtype = exg_lower_dtype(b, SELF);
-    int reduction = strcmp(args[5].as_string, "sum") == 0 ? 2 : 1;
+    bool mean = strcmp(args[5].as_string, "sum") != 0;
+    bool wanted[] = {exg_get_bool(&args[12]), exg_get_bool(&args[13]), exg_get_bool(&args[14])};
+    exg_ref made[3] = {EXG_NO_REF, EXG_NO_REF, EXG_NO_REF};
     int64_t none[2] = {0, 0};
 
-    if (exg_get_bool(&args[12]) || exg_get_bool(&args[13]) || exg_get_bool(&args[14])) {
-        exg_lower_unsupported(b, "gradients made while the loss is");
-        return;
-    }
     results[0] = exg_arg_ref(
-        linear_cross_entropy(b, args, reduction, &args[6], exg_get_float(&args[7])));
-    for (uint32_t i = 1; i <= 3; i++) {
-        results[i] = exg_arg_ref(
-            EMIT(b, full_default, INTS_OF(b, none, i < 3 ? 2 : 1), 0.0, DTYPE(dtype)));
+        linear_cross_entropy(b, args, mean ? 1 : 2, &args[6], exg_get_float(&args[7])));
+    if (wanted[0] || wanted[1] || wanted[2]) {
+        exg_ref grad = logits_gradient(b, args, mean);
+
+        if (exg_get_float(&args[7]) != 0) {
+            exg_lower_unsupported(b, "gradients of smoothed labels made while the loss is");
+            return;
+        }
+        made[0] = EMIT(b, mm_default, grad, exg_lower_wide(b, exg_get_ref(&args[1])));
+        made[1] = EMIT(b, mm_default, exg_lower_swapped(b, grad, 0, 1), exg_lower_wide(b, SELF));
+        made[2] = EMIT(b, sum_dim_IntList, grad, INTS(b, 0));
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        results[i + 1] = exg_arg_ref(
+            wanted[i] ? exg_lower_cast(b, made[i], dtype)
+                      : EMIT(b, full_default, INTS_OF(b, none, i < 2 ? 2 : 1), 0.0, DTYPE(dtype)));
     }
 }
 

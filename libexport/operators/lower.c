@@ -126,6 +126,11 @@ void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, ex
                 exg_arg_int(out));
 }
 
+exg_ref exg_lower_checked(exg_builder *b, exg_ref x, exg_ref holds, const char *claim)
+{
+    return EMIT(b, checked, x, holds, exg_arg_string(claim));
+}
+
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype)
 {
     return EMIT(b, scalar_tensor_default, value, DTYPE(dtype));

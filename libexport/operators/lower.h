@@ -35,6 +35,12 @@ static inline bool exg_lower_given(const exg_argument *arg)
 exg_ref exg_lower_wide(exg_builder *b, exg_ref x);
 exg_ref exg_lower_cast(exg_builder *b, exg_ref x, exg_dtype dtype);
 
+/* What the program that is lowered says of the next emitted node's results, and, while that is
+ * lowered, of one of them: NULL where it says nothing. Borrowed. */
+void exg_builder_next_recorded(exg_builder *b, const exg_tensor_meta *const *metas,
+                               uint32_t count);
+const exg_tensor_meta *exg_lower_recorded(const exg_builder *b, uint32_t result);
+
 /* [start, start + count) of one dim; x with other sizes; x as a vector; dims exchanged. */
 exg_ref exg_lower_slice(exg_builder *b, exg_ref x, uint32_t dim, int64_t start, int64_t count);
 exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims);
@@ -69,6 +75,9 @@ exg_argument exg_lower_least(exg_dtype dtype);
  * dims are kept with size 1. */
 exg_ref exg_lower_singular_values(exg_builder *b, exg_ref x, int64_t dim0, int64_t dim1);
 exg_ref exg_lower_kept(exg_builder *b, exg_ref x, exg_ref of, const int64_t dims[2]);
+
+/* x as it is; a fault of the run (RUN-001) that says `claim` unless all of `holds` is true. */
+exg_ref exg_lower_checked(exg_builder *b, exg_ref x, exg_ref holds, const char *claim);
 
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);

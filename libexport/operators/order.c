@@ -2,6 +2,7 @@
  * keep the largest. */
 #include "libexport/operators/lower.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define SELF exg_get_ref(&args[0])
@@ -145,39 +146,98 @@ void exg_lower_nanmedian(exg_builder *b, const exg_argument *args, exg_argument 
     median_all(b, args, true, results);
 }
 
-/* ---- compared -------------------------------------------------------------------------------- */
+/* ---- searched -------------------------------------------------------------------------------- */
 
-/* How many of `edges` (.., M) lie before each of `x` (.., N). */
-static exg_ref counted(exg_builder *b, exg_ref edges, exg_ref x, bool right, bool narrow)
+/* (edges, self, right, dtype): one line of edges for all, or a line of them for every line. */
+exg_status exg_shape_searchsorted(exg_shape_call *call, exg_error *err)
 {
-    exg_ref wide = EMIT(b, unsqueeze_default, x, -1);
-    exg_ref lines = exg_lower_dims(b, edges).rank > 1 ? EMIT(b, unsqueeze_default, edges, -2)
-                                                      : edges;
-    exg_ref before = right ? EMIT(b, le_Tensor, lines, wide) : EMIT(b, lt_Tensor, lines, wide);
+    exg_dtype dtype = exg_dtype_argument(&call->args[3], EXG_DTYPE_I64);
+    exg_dims edges;
+    exg_dims out;
 
-    before = EMIT(b, sum_dim_IntList, before, INTS(b, -1));
-    return exg_lower_cast(b, before, narrow ? EXG_DTYPE_I32 : EXG_DTYPE_I64);
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &edges, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &out, err));
+    if (edges.rank == 0 || (edges.rank > 1 && edges.rank != out.rank)) {
+        return EXG_SHAPE_FAIL(err, "edges of rank %u for values of rank %u", edges.rank, out.rank);
+    }
+    for (uint32_t d = 0; d + 1 < edges.rank; d++) {
+        if (edges.n[d] != out.n[d]) {
+            return EXG_SHAPE_FAIL(err, "%" PRId64 " lines of edges for %" PRId64 " of values",
+                                  edges.n[d], out.n[d]);
+        }
+    }
+    if (dtype == EXG_DTYPE_I32 && edges.n[edges.rank - 1] >= INT32_MAX) {
+        return EXG_SHAPE_FAIL(err, "%" PRId64 " edges counted in int32", edges.n[edges.rank - 1]);
+    }
+    return exg_shape_result(call, 0, dtype, &out, err);
+}
+
+/* Edges and values are compared in this dtype: what both promote to, as it is loaded. */
+static exg_dtype compared_in(exg_builder *b, exg_operator_id compares, const exg_argument *args)
+{
+    const exg_operator *op = exg_operators_get(exg_builder_operators(b), compares);
+    exg_dtype compute;
+    exg_dtype result;
+
+    exg_pointwise_dtypes(op, args, exg_builder_graph(b), &compute, &result);
+    if (exg_dtype_is_float(compute)) {
+        return exg_dtype_bytes(compute) < 4 ? EXG_DTYPE_F32 : compute;
+    }
+    return exg_dtype_is_integral(compute) && exg_dtype_bytes(compute) < 4 ? EXG_DTYPE_I32 : compute;
+}
+
+/* How many of `edges` lie before each value of args[1], which is a tensor or a number. */
+static exg_ref placed(exg_builder *b, exg_ref edges, const exg_argument *value, bool right,
+                      bool narrow)
+{
+    const exg_argument both[] = {exg_arg_ref(edges), *value};
+    bool is_tensor = value->kind == EXG_ARGUMENT_TENSOR;
+    exg_dtype dtype = compared_in(b, is_tensor ? EXG_OP_lt_Tensor : EXG_OP_lt_Scalar, both);
+    exg_ref x = is_tensor ? exg_lower_cast(b, exg_get_ref(value), dtype)
+                          : EMIT(b, scalar_tensor_default, *value, DTYPE(dtype));
+
+    return EMIT(b, searchsorted, exg_lower_cast(b, edges, dtype), x, exg_arg_bool(right),
+                DTYPE(narrow ? EXG_DTYPE_I32 : EXG_DTYPE_I64));
 }
 
 /* (sorted_sequence, self, out_int32, right, side?, sorter?) */
 void exg_lower_searchsorted(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    bool right = exg_get_bool(&args[3]) ||
-                 (args[4].kind == EXG_ARGUMENT_STRING && strcmp(args[4].as_string, "right") == 0);
+    const char *side = args[4].kind == EXG_ARGUMENT_STRING ? args[4].as_string : NULL;
+    bool right = exg_get_bool(&args[3]) || (side != NULL && strcmp(side, "right") == 0);
     exg_ref edges = SELF;
 
+    if (side != NULL && strcmp(side, right ? "right" : "left") != 0) {
+        exg_lower_refuse(b, "searchsorted on two sides");
+        return;
+    }
     if (exg_lower_given(&args[5])) {
         edges = EMIT(b, gather_default, edges, -1, args[5]);
     }
-    results[0] = exg_arg_ref(
-        counted(b, edges, exg_get_ref(&args[1]), right, exg_get_bool(&args[2])));
+    results[0] = exg_arg_ref(placed(b, edges, &args[1], right, exg_get_bool(&args[2])));
+}
+
+void exg_lower_searchsorted_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_searchsorted(b, args, results);
 }
 
 /* (self, boundaries, out_int32, right) */
 void exg_lower_bucketize(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(counted(b, exg_get_ref(&args[1]), SELF, exg_get_bool(&args[3]),
-                                     exg_get_bool(&args[2])));
+    exg_ref edges = exg_get_ref(&args[1]);
+
+    if (exg_lower_dims(b, edges).rank != 1) {
+        exg_lower_refuse(b, "boundaries that are no vector");
+        return;
+    }
+    results[0] =
+        exg_arg_ref(placed(b, edges, &args[0], exg_get_bool(&args[3]), exg_get_bool(&args[2])));
+}
+
+void exg_lower_bucketize_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_bucketize(b, args, results);
 }
 
 /* (elements, test_elements, assume_unique, invert) */

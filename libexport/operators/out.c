@@ -3,7 +3,16 @@
 
 #include <string.h>
 
-static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as,
+static void refuse(exg_builder *b, exg_operator_id id, const char *what)
+{
+    exg_error err;
+
+    (void)EXG_FAIL(&err, USAGE, "OPR-007", "%s: the tensor for out= has other %s than the result",
+                   exg_operators_get(exg_builder_operators(b), id)->target, what);
+    exg_builder_fail(b, &err);
+}
+
+static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bool alike,
                       const exg_argument *args, exg_argument *results)
 {
     const exg_operators *operators = exg_builder_operators(b);
@@ -19,22 +28,23 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as,
         exg_dims have = exg_lower_dims(b, out);
 
         if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
-            exg_error err;
-
-            (void)EXG_FAIL(&err, USAGE, "OPR-007",
-                           "%s: the tensor for out= has other sizes than the result",
-                           exg_operators_get(operators, id)->target);
-            exg_builder_fail(b, &err);
+            refuse(b, id, "sizes");
+            return;
+        }
+        if (alike && exg_lower_dtype(b, out) != exg_lower_dtype(b, exg_get_ref(&made[r]))) {
+            refuse(b, id, "elements");
             return;
         }
         results[r] = exg_arg_ref(EMIT(b, copy__default, out, made[r]));
     }
 }
 
-#define EXG_OUT(id, schema, as)                                                               \
+#define WRITES(id, as, alike)                                                                 \
     void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
     {                                                                                          \
-        write_out(b, EXG_OP_##id, EXG_OP_##as, args, results);                                 \
+        write_out(b, EXG_OP_##id, EXG_OP_##as, alike, args, results);                          \
     }
+#define EXG_OUT(id, schema, as)       WRITES(id, as, false)
+#define EXG_OUT_ALIKE(id, schema, as) WRITES(id, as, true)
 #include "libexport/operators/out.def"
 #undef EXG_OUT

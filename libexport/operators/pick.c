@@ -1,4 +1,5 @@
 /* pick.c - lowerings of pick.def: elements at computed places, and grids of numbers. */
+#include "libexport/operators/complex.h"
 #include "libexport/operators/lower.h"
 
 #include <math.h>
@@ -79,81 +80,60 @@ void exg_lower_eye_m(exg_builder *b, const exg_argument *args, exg_argument *res
     results[0] = exg_arg_ref(eye(b, exg_get_int(&args[0]), exg_get_int(&args[1]), &args[2]));
 }
 
-/* From both ends to the middle, as torch does; integers by way of float64. */
-static exg_ref line(exg_builder *b, double start, double end, int64_t steps, exg_dtype dtype)
-{
-    exg_dtype compute = dtype == EXG_DTYPE_F64 || exg_dtype_is_integral(dtype) ? EXG_DTYPE_F64
-                                                                              : EXG_DTYPE_F32;
-    double step = steps > 1 ? (end - start) / (double)(steps - 1) : 0;
-    exg_ref i = exg_lower_steps(b, steps, compute, 0, 1);
-    exg_ref up = EMIT(b, add_Scalar, EMIT(b, mul_Scalar, i, step), start);
-    exg_ref down = EMIT(b, mul_Scalar, EMIT(b, rsub_Scalar, i, (double)(steps - 1)), step);
-
-    down = EMIT(b, rsub_Scalar, down, end);
-    return EMIT(b, where_self, EMIT(b, lt_Scalar, i, (double)(steps / 2)), up, down);
-}
-
-void exg_lower_linspace(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_dtype dtype = exg_dtype_argument(&args[3], EXG_DTYPE_F32);
-    int64_t steps = exg_get_int(&args[2]);
-    exg_ref x = line(b, exg_get_float(&args[0]),
-                     steps == 1 ? exg_get_float(&args[0]) : exg_get_float(&args[1]), steps, dtype);
-
-    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
-}
-
-/* (start, end, steps, base) */
-void exg_lower_logspace(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_dtype dtype = exg_dtype_argument(&args[4], EXG_DTYPE_F32);
-    int64_t steps = exg_get_int(&args[2]);
-    exg_ref x = line(b, exg_get_float(&args[0]),
-                     steps == 1 ? exg_get_float(&args[0]) : exg_get_float(&args[1]), steps, dtype);
-
-    x = EMIT(b, pow_Scalar, exg_arg_float(exg_get_float(&args[3])), x);
-    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
-}
-
-/* An end that may be a tensor of one number. */
+/* An end, a tensor of one number or a number, as `dtype` has it. */
 static exg_ref end_of(exg_builder *b, const exg_argument *end, exg_dtype dtype)
 {
     return exg_lower_given(end) ? exg_lower_cast(b, exg_get_ref(end), dtype)
                                 : EMIT(b, scalar_tensor_default, *end, DTYPE(dtype));
 }
 
-static exg_ref line_of(exg_builder *b, const exg_argument *args, exg_dtype dtype)
+/* From both ends (start, end, steps) to the middle, each step of it rounded, as torch does;
+ * integers by way of float64. */
+static exg_ref line(exg_builder *b, const exg_argument *args, exg_dtype dtype)
 {
-    exg_dtype compute = dtype == EXG_DTYPE_F64 || exg_dtype_is_integral(dtype) ? EXG_DTYPE_F64
-                                                                              : EXG_DTYPE_F32;
+    exg_dtype real = exg_real_of(dtype);
+    exg_dtype compute = exg_dtype_is_integral(dtype) ? EXG_DTYPE_F64 : real;
     int64_t steps = exg_get_int(&args[2]);
-    exg_ref start = end_of(b, &args[0], compute);
-    exg_ref end = end_of(b, &args[1], compute);
-    exg_ref i = exg_lower_steps(b, steps, compute, 0, 1);
-    exg_ref step = EMIT(b, div_Scalar, EMIT(b, sub_Tensor, end, start),
-                        steps > 1 ? (double)(steps - 1) : 1.0);
-    exg_ref up = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, i, step), start);
-    exg_ref down = EMIT(b, rsub_Scalar, i, (double)(steps - 1));
+    exg_ref start = exg_lower_cast(b, end_of(b, &args[0], real), compute);
+    exg_ref end = exg_lower_cast(b, end_of(b, &args[1], real), compute);
+    exg_ref i = exg_lower_steps(b, steps, EXG_DTYPE_I64, 0, 1);
+    exg_ref left = exg_lower_cast(b, EMIT(b, rsub_Scalar, i, exg_arg_int(steps - 1)), compute);
+    exg_ref step = exg_lower_number(b, steps > 1 ? (double)(steps - 1) : 1, compute);
+    exg_ref up;
+    exg_ref down;
 
-    down = EMIT(b, sub_Tensor, end, EMIT(b, mul_Tensor, down, step));
-    return steps == 1 ? up
-                      : EMIT(b, where_self, EMIT(b, lt_Scalar, i, (double)(steps / 2)), up, down);
+    step = EMIT(b, div_Tensor, EMIT(b, sub_Tensor, end, start), step);
+    up = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, exg_lower_cast(b, i, compute), step), start);
+    down = EMIT(b, sub_Tensor, end, EMIT(b, mul_Tensor, left, step));
+    return steps == 1
+               ? up
+               : EMIT(b, where_self, EMIT(b, lt_Scalar, i, exg_arg_int(steps / 2)), up, down);
+}
+
+void exg_lower_linspace(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[3], EXG_DTYPE_F32);
+
+    results[0] = exg_arg_ref(exg_lower_cast(b, line(b, args, dtype), dtype));
+}
+
+/* (start, end, steps, base) */
+void exg_lower_logspace(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[4], EXG_DTYPE_F32);
+    exg_ref x = EMIT(b, pow_Scalar, exg_arg_float(exg_get_float(&args[3])), line(b, args, dtype));
+
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
 }
 
 void exg_lower_linspace_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dtype dtype = exg_dtype_argument(&args[3], EXG_DTYPE_F32);
-
-    results[0] = exg_arg_ref(exg_lower_cast(b, line_of(b, args, dtype), dtype));
+    exg_lower_linspace(b, args, results);
 }
 
 void exg_lower_logspace_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dtype dtype = exg_dtype_argument(&args[4], EXG_DTYPE_F32);
-    exg_ref x = EMIT(b, pow_Scalar, exg_arg_float(exg_get_float(&args[3])),
-                     line_of(b, args, dtype));
-
-    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
+    exg_lower_logspace(b, args, results);
 }
 
 /* Rows and columns of a triangle, row by row. (row, col, offset, dtype) */

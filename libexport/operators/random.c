@@ -333,6 +333,19 @@ void exg_lower_random_to(exg_builder *b, const exg_argument *args, exg_argument 
         between(b, size_of(b, SELF), 0, exg_get_int(&args[1]), exg_lower_dtype(b, SELF)));
 }
 
+/* Chances of which each can be drawn by: none negative, infinite or NaN, some not 0. */
+static exg_ref proper_chances(exg_builder *b, exg_ref p)
+{
+    exg_ref least = EMIT(b, amin_default, p, INTS(b, -1)); /* NaN, where there is one */
+    exg_ref most = EMIT(b, amax_default, p, INTS(b, -1));
+    exg_ref holds = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, least, 0),
+                         EMIT(b, gt_Scalar, most, 0));
+
+    holds = EMIT(b, logical_and_default, holds, EMIT(b, lt_Scalar, most, (double)INFINITY));
+    return exg_lower_checked(b, p, holds,
+                             "some chance is more than 0, and none is negative, infinite or NaN");
+}
+
 /* (self, num_samples, replacement). Without: the greatest of p / e, where e are
  * exponential, are a draw without replacement. With: where a uniform number falls
  * among the running sums. */
@@ -347,6 +360,10 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
     if (!expects(b, exg_dtype_is_float(exg_lower_dtype(b, SELF)), "chances that are no floats")) {
         return;
     }
+    if (!expects(b, count > 0, "no numbers of a multinomial")) {
+        return;
+    }
+    p = proper_chances(b, p);
     if (!exg_get_bool(&args[2])) {
         exg_ref e = EMIT(b, neg_default, log_of_rest(b, p));
 

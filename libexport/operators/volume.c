@@ -350,25 +350,66 @@ static exg_ref triangle_weights(exg_builder *b, int64_t in, int64_t out, double 
     return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 1), exg_arg_bool(true)));
 }
 
+/* As many parts, a power of two, as let the greatest of these weights stay below 2^15. */
+static double parts_of(int64_t in, int64_t out, double scale)
+{
+    double reach = scale > 1 ? scale : 1;
+    double most = 0;
+    double parts = 1;
+
+    for (int64_t i = 0; i < out; i++) {
+        double centre = ((double)i + 0.5) * scale;
+        int64_t first = (int64_t)fmax(floor(centre - reach), 0);
+        int64_t end = (int64_t)fmin(ceil(centre + reach), (double)in);
+        double greatest = 0;
+        double sum = 0;
+
+        for (int64_t j = first; j < end; j++) {
+            double w = fmax(1 - fabs((double)j + 0.5 - centre) / reach, 0);
+
+            greatest = fmax(greatest, w);
+            sum += w;
+        }
+        most = sum > 0 ? fmax(most, greatest / sum) : most;
+    }
+    while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
+        parts *= 2;
+    }
+    return parts;
+}
+
+/* Bytes are weighed in whole parts, and are bytes again after every dim. */
+static exg_ref smoothed_along(exg_builder *b, exg_ref x, uint32_t dim, int64_t out, double scale,
+                              bool of_bytes)
+{
+    int64_t in = exg_lower_dims(b, x).n[dim];
+    exg_ref w = triangle_weights(b, in, out, scale, exg_lower_dtype(b, x));
+    double parts = of_bytes ? parts_of(in, out, scale) : 1;
+
+    w = of_bytes ? EMIT(b, floor_default,
+                        EMIT(b, add_Scalar, EMIT(b, mul_Scalar, w, parts), 0.5))
+                 : w;
+    x = dim == 3 ? EMIT(b, matmul_default, x, exg_lower_swapped(b, w, 0, 1))
+                 : EMIT(b, matmul_default, w, x);
+    if (of_bytes) { /* sums of whole numbers, exact in float64 */
+        x = EMIT(b, floor_default, EMIT(b, add_Scalar, EMIT(b, mul_Scalar, x, 1 / parts), 0.5));
+        x = EMIT(b, clamp_max_default, x, 255.);
+    }
+    return x;
+}
+
 static void smoothed(exg_builder *b, exg_ref x, const int64_t out[2], const double scales[2],
                      exg_argument *results)
 {
-    exg_dims in = exg_lower_dims(b, x);
     bool of_bytes = exg_lower_dtype(b, x) == EXG_DTYPE_U8;
-    exg_ref wide = of_bytes ? exg_lower_cast(b, x, EXG_DTYPE_F32) : exg_lower_wide(b, x);
-    exg_ref rows;
-    exg_ref columns;
+    exg_ref wide = of_bytes ? exg_lower_cast(b, x, EXG_DTYPE_F64) : exg_lower_wide(b, x);
 
-    if (in.rank != 4) {
+    if (exg_lower_dims(b, x).rank != 4) {
         exg_lower_refuse(b, "upsampling of a tensor that is no batch of images");
         return;
     }
-    rows = triangle_weights(b, in.n[2], out[0], scales[0], exg_lower_dtype(b, wide));
-    columns = triangle_weights(b, in.n[3], out[1], scales[1], exg_lower_dtype(b, wide));
-    wide = EMIT(b, matmul_default, wide, exg_lower_swapped(b, columns, 0, 1));
-    wide = of_bytes ? EMIT(b, round_default, wide) : wide; /* between the dims too */
-    wide = EMIT(b, matmul_default, rows, wide);
-    wide = of_bytes ? EMIT(b, round_default, wide) : wide;
+    wide = smoothed_along(b, wide, 3, out[1], scales[1], of_bytes);
+    wide = smoothed_along(b, wide, 2, out[0], scales[0], of_bytes);
     results[0] = exg_arg_ref(exg_lower_cast(b, wide, exg_lower_dtype(b, x)));
 }
 

@@ -1,5 +1,6 @@
 /* rewrite.c - what passes that rebuild a graph have in common. */
 #include "libexport/transform/rewrite.h"
+#include "libexport/operators/lower.h"
 
 #include <exg/weights.h>
 #include <string.h>
@@ -117,18 +118,20 @@ static void output_ids(const exg_node *node, void (*visit)(void *user, uint32_t 
     }
 }
 
-typedef struct name_list {
+typedef struct result_list {
     const exg_graph *graph;
     const char *names[64];
+    const exg_tensor_meta *metas[64];
     uint32_t count;
-} name_list;
+} result_list;
 
-static void add_name(void *user, uint32_t at, exg_value_id id)
+static void add_result(void *user, uint32_t at, exg_value_id id)
 {
-    name_list *list = user;
+    result_list *list = user;
 
     if (at < 64) {
         list->names[at] = list->graph->values[id].name;
+        list->metas[at] = list->graph->values[id].tensor;
         list->count = at + 1;
     }
 }
@@ -152,17 +155,18 @@ exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_i
                             const exg_argument *args, uint32_t count)
 {
     exg_argument results[16];
-    name_list list = {.graph = r->in->graph};
+    result_list list = {.graph = r->in->graph};
 
     if (exg_operators_get(r->operators, op)->schema->return_count > 16 || node->output_count > 16) {
         return EXG_FAIL(r->err, LIMIT, "NOD-007", "%s has too many results", node->target);
     }
     memset(results, 0, sizeof(results));
-    output_ids(node, add_name, &list);
+    output_ids(node, add_result, &list);
     for (uint32_t i = 0; i < list.count; i++) {
         list.names[i] = list.names[i] == NULL ? "unused" : list.names[i];
     }
     exg_builder_next_names(r->builder, list.names, list.count);
+    exg_builder_next_recorded(r->builder, list.metas, list.count);
     EXG_TRY(exg_emit_all(r->builder, op, args, count, results));
     exg_rewrite_set(r, node, results);
     return EXG_OK;

@@ -1,6 +1,7 @@
 /* Kernels that read or write by index tensors, against plain loops. */
 #include "tests/exec/kernels/harness.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -350,6 +351,143 @@ static void index_put_accumulates_equal_indices(void **state)
     free_tensors();
 }
 
+/* ---- searchsorted ------------------------------------------------------------------------- */
+
+/* How many of `size` edges from `first` on lie before x: each is asked. */
+static double edges_before(const exg_tensor *edges, int64_t first, int64_t size, double x,
+                           bool right)
+{
+    double before = 0;
+
+    for (int64_t i = first; i < first + size; i++) {
+        before += right ? get(edges, i) <= x : get(edges, i) < x;
+    }
+    return before;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Lines of `size` sorted numbers, many of them equal. */
+static exg_tensor make_edges(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
+{
+    exg_tensor edges = make_random(dtype, rank, sizes, -40, 40);
+    int64_t size = sizes[rank - 1];
+    double *values = values_of(&edges);
+
+    for (int64_t i = 0; i < exg_tensor_numel(&edges); i++) {
+        values[i] = (double)(int64_t)values[i];
+    }
+    for (int64_t line = 0; size > 0 && line < exg_tensor_numel(&edges) / size; line++) {
+        qsort(values + line * size, (size_t)size, sizeof(*values), ascending);
+    }
+    for (int64_t i = 0; i < exg_tensor_numel(&edges); i++) {
+        set(&edges, i, values[i]);
+    }
+    free(values);
+    return edges;
+}
+
+/* Values (2, 3, 700) among edges (size), or (2, 3, size) of their own. */
+static void search(exg_dtype dtype, int64_t size, bool own, bool right)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_bool(right),
+                           arg_dtype(own ? EXG_DTYPE_I32 : EXG_DTYPE_I64)};
+    kernel_case c = {.kernel = &exg_kernel_searchsorted, .args = args, .arg_count = 4,
+                     .input_count = 2, .output_count = 1};
+    double *want = calloc(4200, sizeof(*want));
+
+    c.inputs[0] = own ? make_edges(dtype, 3, SIZES(2, 3, size)) : make_edges(dtype, 1, &size);
+    c.inputs[1] = make_random(dtype, 3, SIZES(2, 3, 700), -45, 45);
+    c.outputs[0] = make_tensor(own ? EXG_DTYPE_I32 : EXG_DTYPE_I64, 3, SIZES(2, 3, 700));
+    assert_non_null(want);
+    for (int64_t i = 0; i < 4200; i++) {
+        if (i % 3 == 0) { /* no few equal an edge */
+            set(&c.inputs[1], i, (double)(i % 81 - 40));
+        }
+        want[i] = edges_before(&c.inputs[0], own ? i / 700 * size : 0, size, get(&c.inputs[1], i),
+                               right);
+    }
+    expect_kernel(&c, 0, want, 0);
+    free(want);
+    free_tensors();
+}
+
+static void searchsorted_counts_the_edges_before_each_value(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_I32, EXG_DTYPE_I64};
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 64, 1001};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(dtypes) * COUNT(sizes) * 4; k++) {
+        search(dtypes[k / 4 % COUNT(dtypes)], sizes[k / 4 / COUNT(dtypes)], k % 2 == 1,
+               k % 4 > 1);
+    }
+}
+
+/* What PyTorch 2.13 answers. */
+static void searchsorted_among_what_is_no_number_and_in_no_order_is_as_pytorchs(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_bool(false), arg_dtype(EXG_DTYPE_I64)};
+    kernel_case c = {.kernel = &exg_kernel_searchsorted, .args = args, .arg_count = 4,
+                     .input_count = 2, .output_count = 1};
+    const double values[] = {(double)NAN, 0, 1, 2.5, 3, 9};
+    const double edges[] = {1, 2, 3, (double)NAN, (double)NAN};
+    const double unsorted[] = {3, 1, 2};
+    const double left[] = {5, 0, 0, 2, 2, 5};
+    const double right[] = {5, 0, 1, 2, 5, 5};
+    const double right_of_unsorted[] = {3, 0, 2, 3, 3, 3};
+
+    (void)state;
+    c.inputs[0] = make_tensor(EXG_DTYPE_F32, 1, SIZES(5));
+    c.inputs[1] = make_tensor(EXG_DTYPE_F32, 1, SIZES(6));
+    c.outputs[0] = make_tensor(EXG_DTYPE_I64, 1, SIZES(6));
+    for (int64_t i = 0; i < 6; i++) {
+        set(&c.inputs[1], i, values[i]);
+    }
+    for (int64_t i = 0; i < 5; i++) {
+        set(&c.inputs[0], i, edges[i]);
+    }
+    expect_kernel(&c, 0, left, 0);
+    args[2] = arg_bool(true);
+    expect_kernel(&c, 0, right, 0);
+    c.inputs[0] = make_tensor(EXG_DTYPE_F32, 1, SIZES(3));
+    for (int64_t i = 0; i < 3; i++) {
+        set(&c.inputs[0], i, unsorted[i]);
+    }
+    expect_kernel(&c, 0, right_of_unsorted, 0);
+    free_tensors();
+}
+
+static void checked_passes_what_it_is_given_and_raises_unless_all_holds(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_none()};
+    kernel_case c = {.kernel = &exg_kernel_checked, .args = args, .arg_count = 3,
+                     .input_count = 2, .output_count = 1};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes) * 2; k++) {
+        double *want;
+
+        c.inputs[0] = make_random(all_dtypes[k / 2], 2, SIZES(3, 50), -9, 9);
+        c.inputs[1] = make_tensor(EXG_DTYPE_B8, 1, SIZES(3));
+        c.outputs[0] = make_tensor(all_dtypes[k / 2], 2, SIZES(3, 50));
+        c.fault = k % 2 == 0 ? EXG_FAULT_NONE : EXG_FAULT_PARAMETER;
+        for (int64_t i = 0; i < 3; i++) {
+            set(&c.inputs[1], i, k % 2 == 0 || i != 2);
+        }
+        want = values_of(&c.inputs[0]);
+        expect_kernel(&c, 0, want, 0);
+        free(want);
+        free_tensors();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +497,9 @@ int main(void)
         cmocka_unit_test(gather_and_scatter_go_element_by_element_along_each_dimension),
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_put_accumulates_equal_indices),
+        cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
+        cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),
+        cmocka_unit_test(searchsorted_among_what_is_no_number_and_in_no_order_is_as_pytorchs),
     };
 
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);

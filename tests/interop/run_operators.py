@@ -1,0 +1,273 @@
+"""Operators where PyTorch's database of samples does not reach: a table of calls whose results agree, and one of calls that
+PyTorch refuses when they run and exg then has to refuse with a code. See README.md beside this file."""
+
+import argparse
+import math
+import subprocess
+import sys
+import tempfile
+
+from run_interop import DEADLINE, Exg, Report, fail, same, safetensors, torch
+
+import torch.nn.modules.linear_cross_entropy  # noqa: E402, F401 - its operators
+
+F = torch.nn.functional
+nan, inf = math.nan, math.inf
+
+
+class Call(torch.nn.Module):
+    """A function of tensors; of weights too, where gradients are wanted of them."""
+
+    def __init__(self, function, weights=()):
+        super().__init__()
+        self.function = function
+        self.weights = torch.nn.ParameterList(weights)
+
+    def forward(self, *args):
+        return self.function(*args, *self.weights)
+
+
+def tensor(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype)
+
+
+# ---- agreeing: name -> (function, inputs), or (function, inputs, weights) ------------------------
+
+EDGES = tensor(-2, -1, -1, 0, 0.5, 3)
+PLACES = torch.cat([EDGES, EDGES + 0.25, tensor(-inf, inf, nan)])
+AGREE = {}
+
+
+def searches():
+    """What searchsorted and bucketize find on both sides, in both counts."""
+    for right in (False, True):
+        for narrow in (False, True):
+            name = f"bucketize, {'right' if right else 'left'}, {'int32' if narrow else 'int64'}"
+            yield name, (lambda x, e, r=right, n=narrow: torch.bucketize(x, e, right=r, out_int32=n), (PLACES, EDGES))
+    for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        edges, values = (x.nan_to_num(0, 5, 0).mul(2).abs().to(dtype) for x in (EDGES.abs().sort()[0], PLACES))
+        yield f"bucketize, {str(dtype)[6:]}", (torch.bucketize, (values, edges))
+    promoted = {"int and float": (PLACES, EDGES.long()), "float and int": (PLACES.nan_to_num(7).long(), EDGES),
+                "half and bfloat16": (PLACES.half(), EDGES.bfloat16()), "a double number": (tensor(0.5).double()[0], EDGES),
+                "a number among integers": (tensor(0.5)[0], EDGES.long()), "wide and narrow": (PLACES.double(), EDGES)}
+    for name, inputs in promoted.items():
+        yield f"bucketize, {name}", (torch.bucketize, inputs)
+    yield "bucketize, among nan", (lambda x, e: (torch.bucketize(x, e), torch.bucketize(x, e, right=True)), (PLACES, torch.cat([EDGES, tensor(nan, nan)])))
+    yield "bucketize, out of order", (torch.bucketize, (PLACES, EDGES.flip(0)))
+    yield "bucketize, nothing", (lambda x, e: (torch.bucketize(x, e[:0]), torch.bucketize(x[:0], e)), (PLACES, EDGES))
+    yield "bucketize, a number", (lambda e: (torch.bucketize(0, e), torch.bucketize(0.25, e.long(), right=True)), (EDGES,))
+    lines, values = torch.randn(2, 3, 5).sort()[0], torch.randn(2, 3, 7)
+    for side in ("left", "right"):
+        yield f"searchsorted, lines, {side}", (lambda e, x, s=side: torch.searchsorted(e, x, side=s), (lines, values))
+    shuffled = torch.randn(2, 3, 5)
+    yield "searchsorted, sorter", (lambda e, x, s: torch.searchsorted(e, x, sorter=s, right=True), (shuffled, values, shuffled.argsort()))
+    yield "searchsorted, one line", (lambda e, x: torch.searchsorted(e, x.mT), (EDGES, values))
+    yield "searchsorted, a number", (lambda e: torch.searchsorted(e, 0.25, out_int32=True), (EDGES,))
+
+
+def bags():
+    index, offsets, rows = tensor(1, 2, 3, 4, 4, dtype=torch.int64), tensor(0, 2, 2, 4, dtype=torch.int64), torch.randn(6, 3)
+    orders = {"": offsets, ", first twice": offsets * tensor(0, 0, 1, 1, dtype=torch.int64)}
+    for mode, name in enumerate(("sum", "mean", "max")):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for order, starts in orders.items():
+                for last in (False, True):
+                    for padding in (None, 4):
+                        label = f"{name}, {str(dtype)[6:]}{', short of the last' if last else ''}{order}{'' if padding is None else ', padding'}"
+
+                        def bag(i, o, w, m=mode, x=last, p=padding):
+                            """What PyTorch gives has other sizes than it records, now and then."""
+                            count = o.shape[0] - x
+                            out, of, sizes, at = torch.embedding_bag(w, i, o, False, m, False, None, x, p)
+                            of = of[:0] if w.dtype == torch.bfloat16 and m == 0 else of
+                            return out, of, sizes[:count], at[:count], sizes if m == 0 else out
+
+                        yield f"embedding_bag, {label}", (bag, (index, starts, rows.to(dtype)))
+                        yield f"embedding_bag, trained, {label}", (bag, (index, starts), (rows.to(dtype),))
+    descending = tensor(0, 3, 1, dtype=torch.int64)
+    yield "embedding_bag, offsets in no order", (lambda i, o, w: torch.embedding_bag(w, i, o)[0], (index, descending, rows.double()))
+
+
+def roundings():
+    """What is rounded once, or after each step, as PyTorch does."""
+    x, a, c = torch.randn(5, 10).half() * 3, torch.randn(5, 5, 5).half() * 3, torch.randn(5, 5, 10).half() * 3
+    exact = torch.addbmm(x.double(), a.double(), c.double(), beta=0.6, alpha=0.2).half()
+    yield "addbmm, half", (lambda x, a, c, e: (torch.addbmm(x, a, c, beta=0.6, alpha=0.2) - e).abs() < 0.03, (x, a, c, exact))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int8, torch.complex64):
+        for start, end, steps in ((-3, 4.7, 50), (5, -9, 17), (-2.5, 0.3, 33), (2, 9, 1)):
+            name = f"{start} to {end} by {steps}, {str(dtype)[6:]}"
+
+            def line(s=start, e=end, n=steps, d=dtype):
+                made = torch.linspace(s, e, n, dtype=d)
+                return torch.view_as_real(made) if d.is_complex else made
+
+            yield f"linspace, {name}", (line, ())
+    for dtype in (torch.int32, torch.uint8, torch.float16):
+        one, many = torch.ones(1, 1, 1, dtype=dtype), torch.arange(4).view(2, 1, 2).to(dtype)
+        yield f"tensordot, beside 1, {str(dtype)[6:]}", (lambda p, q: torch.tensordot(p, q, ([0, 1], [2, 0])), (one, many))
+    z, w = torch.randn(2, 50, 2) * 4
+
+    def power(p, q):
+        return torch.view_as_real(torch.view_as_complex(p).pow(torch.view_as_complex(q)).log())
+
+    yield "pow, complex", (power, (z, w))
+
+
+AGREE.update(searches())
+AGREE.update(roundings())
+
+
+def images():
+    """Bytes are weighed in whole numbers."""
+    image = torch.randint(0, 256, (2, 3, 10, 20), dtype=torch.uint8)
+    for sizes in ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)):
+        for corners in (False, True):
+
+            def resized(x, s=sizes, c=corners):
+                return F.interpolate(x, s, mode="bilinear", align_corners=c, antialias=True)
+
+            yield f"interpolate, antialias, {sizes}, {corners}", (resized, (image,))
+    yield "interpolate, antialias, by factors", (lambda x: F.interpolate(x, scale_factor=(1.7, 0.9), mode="bilinear", antialias=True), (image,))
+
+
+AGREE.update(images())
+
+
+def chunked():
+    """Cross entropy of a linear layer, which makes its gradients while it goes through the batch."""
+    x, w, bias, t = torch.randn(7, 4), torch.randn(5, 4), torch.randn(5), tensor(0, 2, -100, 4, 1, 1, 3, dtype=torch.int64)
+    classes = torch.rand(5) + 0.5
+    whole = torch.ops.torch_nn._linear_cross_entropy_batch_chunked
+    for reduction in ("mean", "sum"):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for weighed in (False, True):
+                for wanted in ((True, True, True), (True, False, False), (False, True, False), (False, False, True)):
+                    acc = torch.float32 if dtype == torch.bfloat16 else dtype
+
+                    def loss(x, w, t, b, c, r=reduction, a=acc, y=weighed, g=wanted):
+                        return whole(x, w, t, b, c if y else None, r, -100, 0.0, 3, "accurate", a, False, *g)
+
+                    name = f"{reduction}, {str(dtype)[6:]}, {'classes weighed, ' if weighed else ''}{wanted}"
+                    yield f"linear_cross_entropy, {name}", (loss, (*(v.to(dtype) for v in (x, w)), t, bias.to(dtype), classes.to(dtype)))
+
+
+AGREE.update(chunked())
+AGREE.update(bags())
+
+# ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
+
+OFFSETS = tensor(0, 2, 4, dtype=torch.int64)
+REFUSED = {}
+
+
+def refusals():
+    chances = tensor(0.25, 0, 0.75)
+    for name, bad in {"negative": tensor(0.5, -0.1, 0.75), "nan": tensor(nan, 1, 1), "infinite": tensor(inf, 1, 1), "all 0": chances * 0}.items():
+        for count, again in ((1, False), (2, False), (5, True)):
+            yield f"multinomial, {name}, {count}", (lambda p, c=count, a=again: torch.multinomial(p, c, a), (chances,), (bad,))
+        rows = torch.stack([chances, bad])
+        yield f"multinomial, {name} in a row", (lambda p: torch.multinomial(p, 4, True), (torch.stack([chances, chances]),), (rows,))
+    index, rows = tensor(1, 2, 3, 4, dtype=torch.int64), torch.randn(6, 3)
+    for last in (False, True):
+        for mode in range(3):
+
+            def bag(i, o, w, m=mode, x=last):
+                return torch.embedding_bag(w, i, o, False, m, False, None, x)[0]
+
+            for name, offsets in {"that begin late": OFFSETS + 1 - (OFFSETS > 3).long(), "past the end": OFFSETS + (OFFSETS > 3).long()}.items():
+                yield f"embedding_bag, offsets {name}, {mode}, {last}", (bag, (index, OFFSETS, rows), (index, offsets, rows))
+    for name, lengths in {"negative": tensor(-1, 5), "short": tensor(1, 2), "long": tensor(4, 1)}.items():
+        yield f"segment_reduce, {name}", (
+            lambda x, n: torch.segment_reduce(x, "sum", lengths=n), (rows[:4], tensor(1, 3, dtype=torch.int64)), (rows[:4], lengths.long()))
+    order = torch.arange(4)
+    yield "searchsorted, sorter outside", (lambda e, x, s: torch.searchsorted(e, x, sorter=s), (rows[:4, 0], rows[:, 1], order), (rows[:4, 0], rows[:, 1], order + 1))
+
+
+REFUSED.update(refusals())
+
+# ---- refused whatever the inputs: name -> (function, inputs, code) --------------------------------
+
+WRONG = {
+    f"{name} into elements of another kind": (function, inputs, "OPR-007")
+    for name, (function, inputs) in {
+        "complex": (lambda x, y: torch.view_as_real(torch.complex(x, y, out=torch.empty(4, dtype=torch.complex128))), (EDGES[:4], EDGES[2:])),
+        "aminmax": (lambda x: tuple(torch.aminmax(x, out=(torch.empty(()).double(), torch.empty(()).double()))), (EDGES,)),
+        "multinomial": (lambda x: torch.multinomial(x, 2, out=torch.empty(2, dtype=torch.float64)), (EDGES.abs(),)),
+        "sort": (lambda x: tuple(torch.sort(x, out=(torch.empty(6).double(), torch.empty(6).long()))), (EDGES,)),
+        "bucketize": (lambda x, e: torch.bucketize(x, e, out=torch.empty(9, dtype=torch.int32)), (PLACES, EDGES)),
+        "linalg.qr": (lambda x: tuple(torch.linalg.qr(x, out=(torch.empty(2, 2).double(), torch.empty(2, 3).double()))), (EDGES.view(2, 3),)),
+    }.items()
+}
+
+# ---- run ---------------------------------------------------------------------------------------------
+
+
+def exported(exg, call, inputs, core):
+    program = torch.export.export(call, inputs)
+    path = exg.path(".pt2")
+    torch.export.save(program.run_decompositions() if core else program, path)
+    names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    return program, path, names
+
+
+def agrees(exg, function, inputs, weights=(), core=False):
+    call = Call(function, weights)
+    program, path, names = exported(exg, call, inputs, core)
+    results = program.module()(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    got = exg.run(path, dict(zip(names, inputs)))[0]
+    same(got, {str(i): r.detach() for i, r in enumerate(results)})
+
+
+def refuses(exg, function, good, bad):
+    program, path, names = exported(exg, Call(function), good, False)
+    try:
+        program.module()(*bad)
+        fail("PyTorch does not refuse it")
+    except RuntimeError:
+        pass
+    exg.run(path, dict(zip(names, good)))
+    file = exg.path(".safetensors")
+    safetensors.torch.save_file({name: value.contiguous() for name, value in zip(names, bad)}, file)
+    done = subprocess.run([exg.binary, "run", path, "--input", file], capture_output=True, text=True, timeout=DEADLINE)
+    if done.returncode != 4 or not done.stderr.startswith("exg: RUN-001: "):
+        fail(f"ends with {done.returncode}: {done.stderr.strip().splitlines()[:1]}")
+
+
+def is_wrong(exg, function, inputs, code):
+    program, path, names = exported(exg, Call(function), inputs, False)
+    try:
+        program.module()(*inputs)
+        fail("PyTorch does not refuse it")
+    except RuntimeError:
+        pass
+    file = exg.path(".safetensors")
+    safetensors.torch.save_file({name: value.clone() for name, value in zip(names, inputs)}, file)
+    done = subprocess.run([exg.binary, "run", path, "--input", file], capture_output=True, text=True, timeout=DEADLINE)
+    if not done.stderr.startswith(f"exg: {code}: "):
+        fail(f"ends with {done.returncode}: {done.stderr.strip().splitlines()[:1]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--exg", required=True, help="the exg binary")
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    options = parser.parse_args()
+    torch.manual_seed(5)
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="exg-operators-") as folder:
+        exg = Exg(options.exg, folder)
+        for name, case in AGREE.items():
+            if name.startswith(options.only):
+                report.check(name, lambda: agrees(exg, *case))
+        for name, case in REFUSED.items():
+            if name.startswith(options.only):
+                report.check(f"refuses {name}", lambda: refuses(exg, *case))
+        for name, case in WRONG.items():
+            if name.startswith(options.only):
+                report.check(f"refuses {name}", lambda: is_wrong(exg, *case))
+    return report.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
