@@ -25,6 +25,7 @@
 #define TASK_FLOPS_MIN     (1 << 20)
 #define PACK_ROWS          128 /* rows of A packed at a time within a task */
 #define READY_ROWS         256 /* of a tile over ready panels of B: A stays in the second cache */
+#define TALL_ROWS          1024 /* of A: tasks enough without cutting columns */
 #define WIDENED_ROWS       1024 /* where B is widened: once for so many */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
@@ -99,22 +100,33 @@ static bool is_narrow(const exg_gemm *g)
     return g->b_is_packed && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS;
 }
 
+/* Rows of a tile over ready panels of b. */
+static int64_t ready_rows(const exg_gemm *g)
+{
+    if (g->pack_a != NULL) {
+        return PACK_ROWS;
+    }
+    if (widens_b(g)) {
+        return WIDENED_ROWS;
+    }
+    return g->m < TALL_ROWS ? READY_ROWS : EXG_MIN(PACK_ROWS, exg_ceil_div(g->m, TASKS));
+}
+
 /* b is packed already: wide tiles, since packing A is all the work beside the product;
- * narrower ones only to have tasks. */
+ * narrower ones only to have tasks. With rows enough for those a tile is as wide as C, and
+ * packs its rows itself, near where they are read. */
 static void plan_ready_tiles(exg_gemm *g)
 {
     int64_t panels = exg_ceil_div(g->n, g->loops->columns);
     int64_t across;
 
     g->path = EXG_GEMM_TILES;
-    g->row_tiles = exg_ceil_div(g->m, g->pack_a != NULL ? PACK_ROWS
-                                      : widens_b(g)     ? WIDENED_ROWS
-                                                        : READY_ROWS);
+    g->row_tiles = exg_ceil_div(g->m, ready_rows(g));
     g->rows_of_tile = round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
-                     exg_ceil_div(panels, PANELS_MAX));
+                     exg_ceil_div(panels, g->m < TALL_ROWS ? PANELS_MAX : 2 * PANELS_MAX));
     g->columns_of_tile = exg_ceil_div(panels, across) * g->loops->columns;
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->packs_a_first = g->column_tiles > 1;
