@@ -17,7 +17,7 @@ static exg_isa best(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
-        return EXG_ISA_V4;
+        return __builtin_cpu_supports("avx512vnni") ? EXG_ISA_VNNI : EXG_ISA_V4;
     }
     return EXG_ISA_V3;
 #else
@@ -35,7 +35,7 @@ exg_isa exg_isa_current(void)
 
 const char *exg_isa_name(exg_isa isa)
 {
-    static const char *const names[] = {"generic", "v3", "v4"};
+    static const char *const names[] = {"generic", "v3", "v4", "vnni"};
 
     return names[isa];
 }

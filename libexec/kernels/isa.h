@@ -2,12 +2,19 @@
  *
  * Everything in loops/ is compiled once per instruction set, its names ending in
  * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
- * of functions; EXG_LOOPS(family) is the best table for this machine.
+ * of functions; EXG_LOOPS(family) is the best table for this machine. A family that gains
+ * from AVX512-VNNI has a table _vnni besides; the others' _v4 is the best there too.
  */
 #ifndef EXG_LIBEXEC_KERNELS_ISA_H
 #define EXG_LIBEXEC_KERNELS_ISA_H
 
-typedef enum exg_isa { EXG_ISA_GENERIC, EXG_ISA_V3, EXG_ISA_V4, EXG_ISA_COUNT } exg_isa;
+typedef enum exg_isa {
+    EXG_ISA_GENERIC,
+    EXG_ISA_V3,
+    EXG_ISA_V4,
+    EXG_ISA_VNNI,
+    EXG_ISA_COUNT
+} exg_isa;
 
 /* The best the processor and this build have, or what tests have limited it to. */
 exg_isa exg_isa_current(void);
@@ -23,14 +30,20 @@ void exg_isa_limit(exg_isa isa);
 
 /* In headers: the tables of a family. */
 #define EXG_LOOPS_DECLARE(type, name) extern const type name##_generic, name##_v3, name##_v4
+#define EXG_LOOPS_DECLARE_VNNI(type, name) \
+    EXG_LOOPS_DECLARE(type, name);         \
+    extern const type name##_vnni
 
 #ifdef EXG_HAVE_X86_64_LOOPS
 #define EXG_LOOPS(name)                                                                  \
-    (exg_isa_current() == EXG_ISA_V4   ? &name##_v4                                      \
+    (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                      \
      : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
                                        : &name##_generic)
+#define EXG_LOOPS_VNNI(name) \
+    (exg_isa_current() == EXG_ISA_VNNI ? &name##_vnni : EXG_LOOPS(name))
 #else
-#define EXG_LOOPS(name) (&name##_generic)
+#define EXG_LOOPS(name)      (&name##_generic)
+#define EXG_LOOPS_VNNI(name) EXG_LOOPS(name)
 #endif
 
 #endif

@@ -68,6 +68,8 @@ static exg_tensor tensor(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
             ((float *)t.data)[i] = x;
         } else if (dtype == EXG_DTYPE_BF16) {
             ((uint16_t *)t.data)[i] = (uint16_t)(0x3f00 + (i * 7919 & 0x80ff));
+        } else if (dtype == EXG_DTYPE_I8) {
+            ((int8_t *)t.data)[i] = (int8_t)(i * 7919 % 256 - 128);
         } else if (dtype == EXG_DTYPE_I64) {
             ((int64_t *)t.data)[i] = i * 7919 % 1000;
         }
@@ -292,8 +294,9 @@ static dnnl_memory_t memory_of(const dnnl_memory_desc_t *md, void *data)
     return m;
 }
 
-static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, void *a, void *b, bool b_is_rows,
-                              void *c)
+/* c, of `sums`, = a times b, both of `type`. */
+static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, dnnl_data_type_t type,
+                              dnnl_data_type_t sums, void *a, void *b, bool b_is_rows, void *c)
 {
     dnnl_memory_desc_t ma;
     dnnl_memory_desc_t mb;
@@ -302,12 +305,12 @@ static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, void *a, void *b,
     dnnl_primitive_desc_t pd;
     dnnl_call call = {.count = 3};
 
-    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, dnnl_f32,
+    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, type,
                                            (dnnl_dims_t){k, 1}));
-    check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, dnnl_f32,
+    check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, type,
                                            b_is_rows ? (dnnl_dims_t){n, 1}
                                                      : (dnnl_dims_t){1, k}));
-    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, dnnl_f32,
+    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, sums,
                                            (dnnl_dims_t){n, 1}));
     check(dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc));
     check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
@@ -397,6 +400,17 @@ static dnnl_call peer_softmax(int64_t rows, int64_t size, void *x, void *y)
 
 static void bench_products(void)
 {
+    static const struct {
+        const char *name;
+        const exg_kernel *kernel;
+        exg_dtype dtype, result;
+        dnnl_data_type_t type, sums;
+    } kinds[] = {
+        {"linear f32", &exg_kernel_linear, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32},
+        {"mm f32", &exg_kernel_mm, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32},
+        {"linear bf16", &exg_kernel_linear, EXG_DTYPE_BF16, EXG_DTYPE_BF16, dnnl_bf16, dnnl_bf16},
+        {"mm i8", &exg_kernel_mm, EXG_DTYPE_I8, EXG_DTYPE_I32, dnnl_s8, dnnl_s32},
+    };
     static const int64_t shapes[][3] = { /* m, k, n */
         {1, 4096, 4096},    {4, 768, 3072},     {12, 768, 768},     {36, 768, 3072},
         {64, 64, 64},       {128, 768, 768},    {512, 768, 3072},   {512, 3072, 768},
@@ -408,30 +422,26 @@ static void bench_products(void)
         int64_t k = shapes[s][1];
         int64_t n = shapes[s][2];
 
-        for (int kind = 0; kind < 3; kind++) {
-            static const char *const names[] = {"linear f32", "mm f32", "linear bf16"};
-            exg_dtype dtype = kind == 2 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+        for (uint32_t kind = 0; kind < COUNT(kinds); kind++) {
+            const bool is_mm = kinds[kind].kernel == &exg_kernel_mm;
             const exg_argument args[3] = {none_arg(), none_arg(), none_arg()};
             char name[80];
             bench_call b = {0};
-            dnnl_call peer = {0};
+            dnnl_call peer;
 
-            snprintf(name, sizeof(name), "%s %lld,%lld,%lld", names[kind], (long long)m,
+            snprintf(name, sizeof(name), "%s %lld,%lld,%lld", kinds[kind].name, (long long)m,
                      (long long)k, (long long)n);
             if (!wanted(name)) {
                 continue;
             }
-            b.inputs[0] = tensor(dtype, 2, SIZES(m, k));
-            b.inputs[1] = tensor(dtype, 2, kind == 1 ? SIZES(k, n) : SIZES(n, k));
+            b.inputs[0] = tensor(kinds[kind].dtype, 2, SIZES(m, k));
+            b.inputs[1] = tensor(kinds[kind].dtype, 2, is_mm ? SIZES(k, n) : SIZES(n, k));
             b.inputs[2].dtype = EXG_DTYPE_COUNT;
-            b.outputs[0] = tensor(dtype, 2, SIZES(m, n));
-            prepare(&b, kind == 1 ? &exg_kernel_mm : &exg_kernel_linear, args, 3,
-                    kind == 1 ? 2 : 3, 1);
-            if (kind < 2) {
-                peer = peer_product(m, n, k, b.inputs[0].data, b.inputs[1].data, kind == 1,
-                                    b.outputs[0].data);
-            }
-            compare_with(name, run_ours, &b, kind < 2 ? run_dnnl : NULL, &peer,
+            b.outputs[0] = tensor(kinds[kind].result, 2, SIZES(m, n));
+            prepare(&b, kinds[kind].kernel, args, 3, is_mm ? 2 : 3, 1);
+            peer = peer_product(m, n, k, kinds[kind].type, kinds[kind].sums, b.inputs[0].data,
+                                b.inputs[1].data, is_mm, b.outputs[0].data);
+            compare_with(name, run_ours, &b, run_dnnl, &peer,
                          2.0 * (double)m * (double)n * (double)k, "GFLOP/s");
             release(&b);
         }

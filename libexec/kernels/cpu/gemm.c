@@ -25,6 +25,8 @@
 #define TASK_FLOPS_MIN     (1 << 20)
 #define PACK_ROWS          128 /* rows of A packed at a time within a task */
 #define READY_ROWS         256 /* of a tile over ready panels of B: A stays in the second cache */
+#define TALL_ROWS          1024 /* of A: tasks enough without cutting columns */
+#define WIDENED_ROWS       1024 /* where B is widened: once for so many */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
@@ -38,6 +40,7 @@ typedef struct gemm_run {
     const char *a;
     const char *b;
     const char *self;
+    const char *start; /* what rows of c begin with, n reals, or NULL */
     char *c;
     char *packed;
     char *result; /* c, or the workspace */
@@ -85,20 +88,45 @@ static int64_t a_count(const exg_gemm *g)
     return g->a.count > 0 ? g->a.count : g->batch;
 }
 
+/* Whether ready panels of b are of another dtype than its reals. */
+static bool widens_b(const exg_gemm *g)
+{
+    return g->b_is_packed && exg_dtype_bytes(g->b.dtype) != real_bytes(g);
+}
+
+/* Whether few rows read ready panels of bf16 as they are. */
+static bool is_narrow(const exg_gemm *g)
+{
+    return g->b_is_packed && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS;
+}
+
+/* Rows of a tile over ready panels of b. */
+static int64_t ready_rows(const exg_gemm *g)
+{
+    if (g->pack_a != NULL) {
+        return PACK_ROWS;
+    }
+    if (widens_b(g)) {
+        return WIDENED_ROWS;
+    }
+    return g->m < TALL_ROWS ? READY_ROWS : EXG_MIN(PACK_ROWS, exg_ceil_div(g->m, TASKS));
+}
+
 /* b is packed already: wide tiles, since packing A is all the work beside the product;
- * narrower ones only to have tasks. */
+ * narrower ones only to have tasks. With rows enough for those a tile is as wide as C, and
+ * packs its rows itself, near where they are read. */
 static void plan_ready_tiles(exg_gemm *g)
 {
     int64_t panels = exg_ceil_div(g->n, g->loops->columns);
     int64_t across;
 
     g->path = EXG_GEMM_TILES;
-    g->row_tiles = exg_ceil_div(g->m, g->pack_a != NULL ? PACK_ROWS : READY_ROWS);
+    g->row_tiles = exg_ceil_div(g->m, ready_rows(g));
     g->rows_of_tile = round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
-                     exg_ceil_div(panels, PANELS_MAX));
+                     exg_ceil_div(panels, g->m < TALL_ROWS ? PANELS_MAX : 2 * PANELS_MAX));
     g->columns_of_tile = exg_ceil_div(panels, across) * g->loops->columns;
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->packs_a_first = g->column_tiles > 1;
@@ -178,6 +206,22 @@ static void choose_path(exg_gemm *g)
     g->rows_of_tile = g->m;
 }
 
+/* Tiles begin with self where it is one row; of another dtype it is brought into the
+ * workspace. */
+static void plan_start(exg_gemm *g)
+{
+    exg_compute compute = EXG_COMPUTE_COUNT;
+
+    g->starts = g->path == EXG_GEMM_TILES && g->has_self && g->alpha == 1 && g->beta == 1 &&
+                g->k > 0 && exg_compute_of(g->self.dtype, &compute) && compute == g->compute &&
+                g->self.batch == 0 && g->self.row == 0 && g->self.column == 1 && !is_narrow(g);
+    g->widens_start = g->starts && exg_dtype_bytes(g->self.dtype) != real_bytes(g);
+    if (g->widens_start) {
+        g->start_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
+        g->packed_bytes = g->start_offset + (uint64_t)g->n * real_bytes(g);
+    }
+}
+
 static exg_status check_dtypes(exg_gemm *g, exg_error *err)
 {
     exg_compute a;
@@ -214,9 +258,7 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     call->takes_epilogue = true;
     swap_if_column(g);
     choose_path(g);
-    g->starts = g->path == EXG_GEMM_TILES && g->has_self && g->alpha == 1 && g->beta == 1 &&
-                g->k > 0 && exg_dtype_bytes(g->self.dtype) == real_bytes(g) &&
-                g->self.batch == 0 && g->self.row == 0 && g->self.column == 1;
+    plan_start(g);
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->has_result = exg_dtype_bytes(g->c_dtype) != real_bytes(g);
     g->result_offset = g->packed_bytes;
@@ -237,6 +279,7 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
     bool adds = g->has_self && !g->starts;
+    bool scales = adds || g->alpha != 1;
 
     for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
         uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
@@ -251,11 +294,11 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
             convert->load[g->self.dtype](
                 n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
         }
-        for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
+        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F64; k++) {
             ((double *)c)[k] = g->alpha * ((double *)c)[k] +
                                (adds ? g->beta * self.f64[k] : 0);
         }
-        for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F32; k++) {
+        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F32; k++) {
             ((float *)c)[k] = (float)g->alpha * ((float *)c)[k] +
                               (adds ? (float)g->beta * self.f32[k] : 0);
         }
@@ -357,13 +400,28 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
     int64_t padded = round_up(g->n, g->loops->columns);
     const char *from = r->b + (k * padded + j * depth) * exg_dtype_bytes(g->b.dtype);
 
-    if (exg_dtype_bytes(g->b.dtype) == real_bytes(g)) {
+    if (!widens_b(g)) {
         return from;
     }
     EXG_LOOPS(exg_loops_convert)
         ->load[g->b.dtype]((uint32_t)(round_up(columns, g->loops->columns) * depth), panels, from,
                            1);
     return panels;
+}
+
+/* What a tile from column j reads of ready panels after those of depth [k, k + depth): from
+ * `at` columns on, or with 0 the first of the next depth. NULL: nothing. */
+static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j, int64_t at)
+{
+    const exg_gemm *g = r->g;
+    int64_t padded = round_up(g->n, g->loops->columns);
+
+    k += at > 0 ? 0 : depth;
+    if (!g->b_is_packed || k >= g->k) {
+        return NULL;
+    }
+    return r->b + (k * padded + (j + at) * EXG_MIN(g->k - k, EXG_GEMM_K)) *
+                      exg_dtype_bytes(g->b.dtype);
 }
 
 static void pack_b_block(void *context, uint32_t block)
@@ -425,8 +483,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     const exg_gemm *g = r->g;
     char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
     int64_t room = round_up(TILE_COLUMNS, g->loops->columns);
-    bool is_in_place = g->b_is_packed && exg_dtype_bytes(g->b.dtype) == real_bytes(g);
-    int64_t step = is_in_place ? columns : room;
+    int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
     int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
@@ -437,7 +494,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
         for (int64_t at = 0; at < columns; at += step) {
             int64_t width = EXG_MIN(columns - at, step);
             const char *b = panels_of_b(r, batch, k, depth, j + at, width, b_panels);
-            const char *next = b + depth * round_up(g->n, g->loops->columns) * real_bytes(g);
+            const char *next = next_columns(r, k, depth, j, at + step < columns ? at + step : 0);
 
             for (int64_t p = 0; p < rows; p += chunk) {
                 int64_t count = EXG_MIN(rows - p, chunk);
@@ -450,8 +507,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                 }
                 g->loops->block(count, width, depth, panels, b,
                                 c + (p * g->n + at) * real_bytes(g), g->n, k > 0,
-                                g->starts ? r->self + (j + at) * real_bytes(g) : NULL,
-                                is_in_place && k + depth < g->k ? next : NULL);
+                                r->start != NULL ? r->start + (j + at) * real_bytes(g) : NULL,
+                                next);
             }
         }
     }
@@ -467,10 +524,8 @@ static void tile_block(void *context, uint32_t block)
     int64_t i = block % tiles / g->column_tiles * g->rows_of_tile;
     int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
 
-    (g->b_is_packed && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS
-         ? narrow_tile
-         : tile)(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
-                 EXG_MIN(g->n - j, g->columns_of_tile));
+    (is_narrow(g) ? narrow_tile : tile)(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
+                                        EXG_MIN(g->n - j, g->columns_of_tile));
 }
 
 /* Batches that share an A go together; without packing before, all at once. */
@@ -648,6 +703,12 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
     r.packed_b = (char *)workspace + g->packed_b_offset;
     r.a = g->is_swapped ? b : a;
     r.b = g->is_swapped ? a : b;
+    r.start = g->starts ? self : NULL;
+    if (g->widens_start) {
+        r.start = r.packed + g->start_offset;
+        EXG_LOOPS(exg_loops_convert)
+            ->load[g->self.dtype]((uint32_t)g->n, r.packed + g->start_offset, self, 1);
+    }
     r.result = g->has_result ? (char *)workspace + g->result_offset : c;
     if (g->batch * g->m * g->n == 0) {
         return;

@@ -60,6 +60,8 @@ typedef struct exg_gemm {
     uint64_t result_offset; /* c in the real type, when its dtype is another */
     bool has_result;
     bool starts; /* self is one row, which tiles begin with */
+    bool widens_start;
+    uint64_t start_offset; /* that row in the real type, when its dtype is another */
 } exg_gemm;
 
 /* Chooses a path; the workspace it needs is added to the call's. UNSUPPORTED dtypes. */

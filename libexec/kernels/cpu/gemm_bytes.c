@@ -1,6 +1,6 @@
 /* gemm_bytes.c - products of matrices of bytes, as int8 and uint8 are quantized to.
  *
- * A, and B where it was not packed once, become panels of pairs (loops.h) in the workspace,
+ * A, and B where it was not packed once, become panels (loops.h) in the workspace,
  * a depth of EXG_GEMM_K after the other; a task is a tile of C over the whole depth, summed
  * in int32 on the stack and brought to its dtype from there.
  */
@@ -15,8 +15,7 @@ typedef struct bytes_run {
     const exg_kernel_call *call;
     const char *a, *b, *self;
     char *c;
-    int16_t *a_panels;
-    uint8_t *b_panels;
+    char *a_panels, *b_panels;
 } bytes_run;
 
 static int64_t up(int64_t count, int64_t width)
@@ -34,34 +33,59 @@ bool exg_gemm_is_of_bytes(const exg_gemm *g)
     return is_byte(g->a.dtype) && is_byte(g->b.dtype) && g->batch * g->m * g->n * g->k > 0;
 }
 
-/* Elements of the panels of one matrix with `count` rows or columns. */
-static int64_t panel_elements(int64_t count, int64_t width, int64_t depth)
+/* Bytes that one row of A, or column of B, takes in panels of `depth`, and in all up to it. */
+static int64_t row_bytes(const exg_gemm_bytes_loops *loops, bool is_a, int64_t depth)
 {
-    return up(count, width) * up(depth, 2);
+    return up(depth, loops->group) * (is_a ? loops->a_bytes : 1) + loops->sum_bytes;
+}
+
+static int64_t row_bytes_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k)
+{
+    int64_t rest = k % EXG_GEMM_K;
+
+    return k / EXG_GEMM_K * row_bytes(loops, is_a, EXG_GEMM_K) +
+           (rest > 0 ? row_bytes(loops, is_a, rest) : 0);
+}
+
+/* Of the panels of a matrix A with m rows. */
+static int64_t a_panels_bytes(const exg_gemm *g)
+{
+    return up(g->m, g->byte_loops->rows) * row_bytes_to(g->byte_loops, true, g->k);
+}
+
+static int64_t b_panels_bytes(const exg_gemm *g)
+{
+    return up(g->n, g->byte_loops->columns) * row_bytes_to(g->byte_loops, false, g->k);
 }
 
 void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
 {
     g->path = EXG_GEMM_BYTES;
-    g->byte_loops = EXG_LOOPS(exg_loops_gemm_bytes);
+    g->byte_loops = EXG_LOOPS_VNNI(exg_loops_gemm_bytes);
     g->row_tiles = exg_ceil_div(g->m, TILE_ROWS);
     g->column_tiles = exg_ceil_div(g->n, TILE_COLUMNS);
-    g->packed_b_offset = (uint64_t)(g->batch * panel_elements(g->m, g->byte_loops->rows, g->k)) *
-                         sizeof(int16_t);
+    g->packed_b_offset = ((uint64_t)(g->batch * a_panels_bytes(g)) + 63) & ~UINT64_C(63);
     g->packed_bytes = g->packed_b_offset;
     if (!g->b_is_packed) {
-        g->packed_bytes +=
-            (uint64_t)(g->batch * panel_elements(g->n, g->byte_loops->columns, g->k));
+        g->packed_bytes += (uint64_t)(g->batch * b_panels_bytes(g));
     }
     call->workspace_bytes += g->packed_bytes;
 }
 
 /* ---- panels ------------------------------------------------------------------------- */
 
-/* Where, in elements, those of rows or columns from `first` over depth from k begin. */
-static int64_t panel_at(int64_t count, int64_t width, int64_t k, int64_t depth, int64_t first)
+/* Where those of rows of A from `i`, over depth from k, begin; of columns of B from `j`. */
+static int64_t a_panel_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
+                          int64_t i)
 {
-    return up(count, width) * k + first * up(depth, 2);
+    return up(m, loops->rows) * row_bytes_to(loops, true, k) + i * row_bytes(loops, true, depth);
+}
+
+static int64_t b_panel_at(const exg_gemm_bytes_loops *loops, int64_t n, int64_t k, int64_t depth,
+                          int64_t j)
+{
+    return up(n, loops->columns) * row_bytes_to(loops, false, k) +
+           j * row_bytes(loops, false, depth);
 }
 
 static void pack_rows(void *context, uint32_t block)
@@ -70,14 +94,13 @@ static void pack_rows(void *context, uint32_t block)
     const exg_gemm *g = r->g;
     int64_t batch = block / g->row_tiles;
     int64_t i = block % g->row_tiles * TILE_ROWS;
-    int64_t rows = g->byte_loops->rows;
-    int16_t *panels = r->a_panels + batch * panel_elements(g->m, rows, g->k);
+    char *panels = r->a_panels + batch * a_panels_bytes(g);
 
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
         g->byte_loops->pack_a(EXG_MIN(g->m - i, TILE_ROWS), depth,
-                              panels + panel_at(g->m, rows, k, depth, i),
+                              panels + a_panel_at(g->byte_loops, g->m, k, depth, i),
                               exg_matrix_at(r->a, &g->a, batch, i, k), g->a.dtype == EXG_DTYPE_I8,
                               g->a.row, g->a.column);
     }
@@ -85,14 +108,15 @@ static void pack_rows(void *context, uint32_t block)
 
 /* TILE_COLUMNS columns of b from j over the whole depth. */
 static void pack_tile(const exg_gemm_bytes_loops *loops, const exg_matrix *b, int64_t n, int64_t k,
-                      const char *memory, int64_t j, uint8_t *panels)
+                      const char *memory, int64_t j, char *panels)
 {
     for (int64_t at = 0; at < k; at += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(k - at, EXG_GEMM_K);
 
         loops->pack_b(EXG_MIN(n - j, TILE_COLUMNS), depth,
-                      panels + panel_at(n, loops->columns, at, depth, j),
-                      exg_matrix_at(memory, b, 0, at, j), b->column, b->row);
+                      panels + b_panel_at(loops, n, at, depth, j),
+                      exg_matrix_at(memory, b, 0, at, j), b->dtype == EXG_DTYPE_I8, b->column,
+                      b->row);
     }
 }
 
@@ -104,7 +128,7 @@ static void pack_columns(void *context, uint32_t block)
 
     pack_tile(g->byte_loops, &g->b, g->n, g->k, exg_matrix_at(r->b, &g->b, batch, 0, 0),
               block % g->column_tiles * TILE_COLUMNS,
-              r->b_panels + batch * panel_elements(g->n, g->byte_loops->columns, g->k));
+              r->b_panels + batch * b_panels_bytes(g));
 }
 
 /* ---- tiles --------------------------------------------------------------------------- */
@@ -140,17 +164,16 @@ static void tile(void *context, uint32_t block)
     int64_t j = block % tiles % g->column_tiles * TILE_COLUMNS;
     int64_t rows = EXG_MIN(g->m - i, TILE_ROWS);
     int64_t columns = EXG_MIN(g->n - j, TILE_COLUMNS);
-    const int16_t *a = r->a_panels + batch * panel_elements(g->m, loops->rows, g->k);
-    const uint8_t *b =
-        r->b_panels + (g->b_is_packed ? 0 : batch * panel_elements(g->n, loops->columns, g->k));
+    const char *a = r->a_panels + batch * a_panels_bytes(g);
+    const char *b = r->b_panels + (g->b_is_packed ? 0 : batch * b_panels_bytes(g));
     _Alignas(64) int32_t sums[TILE_ROWS * TILE_COLUMNS];
 
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
 
-        loops->block(rows, columns, depth, a + panel_at(g->m, loops->rows, k, depth, i),
-                     b + panel_at(g->n, loops->columns, k, depth, j), g->b.dtype == EXG_DTYPE_I8,
-                     sums, TILE_COLUMNS, k > 0);
+        loops->block(rows, columns, depth, a + a_panel_at(loops, g->m, k, depth, i),
+                     g->a.dtype == EXG_DTYPE_I8, b + b_panel_at(loops, g->n, k, depth, j),
+                     g->b.dtype == EXG_DTYPE_I8, sums, TILE_COLUMNS, k > 0);
     }
     for (int64_t row = 0; row < rows; row++) {
         finish_row(r, batch, i + row, j, (uint32_t)columns, sums + row * TILE_COLUMNS);
@@ -162,9 +185,9 @@ void exg_gemm_bytes_run(const exg_gemm *g, const exg_kernel_call *call, void *wo
 {
     bytes_run r = {g, call, a, b, self, c, workspace, NULL};
 
-    r.b_panels = (uint8_t *)workspace + g->packed_b_offset;
+    r.b_panels = r.a_panels + g->packed_b_offset;
     if (g->b_is_packed) {
-        r.b_panels = (uint8_t *)(uintptr_t)b;
+        r.b_panels = (char *)(uintptr_t)b;
     } else {
         exg_pool_run(call->pool, pack_columns, &r, (uint32_t)(g->batch * g->column_tiles));
     }
@@ -177,11 +200,12 @@ void exg_gemm_bytes_run(const exg_gemm *g, const exg_kernel_call *call, void *wo
 /* Whether the matrix is of bytes; sets the packed sizes if that pays. */
 bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *p)
 {
+    const exg_gemm_bytes_loops *loops = EXG_LOOPS_VNNI(exg_loops_gemm_bytes);
     exg_tensor *packed = &call->outputs[0];
 
     if (is_byte(p->b.dtype) && p->k > 0 && p->n >= PACKING_MIN / p->k) {
-        packed->sizes[0] = up(p->k, 2);
-        packed->sizes[1] = up(p->n, EXG_LOOPS(exg_loops_gemm_bytes)->columns);
+        packed->sizes[0] = row_bytes_to(loops, false, p->k);
+        packed->sizes[1] = up(p->n, loops->columns);
         packed->sizes[2] = 1;
     }
     return is_byte(p->b.dtype);
@@ -192,7 +216,7 @@ static void packing_block(void *context, uint32_t block)
     const bytes_run *r = context;
     const exg_gemm_packing *p = r->call->params;
 
-    pack_tile(EXG_LOOPS(exg_loops_gemm_bytes), &p->b, p->n, p->k, r->b,
+    pack_tile(EXG_LOOPS_VNNI(exg_loops_gemm_bytes), &p->b, p->n, p->k, r->b,
               (int64_t)block * TILE_COLUMNS, r->b_panels);
 }
 

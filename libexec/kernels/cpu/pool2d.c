@@ -191,7 +191,39 @@ static void pool_block(void *context, uint32_t block)
 
 /* ---- channels last ---------------------------------------------------------------------- */
 
-/* One row of results (width, channels) of one image: the greatest, channel by channel. */
+#define CHANNELS 256 /* widened at a time */
+
+/* best (count) = the greatest of the window of (y, x), channel by channel from `channel`. */
+static void greatest(const exg_kernel_call *call, const char *image, int64_t y, int64_t x,
+                     int64_t channel, int64_t count, float *best)
+{
+    const pool_params *p = call->params;
+    const int64_t *strides = call->inputs[0].strides;
+    int64_t y_end = y * p->stride[0] - p->padding[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
+    int64_t x_end = x * p->stride[1] - p->padding[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
+    bool is_first = true;
+    float wide[CHANNELS];
+
+    for (int64_t i = first_tap(p, 0, y); i < EXG_MIN(y_end, p->height); i += p->dilation[0]) {
+        for (int64_t j = first_tap(p, 1, x); j < EXG_MIN(x_end, p->width); j += p->dilation[1]) {
+            const char *at = image + (i * strides[2] + j * strides[3] + channel) * p->bytes;
+            const float *from = (const float *)(const void *)at;
+
+            if (p->dtype != EXG_DTYPE_F32) {
+                p->convert->load[p->dtype]((uint32_t)count, wide, at, 1);
+                from = wide;
+            }
+            if (is_first) {
+                memcpy(best, from, (size_t)count * sizeof(*best));
+            } else {
+                p->rows->max_of(count, best, from);
+            }
+            is_first = false;
+        }
+    }
+}
+
+/* One row of results (width, channels) of one image. */
 static void last_row(void *context, uint32_t block)
 {
     const exg_kernel_call *call = context;
@@ -199,37 +231,35 @@ static void last_row(void *context, uint32_t block)
     const exg_tensor *in = &call->inputs[0];
     int64_t channels = in->sizes[1];
     int64_t y = block % p->out_height;
-    const float *image = (const float *)in->data + block / p->out_height * in->strides[0];
-    float *out = (float *)call->outputs[0].data + (int64_t)block * p->out_width * channels;
-    int64_t end = y * p->stride[0] - p->padding[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
+    const char *image =
+        (const char *)in->data + block / p->out_height * in->strides[0] * (int64_t)p->bytes;
+    char *out = (char *)call->outputs[0].data +
+                (int64_t)block * p->out_width * channels * (int64_t)p->bytes;
+    float best[CHANNELS];
 
-    for (int64_t x = 0; x < p->out_width; x++, out += channels) {
-        int64_t x_end = x * p->stride[1] - p->padding[1] + (p->kernel[1] - 1) * p->dilation[1] + 1;
-        bool is_first = true;
+    for (int64_t x = 0; x < p->out_width; x++) {
+        for (int64_t c = 0; c < channels; c += CHANNELS) {
+            int64_t count = EXG_MIN(channels - c, CHANNELS);
+            char *to = out + (x * channels + c) * (int64_t)p->bytes;
 
-        for (int64_t i = first_tap(p, 0, y); i < EXG_MIN(end, p->height); i += p->dilation[0]) {
-            for (int64_t j = first_tap(p, 1, x); j < EXG_MIN(x_end, p->width);
-                 j += p->dilation[1]) {
-                const float *from = image + i * in->strides[2] + j * in->strides[3];
-
-                if (is_first) {
-                    memcpy(out, from, (size_t)channels * sizeof(*out));
-                } else {
-                    p->rows->max_of(channels, out, from);
-                }
-                is_first = false;
+            if (p->dtype == EXG_DTYPE_F32) {
+                greatest(call, image, y, x, c, count, (float *)(void *)to);
+            } else {
+                greatest(call, image, y, x, c, count, best);
+                p->convert->store[p->dtype]((uint32_t)count, to, 1, best);
             }
         }
     }
 }
 
-/* Of f32 that lies so already, when nobody asks for the places. */
+/* Of what f32 holds, if it lies so already, when nobody asks for the places. */
 static bool max_suits_channels_last(const exg_kernel_call *call)
 {
     const exg_tensor *in = &call->inputs[0];
+    exg_compute compute;
 
-    return in->dtype == EXG_DTYPE_F32 && in->rank == 4 && in->strides[1] == 1 &&
-           in->strides[3] == in->sizes[1];
+    return exg_compute_of(in->dtype, &compute) && compute == EXG_COMPUTE_F32 && in->rank == 4 &&
+           in->strides[1] == 1 && in->strides[3] == in->sizes[1];
 }
 
 static void pool_run_all(const exg_kernel_call *call)

@@ -131,10 +131,11 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 
 /* c (rows, vectors * LANES) = or += panel a times rows of b, `b_stride` apart: a
  * panel, or memory; rows and vectors constant. `start` (NULL: 0) is what every row of c
- * begins with. */
+ * begins with. On the way `ahead` is asked for, `ahead_step` bytes a row of b. */
 static inline __attribute__((always_inline)) void
 GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b,
-           int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start)
+           int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start,
+           const char *ahead, int64_t ahead_step)
 {
     VECTOR sums[ROWS][TILE_VECTORS];
 
@@ -147,6 +148,8 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
     for (int64_t k = 0; k < depth; k++) {
         VECTOR column[TILE_VECTORS];
 
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_step;
         UNROLL for (int j = 0; j < vectors; j++) {
             column[j] = *(const VECTOR *)(b + j * LANES);
         }
@@ -173,14 +176,17 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
 }
 
 typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, int64_t b_stride,
-                                 REAL *c, int64_t c_stride, bool adds, const REAL *start);
+                                 REAL *c, int64_t c_stride, bool adds, const REAL *start,
+                                 const char *ahead, int64_t ahead_step);
 
 #define TILE_FUNCTION(rows, vectors)                                                          \
     static void GEMM(tile_##rows##_##vectors)(int64_t depth, const REAL *a, const REAL *b,    \
                                               int64_t b_stride, REAL *c, int64_t c_stride,    \
-                                              bool adds, const REAL *start)                   \
+                                              bool adds, const REAL *start,                   \
+                                              const char *ahead, int64_t ahead_step)          \
     {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds, start);           \
+        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds, start, ahead,     \
+                   ahead_step);                                                               \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
@@ -211,7 +217,8 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
     GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
-        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL);
+        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL,
+        (const char *)b, 0);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             REAL sum = buffer[i * TILE_VECTORS * LANES + j];
@@ -223,41 +230,33 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     }
 }
 
-/* The part of a panel of b that is asked for ahead while rows from i of m are computed;
- * a panel comes from far, and only the first rows wait for it. */
-static inline void GEMM(ask)(const REAL *panel, int64_t depth, int64_t i, int64_t m)
-{
-    const int64_t bytes = depth * TILE_VECTORS * LANES * (int64_t)sizeof(REAL);
-    int64_t end = bytes * (i + ROWS) / m < bytes ? bytes * (i + ROWS) / m : bytes;
-
-    for (int64_t at = bytes * i / m; at < end; at += 64) {
-        __builtin_prefetch((const char *)panel + at, 0, 2);
-    }
-}
-
 static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panels,
                         const void *b_panels, void *c_, int64_t c_stride, bool adds,
                         const void *start_, const void *next)
 {
+    const int64_t row_bytes = TILE_VECTORS * LANES * (int64_t)sizeof(REAL);
     REAL *c = c_;
 
     for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
         const REAL *b = (const REAL *)b_panels + j * depth;
         int64_t columns = n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES;
-        const REAL *ahead = columns == n - j ? next : b + TILE_VECTORS * LANES * depth;
+        /* the panel after this one comes from far: while all rows pass by this one, a part of
+         * it is asked for with each; only the first rows would wait for it */
+        const char *ahead = columns == n - j ? next : b + TILE_VECTORS * LANES * depth;
+        int64_t step = ahead != NULL && m > 2 * ROWS ? row_bytes * ROWS / m : 0;
 
+        ahead = step > 0 ? ahead : (const char *)b;
         for (int64_t i = 0; i < m; i += ROWS) {
             const REAL *a = (const REAL *)a_panels + i * depth;
             int64_t rows = m - i < ROWS ? m - i : ROWS;
             REAL *at = c + i * c_stride + j;
             const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
 
-            if (ahead != NULL && m > 2 * ROWS) {
-                GEMM(ask)(ahead, depth, i, m);
-            }
             if (columns % LANES == 0) {
                 GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, TILE_VECTORS * LANES, at,
-                                                           c_stride, adds, start);
+                                                           c_stride, adds, start,
+                                                           ahead + depth * step * (i / ROWS),
+                                                           step);
             } else {
                 GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds, start);
             }
@@ -275,7 +274,7 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_pane
         for (int64_t i = 0; i < m; i += ROWS) {
             GEMM(tiles)[(m - i < ROWS ? m - i : ROWS) - 1][vectors - 1](
                 depth, (const REAL *)a_panels + i * depth, (const REAL *)b_ + j, b_stride,
-                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL);
+                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL, b_, 0);
         }
     }
 }

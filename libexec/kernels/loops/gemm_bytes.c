@@ -63,9 +63,10 @@ static inline int16_t byte_at(const uint8_t *memory, int64_t at, bool is_signed)
     return is_signed ? (int16_t)(int8_t)memory[at] : (int16_t)memory[at];
 }
 
-static void pack_a(int64_t count, int64_t depth, int16_t *panels, const void *memory_,
+static void pack_a(int64_t count, int64_t depth, void *panels_, const void *memory_,
                    bool is_signed, int64_t stride, int64_t depth_stride)
 {
+    int16_t *panels = panels_;
     const uint8_t *memory = memory_;
     const int64_t pairs = (depth + 1) / 2;
 
@@ -80,12 +81,14 @@ static void pack_a(int64_t count, int64_t depth, int16_t *panels, const void *me
     }
 }
 
-static void pack_b(int64_t count, int64_t depth, uint8_t *panels, const void *memory_,
-                   int64_t stride, int64_t depth_stride)
+static void pack_b(int64_t count, int64_t depth, void *panels_, const void *memory_,
+                   bool is_signed, int64_t stride, int64_t depth_stride)
 {
+    uint8_t *panels = panels_;
     const uint8_t *memory = memory_;
     const int64_t pairs = (depth + 1) / 2;
 
+    (void)is_signed; /* they are widened as they are read */
     memset(panels, 0, (size_t)((count + COLUMNS - 1) / COLUMNS * COLUMNS * pairs * 2));
     for (int64_t j = 0; j < count; j++) {
         uint8_t *to = panels + (j / COLUMNS * pairs * COLUMNS + j % COLUMNS) * 2;
@@ -127,15 +130,16 @@ tile(const int rows, const bool is_signed, int64_t pairs, const int16_t *a, cons
     }
 }
 
-static void block(int64_t m, int64_t n, int64_t depth, const int16_t *a, const uint8_t *b,
-                  bool b_is_signed, int32_t *c, int64_t c_stride, bool adds)
+static void block(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,
+                  const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds)
 {
     const int64_t pairs = (depth + 1) / 2;
 
+    (void)a_is_signed; /* A was widened when it was packed */
     for (int64_t j = 0; j < n; j += COLUMNS) {
         for (int64_t i = 0; i < m; i += ROWS) {
-            const int16_t *rows = a + i * pairs * 2;
-            const uint8_t *columns = b + j * pairs * 2;
+            const int16_t *rows = (const int16_t *)a + i * pairs * 2;
+            const uint8_t *columns = (const uint8_t *)b + j * pairs * 2;
             int32_t *at = c + i * c_stride + j;
 
             if (b_is_signed && m - i == 1) {
@@ -150,5 +154,6 @@ static void block(int64_t m, int64_t n, int64_t depth, const int16_t *a, const u
 }
 
 const exg_gemm_bytes_loops EXG_ISA_NAME(exg_loops_gemm_bytes) = {
-    .rows = ROWS, .columns = COLUMNS, .pack_a = pack_a, .pack_b = pack_b, .block = block,
+    .rows = ROWS, .columns = COLUMNS, .group = 2, .a_bytes = sizeof(int16_t),
+    .pack_a = pack_a, .pack_b = pack_b, .block = block,
 };

@@ -159,21 +159,25 @@ typedef struct exg_gemm_loops {
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f32);
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 
-/* Products of bytes, signed or not, summed in int32, which wraps. A panel holds pairs of the
- * depth: [depth / 2, rounded up][width][2], zeros where there are fewer. */
+/* Products of bytes, signed or not, summed in int32, which wraps. A panel holds groups of
+ * the depth, [depth / group, rounded up][width][group], zeros where there are fewer, and what
+ * block() may want beside them; A's and B's. */
 typedef struct exg_gemm_bytes_loops {
-    uint32_t rows;    /* width of A's panels, of int16 */
-    uint32_t columns; /* of B's, of the bytes themselves */
-    void (*pack_a)(int64_t count, int64_t depth, int16_t *panels, const void *memory,
-                   bool is_signed, int64_t stride, int64_t depth_stride);
-    void (*pack_b)(int64_t count, int64_t depth, uint8_t *panels, const void *memory,
+    uint32_t rows;      /* width of A's panels */
+    uint32_t columns;   /* of B's */
+    uint32_t group;     /* a power of two */
+    uint32_t a_bytes;   /* of an element in A's panels; one in B's */
+    uint32_t sum_bytes; /* beside the elements of one row or column */
+    void (*pack_a)(int64_t count, int64_t depth, void *panels, const void *memory, bool is_signed,
+                   int64_t stride, int64_t depth_stride);
+    void (*pack_b)(int64_t count, int64_t depth, void *panels, const void *memory, bool is_signed,
                    int64_t stride, int64_t depth_stride);
     /* c (m, n) = or += a times b, in room for whole panels. */
-    void (*block)(int64_t m, int64_t n, int64_t depth, const int16_t *a, const uint8_t *b,
-                  bool b_is_signed, int32_t *c, int64_t c_stride, bool adds);
+    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,
+                  const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds);
 } exg_gemm_bytes_loops;
 
-EXG_LOOPS_DECLARE(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
+EXG_LOOPS_DECLARE_VNNI(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
 
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);

@@ -236,45 +236,78 @@ static const pooling poolings[] = {
     {{3, 3}, {3, 3}, {0, 1}, {1, 1}, {5, 6}}, /* ceil_mode: the last windows hang over */
 };
 
+/* Of each of `planes` planes of 13 by 17. */
+static void greatest_of_windows(const exg_tensor *x, const pooling *p, int64_t planes,
+                                double *best, double *where)
+{
+    int64_t area = p->result[0] * p->result[1];
+
+    for (int64_t i = 0; i < planes * area; i++) {
+        best[i] = -INFINITY;
+        for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
+            int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
+                        t / p->kernel[1] * p->dilation[0];
+            int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
+                        t % p->kernel[1] * p->dilation[1];
+
+            if (y >= 0 && y < 13 && z >= 0 && z < 17 &&
+                get(x, (i / area * 13 + y) * 17 + z) > best[i]) {
+                best[i] = get(x, (i / area * 13 + y) * 17 + z);
+                where[i] = (double)(y * 17 + z);
+            }
+        }
+    }
+}
+
+static void check_max_pool(const pooling *p, exg_dtype dtype, int64_t planes, bool channels_last,
+                           bool has_ceil_mode)
+{
+    exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
+                           arg_ints(2, p->padding), arg_ints(2, p->dilation),
+                           arg_bool(has_ceil_mode)};
+    kernel_case c = {.kernel = &exg_kernel_max_pool2d_with_indices, .args = args, .arg_count = 6,
+                     .input_count = 1, .output_count = 2, .channels_last = channels_last};
+    int64_t area = p->result[0] * p->result[1];
+    double *best = malloc((size_t)(2 * planes * area) * sizeof(double));
+    double *where = malloc((size_t)(2 * planes * area) * sizeof(double));
+
+    assert_non_null(best);
+    assert_non_null(where);
+    c.inputs[0] = make_random(dtype, 4, SIZES(2, planes, 13, 17), -9, 9);
+    c.outputs[0] = make_tensor(dtype, 4, SIZES(2, planes, p->result[0], p->result[1]));
+    c.outputs[1] = make_tensor(EXG_DTYPE_I64, 4, SIZES(2, planes, p->result[0], p->result[1]));
+    if (channels_last) {
+        lay_channels_last(&c.inputs[0]);
+        lay_channels_last(&c.outputs[0]);
+    }
+    greatest_of_windows(&c.inputs[0], p, 2 * planes, best, where);
+    expect_kernel(&c, 0, best, 0);
+    if (!channels_last) { /* asked for when nobody asks for the places */
+        expect_values(&c, 1, where, 0);
+    }
+    free(best);
+    free(where);
+    free_tensors();
+}
+
 static void max_pool_finds_the_first_greatest_and_its_place(void **state)
 {
     (void)state;
     for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
         for (uint32_t k = 0; k < COUNT(poolings) && real_dtypes[d] != EXG_DTYPE_B8; k++) {
-            const pooling *p = &poolings[k];
-            exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
-                                   arg_ints(2, p->padding), arg_ints(2, p->dilation),
-                                   arg_bool(k == 4)};
-            kernel_case c = {.kernel = &exg_kernel_max_pool2d_with_indices, .args = args,
-                             .arg_count = 6, .input_count = 1, .output_count = 2};
-            exg_tensor x = make_random(real_dtypes[d], 3, SIZES(3, 13, 17), -9, 9);
-            int64_t area = p->result[0] * p->result[1];
-            double *best = malloc((size_t)(3 * area) * sizeof(double));
-            double *where = malloc((size_t)(3 * area) * sizeof(double));
+            check_max_pool(&poolings[k], real_dtypes[d], 3, false, k == 4);
+        }
+    }
+}
 
-            for (int64_t i = 0; i < 3 * area; i++) {
-                best[i] = -INFINITY;
-                for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
-                    int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
-                                t / p->kernel[1] * p->dilation[0];
-                    int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
-                                t % p->kernel[1] * p->dilation[1];
+static void max_pool_of_channels_side_by_side_finds_the_same(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_BF16, EXG_DTYPE_F16};
 
-                    if (y >= 0 && y < 13 && z >= 0 && z < 17 &&
-                        get(&x, (i / area * 13 + y) * 17 + z) > best[i]) {
-                        best[i] = get(&x, (i / area * 13 + y) * 17 + z);
-                        where[i] = (double)(y * 17 + z);
-                    }
-                }
-            }
-            c.inputs[0] = x;
-            c.outputs[0] = make_tensor(real_dtypes[d], 3, SIZES(3, p->result[0], p->result[1]));
-            c.outputs[1] = make_tensor(EXG_DTYPE_I64, 3, SIZES(3, p->result[0], p->result[1]));
-            expect_kernel(&c, 0, best, 0);
-            expect_values(&c, 1, where, 0);
-            free(best);
-            free(where);
-            free_tensors();
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        for (uint32_t k = 0; k < COUNT(poolings); k++) {
+            check_max_pool(&poolings[k], dtypes[d], k == 1 ? 300 : 5, true, k == 4);
         }
     }
 }
@@ -362,6 +395,7 @@ int main(void)
         cmocka_unit_test(channels_last_gives_the_same),
         cmocka_unit_test(an_infinity_reaches_the_results_that_see_it),
         cmocka_unit_test(max_pool_finds_the_first_greatest_and_its_place),
+        cmocka_unit_test(max_pool_of_channels_side_by_side_finds_the_same),
         cmocka_unit_test(average_pool_divides_by_what_its_options_say),
         cmocka_unit_test(adaptive_pool_averages_overlapping_stretches),
     };

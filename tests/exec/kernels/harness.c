@@ -356,9 +356,9 @@ static void run_once(kernel_case *c, uint32_t threads)
 
     if (c->packs) {
         packed = pack(c, threads);
-        call.channels_last = c->channels_last;
         call.packed = &packed;
     }
+    call.channels_last = c->channels_last;
     exg_error_clear(&err);
     call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (c->kernel->prepare != NULL && c->kernel->prepare(&call, &err) != EXG_OK) {

@@ -176,28 +176,40 @@ static void integer_products_wrap_in_their_dtype(void **state)
     }
 }
 
-/* int8 or uint8 at their extremes, summed in int32; the second matrix turned, or packed once. */
+/* Bytes from all their range; layout 3: turned, 1: every second column. */
+static exg_tensor bytes_laid_out(exg_dtype dtype, int64_t rows, int64_t columns, int layout)
+{
+    double low = dtype == EXG_DTYPE_I8 ? -128 : 0;
+
+    if (layout == 3) {
+        return transposed(make_random(dtype, 2, SIZES(columns, rows), low, low + 256), 0, 1);
+    }
+    if (layout == 1) {
+        return sliced(make_random(dtype, 2, SIZES(rows, 2 * columns), low, low + 256), 1, 0,
+                      columns, 2);
+    }
+    return make_random(dtype, 2, SIZES(rows, columns), low, low + 256);
+}
+
+/* int8 and uint8, by one another; the second matrix in every layout, or packed once. */
 static void products_of_bytes_sum_in_int32(void **state)
 {
     static const exg_dtype dtypes[] = {EXG_DTYPE_I8, EXG_DTYPE_U8};
 
     (void)state;
-    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
-        for (uint32_t s = 0; s < 3 * COUNT(shapes); s++) {
-            const int64_t *n = shapes[s / 3];
+    for (uint32_t d = 0; d < 4; d++) {
+        for (uint32_t s = 0; s < 4 * COUNT(shapes); s++) {
+            const int64_t *n = shapes[s / 4];
+            int layout = (int)s % 4;
             exg_argument args[] = {arg_tensor(), arg_tensor()};
             kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
                              .input_count = 2, .output_count = 1};
             exg_tensor none = absent_tensor();
-            double low = d == 0 ? -128 : 0;
             double *want;
 
-            c.packs = s % 3 == 2 && n[1] > 0 && n[2] >= 4096 / n[1];
-            c.inputs[0] = make_random(dtypes[d], 2, SIZES(n[0], n[1]), low, low + 256);
-            c.inputs[1] = s % 3 == 0
-                              ? make_random(dtypes[d], 2, SIZES(n[1], n[2]), low, low + 256)
-                              : transposed(make_random(dtypes[d], 2, SIZES(n[2], n[1]), low,
-                                                       low + 256), 0, 1);
+            c.packs = layout > 1 && n[1] > 0 && n[2] >= 4096 / n[1];
+            c.inputs[0] = bytes_laid_out(dtypes[d % 2], n[0], n[1], (layout + 1) % 4);
+            c.inputs[1] = bytes_laid_out(dtypes[d / 2], n[1], n[2], layout);
             c.outputs[0] = make_tensor(EXG_DTYPE_I32, 2, SIZES(n[0], n[2]));
             want = product(&c.inputs[0], &c.inputs[1], &none, 0, 1, 1, n[0], n[1], n[2]);
             expect_kernel(&c, 0, want, 0);
@@ -205,6 +217,21 @@ static void products_of_bytes_sum_in_int32(void **state)
             free_tensors();
         }
     }
+}
+
+static void sums_of_bytes_wrap_and_do_not_saturate(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor()};
+    kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2, .input_count = 2,
+                     .output_count = 1};
+    double want = -255.0 * 128 * 70000 + 4294967296.0;
+
+    (void)state;
+    c.inputs[0] = make_random(EXG_DTYPE_U8, 2, SIZES(1, 70000), 255, 255);
+    c.inputs[1] = make_random(EXG_DTYPE_I8, 2, SIZES(70000, 1), -128, -128);
+    c.outputs[0] = make_tensor(EXG_DTYPE_I32, 2, SIZES(1, 1));
+    expect_kernel(&c, 0, &want, 0);
+    free_tensors();
 }
 
 static void products_of_different_dtypes_are_unsupported(void **state)
@@ -231,6 +258,7 @@ int main(void)
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
         cmocka_unit_test(integer_products_wrap_in_their_dtype),
         cmocka_unit_test(products_of_bytes_sum_in_int32),
+        cmocka_unit_test(sums_of_bytes_wrap_and_do_not_saturate),
         cmocka_unit_test(products_of_different_dtypes_are_unsupported),
     };
 
