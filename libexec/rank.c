@@ -324,6 +324,21 @@ static exg_status allocate(exg_rank *r, exg_error *err)
                : EXG_OK;
 }
 
+/* What a device that has not enough was asked for. */
+static exg_status tell_need(const exg_plan *plan, exg_status status, exg_error *err)
+{
+    const exg_plan_summary *s = &plan->summary;
+
+    (void)exg_error_fix(err, status, "spread it over more ranks (--mesh N --place fsdp), or give "
+                                     "it smaller inputs");
+    return exg_error_within(err, status,
+                            "a plan of %" PRIu64 " bytes of values, %" PRIu64
+                            " of workspace, %" PRIu64 " of weights and %" PRIu64
+                            " made from them",
+                            s->arena_bytes, s->workspace_bytes, s->weight_bytes,
+                            s->constant_bytes);
+}
+
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, exg_accelerator *device, uint32_t index,
                            exg_rank **rank, exg_error *err)
@@ -348,6 +363,9 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
         r->patch_count = bind_steps(r, pool, NULL);
         r->patches = EXG_NEW_ARRAY(plan->arena, patch, r->patch_count);
         status = r->patches == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
+    if (status == EXG_NO_MEMORY && device != NULL) {
+        (void)tell_need(plan, status, err);
     }
     if (status != EXG_OK) {
         exg_rank_destroy(r);
@@ -471,7 +489,7 @@ static void note_fault(exg_rank *rank, uint32_t s, noted *first)
 
 static const char *what_is_wrong(const exg_step *step, exg_fault fault)
 {
-    if (step->kernel == &exg_kernel_checked) {
+    if (step->host == &exg_kernel_checked) {
         return step->call.args[2].as_string; /* the claim */
     }
     return fault == EXG_FAULT_INDEX       ? "an index is outside its dimension"

@@ -254,26 +254,62 @@ static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_e
     return status;
 }
 
-/* relu(x), x from -10 up, on a device; the sum of what comes out. */
-static double run_relu(const exg_device_table *on)
+/* Plans and runs a program of one tensor on a device, without a session; what comes out when
+ * it is OK. */
+static exg_status try_to_run(const exg_device_table *on, exg_program *program,
+                             const exg_operators *operators, float *x, float *y, exg_error *err)
 {
-    const int64_t sizes[] = {COUNT};
     const exg_symbols none = {0};
-    static float x[COUNT];
-    exg_operators *operators;
-    exg_program *program;
     exg_program *functional;
     exg_stretch *stretch;
     exg_accelerator *device;
     exg_memory *memory;
+    exg_plan *plan;
+    exg_rank *rank = NULL;
+    exg_status status;
+    uint32_t input = 0;
+
+    assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, err),
+                     EXG_OK);
+    assert_int_equal(exg_stretch_functional(stretch, false, &functional, err), EXG_OK);
+    assert_int_equal(on->open(0, &device, err), EXG_OK);
+    assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, err), EXG_OK);
+    assert_int_equal(exg_memory_create(program->weights, &memory, err), EXG_OK);
+    while (plan->inputs[input].kind != EXG_INPUT_USER) {
+        input++;
+    }
+    status = exg_rank_create(plan, memory, NULL, NULL, device, 0, &rank, err);
+    if (status == EXG_OK) {
+        uint32_t o = plan->output_count - 1;
+        size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.window) * sizeof(*y);
+
+        exg_rank_set_input(rank, input, x);
+        memset(exg_rank_output(rank, o), 0, bytes);
+        status = exg_rank_fill(rank, err);
+        status = status == EXG_OK ? exg_rank_run(rank, err) : status;
+        memcpy(y, exg_rank_output(rank, o), bytes);
+    }
+    exg_rank_destroy(rank);
+    exg_memory_destroy(memory);
+    device->table->close(device);
+    exg_program_destroy(functional);
+    exg_stretch_destroy(stretch);
+    return status;
+}
+
+/* relu(x), x from -10 up; the sum of what comes out. */
+static double run_relu(const exg_device_table *on)
+{
+    const int64_t sizes[] = {COUNT};
+    static float x[COUNT];
+    float y[COUNT] = {0};
+    exg_operators *operators;
+    exg_program *program;
     exg_builder *builder;
     exg_tensor_meta meta;
     exg_argument out;
-    exg_plan *plan;
-    exg_rank *rank;
     exg_error err;
     double sum = 0;
-    const float *got;
 
     assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
     assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, &err), EXG_OK);
@@ -284,29 +320,13 @@ static double run_relu(const exg_device_table *on)
                                              EXG_UNSET)));
     exg_builder_output(builder, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(builder, &err), EXG_OK);
-    assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, &err),
-                     EXG_OK);
-    assert_int_equal(exg_stretch_functional(stretch, false, &functional, &err), EXG_OK);
-    assert_int_equal(on->open(0, &device, &err), EXG_OK);
-    assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, &err), EXG_OK);
-    assert_int_equal(exg_memory_create(program->weights, &memory, &err), EXG_OK);
-    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, device, 0, &rank, &err), EXG_OK);
     for (int i = 0; i < COUNT; i++) {
         x[i] = (float)(i - 10);
     }
-    exg_rank_set_input(rank, 0, x);
-    assert_int_equal(exg_rank_fill(rank, &err), EXG_OK);
-    memset(exg_rank_output(rank, 0), 0, sizeof(x));
-    assert_int_equal(exg_rank_run(rank, &err), EXG_OK);
-    got = exg_rank_output(rank, 0);
+    assert_int_equal(try_to_run(on, program, operators, x, y, &err), EXG_OK);
     for (int i = 0; i < COUNT; i++) {
-        sum += got[i];
+        sum += y[i];
     }
-    exg_rank_destroy(rank);
-    exg_memory_destroy(memory);
-    device->table->close(device);
-    exg_program_destroy(functional);
-    exg_stretch_destroy(stretch);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     return sum;
@@ -320,6 +340,72 @@ static void an_engine_that_does_not_wait_is_found_out(void **state)
     forgetful.open = open_forgetful;
     assert_true(run_relu(&exg_device_strict) == 53 * 54 / 2);
     assert_false(run_relu(&forgetful) == 53 * 54 / 2);
+}
+
+/* ---- not enough memory ---------------------------------------------------------------------- */
+
+static exg_device_table scarce;
+static int left, given; /* allocations until one is refused; not given back yet */
+
+static exg_status refuse_one(exg_accelerator *device, uint64_t bytes, void **address,
+                             exg_error *err)
+{
+    *address = NULL;
+    if (left-- == 0) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-004", "%llu bytes", (unsigned long long)bytes);
+    }
+    given++;
+    return exg_device_strict.allocate(device, bytes, address, err);
+}
+
+static void take_back(exg_accelerator *device, void *address)
+{
+    given -= address != NULL;
+    exg_device_strict.release(device, address);
+}
+
+static exg_status open_scarce(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    exg_status status = exg_device_strict.open(index, device, err);
+
+    (*device)->table = &scarce;
+    return status;
+}
+
+static void what_was_taken_is_given_back(const char *path)
+{
+    static float x[4096];
+    static float y[4096];
+    exg_operators *operators;
+    exg_program *program;
+    exg_error err;
+    exg_status status = EXG_NO_MEMORY;
+    int refused = 0;
+
+    assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
+    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+    for (; status != EXG_OK; refused++) {
+        exg_error_clear(&err);
+        left = refused;
+        status = try_to_run(&scarce, program, operators, x, y, &err);
+        assert_true(status == EXG_OK || (status == EXG_NO_MEMORY && err.fix[0] != '\0' &&
+                                         strcmp(err.code, "MEM-004") == 0));
+        assert_int_equal(given, 0);
+    }
+    assert_true(refused > 6);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
+static void a_device_that_has_not_enough_is_left_as_it_was(void **state)
+{
+    (void)state;
+    scarce = exg_device_strict;
+    scarce.open = open_scarce;
+    scarce.allocate = refuse_one;
+    scarce.release = take_back;
+    what_was_taken_is_given_back("fixtures/mlp.pt2");
+    what_was_taken_is_given_back("fixtures/inplace.pt2"); /* with state */
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -364,6 +450,7 @@ int main(void)
         cmocka_unit_test(fresh_memory_is_nan),
         cmocka_unit_test(what_was_recorded_is_done_again),
         cmocka_unit_test(an_engine_that_does_not_wait_is_found_out),
+        cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),
         cmocka_unit_test(devices_are_found_by_name),
     };
 
