@@ -45,6 +45,11 @@ static inline int64_t exg_ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+static inline int64_t exg_round_up(int64_t x, int64_t multiple)
+{
+    return exg_ceil_div(x, multiple) * multiple;
+}
+
 /* Items of `cost` elements each a block should take, and the blocks that makes. */
 static inline int64_t exg_items_per_block(int64_t cost, int64_t grain)
 {

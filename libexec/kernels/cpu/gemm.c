@@ -18,7 +18,7 @@
 #define STREAM_ROWS_MAX    16
 #define STREAM_ROWS_SMALL  128  /* when b is small enough to be near */
 #define STREAM_SMALL       8192 /* elements */
-#define TILE_COLUMNS       96
+#define TILE_COLUMNS       EXG_GEMM_COLUMNS
 #define TILE_ROWS_MIN      64
 #define TILE_ROWS_MAX      2048
 #define TASKS              16 /* what a product should fall into, if it is large */
@@ -55,11 +55,6 @@ static uint32_t real_bytes(const exg_gemm *g)
 }
 
 /* ---- plan ----------------------------------------------------------------------- */
-
-static int64_t round_up(int64_t x, int64_t multiple)
-{
-    return exg_ceil_div(x, multiple) * multiple;
-}
 
 static exg_matrix turned(exg_matrix m)
 {
@@ -122,7 +117,7 @@ static void plan_ready_tiles(exg_gemm *g)
 
     g->path = EXG_GEMM_TILES;
     g->row_tiles = exg_ceil_div(g->m, ready_rows(g));
-    g->rows_of_tile = round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
+    g->rows_of_tile = exg_round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
@@ -131,7 +126,7 @@ static void plan_ready_tiles(exg_gemm *g)
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->packs_a_first = g->column_tiles > 1;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)round_up(g->m, g->loops->rows) * (uint64_t)g->k *
+        g->packed_bytes = (uint64_t)exg_round_up(g->m, g->loops->rows) * (uint64_t)g->k *
                           real_bytes(g);
     }
 }
@@ -143,22 +138,22 @@ static void plan_tiles(exg_gemm *g)
 
     wanted = EXG_MIN(wanted, 1 + (int64_t)(flops / TASK_FLOPS_MIN));
     g->path = EXG_GEMM_TILES;
-    g->columns_of_tile = round_up(TILE_COLUMNS, g->loops->columns);
-    g->columns_of_tile = EXG_MIN(g->columns_of_tile, round_up(g->n, g->loops->columns));
+    g->columns_of_tile = exg_round_up(TILE_COLUMNS, g->loops->columns);
+    g->columns_of_tile = EXG_MIN(g->columns_of_tile, exg_round_up(g->n, g->loops->columns));
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->rows_of_tile = exg_ceil_div(g->m, exg_ceil_div(wanted, g->column_tiles));
     g->rows_of_tile = EXG_MAX(g->rows_of_tile, TILE_ROWS_MIN);
-    g->rows_of_tile = EXG_MIN(round_up(g->rows_of_tile, g->loops->rows), TILE_ROWS_MAX);
+    g->rows_of_tile = EXG_MIN(exg_round_up(g->rows_of_tile, g->loops->rows), TILE_ROWS_MAX);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)round_up(g->m, g->loops->rows) * (uint64_t)g->k *
+        g->packed_bytes = (uint64_t)exg_round_up(g->m, g->loops->rows) * (uint64_t)g->k *
                           real_bytes(g);
     }
     g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
     if (g->packs_b_first) {
-        g->packed_bytes = g->packed_b_offset + (uint64_t)round_up(g->n, g->loops->columns) *
+        g->packed_bytes = g->packed_b_offset + (uint64_t)exg_round_up(g->n, g->loops->columns) *
                                                    (uint64_t)(g->batch / a_count(g) * g->k) *
                                                    real_bytes(g);
     }
@@ -193,12 +188,12 @@ static void choose_path(exg_gemm *g)
     if (!a_is_dense || exg_dtype_bytes(g->a.dtype) != real_bytes(g)) {
         g->packed_bytes = (uint64_t)(g->batch * g->m * g->k) * real_bytes(g);
     }
-    g->columns_of_tile = round_up(EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4), 4);
+    g->columns_of_tile = exg_round_up(EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4), 4);
     if (g->path == EXG_GEMM_AXPY) {
         g->columns_of_tile = 1024;
     } else if (g->path == EXG_GEMM_STREAM) {
         g->columns_of_tile = STREAM_COLUMNS;
-        g->packed_bytes = (uint64_t)(g->batch * round_up(g->m, g->loops->rows) * g->k) *
+        g->packed_bytes = (uint64_t)(g->batch * exg_round_up(g->m, g->loops->rows) * g->k) *
                           real_bytes(g);
     }
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
@@ -335,7 +330,7 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
  * block of depth by block of depth. */
 static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
 {
-    int64_t padded = round_up(r->g->m, r->g->loops->rows);
+    int64_t padded = exg_round_up(r->g->m, r->g->loops->rows);
 
     return r->packed + (padded * k + i * depth) * real_bytes(r->g);
 }
@@ -386,7 +381,7 @@ static void pack_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, i
  * batches that share one A one after the other. */
 static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, int64_t j)
 {
-    int64_t padded = round_up(r->g->n, r->g->loops->columns);
+    int64_t padded = exg_round_up(r->g->n, r->g->loops->columns);
 
     return r->packed_b + ((batch / r->batch_step * r->g->k + k) * padded + j * depth) *
                              real_bytes(r->g);
@@ -397,15 +392,14 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
                                  int64_t columns, char *panels)
 {
     const exg_gemm *g = r->g;
-    int64_t padded = round_up(g->n, g->loops->columns);
+    int64_t padded = exg_round_up(g->n, g->loops->columns);
     const char *from = r->b + (k * padded + j * depth) * exg_dtype_bytes(g->b.dtype);
 
     if (!widens_b(g)) {
         return from;
     }
-    EXG_LOOPS(exg_loops_convert)
-        ->load[g->b.dtype]((uint32_t)(round_up(columns, g->loops->columns) * depth), panels, from,
-                           1);
+    columns = exg_round_up(columns, g->loops->columns);
+    EXG_LOOPS(exg_loops_convert)->load[g->b.dtype]((uint32_t)(columns * depth), panels, from, 1);
     return panels;
 }
 
@@ -414,7 +408,7 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
 static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j, int64_t at)
 {
     const exg_gemm *g = r->g;
-    int64_t padded = round_up(g->n, g->loops->columns);
+    int64_t padded = exg_round_up(g->n, g->loops->columns);
 
     k += at > 0 ? 0 : depth;
     if (!g->b_is_packed || k >= g->k) {
@@ -459,7 +453,7 @@ static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t row
 {
     const exg_gemm *g = r->g;
     float *c = (float *)(void *)r->result + (batch * g->m + i) * g->n + j;
-    int64_t padded = round_up(g->n, g->loops->columns);
+    int64_t padded = exg_round_up(g->n, g->loops->columns);
     _Alignas(64) char a_panels[(FEW_ROWS + 8) * EXG_GEMM_K * sizeof(float)];
 
     for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
@@ -482,7 +476,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
 {
     const exg_gemm *g = r->g;
     char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
-    int64_t room = round_up(TILE_COLUMNS, g->loops->columns);
+    int64_t room = exg_round_up(TILE_COLUMNS, g->loops->columns);
     int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
     int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
@@ -554,7 +548,7 @@ static void run_tiles(gemm_run *r, exg_pool *pool)
 /* Where the packed rows of depth k on are. */
 static char *stream_rows(const gemm_run *r, int64_t batch, int64_t k)
 {
-    return r->packed + (batch * r->g->k + k) * round_up(r->g->m, r->g->loops->rows) *
+    return r->packed + (batch * r->g->k + k) * exg_round_up(r->g->m, r->g->loops->rows) *
                            real_bytes(r->g);
 }
 
@@ -727,97 +721,4 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
     } else {
         run_dot(&r, pool);
     }
-}
-
-/* ---- packing, once ----------------------------------------------------------------------- */
-
-#define PACKING_MIN 4096 /* elements of a matrix that is worth it */
-
-exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
-                                 exg_error *err)
-{
-    exg_gemm_packing *p = EXG_NEW(call->arena, exg_gemm_packing);
-    exg_tensor *packed = &call->outputs[0];
-    exg_compute compute;
-
-    if (p == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    *p = (exg_gemm_packing){*b, n, k, NULL};
-    call->params = p;
-    packed->rank = 3;
-    packed->sizes[0] = 0;
-    if (exg_gemm_bytes_packing_plan(call, p)) {
-        return EXG_OK;
-    }
-    if (!exg_compute_of(b->dtype, &compute) || exg_dtype_bytes(b->dtype) < 2 ||
-        (compute != EXG_COMPUTE_F32 && compute != EXG_COMPUTE_F64) || n < 2 || k < 1 ||
-        n < PACKING_MIN / k) {
-        return EXG_OK;
-    }
-    p->loops = compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
-                                          : EXG_LOOPS(exg_loops_gemm_f32);
-    packed->sizes[0] = k;
-    packed->sizes[1] = round_up(n, p->loops->columns);
-    packed->sizes[2] = exg_dtype_bytes(b->dtype);
-    return EXG_OK;
-}
-
-/* Panels of two-byte elements. */
-static void pack_narrow(const exg_gemm_packing *p, int64_t columns, int64_t depth, uint16_t *to,
-                        const uint16_t *from)
-{
-    int64_t width = p->loops->columns;
-
-    for (int64_t j = 0; j < columns; j += width) {
-        for (int64_t k = 0; k < depth; k++, to += width) {
-            for (int64_t i = 0; i < width; i++) {
-                to[i] = j + i < columns ? from[(j + i) * p->b.column + k * p->b.row] : 0;
-            }
-        }
-    }
-}
-
-typedef struct packing_run {
-    const exg_gemm_packing *p;
-    const char *b;
-    char *panels;
-} packing_run;
-
-/* TILE_COLUMNS columns over the whole depth. */
-static void packing_block(void *context, uint32_t block)
-{
-    const packing_run *r = context;
-    const exg_gemm_packing *p = r->p;
-    int64_t bytes = exg_dtype_bytes(p->b.dtype);
-    int64_t padded = round_up(p->n, p->loops->columns);
-    int64_t step = round_up(TILE_COLUMNS, p->loops->columns);
-    int64_t j = block * step;
-    int64_t columns = EXG_MIN(p->n - j, step);
-
-    for (int64_t k = 0; k < p->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(p->k - k, EXG_GEMM_K);
-        char *to = r->panels + (k * padded + j * depth) * bytes;
-        const char *from = exg_matrix_at(r->b, &p->b, 0, k, j);
-
-        if (bytes == p->loops->real_bytes) {
-            p->loops->pack(p->loops->columns, columns, depth, to, from, p->b.dtype, p->b.column,
-                           p->b.row);
-        } else {
-            pack_narrow(p, columns, depth, (uint16_t *)(void *)to,
-                        (const uint16_t *)(const void *)from);
-        }
-    }
-}
-
-void exg_gemm_packing_run(const exg_kernel_call *call, const void *b)
-{
-    packing_run r = {call->params, b, call->outputs[0].data};
-
-    if (r.p->loops == NULL) {
-        exg_gemm_bytes_packing_run(call, b);
-        return;
-    }
-    exg_pool_run(call->pool, packing_block, &r,
-                 exg_block_count(r.p->n, round_up(TILE_COLUMNS, r.p->loops->columns)));
 }

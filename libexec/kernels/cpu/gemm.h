@@ -70,6 +70,8 @@ exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self);
 
+#define EXG_GEMM_COLUMNS 96 /* of b that a task packs at a time, up to whole panels */
+
 /* A matrix that is b of many products, as their tiles read it: panel after panel of a
  * depth of EXG_GEMM_K after the other, in its own dtype. */
 typedef struct exg_gemm_packing {

@@ -18,11 +18,6 @@ typedef struct bytes_run {
     char *a_panels, *b_panels;
 } bytes_run;
 
-static int64_t up(int64_t count, int64_t width)
-{
-    return exg_ceil_div(count, width) * width;
-}
-
 static bool is_byte(exg_dtype dtype)
 {
     return dtype == EXG_DTYPE_I8 || dtype == EXG_DTYPE_U8;
@@ -36,7 +31,7 @@ bool exg_gemm_is_of_bytes(const exg_gemm *g)
 /* Bytes that one row of A, or column of B, takes in panels of `depth`, and in all up to it. */
 static int64_t row_bytes(const exg_gemm_bytes_loops *loops, bool is_a, int64_t depth)
 {
-    return up(depth, loops->group) * (is_a ? loops->a_bytes : 1) + loops->sum_bytes;
+    return exg_round_up(depth, loops->group) * (is_a ? loops->a_bytes : 1) + loops->sum_bytes;
 }
 
 static int64_t row_bytes_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k)
@@ -50,12 +45,12 @@ static int64_t row_bytes_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_
 /* Of the panels of a matrix A with m rows. */
 static int64_t a_panels_bytes(const exg_gemm *g)
 {
-    return up(g->m, g->byte_loops->rows) * row_bytes_to(g->byte_loops, true, g->k);
+    return exg_round_up(g->m, g->byte_loops->rows) * row_bytes_to(g->byte_loops, true, g->k);
 }
 
 static int64_t b_panels_bytes(const exg_gemm *g)
 {
-    return up(g->n, g->byte_loops->columns) * row_bytes_to(g->byte_loops, false, g->k);
+    return exg_round_up(g->n, g->byte_loops->columns) * row_bytes_to(g->byte_loops, false, g->k);
 }
 
 void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
@@ -78,13 +73,14 @@ void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
 static int64_t a_panel_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
                           int64_t i)
 {
-    return up(m, loops->rows) * row_bytes_to(loops, true, k) + i * row_bytes(loops, true, depth);
+    return exg_round_up(m, loops->rows) * row_bytes_to(loops, true, k) +
+           i * row_bytes(loops, true, depth);
 }
 
 static int64_t b_panel_at(const exg_gemm_bytes_loops *loops, int64_t n, int64_t k, int64_t depth,
                           int64_t j)
 {
-    return up(n, loops->columns) * row_bytes_to(loops, false, k) +
+    return exg_round_up(n, loops->columns) * row_bytes_to(loops, false, k) +
            j * row_bytes(loops, false, depth);
 }
 
@@ -205,7 +201,7 @@ bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *
 
     if (is_byte(p->b.dtype) && p->k > 0 && p->n >= PACKING_MIN / p->k) {
         packed->sizes[0] = row_bytes_to(loops, false, p->k);
-        packed->sizes[1] = up(p->n, loops->columns);
+        packed->sizes[1] = exg_round_up(p->n, loops->columns);
         packed->sizes[2] = 1;
     }
     return is_byte(p->b.dtype);
