@@ -119,34 +119,53 @@ static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
     }
 }
 
+static void check_linear(exg_dtype dtype, const int64_t *shape, bool has_bias, bool packs)
+{
+    int64_t m = shape[0];
+    int64_t k = shape[1];
+    int64_t n = shape[2];
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
+    kernel_case c = {.kernel = &exg_kernel_linear, .args = args, .arg_count = 3,
+                     .input_count = 3, .output_count = 1, .packs = packs};
+    exg_tensor rows;
+    exg_tensor weight;
+    double *want;
+
+    c.inputs[0] = make_random(dtype, 3, SIZES(1, m, k), -1, 1);
+    c.inputs[1] = make_random(dtype, 2, SIZES(n, k), -1, 1);
+    c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(n), -1, 1) : absent_tensor();
+    c.outputs[0] = make_tensor(dtype, 3, SIZES(1, m, n));
+    rows = c.inputs[0];
+    weight = transposed(c.inputs[1], 0, 1);
+    want = product(&rows, &weight, &c.inputs[2], 1, 1, 1, m, k, n);
+    expect_kernel(&c, 0, want, tolerance(dtype, k));
+    free(want);
+    free_tensors();
+}
+
 static void linear_takes_all_leading_dimensions_as_rows(void **state)
 {
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
         for (uint32_t s = 0; s < COUNT(shapes); s++) {
-            for (int has_bias = 0; has_bias < 2; has_bias++) {
-                int64_t m = shapes[s][0];
-                int64_t k = shapes[s][1];
-                int64_t n = shapes[s][2];
-                exg_dtype dtype = float_dtypes[d];
-                exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
-                kernel_case c = {.kernel = &exg_kernel_linear, .args = args, .arg_count = 3,
-                                 .input_count = 3, .output_count = 1};
-                exg_tensor rows;
-                exg_tensor weight;
-                double *want;
+            check_linear(float_dtypes[d], shapes[s], false, false);
+            check_linear(float_dtypes[d], shapes[s], true, false);
+        }
+    }
+}
 
-                c.inputs[0] = make_random(dtype, 3, SIZES(1, m, k), -1, 1);
-                c.inputs[1] = make_random(dtype, 2, SIZES(n, k), -1, 1);
-                c.inputs[2] = has_bias ? make_random(dtype, 1, SIZES(n), -1, 1) : absent_tensor();
-                c.outputs[0] = make_tensor(dtype, 3, SIZES(1, m, n));
-                rows = c.inputs[0];
-                weight = transposed(c.inputs[1], 0, 1);
-                want = product(&rows, &weight, &c.inputs[2], 1, 1, 1, m, k, n);
-                expect_kernel(&c, 0, want, tolerance(dtype, k));
-                free(want);
-                free_tensors();
-            }
+static void linear_with_a_weight_packed_once_gives_the_same(void **state)
+{
+    static const int64_t packed_shapes[][3] = { /* m, k, n: few rows, several tiles, tall */
+        {1, 300, 600}, {5, 257, 97}, {40, 513, 130}, {300, 270, 260}, {1100, 261, 50},
+        {1030, 20, 3100},
+    };
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < COUNT(packed_shapes); s++) {
+            check_linear(float_dtypes[d], packed_shapes[s], s % 2 == 0, true);
+            check_linear(float_dtypes[d], packed_shapes[s], s % 2 == 1, true);
         }
     }
 }
@@ -256,6 +275,7 @@ int main(void)
         cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
+        cmocka_unit_test(linear_with_a_weight_packed_once_gives_the_same),
         cmocka_unit_test(integer_products_wrap_in_their_dtype),
         cmocka_unit_test(products_of_bytes_sum_in_int32),
         cmocka_unit_test(sums_of_bytes_wrap_and_do_not_saturate),
