@@ -82,8 +82,6 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
     {                                                                                         \
         REAL lanes[LANES];                                                                    \
         REAL odd[LANES];                                                                      \
-        REAL best = worst;                                                                    \
-        REAL nans = 0;                                                                        \
         int64_t i = 0;                                                                        \
                                                                                               \
         for (int k = 0; k < LANES; k++) {                                                \
@@ -100,11 +98,13 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
             lanes[k] = x[i] better lanes[k] ? x[i] : lanes[k];                                \
             odd[k] = x[i] != x[i] ? x[i] : odd[k];                                            \
         }                                                                                     \
-        for (int k = 0; k < LANES; k++) {                                                \
-            best = lanes[k] better best ? lanes[k] : best;                                    \
-            nans = odd[k] != odd[k] ? odd[k] : nans;                                          \
+        for (int half = LANES / 2; half > 0; half /= 2) {                                     \
+            for (int k = 0; k < half; k++) {                                                  \
+                lanes[k] = lanes[k + half] better lanes[k] ? lanes[k + half] : lanes[k];      \
+                odd[k] = odd[k + half] != odd[k + half] ? odd[k + half] : odd[k];             \
+            }                                                                                 \
         }                                                                                     \
-        return nans != nans ? nans : best;                                                    \
+        return odd[0] != odd[0] ? odd[0] : lanes[0];                                          \
     }
 
 EXTREME(max, >, (REAL)-INFINITY)
@@ -115,7 +115,6 @@ EXTREME(min, <, (REAL)INFINITY)
 static REAL ROW(peak)(int64_t count, const REAL *x)
 {
     REAL lanes[LANES];
-    REAL best = (REAL)-INFINITY;
     int64_t i = 0;
 
     for (int k = 0; k < LANES; k++) {
@@ -129,10 +128,12 @@ static REAL ROW(peak)(int64_t count, const REAL *x)
     for (int k = 0; i < count; i++, k++) {
         lanes[k] = x[i] > lanes[k] ? x[i] : lanes[k];
     }
-    for (int k = 0; k < LANES; k++) {
-        best = lanes[k] > best ? lanes[k] : best;
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            lanes[k] = lanes[k + half] > lanes[k] ? lanes[k + half] : lanes[k];
+        }
     }
-    return best;
+    return lanes[0];
 }
 
 static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift)
