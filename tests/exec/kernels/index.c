@@ -165,9 +165,10 @@ static void scatter_one(void *context, int64_t self_at, int64_t index_at, const 
 static void gather_and_scatter_go_element_by_element_along_each_dimension(void **state)
 {
     (void)state;
-    for (uint32_t k = 0; k < COUNT(real_dtypes); k++) {
+    for (uint32_t k = 0; k < 2 * COUNT(real_dtypes); k++) {
         for (uint32_t dim = 0; dim < 3; dim++) {
-            exg_dtype d = real_dtypes[k];
+            bool alike = k % 2 == 1 && dim < 2; /* places of whole rows, as expand gives them */
+            exg_dtype d = real_dtypes[k / 2];
             exg_argument args[] = {arg_tensor(), arg_int((int64_t)dim - 3), arg_tensor(),
                                    arg_int(1)};
             int64_t n[3] = {4, 5, 6};
@@ -179,7 +180,8 @@ static void gather_and_scatter_go_element_by_element_along_each_dimension(void *
             scattering s = {.from = &self, .gathers = true};
 
             n[dim] = 9;
-            index = make_indices(3, n, 0, self.sizes[dim]);
+            index = make_indices(3, SIZES(n[0], n[1], alike ? 1 : n[2]), 0, self.sizes[dim]);
+            index = alike ? expanded(index, 3, n) : index;
             c.inputs[0] = self;
             c.inputs[1] = index;
             c.outputs[0] = make_tensor(d, 3, n);
