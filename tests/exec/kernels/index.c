@@ -333,6 +333,29 @@ static void index_and_index_put_follow_the_rules_of_advanced_indexing(void **sta
     }
 }
 
+/* Rows of few bytes are moved as words. */
+static void index_takes_rows_of_any_width(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_none()};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes) * 9; k++) {
+        int64_t width = k % 9 + 1;
+        kernel_case c = {.kernel = &exg_kernel_index, .args = args, .arg_count = 2,
+                         .input_count = 2, .output_count = 1};
+        double want[20 * 9];
+
+        c.inputs[0] = make_random(all_dtypes[k / 9], 2, SIZES(15, width), -9, 9);
+        c.inputs[1] = make_indices(1, SIZES(20), 0, 15);
+        c.outputs[0] = make_tensor(all_dtypes[k / 9], 2, SIZES(20, width));
+        for (int64_t i = 0; i < 20 * width; i++) {
+            want[i] = get_at(&c.inputs[0], SIZES((int64_t)get(&c.inputs[1], i / width), i % width));
+        }
+        expect_kernel(&c, 0, want, 0);
+        free_tensors();
+    }
+}
+
 static void index_put_accumulates_equal_indices(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(true)};
@@ -498,6 +521,7 @@ int main(void)
         cmocka_unit_test(index_copy_writes_rows_the_last_of_equal_ones_wins),
         cmocka_unit_test(gather_and_scatter_go_element_by_element_along_each_dimension),
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
+        cmocka_unit_test(index_takes_rows_of_any_width),
         cmocka_unit_test(index_put_accumulates_equal_indices),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),
