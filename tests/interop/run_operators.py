@@ -181,6 +181,21 @@ def float8():
 
 
 AGREE.update(float8())
+
+
+def dequantised():
+    """By channel, in the scales' own precision."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401, defines the operators
+
+    q = torch.ops.quantized_decomposed.dequantize_per_channel
+    w, zeros = torch.randint(-100, 100, (16, 24), dtype=torch.int8), torch.randint(-5, 5, (16,))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        scales = (torch.rand(16) / 50 + 0.01).to(dtype)
+        for name, zero in {"": zeros, ", float zeros": zeros.float()}.items():
+            yield f"dequantize_per_channel, {str(dtype)[6:]}{name}", (lambda w, s, z: q(w, s, z, 0, -128, 127, torch.int8), (w, scales, zero))
+
+
+AGREE.update(dequantised())
 AGREE.update(bags())
 
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
