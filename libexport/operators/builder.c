@@ -2,6 +2,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/operators/complex.h"
+#include "libexport/operators/float8.h"
 
 #include <assert.h>
 #include <exg/operators.h>
@@ -378,7 +379,7 @@ static void forget_next(exg_builder *b)
 }
 
 /* Writes out what the operator is made of; the results keep the names asked for. */
-static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_complex,
+static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_kind,
                   const exg_argument *args, exg_argument *results)
 {
     const char *const *names = b->next_names;
@@ -391,8 +392,8 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     b->recorded = b->next_recorded;
     b->recorded_count = b->next_recorded_count;
     forget_next(b);
-    if (of_complex != NULL) {
-        of_complex(b, op->id, args, results);
+    if (of_kind != NULL) {
+        of_kind(b, op->id, args, results);
     } else {
         op->lowering(b, args, results);
     }
@@ -478,6 +479,17 @@ static bool is_complex_tensor(const exg_builder *b, exg_value_id id)
     return id != EXG_NO_VALUE && exg_dtype_is_complex(b->graph->values[id].tensor->dtype);
 }
 
+static bool is_float8_call(const exg_builder *b, const exg_operator *op, const exg_argument *args)
+{
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR &&
+            exg_dtype_is_float8(b->graph->values[args[i].as_tensor].tensor->dtype)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_complex_call(const exg_builder *b, const exg_operator *op, const exg_argument *args)
 {
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
@@ -492,6 +504,18 @@ static bool is_complex_call(const exg_builder *b, const exg_operator *op, const 
     return false;
 }
 
+/* What the operator is of numbers like these, or NULL: it is the same of all. */
+static exg_complex_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
+                                              const exg_argument *args)
+{
+    exg_complex_lowering *of_float8 = b->lowers ? exg_float8_lowering_of(op->id) : NULL;
+
+    if ((b->lowers || !has_shape(op)) && is_complex_call(b, op, args)) {
+        return exg_complex_lowering_of(op->id);
+    }
+    return of_float8 != NULL && is_float8_call(b, op, args) ? of_float8 : NULL;
+}
+
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
                         uint32_t count, exg_argument *results)
 {
@@ -500,7 +524,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
     exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
-    exg_complex_lowering *of_complex;
+    exg_complex_lowering *of_kind;
     exg_error err;
 
     for (uint32_t r = 0; results != NULL && r < op->schema->return_count; r++) {
@@ -518,19 +542,17 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         args = all;
         count = op->schema->argument_count;
     }
-    of_complex = (b->lowers || !has_shape(op)) && is_complex_call(b, op, all)
-                     ? exg_complex_lowering_of(id)
-                     : NULL;
-    if (of_complex == NULL && b->lowers && op->pointwise != EXG_POINTWISE_NOT &&
+    of_kind = lowering_of_kind(b, op, all);
+    if (of_kind == NULL && b->lowers && op->pointwise != EXG_POINTWISE_NOT &&
         is_complex_call(b, op, all)) {
         (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-005", "%s of complex numbers", op->target);
         exg_builder_fail(b, &err);
         return b->error.status;
     }
-    if (of_complex != NULL || (op->lowering != NULL && (b->lowers || !has_shape(op)))) {
+    if (of_kind != NULL || (op->lowering != NULL && (b->lowers || !has_shape(op)))) {
         exg_argument unused[8];
 
-        lower(b, op, of_complex, all, results != NULL ? results : unused);
+        lower(b, op, of_kind, all, results != NULL ? results : unused);
         forget_next(b);
         return b->error.status;
     }

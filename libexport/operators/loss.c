@@ -360,7 +360,8 @@ static exg_ref linear_cross_entropy(exg_builder *b, const exg_argument *args, in
  * less 1 where its class is. */
 static exg_ref logits_gradient(exg_builder *b, const exg_argument *args, bool mean)
 {
-    exg_ref bias = exg_lower_given(&args[3]) ? exg_lower_wide(b, exg_get_ref(&args[3])) : EXG_NO_REF;
+    exg_ref bias =
+        exg_lower_given(&args[3]) ? exg_lower_wide(b, exg_get_ref(&args[3])) : EXG_NO_REF;
     exg_ref logits = EMIT(b, linear_default, exg_lower_wide(b, SELF),
                           exg_lower_wide(b, exg_get_ref(&args[1])),
                           bias.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(bias));

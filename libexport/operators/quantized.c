@@ -83,16 +83,25 @@ void exg_lower_dequantize_tensor(exg_builder *b, const exg_argument *args, exg_a
                                          exg_dtype_argument(&args[6], EXG_DTYPE_F32)));
 }
 
-/* (input, scales, zero_points?, axis, quant_min, quant_max, dtype, out_dtype?) */
+/* (input, scales, zero_points?, axis, quant_min, quant_max, dtype, out_dtype?): what the scales
+ * are narrow for is rounded so, whatever it is stored as. */
 void exg_lower_dequantize_channel(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     int64_t axis = exg_get_int(&args[3]);
+    exg_ref scale = exg_get_ref(&args[1]);
     exg_ref zero = exg_get_ref(&args[2]);
+    exg_dtype out = exg_dtype_argument(&args[7], EXG_DTYPE_F32);
+    exg_dtype rounded = exg_lower_dtype(b, scale);
+    exg_ref x;
 
-    zero = zero.id == EXG_NO_VALUE ? zero : along_axis(b, zero, SELF, axis);
-    results[0] = exg_arg_ref(
-        dequantized(b, SELF, along_axis(b, exg_get_ref(&args[1]), SELF, axis), zero,
-                    exg_dtype_argument(&args[7], EXG_DTYPE_F32)));
+    if (zero.id != EXG_NO_VALUE) {
+        rounded = exg_promote_types(rounded, exg_lower_dtype(b, zero));
+        zero = along_axis(b, zero, SELF, axis);
+    }
+    scale = along_axis(b, exg_lower_wide(b, scale), SELF, axis);
+    x = dequantized(b, SELF, scale, zero, exg_dtype_bytes(rounded) < 4 ? EXG_DTYPE_F32 : out);
+    x = exg_dtype_bytes(rounded) < 4 ? exg_lower_cast(b, x, rounded) : x;
+    results[0] = exg_arg_ref(exg_lower_cast(b, x, out));
 }
 
 /* (input, scales, zero_points, quant_min, quant_max, dtype, output_dtype) */

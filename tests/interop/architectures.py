@@ -8,6 +8,7 @@ with branches, loops and sizes that lie in the data, an int8 one.
 """
 
 import argparse
+import copy
 import logging
 import pathlib
 import subprocess
@@ -390,8 +391,19 @@ def run(exg, name, form, folder):
         try:
             torch.testing.assert_close(got[str(i)], value.contiguous(), **TOLERANCE[dtype])
         except AssertionError as error:
-            return "differs: " + " ".join(str(error).split())[:120]
+            if not nearer(module, inputs, i, got[str(i)], value):
+                return "differs: " + " ".join(str(error).split())[:120]
     return None
+
+
+def nearer(module, inputs, i, got, value):
+    """Is exg, of narrow numbers, no further from what PyTorch computes in float64 than PyTorch is, by the mean square? Two such sums of roundings are not equal to a tenth."""
+    if value.dtype not in (torch.bfloat16, torch.float16) or got.shape != value.shape:
+        return False
+    with torch.no_grad():
+        exact = pytree.tree_leaves(copy.deepcopy(module).double()(*(x.double() if x.is_floating_point() else x for x in inputs)))[i]
+    off = [(x.double() - exact).square().mean() for x in (got, value)]
+    return bool(off[0] <= 1.2 * off[1])
 
 
 def main():

@@ -152,6 +152,50 @@ def chunked():
 
 
 AGREE.update(chunked())
+
+
+def float8():
+    """Products of float8, which come and go as what they are cast from and to."""
+    x, w, one, two = torch.randn(16, 32) * 8, torch.randn(48, 32), torch.tensor(0.25), torch.tensor(3.0)
+    rows, columns, bias = torch.rand(16, 1), torch.rand(1, 48), torch.randn(48)
+    kinds = {"e4m3fn": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+    for name, kind in kinds.items():
+        for out in (None, torch.float32, torch.bfloat16, torch.float16):
+
+            def scaled(x, w, s, t, *rest, k=kind, o=out):
+                return torch._scaled_mm(x.to(k), w.to(k).t(), s, t, *rest, out_dtype=o).float()
+
+            label = f"_scaled_mm, {name} to {'itself' if out is None else str(out)[6:]}"
+            yield label, (scaled, (x, w, one, two))
+            yield f"{label}, past its greatest", (scaled, (x, w, two * 8000, two))
+            if out is not None:
+                yield f"{label}, by rows", (scaled, (x, w, rows, columns))
+                yield f"{label}, bias", (scaled, (x, w, one, two, bias.to(out)))
+        yield f"_scaled_mm, {name}, result scaled", (
+            lambda x, w, s, t, k=kind: torch._scaled_mm(x.to(k), w.to(k).t(), s, s, scale_result=t, out_dtype=k).float(), (x, w, one, two))
+        yield f"mm, {name}", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x, w))
+        yield f"mm, {name}, past its greatest", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x * 50, w * 60))
+        yield f"linear, {name}", (lambda x, w, k=kind: F.linear(x.to(k).view(2, 8, 32), w.to(k)).float(), (x, w))
+        yield f"addmm, {name}", (lambda b, x, w, k=kind: torch.addmm(b.to(k), x.to(k), w.to(k).t()).float(), (rows * columns, x, w))
+        yield f"weights, {name}", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x,), (w,))
+
+
+AGREE.update(float8())
+
+
+def dequantised():
+    """By channel, in the scales' own precision."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401, defines the operators
+
+    q = torch.ops.quantized_decomposed.dequantize_per_channel
+    w, zeros = torch.randint(-100, 100, (16, 24), dtype=torch.int8), torch.randint(-5, 5, (16,))
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        scales = (torch.rand(16) / 50 + 0.01).to(dtype)
+        for name, zero in {"": zeros, ", float zeros": zeros.float()}.items():
+            yield f"dequantize_per_channel, {str(dtype)[6:]}{name}", (lambda w, s, z: q(w, s, z, 0, -128, 127, torch.int8), (w, scales, zero))
+
+
+AGREE.update(dequantised())
 AGREE.update(bags())
 
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------

@@ -243,7 +243,7 @@ static void move_window(const index_run_context *r, int64_t window, int64_t self
             if (window < 0) {
                 memset(at, 0, run_bytes);
             } else if (run_bytes == 4) {
-                memcpy(at, r->self + self * 4, 4);
+                memcpy(at, r->self + self * p->bytes, 4);
             } else if (run_bytes == 8) {
                 memcpy(at, r->self + self * p->bytes, 8);
             } else {

@@ -2,7 +2,8 @@
  * scatter_value, and those that combine: scatter_add, scatter_prod, scatter_amax,
  * scatter_amin.
  *
- * The index's elements are walked in rows along its last dimension. Elements that
+ * The index's elements are walked in rows along its last dimension; a row that names one
+ * place, as an index that was expanded does, is taken whole. Elements that
  * agree in every coordinate but `dim` may meet in one place, so a block of work
  * holds all of them, in order: the last one wins and sums are reproducible.
  */
@@ -33,6 +34,7 @@ typedef struct scatter_params {
     int64_t outer;     /* rows that differ in another coordinate */
     int64_t outer_of_block;
     uint32_t dim;
+    bool by_row; /* every row of the index names one place, and rows lie close */
     exg_load_loop *load;
     exg_store_loop *store;
     exg_compute compute;
@@ -78,6 +80,8 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
     p->dim_stride = self->rank > 0 ? self->strides[p->dim] : 0;
     p->dim_size = self->rank > 0 ? self->sizes[p->dim] : 1;
     p->dim_count = p->dim + 1 == p->rank ? 1 : p->index_sizes[p->dim];
+    p->by_row = p->dim + 1 < p->rank && p->index_strides[p->rank - 1] == 0 &&
+                p->self_strides[p->rank - 1] == 1 && p->src_strides[p->rank - 1] == 1;
     p->outer = 1;
     for (uint32_t d = 0; d + 1 < p->rank; d++) {
         p->outer *= d == p->dim ? 1 : p->index_sizes[d];
@@ -106,31 +110,67 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
      : (kind) == SCATTER_AMAX ? ((a) != (a) || (a) > (b) ? (a) : (b))           \
                               : ((a) != (a) || (a) < (b) ? (a) : (b)))
 
-static void combine_one(const scatter_params *p, char *self, const char *src)
-{
-    union {
-        float f32;
-        double f64;
-        int32_t i32;
-        int64_t i64;
-    } a, b;
+#define LANES 64
 
-    p->load(1, &a, self, 1);
-    p->load(1, &b, src, 1);
-    switch (p->compute) {
+typedef union lanes {
+    float f32[LANES];
+    double f64[LANES];
+    int32_t i32[LANES];
+    int64_t i64[LANES];
+} lanes;
+
+/* The kind is told outside of the loops, which then are simple ones. */
+#define COMBINE_ALL(kind, of)                    \
+    for (int64_t k = 0; k < count; k++) {        \
+        a->of[k] = COMBINE(kind, a->of[k], b->of[k]); \
+    }
+#define COMBINE_EACH(of)                  \
+    switch (kind) {                       \
+    case SCATTER_ADD:                     \
+        COMBINE_ALL(SCATTER_ADD, of)      \
+        break;                            \
+    case SCATTER_PROD:                    \
+        COMBINE_ALL(SCATTER_PROD, of)     \
+        break;                            \
+    case SCATTER_AMAX:                    \
+        COMBINE_ALL(SCATTER_AMAX, of)     \
+        break;                            \
+    default:                              \
+        COMBINE_ALL(SCATTER_AMIN, of)     \
+    }
+
+static void combine_lanes(scatter_kind kind, exg_compute compute, int64_t count, lanes *a,
+                          const lanes *b)
+{
+    switch (compute) {
     case EXG_COMPUTE_F32:
-        a.f32 = COMBINE(p->kind, a.f32, b.f32);
+        COMBINE_EACH(f32)
         break;
     case EXG_COMPUTE_F64:
-        a.f64 = COMBINE(p->kind, a.f64, b.f64);
+        COMBINE_EACH(f64)
         break;
     case EXG_COMPUTE_I32:
-        a.i32 = COMBINE(p->kind, a.i32, b.i32);
+        COMBINE_EACH(i32)
         break;
     default:
-        a.i64 = COMBINE(p->kind, a.i64, b.i64);
+        COMBINE_EACH(i64)
     }
-    p->store(1, self, 1, &a);
+}
+
+/* `count` elements that lie close into as many. */
+static void combine(const scatter_params *p, char *self, const char *src, int64_t count)
+{
+    lanes a;
+    lanes b;
+
+    for (int64_t first = 0; first < count; first += LANES) {
+        int64_t some = EXG_MIN(count - first, LANES);
+
+        p->load((uint32_t)some, &a, self + first * p->bytes, 1);
+        p->load((uint32_t)some, &b, src + first * p->bytes, 1);
+        combine_lanes(p->kind, p->compute, some, &a, &b);
+        p->store((uint32_t)some, self + first * p->bytes, 1, &a);
+    }
 }
 
 static void copy_element(char *dst, const char *src, uint32_t bytes)
@@ -181,8 +221,34 @@ static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self
         } else if (p->kind == SCATTER_VALUE) {
             copy_element(self, (const char *)p->element, p->bytes);
         } else {
-            combine_one(p, self, src);
+            combine(p, self, src, 1);
         }
+    }
+}
+
+/* The same where all of the row's elements name one place. */
+static void scatter_whole_row(const scatter_run *r, int64_t index_offset, int64_t self_offset,
+                              int64_t src_offset)
+{
+    const scatter_params *p = r->p;
+    int64_t count = p->index_sizes[p->rank - 1];
+    int64_t i = exg_index_at(r->index, p->index_dtype, index_offset);
+    char *self = r->self + (self_offset + i * p->dim_stride) * p->bytes;
+    char *src = r->src == NULL ? NULL : r->src + src_offset * p->bytes;
+
+    if (i < 0 || i >= p->dim_size) {
+        exg_raise_index(r->call, i, p->dim_size);
+        if (p->kind == GATHER) {
+            memset(src, 0, (size_t)count * p->bytes);
+        }
+    } else if (p->kind == GATHER) {
+        memcpy(src, self, (size_t)count * p->bytes);
+    } else if (p->kind == SCATTER_SRC) {
+        memcpy(self, src, (size_t)count * p->bytes);
+    } else if (p->kind == SCATTER_VALUE) {
+        exg_fill(self, p->element, count, p->bytes);
+    } else {
+        combine(p, self, src, count);
     }
 }
 
@@ -190,6 +256,8 @@ static void scatter_block(void *context, uint32_t block)
 {
     const scatter_run *r = context;
     const scatter_params *p = r->p;
+    void (*visit)(const scatter_run *, int64_t, int64_t, int64_t) =
+        p->by_row ? scatter_whole_row : scatter_row;
     int64_t end = EXG_MIN(((int64_t)block + 1) * p->outer_of_block, p->outer);
 
     for (int64_t row = (int64_t)block * p->outer_of_block; row < end; row++) {
@@ -208,7 +276,7 @@ static void scatter_block(void *context, uint32_t block)
             at[2] += i * p->src_strides[d];
         }
         for (int64_t k = 0; k < p->dim_count; k++) {
-            scatter_row(r, at[0] + k * p->index_strides[p->dim] * (p->dim_count > 1), at[1],
+            visit(r, at[0] + k * p->index_strides[p->dim] * (p->dim_count > 1), at[1],
                         at[2] + k * p->src_strides[p->dim] * (p->dim_count > 1));
         }
     }
@@ -264,14 +332,14 @@ const exg_kernel exg_kernel_scatter_src = {
     .name = "scatter_src",
     .prepare = scatter_src_prepare,
     .run = scatter_run_all,
-    .flags = EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,
 };
 
 const exg_kernel exg_kernel_scatter_value = {
     .name = "scatter_value",
     .prepare = scatter_value_prepare,
     .run = scatter_run_all,
-    .flags = EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,
 };
 
 #define COMBINING(name_, kind)                                                    \
@@ -283,7 +351,7 @@ const exg_kernel exg_kernel_scatter_value = {
         .name = #name_,                                                           \
         .prepare = name_##_prepare,                                               \
         .run = scatter_run_all,                                                   \
-        .flags = EXG_KERNEL_IN_PLACE,                                             \
+        .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,                  \
     };
 
 COMBINING(scatter_add, SCATTER_ADD)

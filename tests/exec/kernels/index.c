@@ -165,9 +165,10 @@ static void scatter_one(void *context, int64_t self_at, int64_t index_at, const 
 static void gather_and_scatter_go_element_by_element_along_each_dimension(void **state)
 {
     (void)state;
-    for (uint32_t k = 0; k < COUNT(real_dtypes); k++) {
+    for (uint32_t k = 0; k < 2 * COUNT(real_dtypes); k++) {
         for (uint32_t dim = 0; dim < 3; dim++) {
-            exg_dtype d = real_dtypes[k];
+            bool alike = k % 2 == 1 && dim < 2; /* places of whole rows, as expand gives them */
+            exg_dtype d = real_dtypes[k / 2];
             exg_argument args[] = {arg_tensor(), arg_int((int64_t)dim - 3), arg_tensor(),
                                    arg_int(1)};
             int64_t n[3] = {4, 5, 6};
@@ -179,7 +180,8 @@ static void gather_and_scatter_go_element_by_element_along_each_dimension(void *
             scattering s = {.from = &self, .gathers = true};
 
             n[dim] = 9;
-            index = make_indices(3, n, 0, self.sizes[dim]);
+            index = make_indices(3, SIZES(n[0], n[1], alike ? 1 : n[2]), 0, self.sizes[dim]);
+            index = alike ? expanded(index, 3, n) : index;
             c.inputs[0] = self;
             c.inputs[1] = index;
             c.outputs[0] = make_tensor(d, 3, n);
@@ -327,6 +329,29 @@ static void index_and_index_put_follow_the_rules_of_advanced_indexing(void **sta
         check_indexing(real_dtypes[k], &neighbours);
         check_indexing(real_dtypes[k], &apart);
         check_indexing(real_dtypes[k], &middle);
+        free_tensors();
+    }
+}
+
+/* Rows of few bytes are moved as words. */
+static void index_takes_rows_of_any_width(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_none()};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes) * 9; k++) {
+        int64_t width = k % 9 + 1;
+        kernel_case c = {.kernel = &exg_kernel_index, .args = args, .arg_count = 2,
+                         .input_count = 2, .output_count = 1};
+        double want[20 * 9];
+
+        c.inputs[0] = make_random(all_dtypes[k / 9], 2, SIZES(15, width), -9, 9);
+        c.inputs[1] = make_indices(1, SIZES(20), 0, 15);
+        c.outputs[0] = make_tensor(all_dtypes[k / 9], 2, SIZES(20, width));
+        for (int64_t i = 0; i < 20 * width; i++) {
+            want[i] = get_at(&c.inputs[0], SIZES((int64_t)get(&c.inputs[1], i / width), i % width));
+        }
+        expect_kernel(&c, 0, want, 0);
         free_tensors();
     }
 }
@@ -496,6 +521,7 @@ int main(void)
         cmocka_unit_test(index_copy_writes_rows_the_last_of_equal_ones_wins),
         cmocka_unit_test(gather_and_scatter_go_element_by_element_along_each_dimension),
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
+        cmocka_unit_test(index_takes_rows_of_any_width),
         cmocka_unit_test(index_put_accumulates_equal_indices),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),
