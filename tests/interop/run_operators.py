@@ -158,7 +158,7 @@ def float8():
     """Products of float8, which come and go as what they are cast from and to; of whole numbers, whose sums no order rounds."""
     x, w = torch.randint(-15, 16, (16, 32)).float(), torch.randint(-7, 8, (48, 32)).float()
     one, two = torch.tensor(0.25), torch.tensor(3.0)
-    rows, columns, bias = torch.rand(16, 1), torch.rand(1, 48), torch.randn(48)
+    rows, columns, bias = torch.randint(-3, 3, (16, 1)).exp2(), torch.randint(-3, 3, (1, 48)).exp2(), torch.randn(48)
     kinds = {"e4m3fn": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
     for name, kind in kinds.items():
         for out in (None, torch.float32, torch.bfloat16, torch.float16):
