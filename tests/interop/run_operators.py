@@ -155,9 +155,10 @@ AGREE.update(chunked())
 
 
 def float8():
-    """Products of float8, which come and go as what they are cast from and to."""
-    x, w, one, two = torch.randn(16, 32) * 8, torch.randn(48, 32), torch.tensor(0.25), torch.tensor(3.0)
-    rows, columns, bias = torch.rand(16, 1), torch.rand(1, 48), torch.randn(48)
+    """Products of float8, which come and go as what they are cast from and to; of whole numbers, whose sums no order rounds."""
+    x, w = torch.randint(-15, 16, (16, 32)).float(), torch.randint(-7, 8, (48, 32)).float()
+    one, two = torch.tensor(0.25), torch.tensor(3.0)
+    rows, columns, bias = torch.randint(-3, 3, (16, 1)).exp2(), torch.randint(-3, 3, (1, 48)).exp2(), torch.randn(48)
     kinds = {"e4m3fn": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
     for name, kind in kinds.items():
         for out in (None, torch.float32, torch.bfloat16, torch.float16):
@@ -174,7 +175,7 @@ def float8():
         yield f"_scaled_mm, {name}, result scaled", (
             lambda x, w, s, t, k=kind: torch._scaled_mm(x.to(k), w.to(k).t(), s, s, scale_result=t, out_dtype=k).float(), (x, w, one, two))
         yield f"mm, {name}", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x, w))
-        yield f"mm, {name}, past its greatest", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x * 50, w * 60))
+        yield f"mm, {name}, past its greatest", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x * 20, w * 30))
         yield f"linear, {name}", (lambda x, w, k=kind: F.linear(x.to(k).view(2, 8, 32), w.to(k)).float(), (x, w))
         yield f"addmm, {name}", (lambda b, x, w, k=kind: torch.addmm(b.to(k), x.to(k), w.to(k).t()).float(), (rows * columns, x, w))
         yield f"weights, {name}", (lambda x, w, k=kind: (x.to(k) @ w.to(k).t()).float(), (x,), (w,))
