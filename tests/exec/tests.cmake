@@ -4,10 +4,19 @@
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 foreach(family attention convolution formula index matmul move norm pointwise reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
+    exec/kernels/on_device.c
     LIBS exg::exec)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
   endif()
+endforeach()
+
+# The same tests on CUDA's kernels, in the emulator.
+foreach(family attention convolution index matmul move norm pointwise reduce)
+  add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_${family} PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
 
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)

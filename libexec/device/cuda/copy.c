@@ -94,7 +94,7 @@ static exg_status stage_out(exg_cuda_device *d, char *to, cuda_address from, uin
     return EXG_OK;
 }
 
-exg_status exg_cuda_copy_in(exg_device *device, void *to, const void *from, uint64_t bytes,
+exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                             exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -113,7 +113,7 @@ exg_status exg_cuda_copy_in(exg_device *device, void *to, const void *from, uint
     return stage_in(d, address, from, bytes, err);
 }
 
-exg_status exg_cuda_copy_out(exg_device *device, void *to, const void *from, uint64_t bytes,
+exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                              exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;

@@ -19,7 +19,7 @@ typedef struct exg_cuda_module {
 } exg_cuda_module;
 
 typedef struct exg_cuda_device {
-    exg_device head;
+    exg_accelerator head;
     exg_cuda_driver driver;
     exg_nvrtc nvrtc;
     cuda_ordinal ordinal;
@@ -37,18 +37,18 @@ typedef struct exg_cuda_device {
 
 /* ---- copies (copy.c) ------------------------------------------------------------- */
 
-exg_status exg_cuda_copy_in(exg_device *device, void *to, const void *from, uint64_t bytes,
+exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                             exg_error *err);
-exg_status exg_cuda_copy_out(exg_device *device, void *to, const void *from, uint64_t bytes,
+exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                              exg_error *err);
 void exg_cuda_drop_stages(exg_cuda_device *device);
 
 /* ---- graphs (graph.c) -------------------------------------------------------------- */
 
-exg_status exg_cuda_record(exg_device *device, exg_error *err);
-exg_status exg_cuda_recorded(exg_device *device, exg_device_graph **graph, exg_error *err);
-exg_status exg_cuda_replay(exg_device *device, const exg_device_graph *graph, exg_error *err);
-void exg_cuda_forget(exg_device *device, exg_device_graph *graph);
+exg_status exg_cuda_record(exg_accelerator *device, exg_error *err);
+exg_status exg_cuda_recorded(exg_accelerator *device, exg_device_graph **graph, exg_error *err);
+exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err);
+void exg_cuda_forget(exg_accelerator *device, exg_device_graph *graph);
 
 /* ---- compiled code (module.c, cache.c) ---------------------------------------------- */
 

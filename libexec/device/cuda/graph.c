@@ -19,7 +19,7 @@ static exg_status check_capture(const exg_cuda_device *d, cuda_result result, co
     return exg_cuda_check(&d->driver, result, what, err);
 }
 
-exg_status exg_cuda_record(exg_device *device, exg_error *err)
+exg_status exg_cuda_record(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
@@ -31,7 +31,7 @@ exg_status exg_cuda_record(exg_device *device, exg_error *err)
     return EXG_OK;
 }
 
-void exg_cuda_forget(exg_device *device, exg_device_graph *graph)
+void exg_cuda_forget(exg_accelerator *device, exg_device_graph *graph)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
@@ -48,7 +48,7 @@ void exg_cuda_forget(exg_device *device, exg_device_graph *graph)
     free(graph);
 }
 
-exg_status exg_cuda_recorded(exg_device *device, exg_device_graph **graph, exg_error *err)
+exg_status exg_cuda_recorded(exg_accelerator *device, exg_device_graph **graph, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
     exg_device_graph *made = calloc(1, sizeof(*made));
@@ -74,7 +74,7 @@ exg_status exg_cuda_recorded(exg_device *device, exg_device_graph **graph, exg_e
     return EXG_OK;
 }
 
-exg_status exg_cuda_replay(exg_device *device, const exg_device_graph *graph, exg_error *err)
+exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 

@@ -36,8 +36,7 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char
     va_start(list, options);
     length = vsnprintf(text_of_options, sizeof(text_of_options), options, list);
     va_end(list);
-    assert(length >= 0 && length < OPTIONS_MAX);
-    if (made == NULL) {
+    if (length < 0 || length >= OPTIONS_MAX || made == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     made->params = exg_arena_alloc(call->arena, 1, params_bytes);

@@ -104,6 +104,9 @@ static void write_formulas(exg_text *text, const exg_pointwise *p)
                                 "#define EXG_FORMULA_%s\n"
                                 "#include \"libexec/kernels/formula.h\"\n",
                                 computes[compute].capital);
+                if (compute == EXG_COMPUTE_F32) {
+                    exg_text_puts(text, "#include \"libexec/kernels/two_over_pi.c\"\n");
+                }
                 is_open = true;
             }
             write_formula(text, p, k);

@@ -84,7 +84,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return status;
 }
 
-static void close_device(exg_device *device)
+static void close_device(exg_accelerator *device)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
@@ -124,7 +124,7 @@ static exg_status start(exg_cuda_device *d, uint32_t index, exg_error *err)
                           "making a stream", err);
 }
 
-static exg_status open_device(uint32_t index, exg_device **device, exg_error *err)
+static exg_status open_device(uint32_t index, exg_accelerator **device, exg_error *err)
 {
     exg_cuda_device *d = calloc(1, sizeof(*d));
     exg_status status;
@@ -144,7 +144,7 @@ static exg_status open_device(uint32_t index, exg_device **device, exg_error *er
     return EXG_OK;
 }
 
-static exg_status allocate(exg_device *device, uint64_t bytes, void **address, exg_error *err)
+static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
     cuda_address at = 0;
@@ -170,7 +170,7 @@ static exg_status allocate(exg_device *device, uint64_t bytes, void **address, e
     return EXG_OK;
 }
 
-static void release(exg_device *device, void *address)
+static void release(exg_accelerator *device, void *address)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
@@ -181,7 +181,7 @@ static void release(exg_device *device, void *address)
     }
 }
 
-static exg_status launch(exg_device *device, const exg_kernel *kernel,
+static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -196,7 +196,7 @@ static exg_status launch(exg_device *device, const exg_kernel *kernel,
     return d->status;
 }
 
-static exg_status wait_for(exg_device *device, exg_error *err)
+static exg_status wait_for(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 

@@ -46,6 +46,17 @@ typedef struct exg_emulator {
 
 exg_emulator *exg_emulated;
 
+/* Where shared variables lie: one block runs at a time. */
+extern char __start_exg_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_exg_shared[] __attribute__((weak, visibility("hidden")));
+
+void exg_shared_range(char **first, char **end);
+void exg_shared_range(char **first, char **end)
+{
+    *first = __start_exg_shared;
+    *end = __stop_exg_shared;
+}
+
 #define KERNEL(name, params)                                                                  \
     static void name##_of(const params p);                                                    \
     void name(const void *bytes);                                                             \
