@@ -147,6 +147,10 @@ bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fa
         return false;
     }
     expect_ok(status, &err);
+    if (getenv("EXG_KERNEL_PREPARE_ONLY") != NULL) {
+        exg_arena_destroy(c.arena);
+        return false;
+    }
     for (uint32_t i = 0; i < c.input_count; i++) {
         move(&inputs[i], false, blocks, &count);
     }
