@@ -97,12 +97,11 @@ typedef struct exg_cuda_step {
 /* Makes call->params an empty step. */
 exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err);
 
-/* Adds a launch of kernel `entry` of the text to the step. `params` is copied. The options
- * are printf's. Set the grid and the slots of what it gives. */
-exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *entry,
-                             const void *params, size_t params_bytes, exg_cuda_launch **launch,
-                             exg_error *err, const char *options, ...)
-    __attribute__((format(printf, 8, 9)));
+/* Adds a launch of kernel `entry` of the text to the step. `params` is copied. Set the grid
+ * and the slots of what it gives. */
+exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
+                             const char *entry, const void *params, size_t params_bytes,
+                             exg_cuda_launch **launch, exg_error *err);
 
 /* The run() of every kernel of this device. */
 void exg_cuda_step_run(const exg_kernel_call *call);

@@ -2,13 +2,10 @@
 #include "libexec/device/cuda/cuda.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define THREADS      256
 #define BLOCKS_MAX   (1 << 22)
-#define OPTIONS_MAX  512
 
 exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err)
 {
@@ -22,21 +19,15 @@ exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *entry,
-                             const void *params, size_t params_bytes, exg_cuda_launch **launch,
-                             exg_error *err, const char *options, ...)
+exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
+                             const char *entry, const void *params, size_t params_bytes,
+                             exg_cuda_launch **launch, exg_error *err)
 {
     exg_cuda_step *step = (exg_cuda_step *)(uintptr_t)call->params;
     exg_cuda_launch *made = EXG_NEW(call->arena, exg_cuda_launch);
-    char text_of_options[OPTIONS_MAX];
-    va_list list;
-    int length;
 
     assert(params_bytes <= EXG_CUDA_PARAMS_MAX);
-    va_start(list, options);
-    length = vsnprintf(text_of_options, sizeof(text_of_options), options, list);
-    va_end(list);
-    if (length < 0 || length >= OPTIONS_MAX || made == NULL) {
+    if (made == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     made->params = exg_arena_alloc(call->arena, 1, params_bytes);
@@ -45,7 +36,7 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char
     }
     memcpy(made->params, params, params_bytes);
     made->params_bytes = (uint32_t)params_bytes;
-    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, text_of_options, entry,
+    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry,
                              &made->function, err));
     made->threads = THREADS;
     made->blocks[0] = made->blocks[1] = made->blocks[2] = 1;
@@ -77,6 +68,10 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
     switch ((exg_cuda_slot_kind)slot->kind) {
     case EXG_CUDA_INPUT:
     case EXG_CUDA_OUTPUT:
+        if (slot->index >= (slot->kind == EXG_CUDA_INPUT ? call->input_count
+                                                         : call->output_count)) {
+            return NULL;
+        }
         operand = slot->kind == EXG_CUDA_INPUT ? &call->inputs[slot->index]
                                                : &call->outputs[slot->index];
         base = exg_tensor_is_absent(operand) ? NULL : operand->data;

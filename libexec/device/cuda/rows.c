@@ -1,7 +1,11 @@
 /* rows.c - the device's kernels by the names of the host's. */
 #include "libexec/device/cuda/rows.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+#define OPTIONS_MAX 512
 
 static const exg_kernel *const rows[] = {
 #define EXG_CUDA_ROW(name) &exg_cuda_##name,
@@ -29,6 +33,59 @@ const char *exg_cuda_dtype(exg_dtype dtype)
     };
 
     return names[dtype];
+}
+
+const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise)
+{
+    return exg_cuda_dtype(exg_cuda_has(call, input) ? call->inputs[input].dtype : otherwise);
+}
+
+bool exg_cuda_has(const exg_kernel_call *call, uint32_t input)
+{
+    return input < call->input_count && !exg_tensor_is_absent(&call->inputs[input]);
+}
+
+exg_status exg_cuda_refuse(const char *what, exg_error *err)
+{
+    return EXG_FAIL(err, UNSUPPORTED, "DEV-010", "CUDA leaves this to the host: %s", what);
+}
+
+static void add_slots(exg_cuda_launch *launch, const char *slots)
+{
+    static const char letters[] = "iowfr"; /* as exg_cuda_slot_kind */
+
+    for (const char *s = slots; *s != '\0'; s++) {
+        const char *letter = strchr(letters, *s);
+
+        if (*s == ' ' || letter == NULL) {
+            continue;
+        }
+        exg_cuda_slot_add(launch, (exg_cuda_slot_kind)(letter - letters),
+                          s[1] >= '0' && s[1] <= '9' ? (uint32_t)(s[1] - '0') : 0);
+    }
+}
+
+exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *entry,
+                        const char *slots, const void *params, size_t params_bytes,
+                        exg_cuda_launch **launch, exg_error *err, const char *options, ...)
+{
+    char text[OPTIONS_MAX];
+    va_list list;
+    int length;
+
+    va_start(list, options);
+    length = vsnprintf(text, sizeof(text), options, list);
+    va_end(list);
+    if (length < 0 || length >= OPTIONS_MAX) {
+        return exg_cuda_refuse("too many options", err);
+    }
+    if (call->params == NULL) {
+        EXG_TRY(exg_cuda_step_begin(call, err));
+    }
+    EXG_TRY(exg_cuda_step_add(call, exg_cuda_text_find(file), text, entry, params, params_bytes,
+                              launch, err));
+    add_slots(*launch, slots);
+    return EXG_OK;
 }
 
 void exg_cuda_windows(const exg_tensor *a, const exg_tensor *b, cuda_window *of_a,
