@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define MAGIC    UINT64_C(0x316e696275436745) /* "EgCubin1" */
@@ -88,19 +89,39 @@ bool exg_cuda_cache_find(const uint64_t key[2], void **code, size_t *bytes)
     return *code != NULL;
 }
 
+static bool write_all(int file, const void *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t part = write(file, (const char *)data + done, bytes - done);
+
+        if (part <= 0) {
+            return false;
+        }
+        done += (size_t)part;
+    }
+    return true;
+}
+
+/* Not synced: what a crash leaves of a file is known by its checksum. */
 void exg_cuda_cache_keep(const uint64_t key[2], const void *code, size_t bytes)
 {
     cache_head head = {MAGIC, {key[0], key[1]}, bytes, XXH3_64bits(code, bytes)};
     char path[PATH_MAX_BYTES];
-    exg_writer *writer;
+    char part[PATH_MAX_BYTES + 8];
+    bool is_written;
+    int file;
 
-    if (!path_of(key, path) || exg_writer_open(path, &writer, NULL) != EXG_OK) {
+    if (!path_of(key, path)) {
         return;
     }
-    if (exg_writer_write(writer, &head, sizeof(head), NULL) != EXG_OK ||
-        exg_writer_write(writer, code, bytes, NULL) != EXG_OK) {
-        exg_writer_abort(writer);
+    (void)snprintf(part, sizeof(part), "%s.XXXXXX", path);
+    file = mkstemp(part);
+    if (file < 0) {
         return;
     }
-    (void)exg_writer_commit(writer, NULL);
+    is_written = write_all(file, &head, sizeof(head)) && write_all(file, code, bytes);
+    is_written = close(file) == 0 && is_written;
+    if (!is_written || rename(part, path) != 0) {
+        (void)unlink(part);
+    }
 }

@@ -158,7 +158,7 @@ static exg_status index_prepare(exg_kernel_call *call, exg_error *err)
     if (params.numel == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "index", "index", slots, params, &launch, err,
+    EXG_TRY(EXG_CUDA_ADD(call, "index", "index_many", slots, params, &launch, err,
                          "-DELEMENT=element_%u", exg_dtype_bytes(call->inputs[0].dtype)));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;

@@ -47,7 +47,7 @@ KERNEL(gather, cuda_gather_params)
     }
 }
 #else
-KERNEL(index, cuda_index_params)
+KERNEL(index_many, cuda_index_params)
 {
     FOR_EACH(i, p.numel) {
         int64_t at[CUDA_RANK_MAX];
