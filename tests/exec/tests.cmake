@@ -19,6 +19,12 @@ foreach(family attention convolution index matmul move norm pointwise reduce)
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
 
+exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
+set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/device/cuda/driver.c
+  LIBS exg::exec)
+set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
   add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c

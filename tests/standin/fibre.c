@@ -41,6 +41,8 @@ static struct {
     uint64_t slots[2][FIBRE_THREADS_MAX];
     uint8_t turns[FIBRE_THREADS_MAX]; /* which slots a thread's next shuffle takes */
     uint64_t lot;
+    bool by_rank;
+    uint32_t ranks[FIBRE_THREADS_MAX / WARP]; /* of warps, drawn for a block */
     const void *host_bottom;
     size_t host_bytes;
 } f = {.lot = 88172645463325252u};
@@ -196,9 +198,23 @@ static void settle(uint32_t thread)
     }
 }
 
+/* In every other block any thread may be next; in the rest a warp runs as far as it can before
+ * others do, so that it also runs away from those that lag behind. */
+static uint32_t choose(void)
+{
+    uint32_t best = draw(f.ready_count);
+
+    for (uint32_t k = 0; f.by_rank && k < f.ready_count; k++) {
+        if (f.ranks[f.ready[k] / WARP] > f.ranks[f.ready[best] / WARP]) {
+            best = k;
+        }
+    }
+    return best;
+}
+
 static void run_next(void)
 {
-    uint32_t k = draw(f.ready_count);
+    uint32_t k = choose();
     uint32_t thread = f.ready[k];
 
     f.ready[k] = f.ready[--f.ready_count];
@@ -227,6 +243,10 @@ static const char *run_block(void)
     memset(f.at_warp, 0, sizeof(f.at_warp));
     memset(f.turns, 0, sizeof(f.turns));
     spoil(l->shared, l->shared_bytes);
+    f.by_rank = !f.by_rank;
+    for (uint32_t w = 0; w < FIBRE_THREADS_MAX / WARP; w++) {
+        f.ranks[w] = draw(1u << 30);
+    }
     make_ready(0, l->threads);
     while (f.ready_count > 0) {
         run_next();

@@ -29,6 +29,8 @@ typedef struct exg_cuda_device {
     void *stages[2];
     cuda_event staged[2]; /* the device has done with the buffer */
     bool is_recording;
+    cuda_address *blocks; /* of memory, to be freed with the device */
+    uint32_t block_count, block_capacity;
     exg_cuda_module *modules;
     uint32_t module_count, module_capacity;
     exg_status status; /* of the launches of a run() */

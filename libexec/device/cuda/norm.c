@@ -39,7 +39,7 @@ static exg_status norm(exg_kernel_call *call, const char *kind, const char *slot
     if (params->rows == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "norm", "norm", slots, *params, &launch, err,
+    EXG_TRY(EXG_CUDA_ADD(call, "norm", "normalize", slots, *params, &launch, err,
                          "-DX=%s -DWEIGHT=%s -DBIAS=%s -DMEAN=%s -DFACTOR=%s -D%s",
                          exg_cuda_dtype(dtype), exg_cuda_dtype_or(call, 1, dtype),
                          exg_cuda_dtype_or(call, 2, dtype), exg_cuda_dtype(output_dtype(call, 1)),

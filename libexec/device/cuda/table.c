@@ -97,6 +97,9 @@ static void close_device(exg_accelerator *device)
             (void)d->driver.stream_wait(d->stream);
         }
         exg_cuda_drop_stages(d);
+        for (uint32_t i = 0; i < d->block_count; i++) {
+            (void)d->driver.memory_free(d->blocks[i]);
+        }
         for (uint32_t i = 0; i < d->module_count; i++) {
             (void)d->driver.module_unload(d->modules[i].module);
         }
@@ -107,6 +110,7 @@ static void close_device(exg_accelerator *device)
         (void)d->driver.context_release(d->ordinal);
     }
     free(d->modules);
+    free(d->blocks);
     free(d);
 }
 
@@ -144,6 +148,21 @@ static exg_status open_device(uint32_t index, exg_accelerator **device, exg_erro
     return EXG_OK;
 }
 
+static exg_status make_room(exg_cuda_device *d, exg_error *err)
+{
+    if (d->block_count == d->block_capacity) {
+        uint32_t capacity = d->block_capacity == 0 ? 64 : 2 * d->block_capacity;
+        cuda_address *grown = realloc(d->blocks, capacity * sizeof(*grown));
+
+        if (grown == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        d->blocks = grown;
+        d->block_capacity = capacity;
+    }
+    return EXG_OK;
+}
+
 static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -156,6 +175,7 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
     *address = NULL;
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
                            err));
+    EXG_TRY(make_room(d, err));
     result = d->driver.memory_alloc(&at, bytes == 0 ? 1 : bytes);
     if (result == CUDA_OUT_OF_MEMORY) {
         (void)d->driver.memory_info(&free_bytes, &all_bytes);
@@ -166,6 +186,7 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
                              "run with smaller inputs, or over more ranks (--mesh)");
     }
     EXG_TRY(exg_cuda_check(&d->driver, result, "taking memory", err));
+    d->blocks[d->block_count++] = at;
     *address = (void *)(uintptr_t)at;
     return EXG_OK;
 }
@@ -178,6 +199,11 @@ static void release(exg_accelerator *device, void *address)
         (void)d->driver.context_set(d->context);
         (void)d->driver.stream_wait(d->stream);
         (void)d->driver.memory_free((cuda_address)(uintptr_t)address);
+        for (uint32_t i = 0; i < d->block_count; i++) {
+            if (d->blocks[i] == (cuda_address)(uintptr_t)address) {
+                d->blocks[i] = d->blocks[--d->block_count];
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ static inline double factor_of(const cuda_norm_params *p, int64_t base, real mea
     return 1.0 / sqrt(block_sum(squares) / (double)p->size + p->eps);
 }
 
-KERNEL(norm, cuda_norm_params)
+KERNEL(normalize, cuda_norm_params)
 {
     for (int64_t row = BLOCK_X; row < p.rows; row += BLOCKS_X) {
         const int64_t base = row * p.size;
