@@ -2,7 +2,7 @@
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
-foreach(family attention convolution formula index matmul move norm pointwise reduce)
+foreach(family attention convolution draw formula index matmul move norm pointwise reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
     exec/kernels/on_device.c
     LIBS exg::exec)
@@ -12,7 +12,7 @@ foreach(family attention convolution formula index matmul move norm pointwise re
 endforeach()
 
 # The same tests on CUDA's kernels, in the emulator.
-foreach(family attention convolution index matmul move norm pointwise reduce)
+foreach(family attention convolution draw index matmul move norm pointwise reduce)
   add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${family} PROPERTIES TIMEOUT 300

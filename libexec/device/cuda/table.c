@@ -208,10 +208,11 @@ static void release(exg_accelerator *device, void *address)
 }
 
 static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
-                         const exg_kernel_call *call, exg_error *err)
+                         const exg_kernel_call *call, uint32_t operands, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
+    (void)operands; /* the call is read now */
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
                            err));
     d->status = EXG_OK;

@@ -2,7 +2,6 @@
  * faults. */
 #include "libexec/device/device.h"
 #include "libexec/kernels/kernels.h"
-#include "libexec/kernels/random.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -113,7 +112,7 @@ static const float turned[6] = {1, 4, 2, 5, 3, 6};
 static void run_turn(turn *t, exg_accelerator *device, float *result)
 {
     expect_ok(table->copy_in(device, t->in.data, numbers, sizeof(numbers), &err));
-    expect_ok(table->launch(device, t->kernel, &t->call, &err));
+    expect_ok(table->launch(device, t->kernel, &t->call, 1, &err));
     expect_ok(table->copy_out(device, result, t->out.data, sizeof(numbers), &err));
     expect_ok(table->wait(device, &err));
 }
@@ -169,7 +168,7 @@ static void a_small_run_asks_the_driver_for_what_the_golden_file_says(void **sta
     prepare_turn(&t, device);
     run_turn(&t, device, result);
     expect_ok(table->record(device, &err));
-    expect_ok(table->launch(device, t.kernel, &t.call, &err));
+    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err));
     expect_ok(table->recorded(device, &graph, &err));
     expect_ok(table->replay(device, graph, &err));
     expect_ok(table->wait(device, &err));
@@ -219,7 +218,7 @@ static void what_is_recorded_runs_when_it_is_replayed_and_not_before(void **stat
     (void)state;
     prepare_turn(&t, device);
     expect_ok(table->record(device, &err));
-    expect_ok(table->launch(device, t.kernel, &t.call, &err));
+    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err));
     expect_ok(table->recorded(device, &graph, &err));
     expect_ok(table->copy_in(device, t.in.data, numbers, sizeof(numbers), &err));
     expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err));
@@ -239,59 +238,6 @@ static void what_is_recorded_runs_when_it_is_replayed_and_not_before(void **stat
     assert_true(result[1] == 2 * turned[1]);
     table->forget(device, graph);
     exg_arena_destroy(t.call.arena);
-    table->close(device);
-}
-
-/* ---- random numbers ------------------------------------------------------------------------------ */
-
-static void draw(const exg_kernel *kernel, exg_accelerator *device, exg_dtype dtype, void *to)
-{
-    const exg_argument args[] = {{.kind = EXG_ARGUMENT_NONE},
-                                 {.kind = EXG_ARGUMENT_INT, .as_int = 3}};
-    exg_random_source source = {.seed = UINT64_C(0x123456789abcdef), .run = 5};
-    exg_tensor out = {.dtype = dtype, .rank = 1, .sizes = {1001}, .strides = {1}};
-    exg_kernel_call call = {.args = args, .arg_count = 2, .outputs = &out, .output_count = 1,
-                            .device = device, .random = &source};
-
-    call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    expect_ok(kernel->prepare(&call, &err));
-    out.data = to;
-    if (device == NULL) {
-        kernel->run(&call);
-    } else {
-        void *there = allocate(device, sizeof(source));
-
-        out.data = allocate(device, 1001u * exg_dtype_bytes(dtype));
-        call.random = there;
-        expect_ok(table->copy_in(device, there, &source, sizeof(source), &err));
-        expect_ok(table->launch(device, kernel, &call, &err));
-        expect_ok(table->copy_out(device, to, out.data, 1001u * exg_dtype_bytes(dtype), &err));
-        expect_ok(table->wait(device, &err));
-    }
-    exg_arena_destroy(call.arena);
-}
-
-static void draws_are_the_hosts_own_numbers(void **state)
-{
-    static const exg_kernel *const kernels[] = {&exg_kernel_draw_uniform, &exg_kernel_draw_normal,
-                                                &exg_kernel_draw_bits};
-    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16,
-                                       EXG_DTYPE_F16, EXG_DTYPE_I64};
-    exg_accelerator *device = open_device();
-
-    (void)state;
-    for (uint32_t k = 0; k < 15; k++) {
-        const exg_kernel *kernel = kernels[k / 5];
-        exg_dtype dtype = dtypes[k % 5];
-        double here[1001] = {0};
-        double there[1001] = {0};
-
-        if ((kernel == &exg_kernel_draw_bits) == (dtype == EXG_DTYPE_I64)) {
-            draw(kernel, NULL, dtype, here);
-            draw(table->kernel_of(kernel), device, dtype, there);
-            assert_memory_equal(here, there, 1001u * exg_dtype_bytes(dtype));
-        }
-    }
     table->close(device);
 }
 
@@ -463,7 +409,6 @@ int main(void)
         CASE(a_small_run_asks_the_driver_for_what_the_golden_file_says),
         CASE(long_copies_pass_through_two_buffers_unharmed),
         CASE(what_is_recorded_runs_when_it_is_replayed_and_not_before),
-        CASE(draws_are_the_hosts_own_numbers),
         CASE(compiled_code_is_kept_and_what_is_not_whole_is_made_again),
         CASE(a_cache_that_cannot_be_written_is_no_fault),
         CASE(several_writers_leave_one_whole_file),
