@@ -21,6 +21,10 @@ endforeach()
 
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_whole PROPERTIES TIMEOUT 300
+  ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/device/cuda/driver.c
   LIBS exg::exec)
 set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
