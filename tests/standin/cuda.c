@@ -259,7 +259,7 @@ int cuMemFreeHost(void *memory)
     return 0;
 }
 
-/* ---- streams ---------------------------------------------------------------------------------- */
+/* ---- streams ---------------------------------------------------------------------------- */
 
 static void add(tasks *list, const task *item)
 {
@@ -381,7 +381,7 @@ int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, stream *s)
     return 0;
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
+/* ---- events ----------------------------------------------------------------------------- */
 
 int cuEventCreate(event **e, unsigned flags)
 {
@@ -418,7 +418,7 @@ int cuEventSynchronize(event *e)
     return 0;
 }
 
-/* ---- code ----------------------------------------------------------------------------------------- */
+/* ---- code ------------------------------------------------------------------------------- */
 
 int cuModuleLoadData(module **m, const void *image)
 {
@@ -533,7 +533,7 @@ int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned b
     return 0;
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------------- */
+/* ---- graphs ----------------------------------------------------------------------------- */
 
 int cuStreamBeginCapture_v2(stream *s, int mode)
 {

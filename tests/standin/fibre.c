@@ -171,7 +171,7 @@ static void shuffle(void *value, int bytes, int lanes)
 
 exg_emulator fibre_emulator = {.barrier = barrier, .shuffle = shuffle};
 
-/* ---- a block ---------------------------------------------------------------------------------- */
+/* ---- a block ---------------------------------------------------------------------------- */
 
 static void make_ready(uint32_t first, uint32_t count)
 {

@@ -75,6 +75,20 @@ static inline real score_of(const cuda_attention_params *p, const real *query, c
     return k >= p->keys || (p->is_causal && k > row) ? -(real)INFINITY : score;
 }
 
+static inline void store_row(const cuda_attention_params *p, int64_t row_of_all, int lane,
+                             const real *result, double sum)
+{
+    const double factor = sum != 0 ? 1.0 / sum : p->masked;
+
+    for (int j = 0; j < COLUMNS; j++) {
+        const int c = lane + j * LANES;
+
+        if (c < p->width) {
+            STORE(X)(p->out, row_of_all * p->width + c, result[j] * (real)factor);
+        }
+    }
+}
+
 KERNEL(attention, cuda_attention_params)
 {
     SHARED real query[ROWS][DEPTH_MAX + 1];
@@ -94,7 +108,6 @@ KERNEL(attention, cuda_attention_params)
     real greatest = -(real)INFINITY;
     double sum = 0;
     real result[COLUMNS];
-    double factor;
 
     for (int j = 0; j < COLUMNS; j++) {
         result[j] = 0;
@@ -133,7 +146,8 @@ KERNEL(attention, cuda_attention_params)
         for (int lanes = LANES / 2; lanes > 0; lanes /= 2) {
             part += shuffle_f64(part, lanes);
         }
-        scale = before == -(real)INFINITY || before == greatest ? 1 : EXPONENTIAL(before - greatest);
+        scale = before == -(real)INFINITY || before == greatest ? 1
+                                                                : EXPONENTIAL(before - greatest);
         sum = sum * (double)scale + part;
         BARRIER();
         load_rows(&p, tile, p.value, 2, of_value, k, KEYS, p.keys, p.width);
@@ -148,13 +162,7 @@ KERNEL(attention, cuda_attention_params)
         }
         BARRIER();
     }
-    factor = sum != 0 ? 1.0 / sum : p.masked;
-    for (int j = 0; j < COLUMNS; j++) {
-        const int c = lane + j * LANES;
-
-        if (row < p.rows && c < p.width) {
-            STORE(X)(p.out, ((batch * p.heads + head) * p.rows + row) * p.width + c,
-                     result[j] * (real)factor);
-        }
+    if (row < p.rows) {
+        store_row(&p, (batch * p.heads + head) * p.rows + row, lane, result, sum);
     }
 }

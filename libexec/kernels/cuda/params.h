@@ -125,7 +125,7 @@ typedef struct cuda_index_params {
     int64_t index_strides[CUDA_INDICES_MAX][CUDA_RANK_MAX]; /* over the result */
 } cuda_index_params;
 
-/* ---- products --------------------------------------------------------------------------------- */
+/* ---- products --------------------------------------------------------------------------- */
 
 typedef struct cuda_matrix {
     int64_t batch, row, column; /* strides, elements */

@@ -183,7 +183,7 @@ static void a_small_run_asks_the_driver_for_what_the_golden_file_says(void **sta
     free(golden);
 }
 
-/* ---- copies, graphs --------------------------------------------------------------------------- */
+/* ---- copies, graphs --------------------------------------------------------------------- */
 
 static void long_copies_pass_through_two_buffers_unharmed(void **state)
 {
@@ -241,7 +241,7 @@ static void what_is_recorded_runs_when_it_is_replayed_and_not_before(void **stat
     table->close(device);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------ */
+/* ---- the cache -------------------------------------------------------------------------- */
 
 /* The only file of the cache. */
 static void find_cached(char *path, size_t bytes)
@@ -334,7 +334,7 @@ static void several_writers_leave_one_whole_file(void **state)
     assert_false(compiles());
 }
 
-/* ---- faults ----------------------------------------------------------------------------------------- */
+/* ---- faults ----------------------------------------------------------------------------- */
 
 static void expect_code(exg_status got, exg_status status, const char *code)
 {

@@ -228,7 +228,7 @@ static void every_barrier_of_gemm_and_of_blocks_is_missed_when_it_is_gone(void *
     assert_true(wrong_of_norm("libexec/kernels/cuda/block.h", 1) > 0);
 }
 
-/* ---- texts with faults -------------------------------------------------------------------------- */
+/* ---- texts with faults ------------------------------------------------------------------ */
 
 typedef struct out_params {
     float *out;
@@ -322,7 +322,7 @@ static void a_barrier_or_shuffle_that_not_all_reach_is_noticed(void **state)
     assert_int_equal(WEXITSTATUS(in_child(half_a_shuffle)), 719 % 256);
 }
 
-/* ---- the host ------------------------------------------------------------------------------------- */
+/* ---- the host --------------------------------------------------------------------------- */
 
 static void follow_address(void)
 {

@@ -37,6 +37,18 @@ for length in 1 17 200; do
     run "lm of $length" fixtures/lm.core.dynamic.pt2 "fixtures/lm.t$length.inputs.safetensors" \
         "fixtures/lm.t$length.expected.safetensors"
 done
+# The third run is a graph, asked for again.
+count=$((count + 1))
+if ! "$exg" run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors \
+    --expect fixtures/mlp.expected.safetensors --device cuda --repeat 3 > "$work/out" 2>&1; then
+    echo "FAILED: a graph"
+    tail -5 "$work/out"
+    failed=$((failed + 1))
+fi
+if [ -f "$work/log" ] && ! grep -q "cuGraphLaunch" "$work/log"; then
+    echo "FAILED: no graph was asked for"
+    failed=$((failed + 1))
+fi
 # Were it the host that computed, all would pass too.
 for kernel in gemm attention normalize pointwise; do
     if [ -f "$work/log" ] && ! grep -q "cuLaunchKernel $kernel " "$work/log"; then
