@@ -28,7 +28,7 @@
         whole = rest != 0 && (b < 0) != (rest < 0) ? whole - 1 : whole;                       \
         floored = floor##c(whole);                                                            \
         floored = whole - floored > (type)0.5 ? floored + 1 : floored;                        \
-        floored = whole == 0 ? copysign##c(0, a / b) : floored;                               \
+        floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                             \
         return b == 0 ? a / b : floored;                                                      \
     }                                                                                         \
     static inline type exg_lgamma_##suffix(type a)                                            \

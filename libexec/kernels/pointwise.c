@@ -181,6 +181,7 @@ static uint8_t truth(exg_pointwise *p, uint8_t value)
     }
     i = add_instruction(p, EXG_INSTRUCTION_CONVERT);
     i->convert = EXG_LOOPS(exg_loops_convert)->truth[p->values[value].compute];
+    i->is_truth = true;
     i->sources[0] = value;
     i->source_count = 1;
     i->target = add_value(p, EXG_COMPUTE_I32, EXG_DTYPE_B8);
@@ -397,6 +398,8 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
     i->formula = EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
+    i->formula_id = (uint16_t)formula;
+    i->scalar_count = (uint8_t)scalar_count;
     i->source_count = (uint8_t)source_count;
     for (uint32_t k = 0; k < 3; k++) {
         i->sources[k] = values[k < source_count ? k : 0];

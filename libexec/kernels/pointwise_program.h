@@ -34,6 +34,9 @@ typedef struct exg_instruction {
     uint8_t operand; /* LOAD, STORE: index into operands */
     bool is_invariant; /* the same for every tile: done once a block */
     bool is_direct;    /* the value is in the operand's memory when the tile is dense there */
+    bool is_truth;     /* CONVERT: to 0 or 1 */
+    uint8_t scalar_count;
+    uint16_t formula_id; /* FORMULA: exg_formula */
     exg_dtype dtype;   /* LOAD, STORE, ROUND */
     union {
         exg_load_loop *load;

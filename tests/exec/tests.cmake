@@ -2,13 +2,32 @@
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
-foreach(family attention convolution formula index matmul move norm pointwise reduce)
+foreach(family attention convolution draw formula index matmul move norm pointwise reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
+    exec/kernels/on_device.c
     LIBS exg::exec)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
   endif()
 endforeach()
+
+# The same tests on CUDA's kernels, in the emulator.
+foreach(family attention convolution draw index matmul move norm pointwise reduce)
+  add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_${family} PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
+endforeach()
+
+exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
+set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_whole PROPERTIES TIMEOUT 300
+  ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/device/cuda/driver.c
+  LIBS exg::exec)
+set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks

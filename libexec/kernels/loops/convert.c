@@ -73,20 +73,9 @@
 #define SAME(x)     (x)
 #define NOT_ZERO(x) ((x) != 0)
 
-DTYPE(U8, uint8_t, int32_t, x, x)
-DTYPE(I8, int8_t, int32_t, x, x)
-DTYPE(I16, int16_t, int32_t, x, x)
-DTYPE(U16, uint16_t, int32_t, x, x)
-DTYPE(I32, int32_t, int32_t, x, x)
-DTYPE(B8, uint8_t, int32_t, x != 0, x != 0)
-DTYPE(U32, uint32_t, int64_t, x, x)
-DTYPE(I64, int64_t, int64_t, x, x)
-DTYPE(F32, float, float, x, x)
-DTYPE(F64, double, double, x, x)
-DTYPE(F16, uint16_t, float, exg_f16_to_f32(x), exg_f32_to_f16(x))
-DTYPE(BF16, uint16_t, float, exg_bf16_to_f32(x), exg_f32_to_bf16(x))
-DTYPE(F8E4M3FN, uint8_t, float, exg_f8e4m3fn_to_f32(x), exg_f32_to_f8e4m3fn(x))
-DTYPE(F8E5M2, uint8_t, float, exg_f8e5m2_to_f32(x), exg_f32_to_f8e5m2(x))
+#define EXG_CONVERT DTYPE
+#include "libexec/kernels/convert.def"
+#undef EXG_CONVERT
 
 #ifdef __F16C__
 /* The conversions the processor has, eight at a time. */

@@ -1,5 +1,6 @@
 /* harness.c - tensors, calls, comparison. */
 #include "tests/exec/kernels/harness.h"
+#include "tests/exec/kernels/on_device.h"
 
 #include "libexec/kernels/compute.h"
 
@@ -19,6 +20,7 @@ const exg_dtype all_dtypes[12] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, 
 /* ---- tensors --------------------------------------------------------------------- */
 
 static void *blocks[4096];
+static size_t block_bytes[4096];
 static uint32_t block_count;
 static uint64_t random_state = 88172645463325252u;
 
@@ -43,8 +45,23 @@ exg_tensor make_tensor(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
     assert_true(block_count < COUNT(blocks));
     t.data = calloc(bytes > 0 ? bytes : 1, 1);
     assert_non_null(t.data);
+    block_bytes[block_count] = bytes;
     blocks[block_count++] = t.data;
     return t;
+}
+
+bool find_block(const void *at, char **first, size_t *bytes)
+{
+    for (uint32_t k = 0; k < block_count; k++) {
+        const char *block = blocks[k];
+
+        if ((const char *)at >= block && (const char *)at <= block + block_bytes[k]) {
+            *first = blocks[k];
+            *bytes = block_bytes[k];
+            return true;
+        }
+    }
+    return false;
 }
 
 void free_tensors(void)
@@ -407,8 +424,36 @@ static void run_with_threads(kernel_case *c)
     }
 }
 
+/* On the device in place of instruction sets; false: there is none, or it does not take it. */
+static bool run_there(kernel_case *c)
+{
+    exg_tensor inputs[OPERANDS_MAX];
+    exg_tensor outputs[OPERANDS_MAX];
+    exg_kernel_call call = call_of(c, inputs, outputs);
+    exg_fault_note fault = {0};
+
+    if (!on_device() || c->packs || c->channels_last) {
+        return false;
+    }
+    for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
+        inputs[i].data = c->inputs[i].data;
+        outputs[i].data = c->outputs[i].data;
+        if (i < c->output_count && !is_in_place(c, i)) {
+            memset(outputs[i].data, 0x5a, byte_count(&outputs[i]));
+        }
+    }
+    if (!run_on_device(c->kernel, &call, &fault)) {
+        return false;
+    }
+    assert_int_equal(fault.fault, c->fault);
+    return true;
+}
+
 void run_everywhere(kernel_case *c)
 {
+    if (run_there(c)) {
+        return;
+    }
     for (int isa = EXG_ISA_GENERIC; isa < EXG_ISA_COUNT; isa++) {
         exg_isa_limit((exg_isa)isa);
         if (isa > 0 && exg_isa_current() != (exg_isa)isa) {
@@ -458,6 +503,10 @@ void expect_values(const kernel_case *c, uint32_t output, const double *expected
 
 void expect_kernel(kernel_case *c, uint32_t output, const double *expected, double tolerance)
 {
+    if (run_there(c)) {
+        expect_values(c, output, expected, tolerance);
+        return;
+    }
     for (int isa = EXG_ISA_GENERIC; isa < EXG_ISA_COUNT; isa++) {
         exg_isa_limit((exg_isa)isa);
         if (isa > 0 && exg_isa_current() != (exg_isa)isa) {

@@ -30,6 +30,8 @@ exg_tensor make_random(exg_dtype dtype, uint32_t rank, const int64_t *sizes, dou
 exg_tensor make_indices(uint32_t rank, const int64_t *sizes, int64_t low, int64_t high);
 exg_tensor absent_tensor(void);
 void free_tensors(void);
+/* The memory of a tensor made here that an address lies in. */
+bool find_block(const void *at, char **first, size_t *bytes);
 
 /* A window on the same memory. */
 exg_tensor transposed(exg_tensor t, uint32_t a, uint32_t b);

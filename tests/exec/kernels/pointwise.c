@@ -2,6 +2,7 @@
  * Formulas are checked against C's math.h; PyTorch's answers are in the operator
  * corpus (tests/interop). */
 #include "tests/exec/kernels/harness.h"
+#include "tests/exec/kernels/on_device.h"
 
 #include "libexec/kernels/compute.h"
 #include "libexec/kernels/pointwise.h"
@@ -73,7 +74,9 @@ static void finish_and_run(program *g, uint32_t threads)
         assert_int_equal(exg_pool_create(threads, &pool, NULL), EXG_OK);
     }
     g->call.pool = pool;
-    exg_kernel_pointwise.run(&g->call);
+    if (!on_device() || !run_on_device(&exg_kernel_pointwise, &g->call, g->call.fault)) {
+        exg_kernel_pointwise.run(&g->call);
+    }
     exg_pool_destroy(pool);
     exg_arena_destroy(g->arena);
 }

@@ -1,0 +1,133 @@
+/* copy.c - to and from the device. Long copies of pageable memory go through two pinned
+ * buffers in turn: the host fills one while the device empties the other.
+ */
+#include "libexec/device/cuda/cuda.h"
+
+#include <string.h>
+
+#define DIRECT_MAX (64u << 10) /* bytes that the driver stages itself */
+
+void exg_cuda_drop_stages(exg_cuda_device *device)
+{
+    for (int i = 0; i < 2; i++) {
+        if (device->staged[i] != NULL) {
+            (void)device->driver.event_destroy(device->staged[i]);
+        }
+        if (device->stages[i] != NULL) {
+            (void)device->driver.pinned_free(device->stages[i]);
+        }
+        device->stages[i] = NULL;
+        device->staged[i] = NULL;
+    }
+}
+
+static exg_status need_stages(exg_cuda_device *d, exg_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        if (d->stages[i] == NULL) {
+            EXG_TRY(exg_cuda_check(&d->driver,
+                                   d->driver.pinned_alloc(&d->stages[i], EXG_CUDA_STAGE),
+                                   "taking pinned memory", err));
+        }
+        if (d->staged[i] == NULL) {
+            EXG_TRY(exg_cuda_check(&d->driver,
+                                   d->driver.event_create(&d->staged[i], CUDA_EVENT_NO_TIMING),
+                                   "making an event", err));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status stage_in(exg_cuda_device *d, cuda_address to, const char *from, uint64_t bytes,
+                           exg_error *err)
+{
+    const exg_cuda_driver *c = &d->driver;
+
+    for (uint64_t done = 0, turn = 0; done < bytes; turn++) {
+        uint64_t left = bytes - done;
+        size_t part = left < EXG_CUDA_STAGE ? (size_t)left : EXG_CUDA_STAGE;
+
+        /* an event that was never recorded is over */
+        EXG_TRY(exg_cuda_check(c, c->event_wait(d->staged[turn % 2]), "waiting for a copy", err));
+        memcpy(d->stages[turn % 2], from + done, part);
+        EXG_TRY(exg_cuda_check(c, c->copy_in(to + done, d->stages[turn % 2], part, d->stream),
+                               "copying to the device", err));
+        EXG_TRY(exg_cuda_check(c, c->event_record(d->staged[turn % 2], d->stream),
+                               "recording an event", err));
+        done += part;
+    }
+    return EXG_OK;
+}
+
+/* Bytes of part `turn`. */
+static size_t part_of(uint64_t bytes, uint64_t turn)
+{
+    uint64_t left = bytes - turn * EXG_CUDA_STAGE;
+
+    return left < EXG_CUDA_STAGE ? (size_t)left : EXG_CUDA_STAGE;
+}
+
+static exg_status stage_out(exg_cuda_device *d, char *to, cuda_address from, uint64_t bytes,
+                            exg_error *err)
+{
+    const exg_cuda_driver *c = &d->driver;
+    uint64_t parts = (bytes + EXG_CUDA_STAGE - 1) / EXG_CUDA_STAGE;
+
+    for (uint64_t turn = 0; turn <= parts; turn++) {
+        if (turn < parts) {
+            EXG_TRY(exg_cuda_check(c,
+                                   c->copy_out(d->stages[turn % 2],
+                                               from + turn * EXG_CUDA_STAGE,
+                                               part_of(bytes, turn), d->stream),
+                                   "copying from the device", err));
+            EXG_TRY(exg_cuda_check(c, c->event_record(d->staged[turn % 2], d->stream),
+                                   "recording an event", err));
+        }
+        if (turn > 0) { /* the part before, while this one is on its way */
+            uint64_t last = turn - 1;
+
+            EXG_TRY(exg_cuda_check(c, c->event_wait(d->staged[last % 2]), "waiting for a copy",
+                                   err));
+            memcpy(to + last * EXG_CUDA_STAGE, d->stages[last % 2], part_of(bytes, last));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                            exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    cuda_address address = (cuda_address)(uintptr_t)to;
+
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
+                           err));
+    if (bytes <= DIRECT_MAX || d->is_recording) {
+        return exg_cuda_check(&d->driver, d->driver.copy_in(address, from, bytes, d->stream),
+                              "copying to the device", err);
+    }
+    EXG_TRY(need_stages(d, err));
+    return stage_in(d, address, from, bytes, err);
+}
+
+exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                             exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    cuda_address address = (cuda_address)(uintptr_t)from;
+
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
+                           err));
+    if (bytes <= DIRECT_MAX || d->is_recording) {
+        return exg_cuda_check(&d->driver, d->driver.copy_out(to, address, bytes, d->stream),
+                              "copying from the device", err);
+    }
+    EXG_TRY(need_stages(d, err));
+    return stage_out(d, to, address, bytes, err);
+}

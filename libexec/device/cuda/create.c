@@ -1,0 +1,105 @@
+/* create.c - tensors from numbers: full, scalar_tensor, arange, draws. */
+#include "libexec/device/cuda/rows.h"
+#include "libexec/kernels/cpu/common.h"
+
+static exg_status fill(exg_kernel_call *call, uint32_t position, exg_error *err)
+{
+    const exg_tensor *out = &call->outputs[0];
+    cuda_fill_params params = {.numel = exg_tensor_numel(out)};
+    exg_cuda_launch *launch = NULL;
+
+    if (!exg_call_element(call, position, out->dtype, params.element)) {
+        return exg_unsupported_dtype("full", out->dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.numel == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "create", "fill", "o0", params, &launch, err,
+                         "-DELEMENT=element_%u", exg_dtype_bytes(out->dtype)));
+    exg_cuda_grid(launch, params.numel);
+    return EXG_OK;
+}
+
+static exg_status full_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return fill(call, 1, err);
+}
+
+static exg_status scalar_tensor_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return fill(call, 0, err);
+}
+
+EXG_CUDA_ROW_OF(full, 0);
+EXG_CUDA_ROW_OF(scalar_tensor, 0);
+
+static exg_status arange_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *out = &call->outputs[0];
+    cuda_arange_params params = {.numel = exg_tensor_numel(out),
+                                 .start = exg_call_float(call, 0),
+                                 .step = exg_call_float(call, 2),
+                                 .int_start = exg_call_int(call, 0),
+                                 .int_step = exg_call_int(call, 2)};
+    exg_compute compute;
+    exg_cuda_launch *launch = NULL;
+
+    if (!exg_compute_of(out->dtype, &compute) || out->dtype == EXG_DTYPE_U64) {
+        return exg_unsupported_dtype("arange", out->dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.numel == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "create", "arange", "o0", params, &launch, err, "-DOUT=%s %s",
+                         exg_cuda_dtype(out->dtype),
+                         compute <= EXG_COMPUTE_F64 ? "-DIS_FLOAT" : ""));
+    exg_cuda_grid(launch, params.numel);
+    return EXG_OK;
+}
+
+EXG_CUDA_ROW_OF(arange, 0);
+
+static exg_status draw(exg_kernel_call *call, const char *kind, bool is_bits, exg_error *err)
+{
+    exg_dtype dtype = call->outputs[0].dtype;
+    cuda_draw_params params = {
+        .numel = exg_tensor_numel(&call->outputs[0]),
+        .stream = (uint32_t)exg_call_int(call, 1),
+        .digits = dtype == EXG_DTYPE_F16 ? 11 : dtype == EXG_DTYPE_BF16 ? 8 : 24};
+    bool is_wide = exg_dtype_bytes(dtype) == 8;
+    exg_cuda_launch *launch = NULL;
+
+    if (is_bits ? dtype != EXG_DTYPE_I64 : exg_require_float("random", dtype, NULL) != EXG_OK) {
+        return exg_unsupported_dtype("random numbers", dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.numel == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "random", "draw", "o0 r", params, &launch, err,
+                         "-DOUT=%s -D%s %s", exg_cuda_dtype(dtype), kind,
+                         is_wide ? "-DIS_WIDE" : ""));
+    exg_cuda_grid(launch, (params.numel + 1) / 2);
+    return EXG_OK;
+}
+
+static exg_status draw_uniform_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return draw(call, "UNIFORM", false, err);
+}
+
+static exg_status draw_normal_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return draw(call, "NORMAL", false, err);
+}
+
+static exg_status draw_bits_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return draw(call, "BITS", true, err);
+}
+
+EXG_CUDA_ROW_OF(draw_uniform, 0);
+EXG_CUDA_ROW_OF(draw_normal, 0);
+EXG_CUDA_ROW_OF(draw_bits, 0);

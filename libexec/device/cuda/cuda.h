@@ -1,0 +1,135 @@
+/* cuda.h - an open device of CUDA, as the files of the plugin see it.
+ *
+ * A kernel's prepare() leaves an exg_cuda_step in call->params: launches, each a compiled
+ * function, a grid, and a struct of parameters whose addresses run() fills in.
+ */
+#ifndef EXG_LIBEXEC_DEVICE_CUDA_CUDA_H
+#define EXG_LIBEXEC_DEVICE_CUDA_CUDA_H
+
+#include "libexec/device/cuda/driver.h"
+#include "libexec/device/device.h"
+
+#define EXG_CUDA_PARAMS_MAX 4000 /* bytes a kernel may be handed */
+#define EXG_CUDA_SLOTS_MAX  56
+#define EXG_CUDA_STAGE      (8u << 20) /* bytes of each of two pinned buffers */
+
+typedef struct exg_cuda_module {
+    uint64_t key[2];
+    cuda_module module;
+} exg_cuda_module;
+
+typedef struct exg_cuda_device {
+    exg_accelerator head;
+    exg_cuda_driver driver;
+    exg_nvrtc nvrtc;
+    cuda_ordinal ordinal;
+    cuda_context context;
+    cuda_stream stream;
+    char architecture[16]; /* "sm_90" */
+    void *stages[2];
+    cuda_event staged[2]; /* the device has done with the buffer */
+    bool is_recording;
+    cuda_address *blocks; /* of memory, to be freed with the device */
+    uint32_t block_count, block_capacity;
+    exg_cuda_module *modules;
+    uint32_t module_count, module_capacity;
+    exg_status status; /* of the launches of a run() */
+    exg_error err;
+} exg_cuda_device;
+
+/* ---- copies (copy.c) ------------------------------------------------------------- */
+
+exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                            exg_error *err);
+exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                             exg_error *err);
+void exg_cuda_drop_stages(exg_cuda_device *device);
+
+/* ---- graphs (graph.c) -------------------------------------------------------------- */
+
+exg_status exg_cuda_record(exg_accelerator *device, exg_error *err);
+exg_status exg_cuda_recorded(exg_accelerator *device, exg_device_graph **graph, exg_error *err);
+exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err);
+void exg_cuda_forget(exg_accelerator *device, exg_device_graph *graph);
+
+/* ---- compiled code (module.c, cache.c) ---------------------------------------------- */
+
+/* The kernel `entry` of a text compiled with options ("-DA=B -DC", split at blanks), from
+ * this device's modules, the cache on disk, or NVRTC. DEVICE DEV-007. */
+exg_status exg_cuda_compile(exg_cuda_device *device, const char *text, const char *options,
+                            const char *entry, cuda_function *function, exg_error *err);
+
+/* Compiled code by content key. Found: malloc'ed. A directory that cannot be used, or a file
+ * that is not whole, is as if there were none. */
+bool exg_cuda_cache_find(const uint64_t key[2], void **code, size_t *bytes);
+void exg_cuda_cache_keep(const uint64_t key[2], const void *code, size_t bytes);
+
+/* ---- launches (launch.c) --------------------------------------------------------------- */
+
+typedef enum exg_cuda_slot_kind {
+    EXG_CUDA_INPUT,
+    EXG_CUDA_OUTPUT,
+    EXG_CUDA_WORKSPACE,
+    EXG_CUDA_FAULT,
+    EXG_CUDA_RANDOM
+} exg_cuda_slot_kind;
+
+typedef struct exg_cuda_slot {
+    uint8_t kind;
+    uint8_t index;      /* of the operand; an absent one gives NULL */
+    uint64_t offset;    /* bytes further on */
+} exg_cuda_slot;
+
+typedef struct exg_cuda_launch {
+    cuda_function function;
+    uint32_t blocks[3];
+    uint32_t threads;
+    uint32_t params_bytes;
+    uint32_t slot_count;
+    void *params; /* begins with slot_count addresses */
+    exg_cuda_slot slots[EXG_CUDA_SLOTS_MAX];
+    struct exg_cuda_launch *next;
+} exg_cuda_launch;
+
+typedef struct exg_cuda_step {
+    exg_cuda_launch *first;
+    exg_cuda_launch **last;
+} exg_cuda_step;
+
+/* Makes call->params an empty step. */
+exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err);
+
+/* Adds a launch of kernel `entry` of the text to the step. `params` is copied. Set the grid
+ * and the slots of what it gives. */
+exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
+                             const char *entry, const void *params, size_t params_bytes,
+                             exg_cuda_launch **launch, exg_error *err);
+
+/* The run() of every kernel of this device. */
+void exg_cuda_step_run(const exg_kernel_call *call);
+
+/* Slots in the order of the addresses. */
+void exg_cuda_slot_add(exg_cuda_launch *launch, exg_cuda_slot_kind kind, uint32_t index);
+
+/* A grid for `count` items, one a thread, in blocks of 256; more items than 2^30 threads go
+ * round. */
+void exg_cuda_grid(exg_cuda_launch *launch, int64_t count);
+
+/* ---- the rows (rows.c) --------------------------------------------------------------------- */
+
+const exg_kernel *exg_cuda_kernel_of(const exg_kernel *kernel);
+
+/* ---- texts (embedded) ------------------------------------------------------------------------ */
+
+typedef struct exg_cuda_text {
+    const char *name; /* as it is included */
+    const char *text;
+} exg_cuda_text;
+
+extern const exg_cuda_text exg_cuda_texts[];
+extern const uint32_t exg_cuda_text_count;
+
+/* NULL: no such text. */
+const char *exg_cuda_text_find(const char *name);
+
+#endif

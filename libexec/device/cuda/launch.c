@@ -1,0 +1,116 @@
+/* launch.c - a step is a list of launches. */
+#include "libexec/device/cuda/cuda.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define THREADS      256
+#define BLOCKS_MAX   (1 << 22)
+
+exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err)
+{
+    exg_cuda_step *step = EXG_NEW(call->arena, exg_cuda_step);
+
+    if (step == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    step->last = &step->first;
+    call->params = step;
+    return EXG_OK;
+}
+
+exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
+                             const char *entry, const void *params, size_t params_bytes,
+                             exg_cuda_launch **launch, exg_error *err)
+{
+    exg_cuda_step *step = (exg_cuda_step *)(uintptr_t)call->params;
+    exg_cuda_launch *made = EXG_NEW(call->arena, exg_cuda_launch);
+
+    assert(params_bytes <= EXG_CUDA_PARAMS_MAX);
+    if (made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    made->params = exg_arena_alloc(call->arena, 1, params_bytes);
+    if (made->params == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    memcpy(made->params, params, params_bytes);
+    made->params_bytes = (uint32_t)params_bytes;
+    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry,
+                             &made->function, err));
+    made->threads = THREADS;
+    made->blocks[0] = made->blocks[1] = made->blocks[2] = 1;
+    *step->last = made;
+    step->last = &made->next;
+    *launch = made;
+    return EXG_OK;
+}
+
+void exg_cuda_slot_add(exg_cuda_launch *launch, exg_cuda_slot_kind kind, uint32_t index)
+{
+    assert(launch->slot_count < EXG_CUDA_SLOTS_MAX);
+    launch->slots[launch->slot_count++] = (exg_cuda_slot){(uint8_t)kind, (uint8_t)index, 0};
+}
+
+void exg_cuda_grid(exg_cuda_launch *launch, int64_t count)
+{
+    int64_t blocks = (count + THREADS - 1) / THREADS;
+
+    launch->threads = THREADS;
+    launch->blocks[0] = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
+}
+
+static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
+{
+    const exg_tensor *operand;
+    char *base;
+
+    switch ((exg_cuda_slot_kind)slot->kind) {
+    case EXG_CUDA_INPUT:
+    case EXG_CUDA_OUTPUT:
+        if (slot->index >= (slot->kind == EXG_CUDA_INPUT ? call->input_count
+                                                         : call->output_count)) {
+            return NULL;
+        }
+        operand = slot->kind == EXG_CUDA_INPUT ? &call->inputs[slot->index]
+                                               : &call->outputs[slot->index];
+        base = exg_tensor_is_absent(operand) ? NULL : operand->data;
+        return base == NULL ? NULL : base + slot->offset;
+    case EXG_CUDA_WORKSPACE:
+        return (char *)call->workspace + slot->offset;
+    case EXG_CUDA_FAULT:
+        return call->fault;
+    case EXG_CUDA_RANDOM:
+        return (void *)(uintptr_t)call->random;
+    }
+    return NULL;
+}
+
+static cuda_result launch_one(const exg_cuda_device *device, const exg_cuda_launch *l,
+                              const exg_kernel_call *call)
+{
+    _Alignas(16) char params[EXG_CUDA_PARAMS_MAX];
+    size_t bytes = l->params_bytes;
+    void *extra[] = {CUDA_LAUNCH_BYTES, params, CUDA_LAUNCH_SIZE, &bytes, CUDA_LAUNCH_END};
+
+    memcpy(params, l->params, l->params_bytes);
+    for (uint32_t s = 0; s < l->slot_count; s++) {
+        void *address = address_of(call, &l->slots[s]);
+
+        memcpy(params + s * sizeof(address), &address, sizeof(address));
+    }
+    return device->driver.launch(l->function, l->blocks[0], l->blocks[1], l->blocks[2],
+                                 l->threads, 1, 1, 0, device->stream, NULL, extra);
+}
+
+void exg_cuda_step_run(const exg_kernel_call *call)
+{
+    exg_cuda_device *device = (exg_cuda_device *)call->device;
+    const exg_cuda_step *step = call->params;
+
+    for (const exg_cuda_launch *l = step->first; l != NULL && device->status == EXG_OK;
+         l = l->next) {
+        device->status = exg_cuda_check(&device->driver, launch_one(device, l, call),
+                                        "asking for a kernel", &device->err);
+    }
+}

@@ -1,0 +1,324 @@
+/* pointwise.c - a pointwise program as a kernel: the formulas of pointwise.def as text, one
+ * function each, called in turn for every element.
+ *
+ * On the way in call->params is the finished program (exg_pointwise_finish). What differs
+ * between programs of one shape (sizes, strides, scalars) is a parameter, not text.
+ */
+#include "libexec/device/cuda/rows.h"
+#include "libexec/kernels/pointwise_program.h"
+#include "libexport/base/text.h"
+
+#include <string.h>
+
+#define WORDS_MAX (EXG_CUDA_PARAMS_MAX / 8)
+
+typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
+
+static const struct {
+    result_kind result;
+    const char *float_formula;
+    const char *int_formula;
+} formulas[EXG_FORMULA_COUNT] = {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    {result, #float_formula, #int_formula},
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+};
+
+static const struct {
+    const char *type;
+    const char *capital; /* of EXG_FORMULA_... */
+} computes[EXG_COMPUTE_COUNT] = {
+    [EXG_COMPUTE_F32] = {"float", "F32"},
+    [EXG_COMPUTE_F64] = {"double", "F64"},
+    [EXG_COMPUTE_I32] = {"int32_t", "I32"},
+    [EXG_COMPUTE_I64] = {"int64_t", "I64"},
+};
+
+/* As convert.def has it. */
+static const char *row_of(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_U64 ? "I64" : exg_cuda_dtype(dtype);
+}
+
+/* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
+static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
+{
+    return formulas[i->formula_id].result == BOOL ? p->values[i->sources[0]].compute
+                                                  : p->values[i->target].compute;
+}
+
+/* ---- text ------------------------------------------------------------------------------ */
+
+static void write_formula(exg_text *text, const exg_pointwise *p, uint8_t k)
+{
+    const exg_instruction *i = &p->instructions[k];
+    exg_compute compute = compute_of(p, i);
+    bool is_float = compute == EXG_COMPUTE_F32 || compute == EXG_COMPUTE_F64;
+    const char *formula = is_float ? formulas[i->formula_id].float_formula
+                                   : formulas[i->formula_id].int_formula;
+    const char *out = formulas[i->formula_id].result == BOOL ? "int32_t" : "C";
+    const char *first = formulas[i->formula_id].result == WHERE ? "int32_t" : "C";
+
+    exg_text_printf(text,
+                    "static inline %s formula_%u(const %s a, const C b, const C c, const C s, "
+                    "const C t, const C u, const C v, int *bad_out)\n{\n"
+                    "    const int far = %s;\n"
+                    "    int bad = 0;\n"
+                    "    %s result;\n\n"
+                    "    (void)a, (void)b, (void)c, (void)s, (void)t, (void)u, (void)v;\n"
+                    "    (void)far;\n"
+                    "    result = (%s)(%s);\n"
+                    "    *bad_out |= bad;\n"
+                    "    return result;\n}\n",
+                    out, k, first,
+                    compute == EXG_COMPUTE_F32 ? "!(exg_f32_abs(a) <= EXG_F32_NEAR / 4)" : "0",
+                    out, out, formula);
+}
+
+/* The formulas, by compute type: formula.h means one at a time. */
+static void write_formulas(exg_text *text, const exg_pointwise *p)
+{
+    bool has_special = false;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+
+        has_special |= i->kind == EXG_INSTRUCTION_FORMULA &&
+                       strstr(formulas[i->formula_id].float_formula, "SPECIAL") != NULL;
+    }
+    if (has_special) {
+        exg_text_puts(text, "#include \"libexec/kernels/special.c\"\n");
+    }
+    for (int compute = 0; compute < EXG_COMPUTE_COUNT; compute++) {
+        bool is_open = false;
+
+        for (uint8_t k = 0; k < p->instruction_count; k++) {
+            const exg_instruction *i = &p->instructions[k];
+
+            if (i->kind != EXG_INSTRUCTION_FORMULA || (int)compute_of(p, i) != compute) {
+                continue;
+            }
+            if (!is_open) {
+                exg_text_printf(text,
+                                "#define EXG_FORMULA_%s\n"
+                                "#include \"libexec/kernels/formula.h\"\n",
+                                computes[compute].capital);
+                if (compute == EXG_COMPUTE_F32) {
+                    exg_text_puts(text, "#include \"libexec/kernels/two_over_pi.c\"\n");
+                }
+                is_open = true;
+            }
+            write_formula(text, p, k);
+        }
+    }
+}
+
+static uint32_t scalar_words(const exg_pointwise *p)
+{
+    uint32_t words = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        words += p->instructions[k].kind == EXG_INSTRUCTION_FORMULA
+                     ? p->instructions[k].scalar_count
+                     : 0;
+    }
+    return words;
+}
+
+static void write_params(exg_text *text, const exg_pointwise *p)
+{
+    uint32_t scalars = scalar_words(p);
+
+    exg_text_printf(text,
+                    "typedef struct pointwise_params {\n"
+                    "    void *at[%u];\n"
+                    "    void *fault;\n"
+                    "    int64_t numel;\n"
+                    "    int64_t sizes[%u];\n"
+                    "    int64_t strides[%u][%u];\n"
+                    "    uint64_t scalars[%u];\n"
+                    "} pointwise_params;\n",
+                    p->operand_count, p->rank, p->operand_count, p->rank,
+                    scalars == 0 ? 1 : scalars);
+}
+
+/* Where element i of each operand lies. */
+static void write_offsets(exg_text *text, const exg_pointwise *p)
+{
+    bool walks = false;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        walks |= !p->operands[o].is_dense && !p->operands[o].is_invariant;
+    }
+    if (walks) {
+        exg_text_puts(text, "        int64_t rest = i;\n\n");
+        for (uint32_t d = p->rank; d-- > 0;) {
+            if (d == 0) {
+                exg_text_puts(text, "        const int64_t i0 = rest;\n");
+            } else {
+                exg_text_printf(text,
+                                "        const int64_t i%u = rest %% p.sizes[%u];\n"
+                                "        rest /= p.sizes[%u];\n",
+                                d, d, d);
+            }
+        }
+    }
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_text_printf(text, "        const int64_t o%u = ", o);
+        if (p->operands[o].is_dense || p->operands[o].is_invariant) {
+            exg_text_puts(text, p->operands[o].is_dense ? "i;\n" : "0;\n");
+            continue;
+        }
+        for (uint32_t d = 0; d < p->rank; d++) {
+            exg_text_printf(text, "%si%u * p.strides[%u][%u]", d == 0 ? "" : " + ", d, o, d);
+        }
+        exg_text_puts(text, ";\n");
+    }
+}
+
+static void write_call(exg_text *text, const exg_pointwise *p, uint8_t k, uint32_t scalar)
+{
+    const exg_instruction *i = &p->instructions[k];
+    exg_compute compute = compute_of(p, i);
+
+    exg_text_printf(text, "        %s v%u = formula_%u(v%u, v%u, v%u",
+                    computes[p->values[i->target].compute].type, i->target, k, i->sources[0],
+                    i->sources[1], i->sources[2]);
+    for (uint32_t s = 0; s < EXG_POINTWISE_SCALARS; s++) {
+        if (s < i->scalar_count) {
+            exg_text_printf(text, ", *(const %s *)&p.scalars[%u]", computes[compute].type,
+                            scalar + s);
+        } else {
+            exg_text_puts(text, ", 0");
+        }
+    }
+    exg_text_puts(text, ", &bad);\n");
+}
+
+static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32_t scalar)
+{
+    const exg_instruction *i = &p->instructions[k];
+    const char *type = computes[p->values[i->target].compute].type;
+
+    switch (i->kind) {
+    case EXG_INSTRUCTION_LOAD:
+        exg_text_printf(text, "        %s v%u = load_%s(p.at[%u], o%u);\n", type, i->target,
+                        row_of(i->dtype), i->operand, i->operand);
+        break;
+    case EXG_INSTRUCTION_STORE:
+        exg_text_printf(text, "        store_%s(p.at[%u], o%u, v%u);\n", row_of(i->dtype),
+                        i->operand, i->operand, i->target);
+        break;
+    case EXG_INSTRUCTION_CONVERT:
+        exg_text_printf(text, "        %s v%u = (%s)(v%u%s);\n", type, i->target, type,
+                        i->sources[0], i->is_truth ? " != 0" : "");
+        break;
+    case EXG_INSTRUCTION_ROUND:
+        exg_text_printf(text, "        v%u = round_%s(v%u);\n", i->target, row_of(i->dtype),
+                        i->target);
+        break;
+    case EXG_INSTRUCTION_FORMULA:
+        write_call(text, p, k, scalar);
+        break;
+    }
+}
+
+static void write_text(exg_text *text, const exg_pointwise *p)
+{
+    uint32_t scalar = 0;
+
+    exg_text_puts(text, "#include \"libexec/kernels/cuda/common.h\"\n");
+    write_formulas(text, p);
+    write_params(text, p);
+    exg_text_puts(text, "KERNEL(pointwise, pointwise_params)\n{\n"
+                        "    int bad = 0;\n\n"
+                        "    FOR_EACH(i, p.numel) {\n");
+    write_offsets(text, p);
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        write_step(text, p, k, scalar);
+        scalar += p->instructions[k].kind == EXG_INSTRUCTION_FORMULA
+                      ? p->instructions[k].scalar_count
+                      : 0;
+    }
+    exg_text_puts(text, "    }\n"
+                        "    if (bad != 0) {\n"
+                        "        raise_fault(p.fault, FAULT_DIVIDE_BY_ZERO, 0, -1);\n"
+                        "    }\n}\n");
+}
+
+/* ---- parameters --------------------------------------------------------------------------- */
+
+/* As write_params() lays them out; gives their number, 0 when there are too many. */
+static uint32_t fill_params(const exg_pointwise *p, uint64_t *words)
+{
+    uint32_t scalars = scalar_words(p);
+    uint32_t at = p->operand_count + 1u;
+
+    if (at + 1 + p->rank * (1u + p->operand_count) + scalars + 1 > WORDS_MAX) {
+        return 0;
+    }
+    words[at++] = (uint64_t)p->numel;
+    for (uint32_t d = 0; d < p->rank; d++) {
+        words[at++] = (uint64_t)p->sizes[d];
+    }
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        for (uint32_t d = 0; d < p->rank; d++) {
+            words[at++] = (uint64_t)p->operands[o].strides[d];
+        }
+    }
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+        uint32_t bytes = i->kind == EXG_INSTRUCTION_FORMULA
+                             ? exg_compute_bytes(compute_of(p, i))
+                             : 0;
+
+        for (uint32_t s = 0; bytes > 0 && s < i->scalar_count; s++) {
+            memcpy(&words[at++], (const char *)i->scalars + s * bytes, bytes);
+        }
+    }
+    return scalars == 0 ? at + 1 : at;
+}
+
+static exg_status prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_pointwise *p = call->params;
+    uint64_t words[WORDS_MAX] = {0};
+    uint32_t count = fill_params(p, words);
+    exg_cuda_launch *launch = NULL;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (count == 0) {
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-010",
+                        "an elementwise program of %u operands has too many parameters",
+                        p->operand_count);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (p->numel == 0) {
+        return EXG_OK;
+    }
+    write_text(&text, p);
+    if (exg_text_string(&text) == NULL) {
+        exg_text_free(&text);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_cuda_step_add(call, exg_text_string(&text), "", "pointwise", words, count * 8,
+                               &launch, err);
+    exg_text_free(&text);
+    EXG_TRY(status);
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_cuda_slot_add(launch, p->operands[o].is_output ? EXG_CUDA_OUTPUT : EXG_CUDA_INPUT,
+                          p->operands[o].index);
+    }
+    exg_cuda_slot_add(launch, EXG_CUDA_FAULT, 0);
+    exg_cuda_grid(launch, p->numel);
+    return EXG_OK;
+}
+
+const exg_kernel exg_cuda_pointwise = {
+    .name = "pointwise",
+    .prepare = prepare,
+    .run = exg_cuda_step_run,
+    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_IN_PLACE,
+};

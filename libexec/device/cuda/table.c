@@ -1,0 +1,254 @@
+/* table.c - CUDA as a device table: the door of the plugin. */
+#include "libexec/device/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern const exg_device_table exg_device_cuda;
+
+static exg_status count(uint32_t *found, exg_error *err)
+{
+    exg_cuda_driver driver;
+    exg_status status;
+    int devices = 0;
+
+    *found = 0;
+    EXG_TRY(exg_cuda_driver_open(&driver, err));
+    EXG_TRY(exg_cuda_check(&driver, driver.device_count(&devices), "counting devices", err));
+    if (devices <= 0) {
+        status = EXG_FAIL(err, DEVICE, "DEV-005", "the driver of CUDA finds no device");
+        return exg_error_fix(err, status, "look at CUDA_VISIBLE_DEVICES and at nvidia-smi");
+    }
+    *found = (uint32_t)devices;
+    return EXG_OK;
+}
+
+/* The driver, and the handle of device `index`. */
+static exg_status find(uint32_t index, exg_cuda_driver *driver, cuda_ordinal *ordinal,
+                       exg_error *err)
+{
+    uint32_t devices;
+
+    EXG_TRY(count(&devices, err));
+    EXG_TRY(exg_cuda_driver_open(driver, err));
+    if (index >= devices) {
+        return EXG_FAIL(err, DEVICE, "DEV-005", "there is no device %u of CUDA: there are %u",
+                        index, devices);
+    }
+    return exg_cuda_check(driver, driver->device_get(ordinal, (int)index), "finding a device",
+                          err);
+}
+
+static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal ordinal,
+                                  char *text, size_t bytes, exg_error *err)
+{
+    int major = 0;
+    int minor = 0;
+
+    EXG_TRY(exg_cuda_check(driver,
+                           driver->device_attribute(&major, CUDA_CAPABILITY_MAJOR, ordinal),
+                           "describing a device", err));
+    EXG_TRY(exg_cuda_check(driver,
+                           driver->device_attribute(&minor, CUDA_CAPABILITY_MINOR, ordinal),
+                           "describing a device", err));
+    (void)snprintf(text, bytes, "sm_%d%d", major, minor);
+    return EXG_OK;
+}
+
+static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err)
+{
+    exg_cuda_driver driver;
+    cuda_ordinal ordinal;
+    cuda_context context = NULL;
+    size_t free_bytes = 0;
+    size_t bytes = 0;
+    exg_status status;
+
+    EXG_TRY(find(index, &driver, &ordinal, err));
+    EXG_TRY(exg_cuda_check(&driver,
+                           driver.device_name(info->name, sizeof(info->name), ordinal),
+                           "describing a device", err));
+    EXG_TRY(architecture_of(&driver, ordinal, info->architecture, sizeof(info->architecture),
+                            err));
+    EXG_TRY(exg_cuda_check(&driver, driver.context_retain(&context, ordinal), "opening a device",
+                           err));
+    status = exg_cuda_check(&driver, driver.context_set(context), "entering a device", err);
+    if (status == EXG_OK) {
+        status = exg_cuda_check(&driver, driver.memory_info(&free_bytes, &bytes),
+                                "asking for free memory", err);
+    }
+    (void)driver.context_set(NULL);
+    (void)driver.context_release(ordinal);
+    info->memory_bytes = bytes;
+    info->free_bytes = free_bytes;
+    return status;
+}
+
+static void close_device(exg_accelerator *device)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    if (d == NULL) {
+        return;
+    }
+    if (d->context != NULL) {
+        (void)d->driver.context_set(d->context);
+        if (d->stream != NULL) {
+            (void)d->driver.stream_wait(d->stream);
+        }
+        exg_cuda_drop_stages(d);
+        for (uint32_t i = 0; i < d->block_count; i++) {
+            (void)d->driver.memory_free(d->blocks[i]);
+        }
+        for (uint32_t i = 0; i < d->module_count; i++) {
+            (void)d->driver.module_unload(d->modules[i].module);
+        }
+        if (d->stream != NULL) {
+            (void)d->driver.stream_destroy(d->stream);
+        }
+        (void)d->driver.context_set(NULL);
+        (void)d->driver.context_release(d->ordinal);
+    }
+    free(d->modules);
+    free(d->blocks);
+    free(d);
+}
+
+static exg_status start(exg_cuda_device *d, uint32_t index, exg_error *err)
+{
+    const exg_cuda_driver *c = &d->driver;
+
+    EXG_TRY(find(index, &d->driver, &d->ordinal, err));
+    EXG_TRY(exg_nvrtc_open(&d->driver, &d->nvrtc, err));
+    EXG_TRY(architecture_of(c, d->ordinal, d->architecture, sizeof(d->architecture), err));
+    EXG_TRY(exg_cuda_check(c, c->context_retain(&d->context, d->ordinal), "opening a device",
+                           err));
+    EXG_TRY(exg_cuda_check(c, c->context_set(d->context), "entering a device", err));
+    return exg_cuda_check(c, c->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING),
+                          "making a stream", err);
+}
+
+static exg_status open_device(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    exg_cuda_device *d = calloc(1, sizeof(*d));
+    exg_status status;
+
+    *device = NULL;
+    if (d == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    d->head.table = &exg_device_cuda;
+    d->head.index = index;
+    status = start(d, index, err);
+    if (status != EXG_OK) {
+        close_device(&d->head);
+        return status;
+    }
+    *device = &d->head;
+    return EXG_OK;
+}
+
+static exg_status make_room(exg_cuda_device *d, exg_error *err)
+{
+    if (d->block_count == d->block_capacity) {
+        uint32_t capacity = d->block_capacity == 0 ? 64 : 2 * d->block_capacity;
+        cuda_address *grown = realloc(d->blocks, capacity * sizeof(*grown));
+
+        if (grown == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        d->blocks = grown;
+        d->block_capacity = capacity;
+    }
+    return EXG_OK;
+}
+
+static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    cuda_address at = 0;
+    size_t free_bytes = 0;
+    size_t all_bytes = 0;
+    cuda_result result;
+    exg_status status;
+
+    *address = NULL;
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
+                           err));
+    EXG_TRY(make_room(d, err));
+    result = d->driver.memory_alloc(&at, bytes == 0 ? 1 : bytes);
+    if (result == CUDA_OUT_OF_MEMORY) {
+        (void)d->driver.memory_info(&free_bytes, &all_bytes);
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-004",
+                          "device %u of CUDA has no %llu bytes: %zu of %zu are free", device->index,
+                          (unsigned long long)bytes, free_bytes, all_bytes);
+        return exg_error_fix(err, status,
+                             "run with smaller inputs, or over more ranks (--mesh)");
+    }
+    EXG_TRY(exg_cuda_check(&d->driver, result, "taking memory", err));
+    d->blocks[d->block_count++] = at;
+    *address = (void *)(uintptr_t)at;
+    return EXG_OK;
+}
+
+static void release(exg_accelerator *device, void *address)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    if (address != NULL) {
+        (void)d->driver.context_set(d->context);
+        (void)d->driver.stream_wait(d->stream);
+        (void)d->driver.memory_free((cuda_address)(uintptr_t)address);
+        for (uint32_t i = 0; i < d->block_count; i++) {
+            if (d->blocks[i] == (cuda_address)(uintptr_t)address) {
+                d->blocks[i] = d->blocks[--d->block_count];
+            }
+        }
+    }
+}
+
+static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
+                         const exg_kernel_call *call, uint32_t operands, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    (void)operands; /* the call is read now */
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
+                           err));
+    d->status = EXG_OK;
+    kernel->run(call);
+    if (d->status != EXG_OK && err != NULL) {
+        *err = d->err;
+    }
+    return d->status;
+}
+
+static exg_status wait_for(exg_accelerator *device, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
+                           err));
+    return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
+                          err);
+}
+
+__attribute__((visibility("default"))) const exg_device_table exg_device_cuda = {
+    .version = EXG_DEVICE_TABLE_VERSION,
+    .name = "cuda",
+    .count = count,
+    .describe = describe,
+    .open = open_device,
+    .close = close_device,
+    .kernel_of = exg_cuda_kernel_of,
+    .allocate = allocate,
+    .release = release,
+    .copy_in = exg_cuda_copy_in,
+    .copy_out = exg_cuda_copy_out,
+    .launch = launch,
+    .wait = wait_for,
+    .record = exg_cuda_record,
+    .recorded = exg_cuda_recorded,
+    .replay = exg_cuda_replay,
+    .forget = exg_cuda_forget,
+};

@@ -1,0 +1,179 @@
+/* common.h - what kernel texts are written in: the common part of C11 and CUDA C++, and
+ * names for what differs. NVRTC compiles a text for a device; a C compiler makes of the same
+ * text what the tests' emulator runs, each thread a fibre.
+ *
+ * A kernel has one parameter, a struct by value that begins with the addresses of its
+ * operands (params.h). Blocks of threads are of one dimension. A warp is 32 threads, and
+ * all of them take part in a shuffle.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_CUDA_COMMON_H
+#define EXG_LIBEXEC_KERNELS_CUDA_COMMON_H
+
+#include "libexport/base/element.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+
+#define KERNEL(name, params) extern "C" __global__ void name(const __grid_constant__ params p)
+#define SHARED               __shared__
+#define BARRIER()            __syncthreads()
+#define THREAD               ((int)threadIdx.x)
+#define THREADS              ((int)blockDim.x)
+#define BLOCK_X              ((int)blockIdx.x)
+#define BLOCK_Y              ((int)blockIdx.y)
+#define BLOCK_Z              ((int)blockIdx.z)
+#define BLOCKS_X             ((int)gridDim.x)
+#define SWAP_IF(at, old, new_) atomicCAS(at, old, new_)
+
+#define DEFINE_SHUFFLE(name, type)                                                            \
+    static inline type shuffle_##name(type x, int lanes)                                      \
+    {                                                                                         \
+        return __shfl_xor_sync(0xffffffffu, x, lanes);                                        \
+    }
+
+#else
+
+/* What the emulator puts at the disposal of the thread that it runs now. */
+typedef struct exg_emulator {
+    int thread, threads;
+    int block[3], blocks[3];
+    void (*barrier)(void);
+    void (*shuffle)(void *value, int bytes, int lanes);
+} exg_emulator;
+
+exg_emulator *exg_emulated;
+
+/* Where shared variables lie: one block runs at a time. */
+extern char __start_exg_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_exg_shared[] __attribute__((weak, visibility("hidden")));
+
+void exg_shared_range(char **first, char **end);
+void exg_shared_range(char **first, char **end)
+{
+    *first = __start_exg_shared;
+    *end = __stop_exg_shared;
+}
+
+#define KERNEL(name, params)                                                                  \
+    static void name##_of(const params p);                                                    \
+    void name(const void *bytes);                                                             \
+    void name(const void *bytes)                                                              \
+    {                                                                                         \
+        name##_of(*(const params *)bytes);                                                    \
+    }                                                                                         \
+    static void name##_of(const params p)
+#define SHARED               static __attribute__((section("exg_shared")))
+#define BARRIER()            exg_emulated->barrier()
+#define THREAD               (exg_emulated->thread)
+#define THREADS              (exg_emulated->threads)
+#define BLOCK_X              (exg_emulated->block[0])
+#define BLOCK_Y              (exg_emulated->block[1])
+#define BLOCK_Z              (exg_emulated->block[2])
+#define BLOCKS_X             (exg_emulated->blocks[0])
+
+static inline int exg_swap_if(int *at, int old, int new_)
+{
+    int found = *at;
+
+    *at = found == old ? new_ : found;
+    return found;
+}
+#define SWAP_IF(at, old, new_) exg_swap_if(at, old, new_)
+
+#define DEFINE_SHUFFLE(name, type)                                                            \
+    static inline type shuffle_##name(type x, int lanes)                                      \
+    {                                                                                         \
+        exg_emulated->shuffle(&x, (int)sizeof(x), lanes);                                     \
+        return x;                                                                             \
+    }
+
+#endif
+
+/* shuffle_f32(x, lanes): the x of the thread whose number in the warp differs in the bits
+ * of `lanes`. */
+DEFINE_SHUFFLE(f32, float)
+DEFINE_SHUFFLE(f64, double)
+DEFINE_SHUFFLE(i32, int32_t)
+DEFINE_SHUFFLE(i64, int64_t)
+
+#define WARP 32
+
+/* Every i below count, shared out over all threads of the launch. */
+#define FOR_EACH(i, count)                                                                    \
+    for (int64_t i = (int64_t)BLOCK_X * THREADS + THREAD; i < (count);                        \
+         i += (int64_t)BLOCKS_X * THREADS)
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+
+/* ---- elements ------------------------------------------------------------------------- */
+
+#define EXG_CONVERT(id, storage, compute, widen, narrow)                                      \
+    typedef storage storage_##id;                                                             \
+    typedef compute compute_##id;                                                             \
+    static inline compute widen_##id(storage x)                                               \
+    {                                                                                         \
+        return (compute)(widen);                                                              \
+    }                                                                                         \
+    static inline storage narrow_##id(compute x)                                              \
+    {                                                                                         \
+        return (storage)(narrow);                                                             \
+    }                                                                                         \
+    static inline compute load_##id(const void *memory, int64_t i)                            \
+    {                                                                                         \
+        return widen_##id(((const storage *)memory)[i]);                                      \
+    }                                                                                         \
+    static inline void store_##id(void *memory, int64_t i, compute x)                         \
+    {                                                                                         \
+        ((storage *)memory)[i] = narrow_##id(x);                                              \
+    }                                                                                         \
+    /* what storing and loading it would give */                                              \
+    static inline compute round_##id(compute x)                                               \
+    {                                                                                         \
+        return widen_##id(narrow_##id(x));                                                    \
+    }
+#include "libexec/kernels/convert.def"
+#undef EXG_CONVERT
+
+/* Memory that is only moved, by bytes an element. */
+typedef uint8_t element_1;
+typedef uint16_t element_2;
+typedef uint32_t element_4;
+typedef uint64_t element_8;
+typedef struct element_16 {
+    uint64_t words[2];
+} element_16;
+
+/* A dtype given as a macro's value: LOAD(DTYPE)(memory, i). */
+#define STORAGE(dtype) JOIN(storage_, dtype)
+#define COMPUTE(dtype) JOIN(compute_, dtype)
+#define LOAD(dtype)    JOIN(load_, dtype)
+#define STORE(dtype)   JOIN(store_, dtype)
+#define ROUND_TO(dtype) JOIN(round_, dtype)
+
+/* ---- faults ------------------------------------------------------------------------------ */
+
+/* exg_fault and exg_fault_note of kernel.h. */
+#define FAULT_INDEX          1
+#define FAULT_DIVIDE_BY_ZERO 2
+#define FAULT_PARAMETER      4
+
+typedef struct fault_note {
+    int fault;
+    int64_t index, size;
+} fault_note;
+
+static inline void raise_fault(void *note, int fault, int64_t index, int64_t size)
+{
+    fault_note *to = (fault_note *)note;
+
+    if (SWAP_IF(&to->fault, 0, fault) == 0) {
+        to->index = index;
+        to->size = size;
+    }
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* index.cu - elements chosen by index tensors. INDEX: their dtype (of pick and gather). An
+ * index outside its dimension raises INDEX and gives zero.
+ */
+#include "libexec/kernels/cuda/common.h"
+#include "libexec/kernels/cuda/params.h"
+
+static inline ELEMENT element_or_zero(const void *memory, int64_t at, int is_inside)
+{
+    ELEMENT x;
+
+    memset(&x, 0, sizeof(x));
+    if (is_inside) {
+        x = ((const ELEMENT *)memory)[at];
+    }
+    return x;
+}
+
+#ifdef INDEX
+KERNEL(pick, cuda_pick_params)
+{
+    FOR_EACH(i, p.numel) {
+        const int64_t row = i / p.inner;
+        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, row % p.count);
+        const int is_inside = chosen >= 0 && chosen < p.size;
+
+        if (!is_inside) {
+            raise_fault(p.fault, FAULT_INDEX, chosen, p.size);
+        }
+        ((ELEMENT *)p.out)[i] =
+            element_or_zero(p.self, (row / p.count * p.size + chosen) * p.inner + i % p.inner,
+                            is_inside);
+    }
+}
+
+KERNEL(gather, cuda_gather_params)
+{
+    FOR_EACH(i, p.numel) {
+        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, window_offset(&p.of_index, i));
+        const int is_inside = chosen >= 0 && chosen < p.dim_size;
+
+        if (!is_inside) {
+            raise_fault(p.fault, FAULT_INDEX, chosen, p.dim_size);
+        }
+        ((ELEMENT *)p.out)[i] =
+            element_or_zero(p.self, window_offset(&p.of_self, i) + chosen * p.dim_stride,
+                            is_inside);
+    }
+}
+#else
+KERNEL(index_many, cuda_index_params)
+{
+    FOR_EACH(i, p.numel) {
+        int64_t at[CUDA_RANK_MAX];
+        int64_t rest = i;
+        int64_t self = 0;
+        int is_inside = 1;
+
+        for (int64_t d = p.rank - 1; d >= 0; d--) {
+            at[d] = rest % p.result[d];
+            rest /= p.result[d];
+            self += at[d] * p.self_strides[d];
+        }
+        for (int64_t n = 0; n < p.count; n++) {
+            int64_t where = 0;
+            int64_t given;
+            int64_t chosen;
+
+            for (int64_t d = 0; d < p.rank; d++) {
+                where += at[d] * p.index_strides[n][d];
+            }
+            given = p.is_narrow[n] ? (int64_t)((const int32_t *)p.indices[n])[where]
+                                   : ((const int64_t *)p.indices[n])[where];
+            chosen = given < 0 ? given + p.sizes[n] : given;
+            if (chosen < 0 || chosen >= p.sizes[n]) {
+                raise_fault(p.fault, FAULT_INDEX, given, p.sizes[n]);
+                is_inside = 0;
+            }
+            self += chosen * p.strides[n];
+        }
+        ((ELEMENT *)p.out)[i] = element_or_zero(p.self, self, is_inside);
+    }
+}
+#endif

@@ -1,0 +1,172 @@
+/* params.h - the parameters of kernel texts, which the host fills. Each struct begins with
+ * the addresses of operands, in the order in which the host names them.
+ */
+#ifndef EXG_LIBEXEC_KERNELS_CUDA_PARAMS_H
+#define EXG_LIBEXEC_KERNELS_CUDA_PARAMS_H
+
+#include <stdint.h>
+
+#define CUDA_RANK_MAX 16
+
+/* Elements of a window in row-major order; strides count elements. */
+typedef struct cuda_window {
+    int64_t sizes[CUDA_RANK_MAX];
+    int64_t strides[CUDA_RANK_MAX];
+    int32_t rank;
+} cuda_window;
+
+/* The element at `position` of the window, elements from its first. */
+static inline int64_t window_offset(const cuda_window *w, int64_t position)
+{
+    int64_t offset = 0;
+
+    for (int d = w->rank - 1; d >= 0; d--) {
+        offset += position % w->sizes[d] * w->strides[d];
+        position /= w->sizes[d];
+    }
+    return offset;
+}
+
+/* ---- moving ---------------------------------------------------------------------------- */
+
+typedef struct cuda_copy_params {
+    const void *in;
+    void *out;
+    int64_t numel;
+    cuda_window from, to;
+} cuda_copy_params;
+
+typedef struct cuda_triangle_params {
+    const void *in;
+    void *out;
+    int64_t numel, rows, columns, diagonal;
+    int64_t is_upper;
+} cuda_triangle_params;
+
+/* ---- from numbers ---------------------------------------------------------------------- */
+
+typedef struct cuda_fill_params {
+    void *out;
+    int64_t numel;
+    uint64_t element[2];
+} cuda_fill_params;
+
+typedef struct cuda_arange_params {
+    void *out;
+    int64_t numel;
+    double start, step;
+    int64_t int_start, int_step;
+} cuda_arange_params;
+
+typedef struct cuda_draw_params {
+    void *out;
+    const void *source; /* exg_random_source */
+    int64_t numel;
+    uint32_t stream, digits;
+} cuda_draw_params;
+
+/* ---- reductions, rows -------------------------------------------------------------------- */
+
+typedef struct cuda_reduce_params {
+    const void *in;
+    void *out;
+    int64_t outputs, terms;
+    cuda_window kept, walked;
+    double correction; /* var */
+} cuda_reduce_params;
+
+/* A row is (size) elements `inner` apart. */
+typedef struct cuda_softmax_params {
+    const void *in;
+    void *out;
+    int64_t rows, size, inner;
+} cuda_softmax_params;
+
+typedef struct cuda_norm_params {
+    const void *in, *weight, *bias;
+    void *out, *mean, *factor;
+    int64_t rows, size;
+    int64_t channels, area, groups; /* of group norm: a row is (channels, area) */
+    double eps;
+} cuda_norm_params;
+
+/* ---- by index ------------------------------------------------------------------------------ */
+
+/* self (outer, size, inner), index (count), out (outer, count, inner) */
+typedef struct cuda_pick_params {
+    const void *self, *index;
+    void *out, *fault;
+    int64_t numel, size, count, inner;
+} cuda_pick_params;
+
+/* out[i] = self[i with coordinate `dim` replaced by index[i]] */
+typedef struct cuda_gather_params {
+    const void *self, *index;
+    void *out, *fault;
+    int64_t numel;
+    int64_t dim_size, dim_stride;
+    cuda_window of_index, of_self; /* the result's sizes; of_self without `dim` */
+} cuda_gather_params;
+
+#define CUDA_INDICES_MAX 6
+
+/* out (result's sizes) = self where indices say */
+typedef struct cuda_index_params {
+    const void *self;
+    const void *indices[CUDA_INDICES_MAX];
+    void *out, *fault;
+    int64_t numel;
+    int64_t sizes[CUDA_INDICES_MAX], strides[CUDA_INDICES_MAX]; /* of self, indexed dims */
+    int64_t is_narrow[CUDA_INDICES_MAX];                        /* int32 */
+    int64_t count;
+    int64_t rank; /* of the result */
+    int64_t result[CUDA_RANK_MAX];
+    int64_t self_strides[CUDA_RANK_MAX]; /* over the result; 0 along positions */
+    int64_t index_strides[CUDA_INDICES_MAX][CUDA_RANK_MAX]; /* over the result */
+} cuda_index_params;
+
+/* ---- products --------------------------------------------------------------------------- */
+
+typedef struct cuda_matrix {
+    int64_t batch, row, column; /* strides, elements */
+} cuda_matrix;
+
+/* c (batch, m, n), dense, = alpha * a * b + beta * self */
+typedef struct cuda_gemm_params {
+    const void *a, *b, *self;
+    void *c;
+    int64_t batch, m, n, k;
+    cuda_matrix of_a, of_b, of_self;
+    double alpha, beta;
+} cuda_gemm_params;
+
+/* Batch dimensions in front of the heads, as strides of each operand. */
+typedef struct cuda_attention_params {
+    const void *query, *key, *value, *mask;
+    void *out;
+    int64_t heads, rows, keys, depth, width, heads_of_kv, is_causal;
+    double scale, masked;
+    int64_t batch_rank;
+    int64_t batch_sizes[CUDA_RANK_MAX];
+    int64_t batch_strides[4][CUDA_RANK_MAX]; /* query, key, value, mask */
+    int64_t strides[4][3];                   /* head, row, element */
+} cuda_attention_params;
+
+typedef struct cuda_convolution_params {
+    const void *in, *weight, *bias;
+    void *out;
+    int64_t batch, groups, in_channels, out_channels; /* of a group */
+    int64_t size[3], result[3], kernel[3], stride[3], padding[3], dilation[3];
+    int64_t gap[3]; /* 1, or of a transposed one the stride */
+    int64_t is_transposed;
+} cuda_convolution_params;
+
+typedef struct cuda_pool_params {
+    const void *in;
+    void *out, *indices;
+    int64_t planes, height, width, out_height, out_width;
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+    int64_t counts_padding, divisor, is_adaptive;
+} cuda_pool_params;
+
+#endif

@@ -1,0 +1,60 @@
+#!/bin/sh
+# whole.sh EXG - every archive of fixtures/ with its inputs and expected outputs, by
+# `exg run --device cuda` on whatever CUDA the loader finds. Run from the source root.
+set -u
+exg=$1
+work=$(mktemp -d "${TMPDIR:-/tmp}/exg-whole.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+count=0
+failed=0
+
+# run NAME PROGRAM INPUTS EXPECTED
+run()
+{
+    count=$((count + 1))
+    if ! "$exg" run "$2" --input "$3" --expect "$4" --device cuda > "$work/out" 2>&1; then
+        echo "FAILED: $1"
+        tail -5 "$work/out"
+        failed=$((failed + 1))
+    fi
+}
+
+EXG_STANDIN_LOG=$work/log
+export EXG_STANDIN_LOG
+for expected in fixtures/*.expected.safetensors; do
+    name=${expected%.expected.safetensors}
+    for program in "$name.pt2" "$name.core.pt2"; do
+        if [ -f "$program" ] && [ -f "$name.inputs.safetensors" ]; then
+            run "$program" "$program" "$name.inputs.safetensors" "$expected"
+        fi
+    done
+done
+for kind in core.static core.dynamic train-ir.static; do
+    run "lm.$kind" "fixtures/lm.$kind.pt2" fixtures/lm.inputs.safetensors \
+        fixtures/lm.expected.safetensors
+done
+for length in 1 17 200; do
+    run "lm of $length" fixtures/lm.core.dynamic.pt2 "fixtures/lm.t$length.inputs.safetensors" \
+        "fixtures/lm.t$length.expected.safetensors"
+done
+# The third run is a graph, asked for again.
+count=$((count + 1))
+if ! "$exg" run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors \
+    --expect fixtures/mlp.expected.safetensors --device cuda --repeat 3 > "$work/out" 2>&1; then
+    echo "FAILED: a graph"
+    tail -5 "$work/out"
+    failed=$((failed + 1))
+fi
+if [ -f "$work/log" ] && ! grep -q "cuGraphLaunch" "$work/log"; then
+    echo "FAILED: no graph was asked for"
+    failed=$((failed + 1))
+fi
+# Were it the host that computed, all would pass too.
+for kernel in gemm attention normalize pointwise; do
+    if [ -f "$work/log" ] && ! grep -q "cuLaunchKernel $kernel " "$work/log"; then
+        echo "FAILED: no program launched $kernel"
+        failed=$((failed + 1))
+    fi
+done
+echo "$count programs, $failed failed"
+[ "$count" -gt 20 ] && [ "$failed" -eq 0 ]

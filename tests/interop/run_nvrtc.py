@@ -1,0 +1,71 @@
+"""Kernels of CUDA through the real NVRTC, for GPUs that need not be there. See README.md beside this file."""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+PACKAGE = "nvidia-cuda-nvrtc"
+FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise", "reduce"]
+# Of how many programs of a kernel one is compiled: texts are the same for all, the first architecture sees every variant.
+ARCHITECTURES = {"90": 1, "80": 16, "100": 16}
+
+
+def find_nvrtc():
+    """The folder of libnvrtc.so.13, or None."""
+    for folder in sys.path:
+        for path in pathlib.Path(folder or ".").glob("nvidia/*/lib/libnvrtc.so.13"):
+            return path.parent
+    return None
+
+
+def install():
+    folder = find_nvrtc()
+    if folder is None:
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", PACKAGE], capture_output=True, text=True)
+        folder = find_nvrtc()
+        if folder is None:
+            sys.exit(f"FAILED: {PACKAGE} cannot be had: nothing was compiled\n{done.stderr[-2000:]}")
+    return folder
+
+
+def compile_family(build, nvrtc, driver, architecture, family):
+    """Prepares the kernels of a family's tests with the real compiler; the number of programs, or the first fault."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = dict(os.environ, EXG_KERNEL_DEVICE="cuda", XDG_CACHE_HOME=cache, LD_LIBRARY_PATH=f"{driver}:{nvrtc}",
+                           EXG_KERNEL_PREPARE_ONLY=str(ARCHITECTURES[architecture]), EXG_STANDIN_ARCHITECTURE=architecture)
+        done = subprocess.run([build / "tests" / f"test_exec_kernels_{family}"], env=environment, capture_output=True, text=True)
+        count = len(list(pathlib.Path(cache).glob("exg/*.cubin")))
+    faults = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "ERROR" in line or "FAILED" in line]
+    return count, None if done.returncode == 0 and count > 0 else (faults or ["nothing was compiled"])[0]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="a built tree with tests")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    build = options.build.resolve()
+    nvrtc = install()
+    failed = 0
+    passed = 0
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as driver, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        # The stand-in for the driver alone: the compiler is the real one.
+        (pathlib.Path(driver) / "libcuda.so.1").symlink_to(build / "tests" / "standin" / "libcuda.so.1")
+        cases = [(a, f) for a in ARCHITECTURES for f in FAMILIES]
+        results = pool.map(lambda case: compile_family(build, nvrtc, driver, *case), cases)
+        for (architecture, family), (count, fault) in zip(cases, results):
+            print(f"sm_{architecture} {family}: {count} programs" + (f": {fault}" if fault else ""), flush=True)
+            failed += fault is not None
+            passed += fault is None
+    print(f"{passed} passed, {failed} failed, {time.monotonic() - begin:.0f} s")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
