@@ -32,6 +32,8 @@ static exg_nvrtc nvrtc;
 static cuda_context context;
 static cuda_stream stream;
 static exg_error err;
+static cuda_module modules[32];
+static uint32_t module_count;
 
 static int set_up(void **state)
 {
@@ -48,6 +50,9 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    while (module_count > 0) {
+        (void)driver.module_unload(modules[--module_count]);
+    }
     (void)driver.stream_destroy(stream);
     (void)driver.context_release(0);
     return 0;
@@ -97,6 +102,8 @@ static cuda_function load(const char *text, char **texts, const char *entry,
     assert_non_null(code);
     assert_int_equal(nvrtc.cubin(program, code), 0);
     assert_int_equal(driver.module_load(&module, code), 0);
+    assert_true(module_count < 32);
+    modules[module_count++] = module;
     assert_int_equal(driver.module_function(&function, module, entry), 0);
     (void)nvrtc.destroy(&program);
     free(code);

@@ -154,8 +154,12 @@ bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fa
         return false;
     }
     assert_true(c.input_count <= OPERANDS && c.output_count <= OPERANDS);
-    memcpy(inputs, c.inputs, c.input_count * sizeof(inputs[0]));
-    memcpy(outputs, c.outputs, c.output_count * sizeof(outputs[0]));
+    for (uint32_t i = 0; i < c.input_count; i++) {
+        inputs[i] = c.inputs[i];
+    }
+    for (uint32_t i = 0; i < c.output_count; i++) {
+        outputs[i] = c.outputs[i];
+    }
     c.inputs = inputs;
     c.outputs = outputs;
     c.device = device;
