@@ -443,16 +443,14 @@ static bool run_there(kernel_case *c)
         }
     }
     if (!run_on_device(c->kernel, &call, &fault)) {
-        return false;
+        if (getenv("EXG_KERNEL_PREPARE_ONLY") == NULL) {
+            return false;
+        }
+        run_once(c, 0); /* it was the compiler that mattered */
+        return true;
     }
     assert_int_equal(fault.fault, c->fault);
     return true;
-}
-
-/* Only compiled: there is nothing to compare. */
-static bool prepared_there(kernel_case *c)
-{
-    return getenv("EXG_KERNEL_PREPARE_ONLY") != NULL && !run_there(c);
 }
 
 void run_everywhere(kernel_case *c)
@@ -509,9 +507,6 @@ void expect_values(const kernel_case *c, uint32_t output, const double *expected
 
 void expect_kernel(kernel_case *c, uint32_t output, const double *expected, double tolerance)
 {
-    if (prepared_there(c)) {
-        return;
-    }
     if (run_there(c)) {
         expect_values(c, output, expected, tolerance);
         return;
