@@ -13,15 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define INVALID_VALUE    1
-#define OUT_OF_MEMORY    2
-#define INVALID_DEVICE   101
-#define INVALID_IMAGE    200
-#define INVALID_CONTEXT  201
-#define NOT_FOUND        500
-#define ILLEGAL_ADDRESS  700
-#define LAUNCH_FAILED    719
-#define CAPTURE_REFUSED  900
+#define INVALID_VALUE   1
+#define OUT_OF_MEMORY   2
+#define INVALID_DEVICE  101
+#define INVALID_IMAGE   200
+#define INVALID_CONTEXT 201
+#define NOT_FOUND       500
+#define ILLEGAL_ADDRESS 700
+#define LAUNCH_FAILED   719
+#define CAPTURE_REFUSED 900
 
 #define PARAMS_MAX 4096
 
@@ -74,60 +74,60 @@ typedef struct stream {
 } stream;
 
 static __thread int entered;
-static int fault;           /* sticks: the context is of no use any more */
+static int fault; /* sticks: the context is of no use any more */
 static const char *fault_text = "";
 
 /* What every call does first. */
-#define ENTER(...)                                                                            \
-    do {                                                                                      \
-        standin_log(__VA_ARGS__);                                                             \
-        if (!entered) {                                                                       \
-            return INVALID_CONTEXT;                                                           \
-        }                                                                                     \
-        if (fault != 0) {                                                                     \
-            return fault;                                                                     \
-        }                                                                                     \
+#define ENTER(...)                                                                                 \
+    do {                                                                                           \
+        standin_log(__VA_ARGS__);                                                                  \
+        if (!entered) {                                                                            \
+            return INVALID_CONTEXT;                                                                \
+        }                                                                                          \
+        if (fault != 0) {                                                                          \
+            return fault;                                                                          \
+        }                                                                                          \
     } while (0)
 
 /* X(symbol, parameters): declared here, as the driver declares them. */
-#define CALLS(X)                                                                              \
-    X(cuInit, (unsigned flags))                                                               \
-    X(cuDriverGetVersion, (int *version))                                                     \
-    X(cuGetErrorName, (int result, const char **name))                                        \
-    X(cuGetErrorString, (int result, const char **text))                                      \
-    X(cuDeviceGetCount, (int *count))                                                         \
-    X(cuDeviceGet, (int *device, int index))                                                  \
-    X(cuDeviceGetName, (char *name, int length, int device))                                  \
-    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                          \
-    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                 \
-    X(cuDevicePrimaryCtxRelease_v2, (int device))                                             \
-    X(cuCtxSetCurrent, (void *context))                                                       \
-    X(cuMemGetInfo_v2, (size_t *free_bytes, size_t *bytes))                                   \
-    X(cuMemAlloc_v2, (address *at, size_t bytes))                                             \
-    X(cuMemFree_v2, (address at))                                                             \
-    X(cuMemAllocHost_v2, (void **memory, size_t bytes))                                       \
-    X(cuMemFreeHost, (void *memory))                                                          \
-    X(cuMemcpyHtoDAsync_v2, (address to, const void *from, size_t bytes, stream *s))          \
-    X(cuMemcpyDtoHAsync_v2, (void *to, address from, size_t bytes, stream *s))                \
-    X(cuStreamCreate, (stream **s, unsigned flags))                                           \
-    X(cuStreamDestroy_v2, (stream *s))                                                        \
-    X(cuStreamSynchronize, (stream *s))                                                       \
-    X(cuEventCreate, (event **e, unsigned flags))                                             \
-    X(cuEventDestroy_v2, (event *e))                                                          \
-    X(cuEventRecord, (event *e, stream *s))                                                   \
-    X(cuEventSynchronize, (event *e))                                                         \
-    X(cuModuleLoadData, (module **m, const void *image))                                      \
-    X(cuModuleUnload, (module *m))                                                            \
-    X(cuModuleGetFunction, (function **f, module *m, const char *name))                       \
-    X(cuLaunchKernel, (function *f, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,  \
-                       unsigned threads_x, unsigned threads_y, unsigned threads_z,            \
-                       unsigned shared_bytes, stream *s, void **params, void **extra))        \
-    X(cuStreamBeginCapture_v2, (stream *s, int mode))                                         \
-    X(cuStreamEndCapture, (stream *s, graph **g))                                             \
-    X(cuGraphInstantiateWithFlags, (graph **exec, graph *g, unsigned long long flags))        \
-    X(cuGraphLaunch, (graph *exec, stream *s))                                                \
-    X(cuGraphDestroy, (graph *g))                                                             \
-    X(cuGraphExecDestroy, (graph *exec))                                                      \
+#define CALLS(X)                                                                                   \
+    X(cuInit, (unsigned flags))                                                                    \
+    X(cuDriverGetVersion, (int *version))                                                          \
+    X(cuGetErrorName, (int result, const char **name))                                             \
+    X(cuGetErrorString, (int result, const char **text))                                           \
+    X(cuDeviceGetCount, (int *count))                                                              \
+    X(cuDeviceGet, (int *device, int index))                                                       \
+    X(cuDeviceGetName, (char *name, int length, int device))                                       \
+    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                               \
+    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                      \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                  \
+    X(cuCtxSetCurrent, (void *context))                                                            \
+    X(cuMemGetInfo_v2, (size_t * free_bytes, size_t * bytes))                                      \
+    X(cuMemAlloc_v2, (address * at, size_t bytes))                                                 \
+    X(cuMemFree_v2, (address at))                                                                  \
+    X(cuMemAllocHost_v2, (void **memory, size_t bytes))                                            \
+    X(cuMemFreeHost, (void *memory))                                                               \
+    X(cuMemcpyHtoDAsync_v2, (address to, const void *from, size_t bytes, stream *s))               \
+    X(cuMemcpyDtoHAsync_v2, (void *to, address from, size_t bytes, stream *s))                     \
+    X(cuStreamCreate, (stream * *s, unsigned flags))                                               \
+    X(cuStreamDestroy_v2, (stream * s))                                                            \
+    X(cuStreamSynchronize, (stream * s))                                                           \
+    X(cuEventCreate, (event * *e, unsigned flags))                                                 \
+    X(cuEventDestroy_v2, (event * e))                                                              \
+    X(cuEventRecord, (event * e, stream * s))                                                      \
+    X(cuEventSynchronize, (event * e))                                                             \
+    X(cuModuleLoadData, (module * *m, const void *image))                                          \
+    X(cuModuleUnload, (module * m))                                                                \
+    X(cuModuleGetFunction, (function * *f, module * m, const char *name))                          \
+    X(cuLaunchKernel, (function * f, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,      \
+                       unsigned threads_x, unsigned threads_y, unsigned threads_z,                 \
+                       unsigned shared_bytes, stream *s, void **params, void **extra))             \
+    X(cuStreamBeginCapture_v2, (stream * s, int mode))                                             \
+    X(cuStreamEndCapture, (stream * s, graph * *g))                                                \
+    X(cuGraphInstantiateWithFlags, (graph * *exec, graph * g, unsigned long long flags))           \
+    X(cuGraphLaunch, (graph * exec, stream * s))                                                   \
+    X(cuGraphDestroy, (graph * g))                                                                 \
+    X(cuGraphExecDestroy, (graph * exec))                                                          \
     X(cuGetExportTable, (const void **table, const void *id))
 #define DECLARE(name, parameters) int name parameters;
 CALLS(DECLARE)
@@ -150,11 +150,11 @@ int cuDriverGetVersion(int *version)
 
 int cuGetErrorName(int result, const char **name)
 {
-    *name = result == ILLEGAL_ADDRESS  ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-            : result == LAUNCH_FAILED  ? "CUDA_ERROR_LAUNCH_FAILED"
-            : result == OUT_OF_MEMORY  ? "CUDA_ERROR_OUT_OF_MEMORY"
+    *name = result == ILLEGAL_ADDRESS   ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : result == LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
+            : result == OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
             : result == INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
-                                       : "CUDA_ERROR_UNKNOWN";
+                                        : "CUDA_ERROR_UNKNOWN";
     return 0;
 }
 
@@ -289,12 +289,14 @@ static void fail_with(int result, const char *text)
 
 static void carry_out_launch(const task *t)
 {
-    fibre_launch launch = {.kernel = t->function->entry,
-                           .params = t->params,
-                           .blocks = {t->blocks[0], t->blocks[1], t->blocks[2]},
-                           .threads = t->threads,
-                           .shared = t->function->module->shared,
-                           .shared_bytes = t->function->module->shared_bytes};
+    fibre_launch launch = {
+        .kernel = t->function->entry,
+        .params = t->params,
+        .blocks = {t->blocks[0], t->blocks[1], t->blocks[2]},
+        .threads = t->threads,
+        .shared = t->function->module->shared,
+        .shared_bytes = t->function->module->shared_bytes
+    };
     const char *wrong = fibre_run(&launch);
 
     if (wrong != NULL) {
@@ -504,8 +506,12 @@ int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned b
                    unsigned threads_x, unsigned threads_y, unsigned threads_z,
                    unsigned shared_bytes, stream *s, void **params, void **extra)
 {
-    task t = {.kind = TASK_LAUNCH, .function = f, .blocks = {blocks_x, blocks_y, blocks_z},
-              .threads = threads_x};
+    task t = {
+        .kind = TASK_LAUNCH,
+        .function = f,
+        .blocks = {blocks_x, blocks_y, blocks_z},
+        .threads = threads_x
+    };
     size_t bytes = 0;
     const void *given = NULL;
 
@@ -517,10 +523,10 @@ int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned b
             bytes = *(const size_t *)extra[1];
         }
     }
-    if (blocks_x == 0 || blocks_y == 0 || blocks_z == 0 || blocks_y > 65535 ||
-        blocks_z > 65535 || threads_x == 0 || threads_x > 1024 || threads_y != 1 ||
-        threads_z != 1 || shared_bytes != 0 || params != NULL || given == NULL ||
-        bytes > PARAMS_MAX || f->entry == NULL) {
+    if (blocks_x == 0 || blocks_y == 0 || blocks_z == 0 || blocks_y > 65535 || blocks_z > 65535 ||
+        threads_x == 0 || threads_x > 1024 || threads_y != 1 || threads_z != 1 ||
+        shared_bytes != 0 || params != NULL || given == NULL || bytes > PARAMS_MAX ||
+        f->entry == NULL) {
         return INVALID_VALUE;
     }
     t.params = malloc(bytes);

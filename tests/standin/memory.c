@@ -39,8 +39,8 @@ size_t memory_bytes(void)
 
     if (m.base == NULL) {
         m.bytes = limit == NULL ? BYTES : strtoull(limit, NULL, 10);
-        m.base = mmap(NULL, m.bytes + GUARD, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        m.base = mmap(NULL, m.bytes + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                      -1, 0);
         if (m.base == MAP_FAILED) {
             abort();
         }

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *memory_take(size_t bytes); /* NULL: there is no more */
-bool memory_give(void *block);   /* false: it is none */
+void *memory_take(size_t bytes);                    /* NULL: there is no more */
+bool memory_give(void *block);                      /* false: it is none */
 bool memory_holds(const void *first, size_t bytes); /* inside one block */
 size_t memory_free_bytes(void);
 size_t memory_bytes(void);

@@ -7,8 +7,8 @@
 #include "tests/standin/log.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -156,14 +156,27 @@ int nvrtcCompileProgram(standin_program *program, int count, const char *const *
 {
     char text[128];
     char out[128];
-    const char *arguments[OPTIONS_MAX] = {
-        EXG_STANDIN_CC, "-std=gnu11", "-O1", "-g1", "-fPIC", "-shared", "-w", "-fwrapv",
-        "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno", "-I", program->folder,
+    const char *arguments[OPTIONS_MAX] = {EXG_STANDIN_CC,
+                                          "-std=gnu11",
+                                          "-O1",
+                                          "-g1",
+                                          "-fPIC",
+                                          "-shared",
+                                          "-w",
+                                          "-fwrapv",
+                                          "-fno-strict-aliasing",
+                                          "-ffp-contract=off",
+                                          "-fno-math-errno",
+                                          "-I",
+                                          program->folder,
 #ifdef __SANITIZE_ADDRESS__
-        "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
-        "-fsanitize-sections=exg_shared",
+                                          "-fsanitize=address,undefined",
+                                          "-fno-sanitize-recover=undefined",
+                                          "-fsanitize-sections=exg_shared",
 #endif
-        "-o", out, text};
+                                          "-o",
+                                          out,
+                                          text};
     int used = 0;
     size_t bytes = 0;
     uint64_t length;

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#define ROWS           16  /* of attention.cu */
-#define DEPTH_MAX_F32  128 /* what fits shared memory */
-#define DEPTH_MAX_F64  64
+#define ROWS          16  /* of attention.cu */
+#define DEPTH_MAX_F32 128 /* what fits shared memory */
+#define DEPTH_MAX_F64 64
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
@@ -91,13 +91,12 @@ static exg_status attention(exg_kernel_call *call, double masked, exg_error *err
         return exg_cuda_refuse("attention of so many rows", err);
     }
     most = EXG_MAX(p.depth, p.width) <= most / 2 ? most / 2 : most;
-    EXG_TRY(EXG_CUDA_ADD(call, "attention", "attention", "i0 i1 i2 i3 o0", p, &launch, err,
-                         "-DX=%s -DDEPTH_MAX=%lld %s %s%s %s", exg_cuda_dtype(query->dtype),
-                         (long long)most, is_double ? "-DIS_DOUBLE" : "",
-                         has_mask ? "-DHAS_MASK -DMASK=" : "",
-                         has_mask ? exg_cuda_dtype(call->inputs[3].dtype) : "",
-                         has_mask && call->inputs[3].dtype == EXG_DTYPE_B8 ? "-DMASK_IS_BOOL"
-                                                                           : ""));
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "attention", "attention", "i0 i1 i2 i3 o0", p, &launch, err,
+        "-DX=%s -DDEPTH_MAX=%lld %s %s%s %s", exg_cuda_dtype(query->dtype), (long long)most,
+        is_double ? "-DIS_DOUBLE" : "", has_mask ? "-DHAS_MASK -DMASK=" : "",
+        has_mask ? exg_cuda_dtype(call->inputs[3].dtype) : "",
+        has_mask && call->inputs[3].dtype == EXG_DTYPE_B8 ? "-DMASK_IS_BOOL" : ""));
     launch->blocks[0] = (uint32_t)blocks;
     return EXG_OK;
 }

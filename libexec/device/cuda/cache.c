@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define MAGIC    UINT64_C(0x316e696275436745) /* "EgCubin1" */
+#define MAGIC          UINT64_C(0x316e696275436745) /* "EgCubin1" */
 #define PATH_MAX_BYTES 1024
 
 typedef struct cache_head {
@@ -30,8 +30,7 @@ static bool is_directory(const char *path)
 {
     struct stat s;
 
-    return (mkdir(path, 0700) == 0 || errno == EEXIST) && stat(path, &s) == 0 &&
-           S_ISDIR(s.st_mode);
+    return (mkdir(path, 0700) == 0 || errno == EEXIST) && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
 /* False: there is no place for a cache. */
@@ -105,7 +104,10 @@ static bool write_all(int file, const void *data, size_t bytes)
 /* Not synced: what a crash leaves of a file is known by its checksum. */
 void exg_cuda_cache_keep(const uint64_t key[2], const void *code, size_t bytes)
 {
-    cache_head head = {MAGIC, {key[0], key[1]}, bytes, XXH3_64bits(code, bytes)};
+    cache_head head = {
+        MAGIC, {key[0], key[1]},
+         bytes, XXH3_64bits(code, bytes)
+    };
     char path[PATH_MAX_BYTES];
     char part[PATH_MAX_BYTES + 8];
     bool is_written;

@@ -76,8 +76,7 @@ static exg_status stage_out(exg_cuda_device *d, char *to, cuda_address from, uin
     for (uint64_t turn = 0; turn <= parts; turn++) {
         if (turn < parts) {
             EXG_TRY(exg_cuda_check(c,
-                                   c->copy_out(d->stages[turn % 2],
-                                               from + turn * EXG_CUDA_STAGE,
+                                   c->copy_out(d->stages[turn % 2], from + turn * EXG_CUDA_STAGE,
                                                part_of(bytes, turn), d->stream),
                                    "copying from the device", err));
             EXG_TRY(exg_cuda_check(c, c->event_record(d->staged[turn % 2], d->stream),
@@ -86,8 +85,8 @@ static exg_status stage_out(exg_cuda_device *d, char *to, cuda_address from, uin
         if (turn > 0) { /* the part before, while this one is on its way */
             uint64_t last = turn - 1;
 
-            EXG_TRY(exg_cuda_check(c, c->event_wait(d->staged[last % 2]), "waiting for a copy",
-                                   err));
+            EXG_TRY(
+                exg_cuda_check(c, c->event_wait(d->staged[last % 2]), "waiting for a copy", err));
             memcpy(to + last * EXG_CUDA_STAGE, d->stages[last % 2], part_of(bytes, last));
         }
     }
@@ -103,8 +102,8 @@ exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from,
     if (bytes == 0) {
         return EXG_OK;
     }
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     if (bytes <= DIRECT_MAX || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.copy_in(address, from, bytes, d->stream),
                               "copying to the device", err);
@@ -122,8 +121,8 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
     if (bytes == 0) {
         return EXG_OK;
     }
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     if (bytes <= DIRECT_MAX || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.copy_out(to, address, bytes, d->stream),
                               "copying from the device", err);

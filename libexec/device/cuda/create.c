@@ -15,8 +15,8 @@ static exg_status fill(exg_kernel_call *call, uint32_t position, exg_error *err)
     if (params.numel == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "create", "fill", "o0", params, &launch, err,
-                         "-DELEMENT=element_%u", exg_dtype_bytes(out->dtype)));
+    EXG_TRY(EXG_CUDA_ADD(call, "create", "fill", "o0", params, &launch, err, "-DELEMENT=element_%u",
+                         exg_dtype_bytes(out->dtype)));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
 }
@@ -64,10 +64,11 @@ EXG_CUDA_ROW_OF(arange, 0);
 static exg_status draw(exg_kernel_call *call, const char *kind, bool is_bits, exg_error *err)
 {
     exg_dtype dtype = call->outputs[0].dtype;
-    cuda_draw_params params = {
-        .numel = exg_tensor_numel(&call->outputs[0]),
-        .stream = (uint32_t)exg_call_int(call, 1),
-        .digits = dtype == EXG_DTYPE_F16 ? 11 : dtype == EXG_DTYPE_BF16 ? 8 : 24};
+    cuda_draw_params params = {.numel = exg_tensor_numel(&call->outputs[0]),
+                               .stream = (uint32_t)exg_call_int(call, 1),
+                               .digits = dtype == EXG_DTYPE_F16    ? 11
+                                         : dtype == EXG_DTYPE_BF16 ? 8
+                                                                   : 24};
     bool is_wide = exg_dtype_bytes(dtype) == 8;
     exg_cuda_launch *launch = NULL;
 
@@ -78,9 +79,8 @@ static exg_status draw(exg_kernel_call *call, const char *kind, bool is_bits, ex
     if (params.numel == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "random", "draw", "o0 r", params, &launch, err,
-                         "-DOUT=%s -D%s %s", exg_cuda_dtype(dtype), kind,
-                         is_wide ? "-DIS_WIDE" : ""));
+    EXG_TRY(EXG_CUDA_ADD(call, "random", "draw", "o0 r", params, &launch, err, "-DOUT=%s -D%s %s",
+                         exg_cuda_dtype(dtype), kind, is_wide ? "-DIS_WIDE" : ""));
     exg_cuda_grid(launch, (params.numel + 1) / 2);
     return EXG_OK;
 }

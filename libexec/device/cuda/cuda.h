@@ -76,8 +76,8 @@ typedef enum exg_cuda_slot_kind {
 
 typedef struct exg_cuda_slot {
     uint8_t kind;
-    uint8_t index;      /* of the operand; an absent one gives NULL */
-    uint64_t offset;    /* bytes further on */
+    uint8_t index;   /* of the operand; an absent one gives NULL */
+    uint64_t offset; /* bytes further on */
 } exg_cuda_slot;
 
 typedef struct exg_cuda_launch {

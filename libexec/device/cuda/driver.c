@@ -34,8 +34,7 @@ static const char *find_calls(void *library, const call_row *rows, size_t count,
 
 static exg_status too_old(const char *what, exg_error *err)
 {
-    exg_status status = EXG_FAIL(err, DEVICE, "DEV-006", "the driver of CUDA is too old: %s",
-                                 what);
+    exg_status status = EXG_FAIL(err, DEVICE, "DEV-006", "the driver of CUDA is too old: %s", what);
 
     return exg_error_fix(err, status, "install a driver for CUDA 12 or later (525 or newer)");
 }
@@ -47,8 +46,8 @@ exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err)
     char text[96];
 
     if (library == NULL) {
-        exg_status status = EXG_FAIL(err, DEVICE, "DEV-003",
-                                     "the driver of CUDA cannot be loaded: %s", dlerror());
+        exg_status status =
+            EXG_FAIL(err, DEVICE, "DEV-003", "the driver of CUDA cannot be loaded: %s", dlerror());
 
         return exg_error_fix(err, status, "install NVIDIA's driver, or run on another device");
     }
@@ -80,8 +79,7 @@ exg_status exg_nvrtc_open(const exg_cuda_driver *driver, exg_nvrtc *nvrtc, exg_e
         }
         (void)snprintf(name, sizeof(name), "libnvrtc.so.%d", major);
         library = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* stays */
-        if (library != NULL &&
-            find_calls(library, nvrtc_rows, COUNT(nvrtc_rows), nvrtc) == NULL &&
+        if (library != NULL && find_calls(library, nvrtc_rows, COUNT(nvrtc_rows), nvrtc) == NULL &&
             nvrtc->version(&nvrtc->major, &nvrtc->minor) == 0) {
             return EXG_OK;
         }
@@ -89,8 +87,7 @@ exg_status exg_nvrtc_open(const exg_cuda_driver *driver, exg_nvrtc *nvrtc, exg_e
     status = EXG_FAIL(err, DEVICE, "DEV-004",
                       "the compiler of CUDA, NVRTC, is not there for a driver of CUDA %d",
                       driver->version / 1000);
-    return exg_error_fix(err, status,
-                         "install libnvrtc.so.12 or .13 where the loader finds it");
+    return exg_error_fix(err, status, "install libnvrtc.so.12 or .13 where the loader finds it");
 }
 
 exg_status exg_cuda_check(const exg_cuda_driver *driver, cuda_result result, const char *what,

@@ -35,63 +35,61 @@ typedef struct nvrtc_program_handle *nvrtc_program;
 #define CUDA_DRIVER_OLDEST       12000 /* as cuDriverGetVersion counts */
 
 /* X(name here, symbol, parameters) */
-#define EXG_CUDA_CALLS(X)                                                                     \
-    X(init, "cuInit", (unsigned flags))                                                       \
-    X(driver_version, "cuDriverGetVersion", (int *version))                                   \
-    X(error_name, "cuGetErrorName", (cuda_result result, const char **name))                  \
-    X(error_text, "cuGetErrorString", (cuda_result result, const char **text))                \
-    X(device_count, "cuDeviceGetCount", (int *count))                                         \
-    X(device_get, "cuDeviceGet", (cuda_ordinal *device, int index))                           \
-    X(device_name, "cuDeviceGetName", (char *name, int length, cuda_ordinal device))          \
-    X(device_attribute, "cuDeviceGetAttribute",                                               \
-      (int *value, int attribute, cuda_ordinal device))                                       \
-    X(context_retain, "cuDevicePrimaryCtxRetain",                                             \
-      (cuda_context *context, cuda_ordinal device))                                           \
-    X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_ordinal device))                 \
-    X(context_set, "cuCtxSetCurrent", (cuda_context context))                                 \
-    X(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *bytes))                    \
-    X(memory_alloc, "cuMemAlloc_v2", (cuda_address *address, size_t bytes))                   \
-    X(memory_free, "cuMemFree_v2", (cuda_address address))                                    \
-    X(pinned_alloc, "cuMemAllocHost_v2", (void **memory, size_t bytes))                       \
-    X(pinned_free, "cuMemFreeHost", (void *memory))                                           \
-    X(copy_in, "cuMemcpyHtoDAsync_v2",                                                        \
-      (cuda_address to, const void *from, size_t bytes, cuda_stream stream))                  \
-    X(copy_out, "cuMemcpyDtoHAsync_v2",                                                       \
-      (void *to, cuda_address from, size_t bytes, cuda_stream stream))                        \
-    X(stream_create, "cuStreamCreate", (cuda_stream *stream, unsigned flags))                 \
-    X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                             \
-    X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                               \
-    X(event_create, "cuEventCreate", (cuda_event *event, unsigned flags))                     \
-    X(event_destroy, "cuEventDestroy_v2", (cuda_event event))                                 \
-    X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                  \
-    X(event_wait, "cuEventSynchronize", (cuda_event event))                                   \
-    X(module_load, "cuModuleLoadData", (cuda_module *module, const void *image))              \
-    X(module_unload, "cuModuleUnload", (cuda_module module))                                  \
-    X(module_function, "cuModuleGetFunction",                                                 \
-      (cuda_function *function, cuda_module module, const char *name))                        \
-    X(launch, "cuLaunchKernel",                                                               \
-      (cuda_function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,       \
-       unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,     \
-       cuda_stream stream, void **params, void **extra))                                      \
-    X(capture_begin, "cuStreamBeginCapture_v2", (cuda_stream stream, int mode))               \
-    X(capture_end, "cuStreamEndCapture", (cuda_stream stream, cuda_graph *graph))             \
-    X(graph_instantiate, "cuGraphInstantiateWithFlags",                                       \
-      (cuda_graph_exec *exec, cuda_graph graph, unsigned long long flags))                    \
-    X(graph_launch, "cuGraphLaunch", (cuda_graph_exec exec, cuda_stream stream))              \
-    X(graph_destroy, "cuGraphDestroy", (cuda_graph graph))                                    \
+#define EXG_CUDA_CALLS(X)                                                                          \
+    X(init, "cuInit", (unsigned flags))                                                            \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                        \
+    X(error_name, "cuGetErrorName", (cuda_result result, const char **name))                       \
+    X(error_text, "cuGetErrorString", (cuda_result result, const char **text))                     \
+    X(device_count, "cuDeviceGetCount", (int *count))                                              \
+    X(device_get, "cuDeviceGet", (cuda_ordinal * device, int index))                               \
+    X(device_name, "cuDeviceGetName", (char *name, int length, cuda_ordinal device))               \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cuda_ordinal device))  \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cuda_context * context, cuda_ordinal device))   \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_ordinal device))                      \
+    X(context_set, "cuCtxSetCurrent", (cuda_context context))                                      \
+    X(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * bytes))                       \
+    X(memory_alloc, "cuMemAlloc_v2", (cuda_address * address, size_t bytes))                       \
+    X(memory_free, "cuMemFree_v2", (cuda_address address))                                         \
+    X(pinned_alloc, "cuMemAllocHost_v2", (void **memory, size_t bytes))                            \
+    X(pinned_free, "cuMemFreeHost", (void *memory))                                                \
+    X(copy_in, "cuMemcpyHtoDAsync_v2",                                                             \
+      (cuda_address to, const void *from, size_t bytes, cuda_stream stream))                       \
+    X(copy_out, "cuMemcpyDtoHAsync_v2",                                                            \
+      (void *to, cuda_address from, size_t bytes, cuda_stream stream))                             \
+    X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
+    X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
+    X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
+    X(event_create, "cuEventCreate", (cuda_event * event, unsigned flags))                         \
+    X(event_destroy, "cuEventDestroy_v2", (cuda_event event))                                      \
+    X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \
+    X(event_wait, "cuEventSynchronize", (cuda_event event))                                        \
+    X(module_load, "cuModuleLoadData", (cuda_module * module, const void *image))                  \
+    X(module_unload, "cuModuleUnload", (cuda_module module))                                       \
+    X(module_function, "cuModuleGetFunction",                                                      \
+      (cuda_function * function, cuda_module module, const char *name))                            \
+    X(launch, "cuLaunchKernel",                                                                    \
+      (cuda_function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,            \
+       unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,          \
+       cuda_stream stream, void **params, void **extra))                                           \
+    X(capture_begin, "cuStreamBeginCapture_v2", (cuda_stream stream, int mode))                    \
+    X(capture_end, "cuStreamEndCapture", (cuda_stream stream, cuda_graph * graph))                 \
+    X(graph_instantiate, "cuGraphInstantiateWithFlags",                                            \
+      (cuda_graph_exec * exec, cuda_graph graph, unsigned long long flags))                        \
+    X(graph_launch, "cuGraphLaunch", (cuda_graph_exec exec, cuda_stream stream))                   \
+    X(graph_destroy, "cuGraphDestroy", (cuda_graph graph))                                         \
     X(graph_exec_destroy, "cuGraphExecDestroy", (cuda_graph_exec exec))
 
-#define EXG_NVRTC_CALLS(X)                                                                    \
-    X(version, "nvrtcVersion", (int *major, int *minor))                                      \
-    X(create, "nvrtcCreateProgram",                                                           \
-      (nvrtc_program *program, const char *source, const char *name, int header_count,        \
-       const char *const *headers, const char *const *header_names))                          \
-    X(destroy, "nvrtcDestroyProgram", (nvrtc_program *program))                               \
-    X(compile, "nvrtcCompileProgram",                                                         \
-      (nvrtc_program program, int option_count, const char *const *options))                  \
-    X(log_bytes, "nvrtcGetProgramLogSize", (nvrtc_program program, size_t *bytes))            \
-    X(log, "nvrtcGetProgramLog", (nvrtc_program program, char *log))                          \
-    X(cubin_bytes, "nvrtcGetCUBINSize", (nvrtc_program program, size_t *bytes))               \
+#define EXG_NVRTC_CALLS(X)                                                                         \
+    X(version, "nvrtcVersion", (int *major, int *minor))                                           \
+    X(create, "nvrtcCreateProgram",                                                                \
+      (nvrtc_program * program, const char *source, const char *name, int header_count,            \
+       const char *const *headers, const char *const *header_names))                               \
+    X(destroy, "nvrtcDestroyProgram", (nvrtc_program * program))                                   \
+    X(compile, "nvrtcCompileProgram",                                                              \
+      (nvrtc_program program, int option_count, const char *const *options))                       \
+    X(log_bytes, "nvrtcGetProgramLogSize", (nvrtc_program program, size_t * bytes))                \
+    X(log, "nvrtcGetProgramLog", (nvrtc_program program, char *log))                               \
+    X(cubin_bytes, "nvrtcGetCUBINSize", (nvrtc_program program, size_t * bytes))                   \
     X(cubin, "nvrtcGetCUBIN", (nvrtc_program program, char *cubin))
 
 #define EXG_CUDA_MEMBER(name, symbol, params) cuda_result(*name) params;

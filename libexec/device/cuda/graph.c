@@ -13,8 +13,8 @@ static exg_status check_capture(const exg_cuda_device *d, cuda_result result, co
                                 exg_error *err)
 {
     if (result >= CUDA_CAPTURE_FAULT_FIRST && result <= CUDA_CAPTURE_FAULT_LAST) {
-        return EXG_FAIL(err, UNSUPPORTED, "DEV-009", "%s: CUDA cannot record this work (%d)",
-                        what, result);
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-009", "%s: CUDA cannot record this work (%d)", what,
+                        result);
     }
     return exg_cuda_check(&d->driver, result, what, err);
 }
@@ -23,8 +23,8 @@ exg_status exg_cuda_record(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     EXG_TRY(check_capture(d, d->driver.capture_begin(d->stream, CUDA_CAPTURE_THREAD),
                           "beginning a graph", err));
     d->is_recording = true;
@@ -78,8 +78,8 @@ exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *grap
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     return exg_cuda_check(&d->driver, d->driver.graph_launch(graph->exec, d->stream),
                           "asking for a graph", err);
 }

@@ -7,9 +7,8 @@ static exg_status pick(exg_kernel_call *call, uint32_t dim, exg_error *err)
     const exg_tensor *self = &call->inputs[0];
     const exg_tensor *index = &call->inputs[1];
     exg_around around = exg_around_dim(self, dim);
-    cuda_pick_params params = {.size = around.size,
-                               .count = exg_tensor_numel(index),
-                               .inner = around.inner};
+    cuda_pick_params params = {
+        .size = around.size, .count = exg_tensor_numel(index), .inner = around.inner};
     exg_cuda_launch *launch = NULL;
 
     EXG_TRY(exg_require_index("an index", index->dtype, err));

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
-#define THREADS      256
-#define BLOCKS_MAX   (1 << 22)
+#define THREADS    256
+#define BLOCKS_MAX (1 << 22)
 
 exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err)
 {
@@ -36,8 +36,8 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char
     }
     memcpy(made->params, params, params_bytes);
     made->params_bytes = (uint32_t)params_bytes;
-    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry,
-                             &made->function, err));
+    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry, &made->function,
+                             err));
     made->threads = THREADS;
     made->blocks[0] = made->blocks[1] = made->blocks[2] = 1;
     *step->last = made;
@@ -68,12 +68,12 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
     switch ((exg_cuda_slot_kind)slot->kind) {
     case EXG_CUDA_INPUT:
     case EXG_CUDA_OUTPUT:
-        if (slot->index >= (slot->kind == EXG_CUDA_INPUT ? call->input_count
-                                                         : call->output_count)) {
+        if (slot->index >=
+            (slot->kind == EXG_CUDA_INPUT ? call->input_count : call->output_count)) {
             return NULL;
         }
-        operand = slot->kind == EXG_CUDA_INPUT ? &call->inputs[slot->index]
-                                               : &call->outputs[slot->index];
+        operand =
+            slot->kind == EXG_CUDA_INPUT ? &call->inputs[slot->index] : &call->outputs[slot->index];
         base = exg_tensor_is_absent(operand) ? NULL : operand->data;
         return base == NULL ? NULL : base + slot->offset;
     case EXG_CUDA_WORKSPACE:
@@ -99,8 +99,8 @@ static cuda_result launch_one(const exg_cuda_device *device, const exg_cuda_laun
 
         memcpy(params + s * sizeof(address), &address, sizeof(address));
     }
-    return device->driver.launch(l->function, l->blocks[0], l->blocks[1], l->blocks[2],
-                                 l->threads, 1, 1, 0, device->stream, NULL, extra);
+    return device->driver.launch(l->function, l->blocks[0], l->blocks[1], l->blocks[2], l->threads,
+                                 1, 1, 0, device->stream, NULL, extra);
 }
 
 void exg_cuda_step_run(const exg_kernel_call *call)

@@ -63,8 +63,7 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
                          exg_cuda_dtype(call->inputs[b].dtype), exg_cuda_dtype(dtype),
                          has_self ? "-DHAS_SELF -DSELF=" : "",
                          has_self ? exg_cuda_dtype(call->inputs[self].dtype) : "",
-                         is_real ? "-DIS_REAL" : "",
-                         dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : ""));
+                         is_real ? "-DIS_REAL" : "", dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : ""));
     launch->slots[0].index = (uint8_t)a;
     launch->slots[1].index = (uint8_t)b;
     launch->slots[2].index = (uint8_t)self;
@@ -74,8 +73,8 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
 }
 
 /* (batch, m, k) by (batch, k, n). */
-static exg_status product(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
-                          double beta, double alpha, exg_error *err)
+static exg_status product(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self, double beta,
+                          double alpha, exg_error *err)
 {
     const exg_tensor *x = &call->inputs[a];
     const exg_tensor *y = &call->inputs[b];
@@ -138,8 +137,8 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
         params.m *= input->sizes[d];
     }
     params.of_a = (cuda_matrix){0, params.k, 1};
-    params.of_b = (cuda_matrix){0, weight->strides[weight->rank - 1],
-                                is_vector ? 0 : weight->strides[0]};
+    params.of_b =
+        (cuda_matrix){0, weight->strides[weight->rank - 1], is_vector ? 0 : weight->strides[0]};
     params.of_self = (cuda_matrix){0, 0, 1};
     return gemm(call, 0, 1, 2, &params, err);
 }

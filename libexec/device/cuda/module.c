@@ -26,8 +26,7 @@ static void add_to_key(XXH3_state_t *state, const char *text)
     (void)XXH3_128bits_update(state, text, strlen(text) + 1);
 }
 
-static bool key_of(const exg_cuda_device *d, const char *text, const char *options,
-                   uint64_t key[2])
+static bool key_of(const exg_cuda_device *d, const char *text, const char *options, uint64_t key[2])
 {
     XXH3_state_t *state = XXH3_createState();
     int version[] = {d->nvrtc.major, d->nvrtc.minor};

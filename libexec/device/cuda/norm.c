@@ -66,8 +66,8 @@ static cuda_norm_params rows_of(const exg_tensor *in, uint32_t dims)
 static exg_status native_layer_norm_prepare(exg_kernel_call *call, exg_error *err)
 {
     int64_t shape[EXG_RANK_MAX];
-    cuda_norm_params params = rows_of(&call->inputs[0],
-                                      exg_call_ints(call, 1, shape, EXG_RANK_MAX));
+    cuda_norm_params params =
+        rows_of(&call->inputs[0], exg_call_ints(call, 1, shape, EXG_RANK_MAX));
 
     params.eps = exg_call_float(call, 4);
     return norm(call, "LAYER", "i0 i1 i2 o0 o1 o2", &params, err);

@@ -19,7 +19,7 @@ static const struct {
     const char *float_formula;
     const char *int_formula;
 } formulas[EXG_FORMULA_COUNT] = {
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     {result, #float_formula, #int_formula},
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
@@ -29,8 +29,8 @@ static const struct {
     const char *type;
     const char *capital; /* of EXG_FORMULA_... */
 } computes[EXG_COMPUTE_COUNT] = {
-    [EXG_COMPUTE_F32] = {"float", "F32"},
-    [EXG_COMPUTE_F64] = {"double", "F64"},
+    [EXG_COMPUTE_F32] = {"float",   "F32"},
+    [EXG_COMPUTE_F64] = {"double",  "F64"},
     [EXG_COMPUTE_I32] = {"int32_t", "I32"},
     [EXG_COMPUTE_I64] = {"int64_t", "I64"},
 };
@@ -55,8 +55,8 @@ static void write_formula(exg_text *text, const exg_pointwise *p, uint8_t k)
     const exg_instruction *i = &p->instructions[k];
     exg_compute compute = compute_of(p, i);
     bool is_float = compute == EXG_COMPUTE_F32 || compute == EXG_COMPUTE_F64;
-    const char *formula = is_float ? formulas[i->formula_id].float_formula
-                                   : formulas[i->formula_id].int_formula;
+    const char *formula =
+        is_float ? formulas[i->formula_id].float_formula : formulas[i->formula_id].int_formula;
     const char *out = formulas[i->formula_id].result == BOOL ? "int32_t" : "C";
     const char *first = formulas[i->formula_id].result == WHERE ? "int32_t" : "C";
 
@@ -72,8 +72,8 @@ static void write_formula(exg_text *text, const exg_pointwise *p, uint8_t k)
                     "    *bad_out |= bad;\n"
                     "    return result;\n}\n",
                     out, k, first,
-                    compute == EXG_COMPUTE_F32 ? "!(exg_f32_abs(a) <= EXG_F32_NEAR / 4)" : "0",
-                    out, out, formula);
+                    compute == EXG_COMPUTE_F32 ? "!(exg_f32_abs(a) <= EXG_F32_NEAR / 4)" : "0", out,
+                    out, formula);
 }
 
 /* The formulas, by compute type: formula.h means one at a time. */
@@ -269,9 +269,8 @@ static uint32_t fill_params(const exg_pointwise *p, uint64_t *words)
     }
     for (uint8_t k = 0; k < p->instruction_count; k++) {
         const exg_instruction *i = &p->instructions[k];
-        uint32_t bytes = i->kind == EXG_INSTRUCTION_FORMULA
-                             ? exg_compute_bytes(compute_of(p, i))
-                             : 0;
+        uint32_t bytes =
+            i->kind == EXG_INSTRUCTION_FORMULA ? exg_compute_bytes(compute_of(p, i)) : 0;
 
         for (uint32_t s = 0; bytes > 0 && s < i->scalar_count; s++) {
             memcpy(&words[at++], (const char *)i->scalars + s * bytes, bytes);

@@ -2,7 +2,7 @@
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
-#define FEW_TERMS  64      /* up to here one thread takes an output */
+#define FEW_TERMS  64 /* up to here one thread takes an output */
 #define BLOCKS_MAX (1 << 20)
 
 /* The dimensions of a mask, or the others, as a window. */
@@ -63,11 +63,11 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     return EXG_OK;
 }
 
-#define REDUCTION(name, kind)                                                                 \
-    static exg_status name##_prepare(exg_kernel_call *call, exg_error *err)                   \
-    {                                                                                         \
-        return reduce(call, #kind, err);                                                      \
-    }                                                                                         \
+#define REDUCTION(name, kind)                                                                      \
+    static exg_status name##_prepare(exg_kernel_call *call, exg_error *err)                        \
+    {                                                                                              \
+        return reduce(call, #kind, err);                                                           \
+    }                                                                                              \
     EXG_CUDA_ROW_OF(name, EXG_KERNEL_ANY_STRIDES)
 
 REDUCTION(sum, SUM);
@@ -85,9 +85,8 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
 {
     const exg_tensor *in = &call->inputs[0];
     exg_around around = exg_around_dim(in, exg_call_dim(call, 1, in->rank));
-    cuda_softmax_params params = {.rows = around.outer * around.inner,
-                                  .size = around.size,
-                                  .inner = around.inner};
+    cuda_softmax_params params = {
+        .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
     exg_cuda_launch *launch = NULL;
 
     EXG_TRY(exg_require_float("softmax", in->dtype, err));

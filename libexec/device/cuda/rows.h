@@ -10,45 +10,45 @@
 #include "libexec/device/cuda/cuda.h"
 #include "libexec/kernels/cuda/params.h"
 
-#define EXG_CUDA_KERNELS(X)                                                                   \
-    X(adaptive_avg_pool2d)                                                                    \
-    X(addmm)                                                                                  \
-    X(all)                                                                                    \
-    X(amax)                                                                                   \
-    X(amin)                                                                                   \
-    X(any)                                                                                    \
-    X(arange)                                                                                 \
-    X(attention)                                                                              \
-    X(attention_of_softmax)                                                                   \
-    X(avg_pool2d)                                                                             \
-    X(baddbmm)                                                                                \
-    X(bmm)                                                                                    \
-    X(cat)                                                                                    \
-    X(convolution)                                                                            \
-    X(copy)                                                                                   \
-    X(draw_bits)                                                                              \
-    X(draw_normal)                                                                            \
-    X(draw_uniform)                                                                           \
-    X(embedding)                                                                              \
-    X(full)                                                                                   \
-    X(gather)                                                                                 \
-    X(index)                                                                                  \
-    X(index_select)                                                                           \
-    X(linear)                                                                                 \
-    X(log_softmax)                                                                            \
-    X(max_pool2d_with_indices)                                                                \
-    X(mean)                                                                                   \
-    X(mm)                                                                                     \
-    X(native_group_norm)                                                                      \
-    X(native_layer_norm)                                                                      \
-    X(pointwise)                                                                              \
-    X(prod)                                                                                   \
-    X(rms_norm)                                                                               \
-    X(scalar_tensor)                                                                          \
-    X(softmax)                                                                                \
-    X(sum)                                                                                    \
-    X(tril)                                                                                   \
-    X(triu)                                                                                   \
+#define EXG_CUDA_KERNELS(X)                                                                        \
+    X(adaptive_avg_pool2d)                                                                         \
+    X(addmm)                                                                                       \
+    X(all)                                                                                         \
+    X(amax)                                                                                        \
+    X(amin)                                                                                        \
+    X(any)                                                                                         \
+    X(arange)                                                                                      \
+    X(attention)                                                                                   \
+    X(attention_of_softmax)                                                                        \
+    X(avg_pool2d)                                                                                  \
+    X(baddbmm)                                                                                     \
+    X(bmm)                                                                                         \
+    X(cat)                                                                                         \
+    X(convolution)                                                                                 \
+    X(copy)                                                                                        \
+    X(draw_bits)                                                                                   \
+    X(draw_normal)                                                                                 \
+    X(draw_uniform)                                                                                \
+    X(embedding)                                                                                   \
+    X(full)                                                                                        \
+    X(gather)                                                                                      \
+    X(index)                                                                                       \
+    X(index_select)                                                                                \
+    X(linear)                                                                                      \
+    X(log_softmax)                                                                                 \
+    X(max_pool2d_with_indices)                                                                     \
+    X(mean)                                                                                        \
+    X(mm)                                                                                          \
+    X(native_group_norm)                                                                           \
+    X(native_layer_norm)                                                                           \
+    X(pointwise)                                                                                   \
+    X(prod)                                                                                        \
+    X(rms_norm)                                                                                    \
+    X(scalar_tensor)                                                                               \
+    X(softmax)                                                                                     \
+    X(sum)                                                                                         \
+    X(tril)                                                                                        \
+    X(triu)                                                                                        \
     X(var)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
@@ -59,20 +59,20 @@ EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
  * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source. `params`
  * is a struct. The options are printf's. */
-#define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                      \
-    exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),           \
+#define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
+    exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
                  sizeof(params), launch, err, __VA_ARGS__)
 exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *entry,
                         const char *slots, const void *params, size_t params_bytes,
                         exg_cuda_launch **launch, exg_error *err, const char *options, ...)
     __attribute__((format(printf, 9, 10)));
 
-#define EXG_CUDA_ROW_OF(name_, flags_)                                                        \
-    const exg_kernel exg_cuda_##name_ = {                                                     \
-        .name = #name_,                                                                       \
-        .prepare = name_##_prepare,                                                           \
-        .run = exg_cuda_step_run,                                                             \
-        .flags = flags_,                                                                      \
+#define EXG_CUDA_ROW_OF(name_, flags_)                                                             \
+    const exg_kernel exg_cuda_##name_ = {                                                          \
+        .name = #name_,                                                                            \
+        .prepare = name_##_prepare,                                                                \
+        .run = exg_cuda_step_run,                                                                  \
+        .flags = flags_,                                                                           \
     }
 
 /* A dtype's name in texts ("BF16"); of an absent operand that of another. */

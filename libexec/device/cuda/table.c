@@ -35,21 +35,18 @@ static exg_status find(uint32_t index, exg_cuda_driver *driver, cuda_ordinal *or
         return EXG_FAIL(err, DEVICE, "DEV-005", "there is no device %u of CUDA: there are %u",
                         index, devices);
     }
-    return exg_cuda_check(driver, driver->device_get(ordinal, (int)index), "finding a device",
-                          err);
+    return exg_cuda_check(driver, driver->device_get(ordinal, (int)index), "finding a device", err);
 }
 
-static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal ordinal,
-                                  char *text, size_t bytes, exg_error *err)
+static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal ordinal, char *text,
+                                  size_t bytes, exg_error *err)
 {
     int major = 0;
     int minor = 0;
 
-    EXG_TRY(exg_cuda_check(driver,
-                           driver->device_attribute(&major, CUDA_CAPABILITY_MAJOR, ordinal),
+    EXG_TRY(exg_cuda_check(driver, driver->device_attribute(&major, CUDA_CAPABILITY_MAJOR, ordinal),
                            "describing a device", err));
-    EXG_TRY(exg_cuda_check(driver,
-                           driver->device_attribute(&minor, CUDA_CAPABILITY_MINOR, ordinal),
+    EXG_TRY(exg_cuda_check(driver, driver->device_attribute(&minor, CUDA_CAPABILITY_MINOR, ordinal),
                            "describing a device", err));
     (void)snprintf(text, bytes, "sm_%d%d", major, minor);
     return EXG_OK;
@@ -65,13 +62,11 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     exg_status status;
 
     EXG_TRY(find(index, &driver, &ordinal, err));
-    EXG_TRY(exg_cuda_check(&driver,
-                           driver.device_name(info->name, sizeof(info->name), ordinal),
+    EXG_TRY(exg_cuda_check(&driver, driver.device_name(info->name, sizeof(info->name), ordinal),
                            "describing a device", err));
-    EXG_TRY(architecture_of(&driver, ordinal, info->architecture, sizeof(info->architecture),
-                            err));
-    EXG_TRY(exg_cuda_check(&driver, driver.context_retain(&context, ordinal), "opening a device",
-                           err));
+    EXG_TRY(architecture_of(&driver, ordinal, info->architecture, sizeof(info->architecture), err));
+    EXG_TRY(
+        exg_cuda_check(&driver, driver.context_retain(&context, ordinal), "opening a device", err));
     status = exg_cuda_check(&driver, driver.context_set(context), "entering a device", err);
     if (status == EXG_OK) {
         status = exg_cuda_check(&driver, driver.memory_info(&free_bytes, &bytes),
@@ -121,8 +116,7 @@ static exg_status start(exg_cuda_device *d, uint32_t index, exg_error *err)
     EXG_TRY(find(index, &d->driver, &d->ordinal, err));
     EXG_TRY(exg_nvrtc_open(&d->driver, &d->nvrtc, err));
     EXG_TRY(architecture_of(c, d->ordinal, d->architecture, sizeof(d->architecture), err));
-    EXG_TRY(exg_cuda_check(c, c->context_retain(&d->context, d->ordinal), "opening a device",
-                           err));
+    EXG_TRY(exg_cuda_check(c, c->context_retain(&d->context, d->ordinal), "opening a device", err));
     EXG_TRY(exg_cuda_check(c, c->context_set(d->context), "entering a device", err));
     return exg_cuda_check(c, c->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING),
                           "making a stream", err);
@@ -173,8 +167,8 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
     exg_status status;
 
     *address = NULL;
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     EXG_TRY(make_room(d, err));
     result = d->driver.memory_alloc(&at, bytes == 0 ? 1 : bytes);
     if (result == CUDA_OUT_OF_MEMORY) {
@@ -182,8 +176,7 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
         status = EXG_FAIL(err, NO_MEMORY, "MEM-004",
                           "device %u of CUDA has no %llu bytes: %zu of %zu are free", device->index,
                           (unsigned long long)bytes, free_bytes, all_bytes);
-        return exg_error_fix(err, status,
-                             "run with smaller inputs, or over more ranks (--mesh)");
+        return exg_error_fix(err, status, "run with smaller inputs, or over more ranks (--mesh)");
     }
     EXG_TRY(exg_cuda_check(&d->driver, result, "taking memory", err));
     d->blocks[d->block_count++] = at;
@@ -213,8 +206,8 @@ static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
     exg_cuda_device *d = (exg_cuda_device *)device;
 
     (void)operands; /* the call is read now */
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     d->status = EXG_OK;
     kernel->run(call);
     if (d->status != EXG_OK && err != NULL) {
@@ -227,8 +220,8 @@ static exg_status wait_for(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device",
-                           err));
+    EXG_TRY(
+        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
     return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
                           err);
 }

@@ -105,8 +105,7 @@ static void pair(const exg_kernel_call *call, uint32_t position, int64_t *two,
     }
 }
 
-static exg_status pool(exg_kernel_call *call, cuda_pool_params *p, const char *kind,
-                       exg_error *err)
+static exg_status pool(exg_kernel_call *call, cuda_pool_params *p, const char *kind, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
     const exg_tensor *out = &call->outputs[0];

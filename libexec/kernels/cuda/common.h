@@ -17,21 +17,21 @@
 
 #ifdef __CUDACC__
 
-#define KERNEL(name, params) extern "C" __global__ void name(const __grid_constant__ params p)
-#define SHARED               __shared__
-#define BARRIER()            __syncthreads()
-#define THREAD               ((int)threadIdx.x)
-#define THREADS              ((int)blockDim.x)
-#define BLOCK_X              ((int)blockIdx.x)
-#define BLOCK_Y              ((int)blockIdx.y)
-#define BLOCK_Z              ((int)blockIdx.z)
-#define BLOCKS_X             ((int)gridDim.x)
+#define KERNEL(name, params)   extern "C" __global__ void name(const __grid_constant__ params p)
+#define SHARED                 __shared__
+#define BARRIER()              __syncthreads()
+#define THREAD                 ((int)threadIdx.x)
+#define THREADS                ((int)blockDim.x)
+#define BLOCK_X                ((int)blockIdx.x)
+#define BLOCK_Y                ((int)blockIdx.y)
+#define BLOCK_Z                ((int)blockIdx.z)
+#define BLOCKS_X               ((int)gridDim.x)
 #define SWAP_IF(at, old, new_) atomicCAS(at, old, new_)
 
-#define DEFINE_SHUFFLE(name, type)                                                            \
-    static inline type shuffle_##name(type x, int lanes)                                      \
-    {                                                                                         \
-        return __shfl_xor_sync(0xffffffffu, x, lanes);                                        \
+#define DEFINE_SHUFFLE(name, type)                                                                 \
+    static inline type shuffle_##name(type x, int lanes)                                           \
+    {                                                                                              \
+        return __shfl_xor_sync(0xffffffffu, x, lanes);                                             \
     }
 
 #else
@@ -57,22 +57,22 @@ void exg_shared_range(char **first, char **end)
     *end = __stop_exg_shared;
 }
 
-#define KERNEL(name, params)                                                                  \
-    static void name##_of(const params p);                                                    \
-    void name(const void *bytes);                                                             \
-    void name(const void *bytes)                                                              \
-    {                                                                                         \
-        name##_of(*(const params *)bytes);                                                    \
-    }                                                                                         \
+#define KERNEL(name, params)                                                                       \
+    static void name##_of(const params p);                                                         \
+    void name(const void *bytes);                                                                  \
+    void name(const void *bytes)                                                                   \
+    {                                                                                              \
+        name##_of(*(const params *)bytes);                                                         \
+    }                                                                                              \
     static void name##_of(const params p)
-#define SHARED               static __attribute__((section("exg_shared")))
-#define BARRIER()            exg_emulated->barrier()
-#define THREAD               (exg_emulated->thread)
-#define THREADS              (exg_emulated->threads)
-#define BLOCK_X              (exg_emulated->block[0])
-#define BLOCK_Y              (exg_emulated->block[1])
-#define BLOCK_Z              (exg_emulated->block[2])
-#define BLOCKS_X             (exg_emulated->blocks[0])
+#define SHARED                 static __attribute__((section("exg_shared")))
+#define BARRIER()              exg_emulated->barrier()
+#define THREAD                 (exg_emulated->thread)
+#define THREADS                (exg_emulated->threads)
+#define BLOCK_X                (exg_emulated->block[0])
+#define BLOCK_Y                (exg_emulated->block[1])
+#define BLOCK_Z                (exg_emulated->block[2])
+#define BLOCKS_X               (exg_emulated->blocks[0])
 
 static inline int exg_swap_if(int *at, int old, int new_)
 {
@@ -83,11 +83,11 @@ static inline int exg_swap_if(int *at, int old, int new_)
 }
 #define SWAP_IF(at, old, new_) exg_swap_if(at, old, new_)
 
-#define DEFINE_SHUFFLE(name, type)                                                            \
-    static inline type shuffle_##name(type x, int lanes)                                      \
-    {                                                                                         \
-        exg_emulated->shuffle(&x, (int)sizeof(x), lanes);                                     \
-        return x;                                                                             \
+#define DEFINE_SHUFFLE(name, type)                                                                 \
+    static inline type shuffle_##name(type x, int lanes)                                           \
+    {                                                                                              \
+        exg_emulated->shuffle(&x, (int)sizeof(x), lanes);                                          \
+        return x;                                                                                  \
     }
 
 #endif
@@ -102,8 +102,8 @@ DEFINE_SHUFFLE(i64, int64_t)
 #define WARP 32
 
 /* Every i below count, shared out over all threads of the launch. */
-#define FOR_EACH(i, count)                                                                    \
-    for (int64_t i = (int64_t)BLOCK_X * THREADS + THREAD; i < (count);                        \
+#define FOR_EACH(i, count)                                                                         \
+    for (int64_t i = (int64_t)BLOCK_X * THREADS + THREAD; i < (count);                             \
          i += (int64_t)BLOCKS_X * THREADS)
 
 #define JOIN_(a, b) a##b
@@ -111,29 +111,29 @@ DEFINE_SHUFFLE(i64, int64_t)
 
 /* ---- elements ------------------------------------------------------------------------- */
 
-#define EXG_CONVERT(id, storage, compute, widen, narrow)                                      \
-    typedef storage storage_##id;                                                             \
-    typedef compute compute_##id;                                                             \
-    static inline compute widen_##id(storage x)                                               \
-    {                                                                                         \
-        return (compute)(widen);                                                              \
-    }                                                                                         \
-    static inline storage narrow_##id(compute x)                                              \
-    {                                                                                         \
-        return (storage)(narrow);                                                             \
-    }                                                                                         \
-    static inline compute load_##id(const void *memory, int64_t i)                            \
-    {                                                                                         \
-        return widen_##id(((const storage *)memory)[i]);                                      \
-    }                                                                                         \
-    static inline void store_##id(void *memory, int64_t i, compute x)                         \
-    {                                                                                         \
-        ((storage *)memory)[i] = narrow_##id(x);                                              \
-    }                                                                                         \
-    /* what storing and loading it would give */                                              \
-    static inline compute round_##id(compute x)                                               \
-    {                                                                                         \
-        return widen_##id(narrow_##id(x));                                                    \
+#define EXG_CONVERT(id, storage, compute, widen, narrow)                                           \
+    typedef storage storage_##id;                                                                  \
+    typedef compute compute_##id;                                                                  \
+    static inline compute widen_##id(storage x)                                                    \
+    {                                                                                              \
+        return (compute)(widen);                                                                   \
+    }                                                                                              \
+    static inline storage narrow_##id(compute x)                                                   \
+    {                                                                                              \
+        return (storage)(narrow);                                                                  \
+    }                                                                                              \
+    static inline compute load_##id(const void *memory, int64_t i)                                 \
+    {                                                                                              \
+        return widen_##id(((const storage *)memory)[i]);                                           \
+    }                                                                                              \
+    static inline void store_##id(void *memory, int64_t i, compute x)                              \
+    {                                                                                              \
+        ((storage *)memory)[i] = narrow_##id(x);                                                   \
+    }                                                                                              \
+    /* what storing and loading it would give */                                                   \
+    static inline compute round_##id(compute x)                                                    \
+    {                                                                                              \
+        return widen_##id(narrow_##id(x));                                                         \
     }
 #include "libexec/kernels/convert.def"
 #undef EXG_CONVERT
@@ -148,10 +148,10 @@ typedef struct element_16 {
 } element_16;
 
 /* A dtype given as a macro's value: LOAD(DTYPE)(memory, i). */
-#define STORAGE(dtype) JOIN(storage_, dtype)
-#define COMPUTE(dtype) JOIN(compute_, dtype)
-#define LOAD(dtype)    JOIN(load_, dtype)
-#define STORE(dtype)   JOIN(store_, dtype)
+#define STORAGE(dtype)  JOIN(storage_, dtype)
+#define COMPUTE(dtype)  JOIN(compute_, dtype)
+#define LOAD(dtype)     JOIN(load_, dtype)
+#define STORE(dtype)    JOIN(store_, dtype)
 #define ROUND_TO(dtype) JOIN(round_, dtype)
 
 /* ---- faults ------------------------------------------------------------------------------ */

@@ -121,7 +121,7 @@ typedef struct cuda_index_params {
     int64_t count;
     int64_t rank; /* of the result */
     int64_t result[CUDA_RANK_MAX];
-    int64_t self_strides[CUDA_RANK_MAX]; /* over the result; 0 along positions */
+    int64_t self_strides[CUDA_RANK_MAX];                    /* over the result; 0 along positions */
     int64_t index_strides[CUDA_INDICES_MAX][CUDA_RANK_MAX]; /* over the result */
 } cuda_index_params;
 

@@ -25,8 +25,8 @@ typedef unsigned long long uint64_t;
 #define UINT32_MAX 4294967295u
 #define UINT64_MAX 18446744073709551615ull
 
-#define NAN        __int_as_float(0x7fffffff)
-#define INFINITY   __int_as_float(0x7f800000)
+#define NAN      __int_as_float(0x7fffffff)
+#define INFINITY __int_as_float(0x7f800000)
 
 #define lgammaf_r(x, sign) ((void)(sign), lgammaf(x))
 #define lgamma_r(x, sign)  ((void)(sign), lgamma(x))

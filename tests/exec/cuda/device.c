@@ -93,10 +93,15 @@ typedef struct turn {
 
 static void prepare_turn(turn *t, exg_accelerator *device)
 {
-    *t = (turn){.in = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {1, 3}},
-                .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}}};
-    t->call = (exg_kernel_call){.inputs = &t->in, .outputs = &t->out, .input_count = 1,
-                                .output_count = 1, .device = device};
+    *t = (turn){
+        .in = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {1, 3}},
+        .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}}
+    };
+    t->call = (exg_kernel_call){.inputs = &t->in,
+                                .outputs = &t->out,
+                                .input_count = 1,
+                                .output_count = 1,
+                                .device = device};
     t->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     t->kernel = table->kernel_of(&exg_kernel_copy);
     assert_non_null(t->kernel);
@@ -366,10 +371,12 @@ static void what_is_missing_or_too_old_has_a_code_and_a_fix(void **state)
     expect_code(open_with("EXG_STANDIN_VERSION", "11080"), EXG_DEVICE, "DEV-006");
     expect_code(open_with("EXG_STANDIN_VERSION", "12000"), EXG_DEVICE, "DEV-004"); /* no .so.12 */
     device = open_device();
-    t = (turn){.in = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}}};
+    t = (turn){
+        .in = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}}
+    };
     t.out = t.in;
-    t.call = (exg_kernel_call){.inputs = &t.in, .outputs = &t.out, .input_count = 1,
-                               .output_count = 1, .device = device};
+    t.call = (exg_kernel_call){
+        .inputs = &t.in, .outputs = &t.out, .input_count = 1, .output_count = 1, .device = device};
     t.call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     assert_int_equal(setenv("EXG_STANDIN_BROKEN", "1", 1), 0);
     expect_code(table->kernel_of(&exg_kernel_copy)->prepare(&t.call, &err), EXG_DEVICE, "DEV-007");

@@ -21,9 +21,8 @@
 #define THREADS 256
 
 static const char *const headers[] = {
-    "libexport/base/element.h",         "libexec/kernels/convert.def",
-    "libexec/kernels/cuda/common.h",    "libexec/kernels/cuda/params.h",
-    "libexec/kernels/math_f32.h",       "libexec/kernels/cuda/block.h",
+    "libexport/base/element.h",      "libexec/kernels/convert.def", "libexec/kernels/cuda/common.h",
+    "libexec/kernels/cuda/params.h", "libexec/kernels/math_f32.h",  "libexec/kernels/cuda/block.h",
 };
 #define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))
 
@@ -93,9 +92,8 @@ static cuda_function load(const char *text, char **texts, const char *entry,
     size_t bytes;
     char *code;
 
-    assert_int_equal(nvrtc.create(&program, text, entry, HEADER_COUNT,
-                                  (const char *const *)texts, headers),
-                     0);
+    assert_int_equal(
+        nvrtc.create(&program, text, entry, HEADER_COUNT, (const char *const *)texts, headers), 0);
     assert_int_equal(nvrtc.compile(program, option_count, options), 0);
     assert_int_equal(nvrtc.cubin_bytes(program, &bytes), 0);
     code = malloc(bytes);
@@ -170,22 +168,30 @@ static int wrong_of_gemm(const char *planted, int without)
     float *ones = malloc(SIZE * SIZE * sizeof(float));
     void *a = device_memory(SIZE * SIZE * sizeof(float));
     void *c = device_memory(SIZE * SIZE * sizeof(float));
-    cuda_gemm_params params = {.a = a, .b = a, .c = c, .batch = 1, .m = SIZE, .n = SIZE,
-                               .k = SIZE, .of_a = {0, SIZE, 1}, .of_b = {0, SIZE, 1}, .alpha = 1};
+    cuda_gemm_params params = {
+        .a = a,
+        .b = a,
+        .c = c,
+        .batch = 1,
+        .m = SIZE,
+        .n = SIZE,
+        .k = SIZE,
+        .of_a = {0, SIZE, 1},
+        .of_b = {0, SIZE, 1},
+        .alpha = 1
+    };
     int wrong = 0;
 
     assert_non_null(ones);
     for (int i = 0; i < SIZE * SIZE; i++) {
         ones[i] = (float)(i % SIZE == i / SIZE) * (float)(i % SIZE + 1); /* a diagonal */
     }
-    assert_int_equal(driver.copy_in((cuda_address)(uintptr_t)a, ones, SIZE * SIZE * sizeof(float),
-                                    stream),
-                     0);
+    assert_int_equal(
+        driver.copy_in((cuda_address)(uintptr_t)a, ones, SIZE * SIZE * sizeof(float), stream), 0);
     assert_int_equal(launch(function, 4, &params, sizeof(params)), 0);
     assert_int_equal(driver.stream_wait(stream), 0);
-    assert_int_equal(driver.copy_out(ones, (cuda_address)(uintptr_t)c,
-                                     SIZE * SIZE * sizeof(float), stream),
-                     0);
+    assert_int_equal(
+        driver.copy_out(ones, (cuda_address)(uintptr_t)c, SIZE * SIZE * sizeof(float), stream), 0);
     assert_int_equal(driver.stream_wait(stream), 0);
     for (int i = 0; i < SIZE * SIZE; i++) {
         int side = i % SIZE + 1;
@@ -201,10 +207,11 @@ static int wrong_of_gemm(const char *planted, int without)
 /* norm.cu over rows of -1 and 1, which are normal already: how many elements it changes. */
 static int wrong_of_norm(const char *planted, int without)
 {
-    static const char *const options[] = {"-D__FMA__",  "-DX=F32",    "-DWEIGHT=F32", "-DBIAS=F32",
-                                          "-DMEAN=F32", "-DFACTOR=F32", "-DLAYER"};
-    cuda_function function = kernel_of("libexec/kernels/cuda/norm.cu", "normalize", options, 7,
-                                       planted, without);
+    static const char *const options[] = {"-D__FMA__",  "-DX=F32",    "-DWEIGHT=F32",
+                                          "-DBIAS=F32", "-DMEAN=F32", "-DFACTOR=F32",
+                                          "-DLAYER"};
+    cuda_function function =
+        kernel_of("libexec/kernels/cuda/norm.cu", "normalize", options, 7, planted, without);
     float rows[8 * 512];
     void *x = device_memory(sizeof(rows));
     cuda_norm_params params = {.in = x, .out = x, .rows = 8, .size = 512, .area = 1};
@@ -242,9 +249,9 @@ typedef struct out_params {
     int64_t count;
 } out_params;
 
-#define OUT_TEXT(body)                                                                        \
-    "#include \"libexec/kernels/cuda/common.h\"\n"                                            \
-    "typedef struct out_params { float *out; int64_t count; } out_params;\n"                  \
+#define OUT_TEXT(body)                                                                             \
+    "#include \"libexec/kernels/cuda/common.h\"\n"                                                 \
+    "typedef struct out_params { float *out; int64_t count; } out_params;\n"                       \
     "KERNEL(plant, out_params) { " body " }\n"
 
 static cuda_function plant_of(const char *text)

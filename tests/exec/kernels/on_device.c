@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS_MAX   128
-#define OPERANDS     64
+#define BLOCKS_MAX 128
+#define OPERANDS   64
 
 typedef struct moved {
     char *here;
@@ -91,8 +91,7 @@ static void run_there(const exg_kernel *own, exg_kernel_call *call, exg_fault_no
                       moved *blocks, uint32_t count)
 {
     const exg_device_table *table = device->table;
-    const exg_random_source source = call->random == NULL ? (exg_random_source){0}
-                                                          : *call->random;
+    const exg_random_source source = call->random == NULL ? (exg_random_source){0} : *call->random;
     exg_error err;
 
     exg_error_clear(&err);
@@ -103,9 +102,9 @@ static void run_there(const exg_kernel *own, exg_kernel_call *call, exg_fault_no
     expect_ok(table->launch(device, own, call, call->input_count, &err), &err);
     for (uint32_t k = 0; k < count; k++) {
         if (blocks[k].is_output) {
-            expect_ok(table->copy_out(device, blocks[k].here, blocks[k].there, blocks[k].bytes,
-                                      &err),
-                      &err);
+            expect_ok(
+                table->copy_out(device, blocks[k].here, blocks[k].there, blocks[k].bytes, &err),
+                &err);
         }
     }
     expect_ok(table->copy_out(device, fault, call->fault, sizeof(*fault), &err), &err);
