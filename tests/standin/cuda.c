@@ -8,6 +8,7 @@
 #include "tests/standin/memory.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,8 +78,36 @@ static __thread int entered;
 static int fault; /* sticks: the context is of no use any more */
 static const char *fault_text = "";
 
+/* One call at a time, whichever thread makes it: what a kernel's text shares is one place. */
+static pthread_mutex_t one_call;
+static pthread_once_t lock_made = PTHREAD_ONCE_INIT;
+
+static void make_lock(void)
+{
+    pthread_mutexattr_t again;
+
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&one_call, &again);
+}
+
+static int take_lock(void)
+{
+    pthread_once(&lock_made, make_lock);
+    return pthread_mutex_lock(&one_call);
+}
+
+static void drop_lock(int *taken)
+{
+    (void)taken;
+    pthread_mutex_unlock(&one_call);
+}
+
+#define ALONE int taken __attribute__((cleanup(drop_lock), unused)) = take_lock()
+
 /* What every call does first. */
 #define ENTER(...)                                                                                 \
+    ALONE;                                                                                         \
     do {                                                                                           \
         standin_log(__VA_ARGS__);                                                                  \
         if (!entered) {                                                                            \
@@ -196,6 +225,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
+    ALONE;
+
     standin_log("cuDevicePrimaryCtxRetain %d", device);
     (void)memory_bytes();
     *context = &entered;
@@ -241,6 +272,8 @@ int cuMemAlloc_v2(address *at, size_t bytes)
 
 int cuMemFree_v2(address at)
 {
+    ALONE;
+
     standin_log("cuMemFree");
     return memory_give((void *)(uintptr_t)at) ? 0 : INVALID_VALUE;
 }
@@ -254,6 +287,8 @@ int cuMemAllocHost_v2(void **memory, size_t bytes)
 
 int cuMemFreeHost(void *memory)
 {
+    ALONE;
+
     standin_log("cuMemFreeHost");
     free(memory);
     return 0;
@@ -346,6 +381,8 @@ int cuStreamCreate(stream **s, unsigned flags)
 
 int cuStreamDestroy_v2(stream *s)
 {
+    ALONE;
+
     standin_log("cuStreamDestroy");
     (void)carry_out(s, s->asked.count);
     free(s->asked.items);

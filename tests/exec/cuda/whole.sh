@@ -8,12 +8,15 @@ trap 'rm -rf "$work"' EXIT
 count=0
 failed=0
 
-# run NAME PROGRAM INPUTS EXPECTED
+# run NAME PROGRAM INPUTS EXPECTED ARGUMENT...
 run()
 {
+    name=$1 program=$2 inputs=$3 expect=$4
+    shift 4
     count=$((count + 1))
-    if ! "$exg" run "$2" --input "$3" --expect "$4" --device cuda > "$work/out" 2>&1; then
-        echo "FAILED: $1"
+    if ! "$exg" run "$program" --input "$inputs" --expect "$expect" --device cuda "$@" \
+        > "$work/out" 2>&1; then
+        echo "FAILED: $name"
         tail -5 "$work/out"
         failed=$((failed + 1))
     fi
@@ -22,10 +25,10 @@ run()
 EXG_STANDIN_LOG=$work/log
 export EXG_STANDIN_LOG
 for expected in fixtures/*.expected.safetensors; do
-    name=${expected%.expected.safetensors}
-    for program in "$name.pt2" "$name.core.pt2"; do
-        if [ -f "$program" ] && [ -f "$name.inputs.safetensors" ]; then
-            run "$program" "$program" "$name.inputs.safetensors" "$expected"
+    stem=${expected%.expected.safetensors}
+    for file in "$stem.pt2" "$stem.core.pt2"; do
+        if [ -f "$file" ] && [ -f "$stem.inputs.safetensors" ]; then
+            run "$file" "$file" "$stem.inputs.safetensors" "$expected"
         fi
     done
 done
@@ -36,6 +39,11 @@ done
 for length in 1 17 200; do
     run "lm of $length" fixtures/lm.core.dynamic.pt2 "fixtures/lm.t$length.inputs.safetensors" \
         "fixtures/lm.t$length.expected.safetensors"
+done
+# Four ranks on one device.
+for place in "4 data" "4 tensor" "2x2 fsdp,tensor"; do
+    run "lm on a mesh, $place" fixtures/lm.core.static.pt2 fixtures/lm.inputs.safetensors \
+        fixtures/lm.expected.safetensors --mesh "${place% *}" --place "${place#* }" --repeat 2
 done
 # The third run is a graph, asked for again.
 count=$((count + 1))
