@@ -65,7 +65,7 @@ interop() {
             exit 1
         fi
     fi
-    build release exg
+    build release
     say "testing: interop"
     for script in tests/interop/run_*.py; do
         echo "$script"
