@@ -265,23 +265,37 @@ static exg_status ask_for_steps(exg_lane *lane, exg_error *err)
     return EXG_OK;
 }
 
-/* The first run asks step by step: most programs run once. */
+static exg_status record(exg_lane *lane, exg_error *err)
+{
+    const exg_device_table *table = lane->device->table;
+    exg_status asked;
+    exg_status kept;
+
+    EXG_TRY(table->record(lane->device, err));
+    asked = ask_for_steps(lane, err);
+    kept = table->recorded(lane->device, &lane->graph, asked == EXG_OK ? err : NULL);
+    return asked == EXG_OK ? kept : asked;
+}
+
+/* The first run asks step by step: most programs run once. So do all where what they ask for
+ * cannot be recorded. */
 exg_status exg_lane_replay(exg_lane *lane, exg_error *err)
 {
     const exg_device_table *table = lane->device->table;
     exg_status status;
 
-    if (!lane->has_run) {
-        lane->has_run = true;
-        return ask_for_steps(lane, err);
+    if (lane->has_run && lane->graph == NULL) {
+        status = record(lane, err);
+        if (status == EXG_UNSUPPORTED) {
+            exg_error_clear(err);
+            lane->can_replay = false;
+        } else {
+            EXG_TRY(status);
+        }
     }
-    if (lane->graph == NULL) {
-        EXG_TRY(table->record(lane->device, err));
-        status = ask_for_steps(lane, err);
-        EXG_TRY(table->recorded(lane->device, &lane->graph, status == EXG_OK ? err : NULL));
-        EXG_TRY(status);
-    }
-    return table->replay(lane->device, lane->graph, err);
+    lane->has_run = true;
+    return lane->graph == NULL ? ask_for_steps(lane, err)
+                               : table->replay(lane->device, lane->graph, err);
 }
 
 /* None is left for the next run. */
