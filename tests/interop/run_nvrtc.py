@@ -37,7 +37,7 @@ def compile_family(build, nvrtc, driver, architecture, one_of, family):
     """Prepares the kernels of a family's tests with the real compiler; the number of programs, or the first fault."""
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, EXG_KERNEL_DEVICE="cuda", XDG_CACHE_HOME=cache, LD_LIBRARY_PATH=f"{driver}:{nvrtc}",
-                           EXG_KERNEL_PREPARE_ONLY=str(one_of), EXG_STANDIN_ARCHITECTURE=architecture)
+                           EXG_KERNEL_PREPARE_ONLY="1", EXG_KERNEL_ONE_OF=str(one_of), EXG_STANDIN_ARCHITECTURE=architecture)
         done = subprocess.run([build / "tests" / f"test_exec_kernels_{family}"], env=environment, capture_output=True, text=True)
         count = len(list(pathlib.Path(cache).glob("exg/*.cubin")))
     faults = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "ERROR" in line or "FAILED" in line]

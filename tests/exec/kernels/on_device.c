@@ -114,14 +114,14 @@ static void run_there(const exg_kernel *own, exg_kernel_call *call, exg_fault_no
     table->release(device, (void *)(uintptr_t)call->random);
 }
 
-/* With EXG_KERNEL_PREPARE_ONLY=N: is this call one in N of its kernel's, the first among them? */
+/* With EXG_KERNEL_ONE_OF=N: is this call one in N of its kernel's, the first among them? */
 static bool is_sampled(const exg_kernel *kernel)
 {
     static struct {
         const exg_kernel *kernel;
         long calls;
     } counts[128];
-    const char *every = getenv("EXG_KERNEL_PREPARE_ONLY");
+    const char *every = getenv("EXG_KERNEL_ONE_OF");
     uint32_t k = 0;
 
     while (counts[k].kernel != NULL && counts[k].kernel != kernel) {

@@ -1,6 +1,7 @@
 /* on_device.h - the kernels' tests on a device: with EXG_KERNEL_DEVICE=cuda in the environment
  * each call runs on the device's kernel, and must give what the test worked out. With
- * EXG_KERNEL_PREPARE_ONLY=N too one call in N is compiled, and all run on the host.
+ * EXG_KERNEL_ONE_OF=N too one call in N of each kernel's does, the first among them; with
+ * EXG_KERNEL_PREPARE_ONLY too it is only compiled, and all run on the host.
  */
 #ifndef EXG_TESTS_EXEC_KERNELS_ON_DEVICE_H
 #define EXG_TESTS_EXEC_KERNELS_ON_DEVICE_H
