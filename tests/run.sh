@@ -8,7 +8,7 @@
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
 #
 # May be run again at no cost: what is installed and built stays.
-# EXG_FUZZ_SECONDS: how long each fuzzer runs (15).
+# EXG_FUZZ_SECONDS: how long each fuzzer runs (10).
 set -eu
 cd "$(dirname "$0")/.."
 . tests/install.sh
@@ -40,7 +40,7 @@ run_tests() { # preset [ctest arguments]
 }
 
 fuzz() {
-    seconds="${EXG_FUZZ_SECONDS:-15}"
+    seconds="${EXG_FUZZ_SECONDS:-10}"
     # shellcheck disable=SC2086
     need_packages $FUZZ_PACKAGES
     build fuzz fuzz_targets
