@@ -12,7 +12,7 @@ import time
 PACKAGE = "nvidia-cuda-nvrtc"
 FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise", "reduce"]
 # Of how many programs of a kernel one is compiled, the first always: texts are the same for all. --all: every one.
-ARCHITECTURES = {"90": 16, "80": 1000, "100": 1000}
+ARCHITECTURES = {"90": 64, "80": 1000, "100": 1000}
 
 
 def find_nvrtc():
