@@ -101,25 +101,17 @@ void *exg_rank_output(const exg_rank *rank, uint32_t index)
 static void widen(exg_range *ranges, const exg_location *location)
 {
     exg_range *range = &ranges[location->buffer];
-    uint64_t item = exg_dtype_bytes(location->window.dtype);
-    int64_t low = location->offset;
-    int64_t high = location->offset;
-    uint64_t end;
+    exg_span span = exg_location_span(location);
+    uint64_t first = (uint64_t)span.low;
+    uint64_t end = (uint64_t)span.high;
 
-    if (exg_tensor_numel(&location->window) == 0) {
+    if (first == end) {
         return;
     }
-    for (uint32_t d = 0; d < location->window.rank; d++) {
-        int64_t reach = (location->window.sizes[d] - 1) * location->window.strides[d];
-
-        low += reach < 0 ? reach : 0;
-        high += reach > 0 ? reach : 0;
-    }
     if (range->first == range->end) {
-        *range = (exg_range){(uint64_t)low * item, (uint64_t)low * item};
+        *range = (exg_range){first, first};
     }
-    range->first = (uint64_t)low * item < range->first ? (uint64_t)low * item : range->first;
-    end = (uint64_t)(high + 1) * item;
+    range->first = first < range->first ? first : range->first;
     range->end = end > range->end ? end : range->end;
 }
 

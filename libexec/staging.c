@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-/* Bytes of a buffer, from its start. */
-typedef struct span {
-    int64_t low, high;
-} span;
-
 static int64_t round_up(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
@@ -27,35 +22,17 @@ static uint32_t count_of(const exg_step *step)
     return exg_step_operands(step) + step->call.output_count;
 }
 
-static span span_of(const exg_location *location)
-{
-    const exg_tensor *w = &location->window;
-    int64_t item = exg_dtype_bytes(w->dtype);
-    span s = {location->offset, location->offset + 1};
-
-    if (exg_tensor_numel(w) == 0) {
-        return (span){0, 0};
-    }
-    for (uint32_t d = 0; d < w->rank; d++) {
-        int64_t reach = (w->sizes[d] - 1) * w->strides[d];
-
-        s.low += reach < 0 ? reach : 0;
-        s.high += reach > 0 ? reach : 0;
-    }
-    return (span){s.low * item, s.high * item};
-}
-
 /* The part of a buffer that the step's operands lie in: they stay together, since one may be
  * another's memory. false: operand `i` is not the first of them. */
-static bool part_of(const exg_step *step, uint32_t i, span *part)
+static bool part_of(const exg_step *step, uint32_t i, exg_span *part)
 {
     exg_tensor *operand;
     uint32_t buffer = location_of(step, i, &operand)->buffer;
 
-    *part = (span){0, 0};
+    *part = (exg_span){0, 0};
     for (uint32_t k = 0; k < count_of(step); k++) {
         const exg_location *location = location_of(step, k, &operand);
-        span s;
+        exg_span s;
 
         if (location->buffer != buffer) {
             continue;
@@ -63,7 +40,7 @@ static bool part_of(const exg_step *step, uint32_t i, span *part)
         if (k < i) {
             return false;
         }
-        s = span_of(location);
+        s = exg_location_span(location);
         if (s.low < s.high) {
             part->low = part->low == part->high || s.low < part->low ? s.low : part->low;
             part->high = s.high > part->high ? s.high : part->high;
@@ -93,7 +70,7 @@ static int64_t lay_out(exg_step *step, uint8_t *memory, bool binds)
     for (uint32_t i = 0; i < count_of(step); i++) {
         exg_tensor *operand;
         uint32_t buffer = location_of(step, i, &operand)->buffer;
-        span part;
+        exg_span part;
 
         if (!part_of(step, i, &part)) {
             continue;
@@ -143,7 +120,7 @@ static exg_status copy_parts(exg_accelerator *device, const exg_step *step, uint
         uint32_t buffer = location_of(step, i, &operand)->buffer;
         bool written = false;
         uint8_t *there;
-        span part;
+        exg_span part;
 
         if (!part_of(step, i, &part)) {
             continue;
@@ -170,7 +147,7 @@ static const uint8_t *window_of(const exg_step *step, uint32_t input, uint8_t *m
     const exg_location *location = &step->inputs[input];
     exg_tensor *operand;
     int64_t at = 0;
-    span part;
+    exg_span part;
 
     for (uint32_t i = 0;; i++) {
         uint32_t buffer = location_of(step, i, &operand)->buffer;

@@ -7,9 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CUDA_FILE   "libexg_cuda.so"
-#define CUDA_SYMBOL "exg_device_cuda"
-
 static exg_status load(const char *name, const char *file, const char *symbol,
                        const exg_device_table **table, exg_error *err)
 {
@@ -33,11 +30,12 @@ static exg_status load(const char *name, const char *file, const char *symbol,
 static const struct {
     const char *name;
     const exg_device_table *table; /* NULL: the host, or in a library */
+    const char *file, *symbol;     /* of the library */
 } kinds[] = {
-    {"cpu", NULL},
-    {"cuda", NULL},
-    {"strict", &exg_device_strict},
-    {"strict-host", &exg_device_strict_host},
+    {"cpu", NULL, NULL, NULL},
+    {"cuda", NULL, "libexg_cuda.so", "exg_device_cuda"},
+    {"strict", &exg_device_strict, NULL, NULL},
+    {"strict-host", &exg_device_strict_host, NULL, NULL},
 };
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -57,13 +55,15 @@ exg_status exg_device_table_find(const char *name, const exg_device_table **tabl
 {
     *table = NULL;
     for (size_t i = 0; i < KINDS; i++) {
+        if (strcmp(name, kinds[i].name) == 0 && kinds[i].file != NULL) {
+            return load(name, kinds[i].file, kinds[i].symbol, table, err);
+        }
         if (strcmp(name, kinds[i].name) == 0 && kinds[i].table != NULL) {
             *table = kinds[i].table;
             return EXG_OK;
         }
     }
-    return strcmp(name, "cuda") == 0 ? load(name, CUDA_FILE, CUDA_SYMBOL, table, err)
-                                     : no_such(name, err);
+    return no_such(name, err);
 }
 
 exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err)

@@ -58,3 +58,21 @@ bool exg_planner_splits(const exg_planner *p)
     return p->device == NULL ||
            p->device->table->kernel_of(&exg_kernel_all_reduce) == &exg_kernel_all_reduce;
 }
+
+exg_span exg_location_span(const exg_location *location)
+{
+    const exg_tensor *w = &location->window;
+    int64_t item = exg_dtype_bytes(w->dtype);
+    exg_span s = {location->offset, location->offset + 1};
+
+    if (exg_tensor_numel(w) == 0) {
+        return (exg_span){0, 0};
+    }
+    for (uint32_t d = 0; d < w->rank; d++) {
+        int64_t reach = (w->sizes[d] - 1) * w->strides[d];
+
+        s.low += reach < 0 ? reach : 0;
+        s.high += reach > 0 ? reach : 0;
+    }
+    return (exg_span){s.low * item, s.high * item};
+}

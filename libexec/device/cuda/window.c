@@ -91,20 +91,6 @@ EXG_CUDA_ROW_OF(convolution, 0);
 
 /* ---- pooling ----------------------------------------------------------------------------- */
 
-/* Two numbers of a list; of an empty one `otherwise`. */
-static void pair(const exg_kernel_call *call, uint32_t position, int64_t *two,
-                 const int64_t *otherwise)
-{
-    uint32_t count = exg_call_ints(call, position, two, 2);
-
-    if (count == 0) {
-        two[0] = otherwise[0];
-        two[1] = otherwise[1];
-    } else if (count == 1) {
-        two[1] = two[0];
-    }
-}
-
 static exg_status pool(exg_kernel_call *call, cuda_pool_params *p, const char *kind, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
@@ -142,10 +128,10 @@ static exg_status max_pool2d_with_indices_prepare(exg_kernel_call *call, exg_err
 {
     cuda_pool_params p = {0};
 
-    pair(call, 1, p.kernel, ones);
-    pair(call, 2, p.stride, p.kernel);
-    pair(call, 3, p.padding, zeros);
-    pair(call, 4, p.dilation, ones);
+    exg_call_pair(call, 1, p.kernel, ones);
+    exg_call_pair(call, 2, p.stride, p.kernel);
+    exg_call_pair(call, 3, p.padding, zeros);
+    exg_call_pair(call, 4, p.dilation, ones);
     return pool(call, &p, "-DGREATEST", err);
 }
 
@@ -153,9 +139,9 @@ static exg_status avg_pool2d_prepare(exg_kernel_call *call, exg_error *err)
 {
     cuda_pool_params p = {0};
 
-    pair(call, 1, p.kernel, ones);
-    pair(call, 2, p.stride, p.kernel);
-    pair(call, 3, p.padding, zeros);
+    exg_call_pair(call, 1, p.kernel, ones);
+    exg_call_pair(call, 2, p.stride, p.kernel);
+    exg_call_pair(call, 3, p.padding, zeros);
     p.counts_padding = exg_call_bool(call, 5);
     p.divisor = exg_call_is_none(call, 6) ? 0 : exg_call_int(call, 6);
     return pool(call, &p, "", err);

@@ -22,6 +22,19 @@ uint32_t exg_call_ints(const exg_kernel_call *call, uint32_t position, int64_t *
     return 1;
 }
 
+void exg_call_pair(const exg_kernel_call *call, uint32_t position, int64_t *two,
+                   const int64_t *otherwise)
+{
+    uint32_t count = exg_call_ints(call, position, two, 2);
+
+    if (count == 0) {
+        two[0] = otherwise[0];
+        two[1] = otherwise[1];
+    } else if (count == 1) {
+        two[1] = two[0];
+    }
+}
+
 bool exg_call_is_none(const exg_kernel_call *call, uint32_t position)
 {
     return position >= call->arg_count || call->args[position].kind == EXG_ARGUMENT_NONE;

@@ -19,6 +19,9 @@
 /* A list of ints, or one int; gives the count (at most `max` are written). */
 uint32_t exg_call_ints(const exg_kernel_call *call, uint32_t position, int64_t *items,
                        uint32_t max);
+/* Two numbers of a list, or of one; of an empty list `otherwise`. */
+void exg_call_pair(const exg_kernel_call *call, uint32_t position, int64_t *two,
+                   const int64_t *otherwise);
 bool exg_call_is_none(const exg_kernel_call *call, uint32_t position);
 /* A dimension of a tensor of `rank`, from the end when negative. */
 uint32_t exg_call_dim(const exg_kernel_call *call, uint32_t position, uint32_t rank);

@@ -276,19 +276,6 @@ static void pool_run_all(const exg_kernel_call *call)
     exg_pool_run(call->pool, pool_block, &r, exg_block_count(p->planes, p->planes_of_block));
 }
 
-static void pair(const exg_kernel_call *call, uint32_t position, int64_t *two,
-                 const int64_t *otherwise)
-{
-    uint32_t count = exg_call_ints(call, position, two, 2);
-
-    if (count == 0) {
-        two[0] = otherwise[0];
-        two[1] = otherwise[1];
-    } else if (count == 1) {
-        two[1] = two[0];
-    }
-}
-
 static exg_status plan(exg_kernel_call *call, pool_kind kind, pool_params **out, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
@@ -336,10 +323,10 @@ static exg_status max_pool2d_with_indices_prepare(exg_kernel_call *call, exg_err
     pool_params *p;
 
     EXG_TRY(plan(call, MAX, &p, err));
-    pair(call, 1, p->kernel, ones);
-    pair(call, 2, p->stride, p->kernel);
-    pair(call, 3, p->padding, zeros);
-    pair(call, 4, p->dilation, ones);
+    exg_call_pair(call, 1, p->kernel, ones);
+    exg_call_pair(call, 2, p->stride, p->kernel);
+    exg_call_pair(call, 3, p->padding, zeros);
+    exg_call_pair(call, 4, p->dilation, ones);
     return EXG_OK;
 }
 
@@ -350,9 +337,9 @@ static exg_status avg_pool2d_prepare(exg_kernel_call *call, exg_error *err)
     pool_params *p;
 
     EXG_TRY(plan(call, AVERAGE, &p, err));
-    pair(call, 1, p->kernel, ones);
-    pair(call, 2, p->stride, p->kernel);
-    pair(call, 3, p->padding, zeros);
+    exg_call_pair(call, 1, p->kernel, ones);
+    exg_call_pair(call, 2, p->stride, p->kernel);
+    exg_call_pair(call, 3, p->padding, zeros);
     p->counts_padding = exg_call_bool(call, 5);
     p->divisor = exg_call_is_none(call, 6) ? 0 : exg_call_int(call, 6);
     return EXG_OK;
