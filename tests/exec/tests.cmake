@@ -28,6 +28,14 @@ foreach(family ${families})
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=${one_of};${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
 
+# Products by cuBLASLt's stand-in.
+add_test(NAME exec_cuda_matmul_blas COMMAND test_exec_kernels_matmul
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_matmul_blas PROPERTIES TIMEOUT 300
+  ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_cuda_blas exec/cuda/blas.c LIBS exg::exec)
+set_tests_properties(exec_cuda_blas PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
@@ -35,6 +43,10 @@ if(NOT EXG_SANITIZE)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_whole PROPERTIES TIMEOUT 300
     ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+  add_test(NAME exec_cuda_whole_libraries COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
+    cublasLtMatmul WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_whole_libraries PROPERTIES TIMEOUT 300
+    ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endif()
 exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/device/cuda/driver.c
   LIBS exg::exec)

@@ -3,6 +3,7 @@
  * Streams are carried out as late as may be: when somebody waits. Calls and what is wrong with
  * them are as the driver's; each is noted in the log.
  */
+#include "tests/standin/cuda.h"
 #include "tests/standin/fibre.h"
 #include "tests/standin/log.h"
 #include "tests/standin/memory.h"
@@ -46,7 +47,7 @@ typedef struct module {
     uint64_t shared_bytes;
 } module;
 
-typedef enum task_kind { TASK_IN, TASK_OUT, TASK_EVENT, TASK_LAUNCH } task_kind;
+typedef enum task_kind { TASK_IN, TASK_OUT, TASK_EVENT, TASK_LAUNCH, TASK_WORK } task_kind;
 
 typedef struct task {
     task_kind kind;
@@ -55,6 +56,7 @@ typedef struct task {
     size_t bytes;
     event *event;
     const function *function;
+    standin_work *work;
     uint32_t blocks[3], threads;
     unsigned char *params;
 } task;
@@ -353,6 +355,12 @@ static int carry_out(stream *s, uint32_t end)
 
         if (t->kind == TASK_LAUNCH) {
             carry_out_launch(t);
+        } else if (t->kind == TASK_WORK) {
+            const char *failed = t->work(t->params);
+
+            if (failed != NULL) {
+                fail_with(LAUNCH_FAILED, failed);
+            }
         } else if (t->kind == TASK_EVENT) {
             t->event->stream = NULL;
         } else {
@@ -539,6 +547,19 @@ int cuModuleGetFunction(function **f, module *m, const char *name)
     return 0;
 }
 
+/* A task with parameters of its own. */
+static int ask_with(stream *s, task *t, const void *params, size_t bytes)
+{
+    t->params = malloc(bytes);
+    if (t->params == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    memcpy(t->params, params, bytes);
+    t->bytes = bytes;
+    ask(s, t);
+    return 0;
+}
+
 int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                    unsigned threads_x, unsigned threads_y, unsigned threads_z,
                    unsigned shared_bytes, stream *s, void **params, void **extra)
@@ -566,14 +587,15 @@ int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned b
         f->entry == NULL) {
         return INVALID_VALUE;
     }
-    t.params = malloc(bytes);
-    if (t.params == NULL) {
-        return OUT_OF_MEMORY;
-    }
-    memcpy(t.params, given, bytes);
-    t.bytes = bytes;
-    ask(s, &t);
-    return 0;
+    return ask_with(s, &t, given, bytes);
+}
+
+int standin_ask(void *s, standin_work *run, const void *params, size_t bytes)
+{
+    task t = {.kind = TASK_WORK, .work = run};
+
+    ENTER("standin_ask %zu", bytes);
+    return ask_with(s, &t, params, bytes);
 }
 
 /* ---- graphs ----------------------------------------------------------------------------- */

@@ -10,6 +10,15 @@ foreach(standin cuda nvrtc)
   set_target_properties(exg_standin_${standin} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_DIRECTORY})
 endforeach()
+# What may be absent lies apart.
+set(EXG_STANDIN_LIBRARIES ${EXG_STANDIN_DIRECTORY}/libraries)
+add_library(exg_standin_blas SHARED standin/blas.c standin/log.c)
+set_target_properties(exg_standin_blas PROPERTIES OUTPUT_NAME cublasLt SOVERSION 13
+  LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_LIBRARIES})
+target_link_libraries(exg_standin_blas PRIVATE exg_flags exg_standin_cuda)
 # A directory of its own for compiled code: a run finds nothing of an older one.
 set(EXG_STANDIN_ENVIRONMENT "LD_LIBRARY_PATH=${EXG_STANDIN_DIRECTORY}"
+  "XDG_CACHE_HOME=${EXG_STANDIN_DIRECTORY}/cache")
+set(EXG_STANDIN_ENVIRONMENT_LIBRARIES
+  "LD_LIBRARY_PATH=${EXG_STANDIN_DIRECTORY}:${EXG_STANDIN_LIBRARIES}"
   "XDG_CACHE_HOME=${EXG_STANDIN_DIRECTORY}/cache")

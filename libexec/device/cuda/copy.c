@@ -102,8 +102,7 @@ exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from,
     if (bytes == 0) {
         return EXG_OK;
     }
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     if (bytes <= DIRECT_MAX || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.copy_in(address, from, bytes, d->stream),
                               "copying to the device", err);
@@ -121,8 +120,7 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
     if (bytes == 0) {
         return EXG_OK;
     }
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     if (bytes <= DIRECT_MAX || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.copy_out(to, address, bytes, d->stream),
                               "copying from the device", err);

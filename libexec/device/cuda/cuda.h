@@ -22,6 +22,7 @@ typedef struct exg_cuda_device {
     exg_accelerator head;
     exg_cuda_driver driver;
     exg_nvrtc nvrtc;
+    exg_cuda_blas blas;
     cuda_ordinal ordinal;
     cuda_context context;
     cuda_stream stream;
@@ -36,6 +37,11 @@ typedef struct exg_cuda_device {
     exg_status status; /* of the launches of a run() */
     exg_error err;
 } exg_cuda_device;
+
+/* Makes the device the calling thread's. */
+exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err);
+
+void exg_cuda_blas_close(exg_cuda_device *device); /* blas.c */
 
 /* ---- copies (copy.c) ------------------------------------------------------------- */
 
@@ -80,16 +86,23 @@ typedef struct exg_cuda_slot {
     uint64_t offset; /* bytes further on */
 } exg_cuda_slot;
 
-typedef struct exg_cuda_launch {
-    cuda_function function;
+typedef struct exg_cuda_launch exg_cuda_launch;
+
+/* Asks for the launch on the device's stream; `params` are its own, with the addresses. */
+typedef exg_status exg_cuda_ask(exg_cuda_device *device, const exg_cuda_launch *launch,
+                                void *params, exg_error *err);
+
+struct exg_cuda_launch {
+    exg_cuda_ask *ask;
+    cuda_function function; /* of a kernel, with its grid */
     uint32_t blocks[3];
     uint32_t threads;
     uint32_t params_bytes;
     uint32_t slot_count;
     void *params; /* begins with slot_count addresses */
     exg_cuda_slot slots[EXG_CUDA_SLOTS_MAX];
-    struct exg_cuda_launch *next;
-} exg_cuda_launch;
+    exg_cuda_launch *next;
+};
 
 typedef struct exg_cuda_step {
     exg_cuda_launch *first;
@@ -99,11 +112,14 @@ typedef struct exg_cuda_step {
 /* Makes call->params an empty step. */
 exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err);
 
-/* Adds a launch of kernel `entry` of the text to the step. `params` is copied. Set the grid
- * and the slots of what it gives. */
-exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
-                             const char *entry, const void *params, size_t params_bytes,
-                             exg_cuda_launch **launch, exg_error *err);
+/* Adds a launch to the step. `params` is copied. Set the slots of what it gives. */
+exg_status exg_cuda_step_add(exg_kernel_call *call, exg_cuda_ask *ask, const void *params,
+                             size_t params_bytes, exg_cuda_launch **launch, exg_error *err);
+
+/* The same of kernel `entry` of the text. Set the grid too. */
+exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, const char *options,
+                                    const char *entry, const void *params, size_t params_bytes,
+                                    exg_cuda_launch **launch, exg_error *err);
 
 /* The run() of every kernel of this device. */
 void exg_cuda_step_run(const exg_kernel_call *call);

@@ -5,27 +5,26 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fills a struct of functions; gives the first symbol that is missing, or NULL. */
-typedef struct call_row {
-    const char *symbol;
-    size_t offset;
-} call_row;
+#define LIBRARY_NEWEST 13
+#define LIBRARY_OLDEST 12
 
 #define DRIVER_ROW(name, symbol, params) {symbol, offsetof(exg_cuda_driver, name)},
 #define NVRTC_ROW(name, symbol, params)  {symbol, offsetof(exg_nvrtc, name)},
 
-static const call_row driver_rows[] = {EXG_CUDA_CALLS(DRIVER_ROW)};
-static const call_row nvrtc_rows[] = {EXG_NVRTC_CALLS(NVRTC_ROW)};
+static const exg_cuda_symbol driver_rows[] = {EXG_CUDA_CALLS(DRIVER_ROW)};
+static const exg_cuda_symbol nvrtc_rows[] = {EXG_NVRTC_CALLS(NVRTC_ROW)};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const char *find_calls(void *library, const call_row *rows, size_t count, void *calls)
+/* Fills a struct of functions; gives the first symbol that is missing, or NULL. */
+static const char *find_calls(void *library, const exg_cuda_symbol *rows, size_t count,
+                              void *calls)
 {
     for (size_t i = 0; i < count; i++) {
-        void *function = dlsym(library, rows[i].symbol);
+        void *function = dlsym(library, rows[i].name);
 
         if (function == NULL) {
-            return rows[i].symbol;
+            return rows[i].name;
         }
         memcpy((char *)calls + rows[i].offset, &function, sizeof(function));
     }
@@ -66,23 +65,31 @@ exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err)
     return exg_cuda_check(driver, driver->init(0), "starting the driver", err);
 }
 
+bool exg_cuda_library_open(const char *stem, int major, const exg_cuda_symbol *symbols,
+                           size_t count, void *calls)
+{
+    major = major > LIBRARY_NEWEST ? LIBRARY_NEWEST : major;
+    for (; major >= LIBRARY_OLDEST; major--) {
+        char name[48];
+        void *library;
+
+        (void)snprintf(name, sizeof(name), "lib%s.so.%d", stem, major);
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* stays */
+        if (library != NULL && find_calls(library, symbols, count, calls) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_status exg_nvrtc_open(const exg_cuda_driver *driver, exg_nvrtc *nvrtc, exg_error *err)
 {
     exg_status status;
 
-    for (int major = 13; major >= 12; major--) {
-        char name[32];
-        void *library;
-
-        if (major > driver->version / 1000) {
-            continue;
-        }
-        (void)snprintf(name, sizeof(name), "libnvrtc.so.%d", major);
-        library = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* stays */
-        if (library != NULL && find_calls(library, nvrtc_rows, COUNT(nvrtc_rows), nvrtc) == NULL &&
-            nvrtc->version(&nvrtc->major, &nvrtc->minor) == 0) {
-            return EXG_OK;
-        }
+    if (exg_cuda_library_open("nvrtc", driver->version / 1000, nvrtc_rows, COUNT(nvrtc_rows),
+                              nvrtc) &&
+        nvrtc->version(&nvrtc->major, &nvrtc->minor) == 0) {
+        return EXG_OK;
     }
     status = EXG_FAIL(err, DEVICE, "DEV-004",
                       "the compiler of CUDA, NVRTC, is not there for a driver of CUDA %d",

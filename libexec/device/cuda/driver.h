@@ -1,10 +1,12 @@
-/* driver.h - CUDA's driver and its run-time compiler, opened when asked for. Declarations of
- * the entry points that are used: facts of their binary interface, no header of CUDA is read.
+/* driver.h - CUDA's driver, its run-time compiler and its libraries, opened when asked for.
+ * Declarations of the entry points that are used: facts of their binary interface, no header
+ * of CUDA is read.
  */
 #ifndef EXG_LIBEXEC_DEVICE_CUDA_DRIVER_H
 #define EXG_LIBEXEC_DEVICE_CUDA_DRIVER_H
 
 #include <exg/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +21,10 @@ typedef struct cuda_function_handle *cuda_function;
 typedef struct cuda_graph_handle *cuda_graph;
 typedef struct cuda_graph_exec_handle *cuda_graph_exec;
 typedef struct nvrtc_program_handle *nvrtc_program;
+typedef struct blas_handle_handle *blas_handle;
+typedef struct blas_descriptor_handle *blas_descriptor;
+typedef struct blas_layout_handle *blas_layout;
+typedef struct blas_preference_handle *blas_preference;
 
 #define CUDA_SUCCESS             0
 #define CUDA_OUT_OF_MEMORY       2
@@ -92,6 +98,32 @@ typedef struct nvrtc_program_handle *nvrtc_program;
     X(cubin_bytes, "nvrtcGetCUBINSize", (nvrtc_program program, size_t * bytes))                   \
     X(cubin, "nvrtcGetCUBIN", (nvrtc_program program, char *cubin))
 
+#define EXG_BLAS_CALLS(X)                                                                          \
+    X(create, "cublasLtCreate", (blas_handle * handle))                                            \
+    X(destroy, "cublasLtDestroy", (blas_handle handle))                                            \
+    X(product_create, "cublasLtMatmulDescCreate",                                                  \
+      (blas_descriptor * product, int compute, int scale))                                         \
+    X(product_destroy, "cublasLtMatmulDescDestroy", (blas_descriptor product))                     \
+    X(product_set, "cublasLtMatmulDescSetAttribute",                                               \
+      (blas_descriptor product, int attribute, const void *value, size_t bytes))                   \
+    X(layout_create, "cublasLtMatrixLayoutCreate",                                                 \
+      (blas_layout * layout, int type, uint64_t rows, uint64_t columns, int64_t lead))             \
+    X(layout_destroy, "cublasLtMatrixLayoutDestroy", (blas_layout layout))                         \
+    X(layout_set, "cublasLtMatrixLayoutSetAttribute",                                              \
+      (blas_layout layout, int attribute, const void *value, size_t bytes))                        \
+    X(preference_create, "cublasLtMatmulPreferenceCreate", (blas_preference * preference))         \
+    X(preference_destroy, "cublasLtMatmulPreferenceDestroy", (blas_preference preference))         \
+    X(preference_set, "cublasLtMatmulPreferenceSetAttribute",                                      \
+      (blas_preference preference, int attribute, const void *value, size_t bytes))                \
+    X(choose, "cublasLtMatmulAlgoGetHeuristic",                                                    \
+      (blas_handle handle, blas_descriptor product, blas_layout a, blas_layout b, blas_layout c,   \
+       blas_layout d, blas_preference preference, int most, void *choices, int *found))            \
+    X(multiply, "cublasLtMatmul",                                                                  \
+      (blas_handle handle, blas_descriptor product, const void *alpha, const void *a,              \
+       blas_layout of_a, const void *b, blas_layout of_b, const void *beta, const void *c,         \
+       blas_layout of_c, void *d, blas_layout of_d, const void *algorithm, void *workspace,        \
+       size_t workspace_bytes, cuda_stream stream))
+
 #define EXG_CUDA_MEMBER(name, symbol, params) cuda_result(*name) params;
 
 typedef struct exg_cuda_driver {
@@ -103,6 +135,23 @@ typedef struct exg_nvrtc {
     EXG_NVRTC_CALLS(EXG_CUDA_MEMBER)
     int major, minor;
 } exg_nvrtc;
+
+typedef struct exg_cuda_blas {
+    EXG_BLAS_CALLS(EXG_CUDA_MEMBER)
+    bool was_asked;
+    blas_handle handle; /* NULL: there is none */
+} exg_cuda_blas;
+
+/* An entry point, and where in a struct of functions it goes. */
+typedef struct exg_cuda_symbol {
+    const char *name;
+    size_t offset;
+} exg_cuda_symbol;
+
+/* Fills `calls` from the library of CUDA `major`, or of the one before as far as 12, that the
+ * loader finds: lib<stem>.so.<major>. It stays. False: none has all symbols. */
+bool exg_cuda_library_open(const char *stem, int major, const exg_cuda_symbol *symbols,
+                           size_t count, void *calls);
 
 /* Opens, and starts, the driver. DEVICE DEV-003 (absent), DEV-006 (too old). */
 exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err);

@@ -23,8 +23,7 @@ exg_status exg_cuda_record(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     EXG_TRY(check_capture(d, d->driver.capture_begin(d->stream, CUDA_CAPTURE_THREAD),
                           "beginning a graph", err));
     d->is_recording = true;
@@ -78,8 +77,7 @@ exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *grap
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     return exg_cuda_check(&d->driver, d->driver.graph_launch(graph->exec, d->stream),
                           "asking for a graph", err);
 }

@@ -19,9 +19,8 @@ exg_status exg_cuda_step_begin(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char *options,
-                             const char *entry, const void *params, size_t params_bytes,
-                             exg_cuda_launch **launch, exg_error *err)
+exg_status exg_cuda_step_add(exg_kernel_call *call, exg_cuda_ask *ask, const void *params,
+                             size_t params_bytes, exg_cuda_launch **launch, exg_error *err)
 {
     exg_cuda_step *step = (exg_cuda_step *)(uintptr_t)call->params;
     exg_cuda_launch *made = EXG_NEW(call->arena, exg_cuda_launch);
@@ -36,13 +35,38 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, const char *text, const char
     }
     memcpy(made->params, params, params_bytes);
     made->params_bytes = (uint32_t)params_bytes;
-    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry, &made->function,
-                             err));
-    made->threads = THREADS;
-    made->blocks[0] = made->blocks[1] = made->blocks[2] = 1;
+    made->ask = ask;
     *step->last = made;
     step->last = &made->next;
     *launch = made;
+    return EXG_OK;
+}
+
+static exg_status ask_kernel(exg_cuda_device *device, const exg_cuda_launch *l, void *params,
+                             exg_error *err)
+{
+    size_t bytes = l->params_bytes;
+    void *extra[] = {CUDA_LAUNCH_BYTES, params, CUDA_LAUNCH_SIZE, &bytes, CUDA_LAUNCH_END};
+
+    return exg_cuda_check(&device->driver,
+                          device->driver.launch(l->function, l->blocks[0], l->blocks[1],
+                                                l->blocks[2], l->threads, 1, 1, 0, device->stream,
+                                                NULL, extra),
+                          "asking for a kernel", err);
+}
+
+exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, const char *options,
+                                    const char *entry, const void *params, size_t params_bytes,
+                                    exg_cuda_launch **launch, exg_error *err)
+{
+    cuda_function function;
+
+    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry, &function,
+                             err));
+    EXG_TRY(exg_cuda_step_add(call, ask_kernel, params, params_bytes, launch, err));
+    (*launch)->function = function;
+    (*launch)->threads = THREADS;
+    (*launch)->blocks[0] = (*launch)->blocks[1] = (*launch)->blocks[2] = 1;
     return EXG_OK;
 }
 
@@ -86,12 +110,10 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
     return NULL;
 }
 
-static cuda_result launch_one(const exg_cuda_device *device, const exg_cuda_launch *l,
-                              const exg_kernel_call *call)
+static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
+                          const exg_kernel_call *call)
 {
     _Alignas(16) char params[EXG_CUDA_PARAMS_MAX];
-    size_t bytes = l->params_bytes;
-    void *extra[] = {CUDA_LAUNCH_BYTES, params, CUDA_LAUNCH_SIZE, &bytes, CUDA_LAUNCH_END};
 
     memcpy(params, l->params, l->params_bytes);
     for (uint32_t s = 0; s < l->slot_count; s++) {
@@ -99,8 +121,7 @@ static cuda_result launch_one(const exg_cuda_device *device, const exg_cuda_laun
 
         memcpy(params + s * sizeof(address), &address, sizeof(address));
     }
-    return device->driver.launch(l->function, l->blocks[0], l->blocks[1], l->blocks[2], l->threads,
-                                 1, 1, 0, device->stream, NULL, extra);
+    return l->ask(device, l, params, &device->err);
 }
 
 void exg_cuda_step_run(const exg_kernel_call *call)
@@ -110,7 +131,6 @@ void exg_cuda_step_run(const exg_kernel_call *call)
 
     for (const exg_cuda_launch *l = step->first; l != NULL && device->status == EXG_OK;
          l = l->next) {
-        device->status = exg_cuda_check(&device->driver, launch_one(device, l, call),
-                                        "asking for a kernel", &device->err);
+        device->status = ask_one(device, l, call);
     }
 }

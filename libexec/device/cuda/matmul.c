@@ -1,5 +1,7 @@
-/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides. */
-#include "libexec/device/cuda/rows.h"
+/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides: by
+ * cuBLASLt where it is there and takes it, else by gemm.cu.
+ */
+#include "libexec/device/cuda/blas.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define TILE        64 /* of gemm.cu */
@@ -49,6 +51,7 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
     bool is_real = exg_dtype_is_float(dtype);
     int64_t tiles = exg_ceil_div(params->m, TILE) * exg_ceil_div(params->n, TILE);
     exg_cuda_launch *launch = NULL;
+    bool taken;
 
     EXG_TRY(check(call->inputs[a].dtype, call->inputs[b].dtype, dtype, err));
     if (tiles > INT32_MAX) {
@@ -56,6 +59,10 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params->batch * params->m * params->n == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_blas_add(call, params, a, b, self, &taken, err));
+    if (taken) {
         return EXG_OK;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "i0 i1 i2 o0", *params, &launch, err,

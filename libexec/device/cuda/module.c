@@ -194,8 +194,7 @@ exg_status exg_cuda_compile(exg_cuda_device *device, const char *text, const cha
     if (!key_of(device, text, options, key)) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(exg_cuda_check(&device->driver, device->driver.context_set(device->context),
-                           "entering a device", err));
+    EXG_TRY(exg_cuda_enter(device, err));
     for (uint32_t i = 0; i < device->module_count && module == NULL; i++) {
         if (device->modules[i].key[0] == key[0] && device->modules[i].key[1] == key[1]) {
             module = &device->modules[i];

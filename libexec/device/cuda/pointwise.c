@@ -302,8 +302,8 @@ static exg_status prepare(exg_kernel_call *call, exg_error *err)
         exg_text_free(&text);
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_cuda_step_add(call, exg_text_string(&text), "", "pointwise", words, count * 8,
-                               &launch, err);
+    status = exg_cuda_step_add_kernel(call, exg_text_string(&text), "", "pointwise", words,
+                                      count * 8, &launch, err);
     exg_text_free(&text);
     EXG_TRY(status);
     for (uint8_t o = 0; o < p->operand_count; o++) {

@@ -82,8 +82,8 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
     if (call->params == NULL) {
         EXG_TRY(exg_cuda_step_begin(call, err));
     }
-    EXG_TRY(exg_cuda_step_add(call, exg_cuda_text_find(file), text, entry, params, params_bytes,
-                              launch, err));
+    EXG_TRY(exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry, params,
+                                     params_bytes, launch, err));
     add_slots(*launch, slots);
     return EXG_OK;
 }

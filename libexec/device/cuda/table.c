@@ -79,6 +79,12 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return status;
 }
 
+exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err)
+{
+    return exg_cuda_check(&device->driver, device->driver.context_set(device->context),
+                          "entering a device", err);
+}
+
 static void close_device(exg_accelerator *device)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -92,6 +98,7 @@ static void close_device(exg_accelerator *device)
             (void)d->driver.stream_wait(d->stream);
         }
         exg_cuda_drop_stages(d);
+        exg_cuda_blas_close(d);
         for (uint32_t i = 0; i < d->block_count; i++) {
             (void)d->driver.memory_free(d->blocks[i]);
         }
@@ -117,7 +124,7 @@ static exg_status start(exg_cuda_device *d, uint32_t index, exg_error *err)
     EXG_TRY(exg_nvrtc_open(&d->driver, &d->nvrtc, err));
     EXG_TRY(architecture_of(c, d->ordinal, d->architecture, sizeof(d->architecture), err));
     EXG_TRY(exg_cuda_check(c, c->context_retain(&d->context, d->ordinal), "opening a device", err));
-    EXG_TRY(exg_cuda_check(c, c->context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     return exg_cuda_check(c, c->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING),
                           "making a stream", err);
 }
@@ -167,8 +174,7 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
     exg_status status;
 
     *address = NULL;
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     EXG_TRY(make_room(d, err));
     result = d->driver.memory_alloc(&at, bytes == 0 ? 1 : bytes);
     if (result == CUDA_OUT_OF_MEMORY) {
@@ -206,8 +212,7 @@ static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
     exg_cuda_device *d = (exg_cuda_device *)device;
 
     (void)operands; /* the call is read now */
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     d->status = EXG_OK;
     kernel->run(call);
     if (d->status != EXG_OK && err != NULL) {
@@ -220,8 +225,7 @@ static exg_status wait_for(exg_accelerator *device, exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    EXG_TRY(
-        exg_cuda_check(&d->driver, d->driver.context_set(d->context), "entering a device", err));
+    EXG_TRY(exg_cuda_enter(d, err));
     return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
                           err);
 }

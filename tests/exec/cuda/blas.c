@@ -1,0 +1,223 @@
+/* Products by cuBLASLt, on its stand-in: what goes there, what does not, and which algorithm. */
+#include "libexec/device/device.h"
+#include "libexec/kernels/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define M 3
+#define K 4
+#define N 2
+
+static const exg_device_table *table;
+static exg_accelerator *device;
+static exg_error err;
+static char log_path[64];
+
+static void expect_ok(exg_status status)
+{
+    if (status != EXG_OK) {
+        fail_msg("%s: %s", err.code, err.message);
+    }
+}
+
+static int set_up(void **state)
+{
+    int file;
+
+    (void)state;
+    (void)snprintf(log_path, sizeof(log_path), "/tmp/exg-blas-XXXXXX");
+    file = mkstemp(log_path);
+    assert_true(file >= 0);
+    (void)close(file);
+    assert_int_equal(setenv("EXG_STANDIN_LOG", log_path, 1), 0);
+    exg_error_clear(&err);
+    expect_ok(exg_device_table_find("cuda", &table, &err));
+    expect_ok(table->open(0, &device, &err));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    table->close(device);
+    assert_int_equal(unsetenv("EXG_STANDIN_LOG"), 0);
+    assert_int_equal(unlink(log_path), 0);
+    return 0;
+}
+
+/* How often the log has a line that begins with `call`. */
+static uint32_t asked(const char *call)
+{
+    FILE *file = fopen(log_path, "r");
+    char line[256];
+    uint32_t count = 0;
+
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        count += strncmp(line, call, strlen(call)) == 0 ? 1 : 0;
+    }
+    (void)fclose(file);
+    return count;
+}
+
+/* linear: (M, K) by (N, K), with a bias of (N); element i of an operand is i + 1. */
+typedef struct product {
+    exg_tensor operands[3], out;
+    exg_kernel_call call;
+    const exg_kernel *kernel;
+} product;
+
+static const float want[M * N] = {31, 72, 71, 176, 111, 280};
+
+static void place(exg_tensor *t, size_t shift)
+{
+    float values[M * K];
+    void *block;
+
+    for (int i = 0; i < M * K; i++) {
+        values[i] = (float)(i + 1);
+    }
+    expect_ok(table->allocate(device, sizeof(values) + 64, &block, &err));
+    t->data = (char *)block + shift;
+    expect_ok(table->copy_in(device, t->data, values, sizeof(values), &err));
+    expect_ok(table->wait(device, &err));
+}
+
+/* `shift`: bytes by which addresses are off. */
+static void prepare(product *p, size_t shift)
+{
+    void *workspace = NULL;
+
+    *p = (product){
+        .operands = {{.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {M, K}, .strides = {K, 1}},
+                     {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {N, K}, .strides = {K, 1}},
+                     {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {N}, .strides = {1}}},
+        .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {M, N}, .strides = {N, 1}}
+    };
+    p->call = (exg_kernel_call){.inputs = p->operands,
+                                .outputs = &p->out,
+                                .input_count = 3,
+                                .output_count = 1,
+                                .device = device};
+    p->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    p->kernel = table->kernel_of(&exg_kernel_linear);
+    assert_non_null(p->kernel);
+    expect_ok(p->kernel->prepare(&p->call, &err));
+    expect_ok(table->allocate(device, p->call.workspace_bytes, &workspace, &err));
+    p->call.workspace = workspace;
+    for (int i = 0; i < 3; i++) {
+        place(&p->operands[i], shift);
+    }
+    place(&p->out, shift);
+}
+
+static void expect_result(const product *p)
+{
+    float got[M * N];
+
+    expect_ok(table->copy_out(device, got, p->out.data, sizeof(got), &err));
+    expect_ok(table->wait(device, &err));
+    assert_memory_equal(got, want, sizeof(want));
+}
+
+static void a_product_and_its_bias_are_one_call(void **state)
+{
+    product p;
+
+    (void)state;
+    prepare(&p, 0);
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_result(&p);
+    assert_int_equal(asked("cublasLtCreate"), 1);
+    assert_int_equal(asked("cublasLtMatmulAlgoGetHeuristic 16"), 1);
+    assert_int_equal(asked("cublasLtMatmulAlgoGetHeuristic 4"), 1);
+    assert_int_equal(asked("cublasLtMatmul 2,3,4 bias"), 1);
+    assert_int_equal(asked("cuLaunchKernel"), 0);
+    exg_arena_destroy(p.call.arena);
+}
+
+/* The stand-in refuses an algorithm for more than the addresses are. */
+static void badly_aligned_addresses_have_their_own_algorithm(void **state)
+{
+    product p;
+
+    (void)state;
+    prepare(&p, 4);
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_result(&p);
+    exg_arena_destroy(p.call.arena);
+}
+
+static void a_recorded_product_runs_again_on_what_is_there_then(void **state)
+{
+    product p;
+    exg_device_graph *graph;
+
+    (void)state;
+    prepare(&p, 0);
+    expect_ok(table->record(device, &err));
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_ok(table->recorded(device, &graph, &err));
+    expect_ok(table->replay(device, graph, &err));
+    expect_result(&p);
+    place(&p.out, 0);
+    expect_ok(table->replay(device, graph, &err));
+    table->forget(device, graph);
+    exg_arena_destroy(p.call.arena);
+}
+
+/* No library takes a stride between elements. */
+static void what_it_does_not_take_is_a_kernel_of_ours(void **state)
+{
+    product p;
+
+    (void)state;
+    prepare(&p, 0);
+    exg_arena_destroy(p.call.arena);
+    p.call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    p.call.params = NULL;
+    p.operands[0].sizes[1] = p.operands[1].sizes[1] = K / 2;
+    p.operands[1].strides[1] = 2;
+    p.operands[0].strides[0] = K / 2; /* linear's input is dense */
+    expect_ok(p.kernel->prepare(&p.call, &err));
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_ok(table->wait(device, &err));
+    assert_int_equal(asked("cublasLtMatmul "), 0);
+    assert_int_equal(asked("cuLaunchKernel gemm"), 1);
+    exg_arena_destroy(p.call.arena);
+}
+
+static void a_refused_call_is_a_fault_with_its_status(void **state)
+{
+    product p;
+
+    (void)state;
+    prepare(&p, 0);
+    p.out.data = (char *)p.out.data + 4096; /* beside its block */
+    assert_int_equal(table->launch(device, p.kernel, &p.call, 3, &err), EXG_DEVICE);
+    assert_string_equal(err.code, "DEV-008");
+    assert_non_null(strstr(err.message, "cuBLASLt"));
+    exg_arena_destroy(p.call.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_product_and_its_bias_are_one_call),
+        CASE(badly_aligned_addresses_have_their_own_algorithm),
+        CASE(a_recorded_product_runs_again_on_what_is_there_then),
+        CASE(what_it_does_not_take_is_a_kernel_of_ours),
+        CASE(a_refused_call_is_a_fault_with_its_status),
+    };
+
+    return cmocka_run_group_tests_name("blas", tests, NULL, NULL);
+}
