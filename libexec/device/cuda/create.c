@@ -2,16 +2,13 @@
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
-static exg_status fill(exg_kernel_call *call, uint32_t position, exg_error *err)
+exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err)
 {
     const exg_tensor *out = &call->outputs[0];
-    cuda_fill_params params = {.numel = exg_tensor_numel(out)};
+    cuda_fill_params params = {.numel = exg_tensor_numel(out),
+                               .element = {element[0], element[1]}};
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_call_element(call, position, out->dtype, params.element)) {
-        return exg_unsupported_dtype("full", out->dtype, err);
-    }
-    EXG_TRY(exg_cuda_step_begin(call, err));
     if (params.numel == 0) {
         return EXG_OK;
     }
@@ -19,6 +16,18 @@ static exg_status fill(exg_kernel_call *call, uint32_t position, exg_error *err)
                          exg_dtype_bytes(out->dtype)));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
+}
+
+static exg_status fill(exg_kernel_call *call, uint32_t position, exg_error *err)
+{
+    exg_dtype dtype = call->outputs[0].dtype;
+    uint64_t element[2] = {0, 0};
+
+    if (!exg_call_element(call, position, dtype, element)) {
+        return exg_unsupported_dtype("full", dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    return exg_cuda_add_fill(call, element, err);
 }
 
 static exg_status full_prepare(exg_kernel_call *call, exg_error *err)

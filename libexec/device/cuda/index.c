@@ -74,91 +74,99 @@ EXG_CUDA_ROW_OF(gather, EXG_KERNEL_ANY_STRIDES);
 
 /* Which of self's dimensions come in front of the positions: those before the first index,
  * when the indexed ones are neighbours; else none. */
-static uint32_t dims_before(const exg_kernel_call *call)
+uint32_t exg_cuda_dims_before(const exg_kernel_call *call, uint32_t count)
 {
     uint32_t first = 0;
     uint32_t last = 0;
-    uint32_t count = 0;
+    uint32_t found = 0;
 
-    for (uint32_t d = 0; d + 1 < call->input_count; d++) {
+    for (uint32_t d = 0; d < count; d++) {
         if (exg_cuda_has(call, 1 + d)) {
-            first = count == 0 ? d : first;
+            first = found == 0 ? d : first;
             last = d;
-            count++;
+            found++;
         }
     }
-    return count > 0 && last - first + 1 == count ? first : 0;
+    return found > 0 && last - first + 1 == found ? first : 0;
 }
 
-static exg_status add_index(const exg_kernel_call *call, uint32_t d, cuda_index_params *params,
-                            uint32_t *position_rank, exg_error *err)
+static exg_status add_index(const exg_kernel_call *call, const exg_tensor *self, uint32_t d,
+                            cuda_index_params *params, exg_error *err)
 {
-    const exg_tensor *self = &call->inputs[0];
     const exg_tensor *index = &call->inputs[1 + d];
 
     EXG_TRY(exg_require_index("index", index->dtype, err));
-    if (params->count == CUDA_INDICES_MAX) {
-        return exg_cuda_refuse("more than six indices", err);
+    if (params->count == CUDA_INDICES_MAX || 1 + d > 9) {
+        return exg_cuda_refuse("an index of the ninth dimension, or more than six", err);
     }
     params->sizes[params->count] = self->sizes[d];
     params->strides[params->count] = self->strides[d];
     params->is_narrow[params->count++] = index->dtype == EXG_DTYPE_I32;
-    *position_rank = EXG_MAX(*position_rank, index->rank);
     return EXG_OK;
 }
 
-/* Strides over the result of self and, at `before`, of the indices. */
-static void lay_out(const exg_kernel_call *call, cuda_index_params *params, uint32_t before,
-                    uint32_t position_rank)
+exg_status exg_cuda_read_indices(const exg_kernel_call *call, const exg_tensor *self,
+                                 uint32_t count, uint32_t before, cuda_index_params *params,
+                                 char *slots, exg_error *err)
 {
-    const exg_tensor *self = &call->inputs[0];
-    const exg_tensor *out = &call->outputs[0];
-    uint32_t at = 0;
+    uint32_t rank = 0; /* of the positions */
     uint32_t n = 0;
 
-    for (uint32_t d = 0; d < self->rank; d++) {
-        if (!exg_cuda_has(call, 1 + d)) {
-            at += at == before ? position_rank : 0;
-            params->self_strides[at++] = self->strides[d];
+    for (uint32_t d = 0; d < count; d++) {
+        if (exg_cuda_has(call, 1 + d)) {
+            EXG_TRY(add_index(call, self, d, params, err));
+            slots[3 * n + 1] = (char)('1' + d);
+            n++;
+            rank = EXG_MAX(rank, call->inputs[1 + d].rank);
         }
     }
-    for (uint32_t d = 0; d + 1 < call->input_count; d++) {
+    for (uint32_t k = 0; k < rank; k++) {
+        params->result[before + k] = 1;
+    }
+    n = 0;
+    for (uint32_t d = 0; d < count; d++) {
         const exg_tensor *index = &call->inputs[1 + d];
 
         for (uint32_t k = 0; exg_cuda_has(call, 1 + d) && k < index->rank; k++) {
-            params->index_strides[n][before + position_rank - index->rank + k] =
-                index->sizes[k] == 1 ? 0 : index->strides[k];
+            uint32_t at = before + rank - index->rank + k;
+
+            if (index->sizes[k] != 1) {
+                params->result[at] = index->sizes[k];
+                params->index_strides[n][at] = index->strides[k];
+            }
         }
         n += exg_cuda_has(call, 1 + d) ? 1 : 0;
     }
-    params->rank = out->rank;
-    memcpy(params->result, out->sizes, sizeof(params->result));
+    params->rank = rank;
+    return EXG_OK;
 }
 
 static exg_status index_prepare(exg_kernel_call *call, exg_error *err)
 {
-    cuda_index_params params = {.numel = exg_tensor_numel(&call->outputs[0])};
-    uint32_t position_rank = 0;
+    const exg_tensor *self = &call->inputs[0];
+    const exg_tensor *out = &call->outputs[0];
+    cuda_index_params params = {.numel = exg_tensor_numel(out)};
+    uint32_t count = call->input_count - 1;
+    uint32_t before = exg_cuda_dims_before(call, count);
     exg_cuda_launch *launch = NULL;
-    char slots[64] = "i0 i9 i9 i9 i9 i9 i9 o0 f"; /* i9: none */
-    uint32_t n = 0;
+    char slots[] = "i0 " EXG_CUDA_NO_INDICES " o0 f";
+    uint32_t at = 0;
 
-    for (uint32_t d = 0; d + 1 < call->input_count; d++) {
-        if (exg_cuda_has(call, 1 + d)) {
-            EXG_TRY(add_index(call, d, &params, &position_rank, err));
-            slots[4 + 3 * n++] = (char)('1' + d);
+    EXG_TRY(exg_cuda_read_indices(call, self, count, before, &params, slots + 3, err));
+    for (uint32_t d = 0; d < self->rank; d++) { /* around the positions, the other dimensions */
+        if (!exg_cuda_has(call, 1 + d)) {
+            at += at == before ? (uint32_t)params.rank : 0;
+            params.self_strides[at++] = self->strides[d];
         }
     }
-    if (call->input_count > 9) {
-        return exg_cuda_refuse("an index of the ninth dimension", err);
-    }
-    lay_out(call, &params, dims_before(call), position_rank);
+    params.rank = out->rank;
+    memcpy(params.result, out->sizes, sizeof(params.result));
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params.numel == 0) {
         return EXG_OK;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "index", "index_many", slots, params, &launch, err,
-                         "-DELEMENT=element_%u", exg_dtype_bytes(call->inputs[0].dtype)));
+                         "-DELEMENT=element_%u", exg_dtype_bytes(self->dtype)));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
 }

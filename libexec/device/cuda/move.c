@@ -1,64 +1,92 @@
-/* move.c - kernels that bring elements elsewhere: copy, cat, tril, triu. */
+/* move.c - kernels that bring elements elsewhere: copy, those of pieces, tril, triu. */
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
-/* `in` to a window of the same sizes on the output, from element `offset` of it. */
-static exg_status add_copy(exg_kernel_call *call, uint32_t input, const exg_tensor *to,
-                           int64_t offset, exg_error *err)
+exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, bool is_copy_of_self,
+                              exg_error *err)
 {
-    const exg_tensor *in = &call->inputs[input];
-    uint32_t bytes = exg_dtype_bytes(in->dtype);
-    cuda_copy_params params = {.numel = exg_tensor_numel(to)};
+    uint32_t bytes = exg_dtype_bytes(call->inputs[piece->input].dtype);
+    exg_tensor from = {.rank = piece->rank};
+    exg_tensor to = {.rank = piece->rank};
+    cuda_copy_params params = {0};
     exg_cuda_launch *launch = NULL;
 
+    memcpy(from.sizes, piece->sizes, sizeof(from.sizes));
+    memcpy(to.sizes, piece->sizes, sizeof(to.sizes));
+    memcpy(from.strides, piece->from_strides, sizeof(from.strides));
+    memcpy(to.strides, piece->to_strides, sizeof(to.strides));
+    params.numel = exg_tensor_numel(&to);
     if (params.numel == 0) {
         return EXG_OK;
     }
-    exg_cuda_windows(in, to, &params.from, &params.to);
+    exg_cuda_windows(&from, &to, &params.from, &params.to);
     EXG_TRY(EXG_CUDA_ADD(call, "copy", "copy", "i0 o0", params, &launch, err,
                          "-DELEMENT=element_%u", bytes));
-    launch->slots[0].index = (uint8_t)input;
-    launch->slots[1].offset = (uint64_t)offset * bytes;
+    launch->slots[0].index = (uint8_t)piece->input;
+    launch->slots[0].offset = (uint64_t)piece->from * bytes;
+    launch->slots[1].offset = (uint64_t)piece->to * bytes;
+    launch->is_copy_of_self = is_copy_of_self;
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
 }
 
+/* Operand 0 as a whole. */
+static exg_piece whole(const exg_kernel_call *call)
+{
+    const exg_tensor *in = &call->inputs[0];
+    const exg_tensor *out = &call->outputs[0];
+    exg_piece piece = {.rank = in->rank};
+
+    memcpy(piece.sizes, in->sizes, sizeof(piece.sizes));
+    memcpy(piece.from_strides, in->strides, sizeof(piece.from_strides));
+    memcpy(piece.to_strides, out->strides, sizeof(piece.to_strides));
+    return piece;
+}
+
+exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err)
+{
+    exg_piece piece = whole(call);
+
+    return exg_cuda_add_piece(call, &piece, true, err);
+}
+
 static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
 {
+    exg_piece piece = whole(call);
+
     EXG_TRY(exg_cuda_step_begin(call, err));
-    return add_copy(call, 0, &call->outputs[0], 0, err);
+    return exg_cuda_add_piece(call, &piece, false, err);
 }
 
 EXG_CUDA_ROW_OF(copy, EXG_KERNEL_ANY_STRIDES);
 
-static exg_status cat_prepare(exg_kernel_call *call, exg_error *err)
-{
-    const exg_tensor *out = &call->outputs[0];
-    uint32_t dim = exg_call_dim(call, 1, out->rank);
-    int64_t at = 0;
+/* ---- pieces ------------------------------------------------------------------------------ */
 
+static exg_status arrange(exg_kernel_call *call, exg_pieces_find *find, exg_error *err)
+{
+    exg_pieces *p;
+
+    EXG_TRY(find(call, &p, err));
     if (call->input_count > UINT8_MAX) {
-        return exg_cuda_refuse("cat of more than 255 tensors", err);
+        return exg_cuda_refuse("more than 255 operands", err);
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
-    for (uint32_t i = 0; i < call->input_count; i++) {
-        const exg_tensor *in = &call->inputs[i];
-        exg_tensor to = *in;
-
-        if (in->rank == 1 && in->sizes[0] == 0) {
-            continue; /* an empty vector goes with everything */
-        }
-        if (in->dtype != out->dtype) {
-            return exg_cuda_refuse("cat of several dtypes", err);
-        }
-        memcpy(to.strides, out->strides, sizeof(to.strides));
-        EXG_TRY(add_copy(call, i, &to, at * out->strides[dim], err));
-        at += in->sizes[dim];
+    if (p->fills) {
+        EXG_TRY(exg_cuda_add_fill(call, p->element, err));
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        EXG_TRY(exg_cuda_add_piece(call, &p->items[i], i == 0 && p->keeps_self, err));
     }
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(cat, EXG_KERNEL_ANY_STRIDES);
+#define ARRANGING(name, flags_)                                                                    \
+    static exg_status name##_prepare(exg_kernel_call *call, exg_error *err)                        \
+    {                                                                                              \
+        return arrange(call, exg_pieces_of_##name, err);                                           \
+    }                                                                                              \
+    EXG_CUDA_ROW_OF(name, flags_);
+EXG_KERNELS_OF_PIECES(ARRANGING)
 
 static exg_status triangle_prepare(exg_kernel_call *call, bool is_upper, exg_error *err)
 {

@@ -9,6 +9,7 @@
 
 #include "libexec/device/cuda/cuda.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/pieces.h"
 
 #define EXG_CUDA_KERNELS(X)                                                                        \
     X(adaptive_avg_pool2d)                                                                         \
@@ -18,38 +19,63 @@
     X(amin)                                                                                        \
     X(any)                                                                                         \
     X(arange)                                                                                      \
+    X(argmax)                                                                                      \
+    X(argmin)                                                                                      \
+    X(as_strided_scatter)                                                                          \
     X(attention)                                                                                   \
     X(attention_of_softmax)                                                                        \
     X(avg_pool2d)                                                                                  \
     X(baddbmm)                                                                                     \
     X(bmm)                                                                                         \
     X(cat)                                                                                         \
+    X(checked)                                                                                     \
+    X(constant_pad_nd)                                                                             \
     X(convolution)                                                                                 \
     X(copy)                                                                                        \
+    X(cumprod)                                                                                     \
+    X(cumsum)                                                                                      \
+    X(diagonal_scatter)                                                                            \
     X(draw_bits)                                                                                   \
     X(draw_normal)                                                                                 \
     X(draw_uniform)                                                                                \
     X(embedding)                                                                                   \
+    X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
     X(index)                                                                                       \
+    X(index_copy)                                                                                  \
+    X(index_put)                                                                                   \
     X(index_select)                                                                                \
     X(linear)                                                                                      \
     X(log_softmax)                                                                                 \
+    X(max_dim)                                                                                     \
     X(max_pool2d_with_indices)                                                                     \
     X(mean)                                                                                        \
+    X(min_dim)                                                                                     \
     X(mm)                                                                                          \
     X(native_group_norm)                                                                           \
     X(native_layer_norm)                                                                           \
+    X(places)                                                                                      \
     X(pointwise)                                                                                   \
     X(prod)                                                                                        \
     X(rms_norm)                                                                                    \
+    X(roll)                                                                                        \
     X(scalar_tensor)                                                                               \
+    X(scatter_add)                                                                                 \
+    X(scatter_amax)                                                                                \
+    X(scatter_amin)                                                                                \
+    X(scatter_prod)                                                                                \
+    X(scatter_src)                                                                                 \
+    X(scatter_value)                                                                               \
+    X(searchsorted)                                                                                \
+    X(select_scatter)                                                                              \
+    X(slice_scatter)                                                                               \
     X(softmax)                                                                                     \
+    X(sort)                                                                                        \
     X(sum)                                                                                         \
+    X(topk)                                                                                        \
     X(tril)                                                                                        \
-    X(triu)                                                                                        \
-    X(var)
+    X(triu)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
@@ -57,8 +83,8 @@ EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
 
 /* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
- * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source. `params`
- * is a struct. The options are printf's. */
+ * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
+ * NULL. `params` is a struct. The options are printf's. */
 #define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
     exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
                  sizeof(params), launch, err, __VA_ARGS__)
@@ -84,6 +110,30 @@ exg_status exg_cuda_refuse(const char *what, exg_error *err);
 
 /* Has the call an input of that number? */
 bool exg_cuda_has(const exg_kernel_call *call, uint32_t input);
+
+/* A window's copy: see pieces.h. Strides are of elements; offsets too. */
+exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, bool is_copy_of_self,
+                              exg_error *err);
+/* The operand 0 as it is to the result, unless that lies in its memory. */
+exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err);
+/* Fills the result. */
+exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err);
+
+/* Brings `lines` times `size` cuda_item at the start of the workspace in order by key, equal ones
+ * as they were; *at: where they are then. Asks for the workspace, and may be left to the caller
+ * to fill before: its launches come after those added so far. */
+exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size, uint64_t *at,
+                             exg_error *err);
+
+/* The indices of index and index_put: operands 1 and on, `count` of them, some absent. Writes
+ * the operands' numbers over the six of EXG_CUDA_NO_INDICES, and in params what they say of
+ * self, the sizes of the positions from dimension `before` of the result on, and their rank. */
+#define EXG_CUDA_NO_INDICES "iz iz iz iz iz iz"
+exg_status exg_cuda_read_indices(const exg_kernel_call *call, const exg_tensor *self,
+                                 uint32_t count, uint32_t before, cuda_index_params *params,
+                                 char *slots, exg_error *err);
+/* How many of self's dimensions lie in front of the positions. */
+uint32_t exg_cuda_dims_before(const exg_kernel_call *call, uint32_t count);
 
 /* Sizes and strides of a tensor, without dimensions of one element and with neighbours
  * merged where they lie one after the other. */

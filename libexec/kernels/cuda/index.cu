@@ -1,9 +1,10 @@
 /* index.cu - elements chosen by index tensors. INDEX: their dtype (of pick and gather). An
- * index outside its dimension raises INDEX and gives zero.
+ * index outside its dimension raises INDEX and gives zero. ELEMENT: of what is read.
  */
 #include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
 
+#ifdef ELEMENT
 static inline ELEMENT element_or_zero(const void *memory, int64_t at, int is_inside)
 {
     ELEMENT x;
@@ -14,6 +15,7 @@ static inline ELEMENT element_or_zero(const void *memory, int64_t at, int is_ins
     }
     return x;
 }
+#endif
 
 #ifdef INDEX
 KERNEL(pick, cuda_pick_params)
@@ -47,37 +49,62 @@ KERNEL(gather, cuda_gather_params)
     }
 }
 #else
+/* Where the indices of element i of the result point, elements of self; with what the other
+ * dimensions add. *is_inside: none is outside its dimension. */
+static inline int64_t offset_of(const cuda_index_params *p, int64_t i, int *is_inside)
+{
+    int64_t at[CUDA_RANK_MAX];
+    int64_t rest = i;
+    int64_t self = 0;
+
+    *is_inside = 1;
+    for (int64_t d = p->rank - 1; d >= 0; d--) {
+        at[d] = rest % p->result[d];
+        rest /= p->result[d];
+        self += at[d] * p->self_strides[d];
+    }
+    for (int64_t n = 0; n < p->count; n++) {
+        int64_t where = 0;
+        int64_t given;
+        int64_t chosen;
+
+        for (int64_t d = 0; d < p->rank; d++) {
+            where += at[d] * p->index_strides[n][d];
+        }
+        given = p->is_narrow[n] ? (int64_t)((const int32_t *)p->indices[n])[where]
+                                : ((const int64_t *)p->indices[n])[where];
+        chosen = given < 0 ? given + p->sizes[n] : given;
+        if (chosen < 0 || chosen >= p->sizes[n]) {
+            raise_fault(p->fault, FAULT_INDEX, given, p->sizes[n]);
+            *is_inside = 0;
+        }
+        self += chosen * p->strides[n];
+    }
+    return self;
+}
+
+#ifdef ELEMENT
 KERNEL(index_many, cuda_index_params)
 {
     FOR_EACH(i, p.numel) {
-        int64_t at[CUDA_RANK_MAX];
-        int64_t rest = i;
-        int64_t self = 0;
-        int is_inside = 1;
+        int is_inside;
+        const int64_t self = offset_of(&p, i, &is_inside);
 
-        for (int64_t d = p.rank - 1; d >= 0; d--) {
-            at[d] = rest % p.result[d];
-            rest /= p.result[d];
-            self += at[d] * p.self_strides[d];
-        }
-        for (int64_t n = 0; n < p.count; n++) {
-            int64_t where = 0;
-            int64_t given;
-            int64_t chosen;
-
-            for (int64_t d = 0; d < p.rank; d++) {
-                where += at[d] * p.index_strides[n][d];
-            }
-            given = p.is_narrow[n] ? (int64_t)((const int32_t *)p.indices[n])[where]
-                                   : ((const int64_t *)p.indices[n])[where];
-            chosen = given < 0 ? given + p.sizes[n] : given;
-            if (chosen < 0 || chosen >= p.sizes[n]) {
-                raise_fault(p.fault, FAULT_INDEX, given, p.sizes[n]);
-                is_inside = 0;
-            }
-            self += chosen * p.strides[n];
-        }
         ((ELEMENT *)p.out)[i] = element_or_zero(p.self, self, is_inside);
     }
 }
+#else
+/* For scatter.cu: the result is the positions, out their items. */
+KERNEL(index_places, cuda_index_params)
+{
+    FOR_EACH(i, p.numel) {
+        int is_inside;
+        const int64_t self = offset_of(&p, i, &is_inside);
+        cuda_item *item = (cuda_item *)p.out + i;
+
+        item->key = is_inside ? (uint64_t)self : UINT64_MAX;
+        item->index = i;
+    }
+}
+#endif
 #endif

@@ -90,6 +90,62 @@ typedef struct cuda_norm_params {
     double eps;
 } cuda_norm_params;
 
+/* The first extreme of each (outer, inner) of (outer, size, inner); values may be NULL. */
+typedef struct cuda_extreme_params {
+    const void *in;
+    void *values, *places;
+    int64_t rows, size, inner; /* rows: outer * inner */
+} cuda_extreme_params;
+
+/* Sums or products so far, along size of (outer, size, inner). */
+typedef struct cuda_scan_params {
+    const void *in;
+    void *out;
+    int64_t rows, size, inner;
+} cuda_scan_params;
+
+/* ---- in order ------------------------------------------------------------------------------ */
+
+/* Something to be brought in order by its key, and which one of its line it is. */
+typedef struct cuda_item {
+    uint64_t key;
+    int64_t index;
+} cuda_item;
+
+/* Lines of `size` items; runs of `width` are in order already. */
+typedef struct cuda_merge_params {
+    void *from, *to;
+    int64_t lines, size, width;
+} cuda_merge_params;
+
+/* Elements of (outer, size, inner), lines along size, and `kept` of each. */
+typedef struct cuda_sort_params {
+    const void *in;
+    void *items, *values, *indices;
+    int64_t lines, size, inner, kept;
+} cuda_sort_params;
+
+/* How many of `size` edges lie before each of (lines, width) values. */
+typedef struct cuda_search_params {
+    const void *edges, *values;
+    void *out;
+    int64_t lines, width, size, own_edges, is_right;
+} cuda_search_params;
+
+/* Where `mask` is set: (most, rank); `counts`: how many are, up to and with each. */
+typedef struct cuda_places_params {
+    const void *mask, *counts;
+    void *out, *fault;
+    int64_t numel, most, rank;
+    int64_t sizes[CUDA_RANK_MAX];
+} cuda_places_params;
+
+typedef struct cuda_check_params {
+    const void *mask;
+    void *fault;
+    int64_t numel;
+} cuda_check_params;
+
 /* ---- by index ------------------------------------------------------------------------------ */
 
 /* self (outer, size, inner), index (count), out (outer, count, inner) */
@@ -124,6 +180,28 @@ typedef struct cuda_index_params {
     int64_t self_strides[CUDA_RANK_MAX];                    /* over the result; 0 along positions */
     int64_t index_strides[CUDA_INDICES_MAX][CUDA_RANK_MAX]; /* over the result */
 } cuda_index_params;
+
+/* Items of `lines` lines of `size`: the index that each stands at is its key. */
+typedef struct cuda_place_params {
+    const void *index;
+    void *items, *fault;
+    int64_t lines, size, dim_size;
+    cuda_window of_line; /* of the index */
+    int64_t stride;      /* of the index, along a line */
+} cuda_place_params;
+
+/* What `items`, in order, say goes into out: source (line, item, w) to (line, key, w), w in a
+ * window of the operands that an item stands for. Equal keys: one after the other. */
+typedef struct cuda_scatter_params {
+    const void *items, *source;
+    void *out;
+    int64_t lines, size, window;
+    uint64_t element[2];               /* where there is no source */
+    int64_t key_stride;                /* of out */
+    cuda_window out_line, source_line; /* their offsets, by line */
+    cuda_window out_inner, source_inner; /* by w */
+    cuda_window source_item;           /* by item */
+} cuda_scatter_params;
 
 /* ---- products --------------------------------------------------------------------------- */
 

@@ -513,6 +513,45 @@ static void checked_passes_what_it_is_given_and_raises_unless_all_holds(void **s
     }
 }
 
+static void places_are_those_of_a_mask_in_order_and_as_many_as_were_counted(void **state)
+{
+    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {2, 0, 3}, {9, 30, 11}};
+    kernel_case c = {.kernel = &exg_kernel_places, .input_count = 1, .output_count = 1};
+
+    (void)state;
+    for (uint32_t s = 0; s < COUNT(shapes); s++) {
+        exg_tensor mask = make_tensor(EXG_DTYPE_B8, 3, shapes[s]);
+        int64_t numel = exg_tensor_numel(&mask);
+        double *want = calloc((size_t)numel * 3 + 1, sizeof(double));
+        int64_t count = 0;
+
+        assert_non_null(want);
+        for (int64_t i = 0; i < numel; i++) {
+            bool is_set = i * 7 % 5 < 2;
+
+            set(&mask, i, is_set);
+            if (is_set) {
+                want[3 * count] = (double)(i / (shapes[s][1] * shapes[s][2]));
+                want[3 * count + 1] = (double)(i / shapes[s][2] % shapes[s][1]);
+                want[3 * count + 2] = (double)(i % shapes[s][2]);
+                count++;
+            }
+        }
+        c.inputs[0] = mask;
+        c.outputs[0] = make_tensor(EXG_DTYPE_I64, 2, SIZES(count, 3));
+        c.fault = EXG_FAULT_NONE;
+        expect_kernel(&c, 0, want, 0);
+        memset(want, 0, ((size_t)numel * 3 + 1) * sizeof(double));
+        c.outputs[0] = make_tensor(EXG_DTYPE_I64, 2, SIZES(count + 1, 3));
+        c.fault = EXG_FAULT_INDEX;
+        if (numel >= count + 1) {
+            expect_kernel(&c, 0, want, 0);
+        }
+        free(want);
+        free_tensors();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +562,7 @@ int main(void)
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_takes_rows_of_any_width),
         cmocka_unit_test(index_put_accumulates_equal_indices),
+        cmocka_unit_test(places_are_those_of_a_mask_in_order_and_as_many_as_were_counted),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),
         cmocka_unit_test(searchsorted_among_what_is_no_number_and_in_no_order_is_as_pytorchs),

@@ -1,0 +1,288 @@
+/* line.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
+ * searchsorted; and masks: places, checked.
+ */
+#include "libexec/device/cuda/rows.h"
+#include "libexec/kernels/cpu/common.h"
+
+#define FEW         64 /* elements of a line that one thread takes */
+#define MANY_LINES  16384
+#define BLOCKS_MAX  (1 << 20)
+#define RUN         16 /* items brought in order by one thread */
+
+/* One thread a line, or one block. */
+static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, bool by_thread)
+{
+    exg_cuda_grid(launch, lines);
+    if (!by_thread) {
+        launch->blocks[0] = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
+    }
+}
+
+static bool goes_by_thread(int64_t lines, int64_t size)
+{
+    return size <= FEW || lines >= MANY_LINES;
+}
+
+/* ---- extremes ------------------------------------------------------------------------------ */
+
+static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_values, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+    exg_around around = {1, exg_tensor_numel(in), 1};
+    cuda_extreme_params params;
+    exg_compute compute;
+    exg_cuda_launch *launch = NULL;
+    bool by_thread;
+
+    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+        return exg_unsupported_dtype("max or min", in->dtype, err);
+    }
+    if (!exg_call_is_none(call, 1)) {
+        around = exg_around_dim(in, exg_call_dim(call, 1, in->rank));
+    }
+    params = (cuda_extreme_params){
+        .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.rows * params.size == 0) {
+        return EXG_OK;
+    }
+    by_thread = goes_by_thread(params.rows, params.size);
+    EXG_TRY(EXG_CUDA_ADD(call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params,
+                         &launch, err, "-DIN=%s %s %s %s", exg_cuda_dtype(in->dtype), kind,
+                         has_values ? "-DHAS_VALUES" : "", by_thread ? "-DBY_THREAD" : ""));
+    grid_of_lines(launch, params.rows, by_thread);
+    return EXG_OK;
+}
+
+#define EXTREME(name, kind, has_values)                                                            \
+    static exg_status name##_prepare(exg_kernel_call *call, exg_error *err)                        \
+    {                                                                                              \
+        return extreme(call, kind, has_values, err);                                               \
+    }                                                                                              \
+    EXG_CUDA_ROW_OF(name, 0)
+
+EXTREME(max_dim, "", true);
+EXTREME(min_dim, "-DIS_MIN", true);
+EXTREME(argmax, "", false);
+EXTREME(argmin, "-DIS_MIN", false);
+
+/* ---- scans --------------------------------------------------------------------------------- */
+
+/* `out` is an output, or workspace. */
+static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype out_dtype,
+                           const char *slots, const char *kind, exg_error *err)
+{
+    exg_dtype in = call->inputs[0].dtype;
+    cuda_scan_params params = {
+        .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
+    exg_compute loaded;
+    exg_compute compute;
+    exg_cuda_launch *launch = NULL;
+    bool by_thread = goes_by_thread(params.rows, params.size);
+
+    if (!exg_compute_of(in, &loaded) || !exg_compute_of(out_dtype, &compute)) {
+        return exg_unsupported_dtype("cumsum", in, err);
+    }
+    if (params.rows * params.size == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "scan", "scan", slots, params, &launch, err, "-DIN=%s -DOUT=%s %s %s %s %s",
+        exg_cuda_dtype(in), exg_cuda_dtype(out_dtype), kind,
+        compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
+        compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
+        by_thread ? "-DBY_THREAD" : ""));
+    grid_of_lines(launch, params.rows, by_thread);
+    return EXG_OK;
+}
+
+static exg_status scan(exg_kernel_call *call, const char *kind, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    return add_scan(call, exg_around_dim(in, exg_call_dim(call, 1, in->rank)),
+                    call->outputs[0].dtype, "i0 o0", kind, err);
+}
+
+static exg_status cumsum_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scan(call, "", err);
+}
+
+static exg_status cumprod_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return scan(call, "-DIS_PRODUCT", err);
+}
+
+EXG_CUDA_ROW_OF(cumsum, 0);
+EXG_CUDA_ROW_OF(cumprod, 0);
+
+static exg_status places_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *mask = &call->inputs[0];
+    cuda_places_params params = {
+        .numel = exg_tensor_numel(mask), .most = call->outputs[0].sizes[0], .rank = mask->rank};
+    exg_cuda_launch *launch = NULL;
+
+    if (mask->dtype != EXG_DTYPE_B8) {
+        return exg_unsupported_dtype("places", mask->dtype, err);
+    }
+    memcpy(params.sizes, mask->sizes, sizeof(params.sizes));
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    call->workspace_bytes = (uint64_t)params.numel * sizeof(int64_t);
+    EXG_TRY(add_scan(call, (exg_around){1, params.numel, 1}, EXG_DTYPE_I64, "i0 w", "", err));
+    EXG_TRY(EXG_CUDA_ADD(call, "places", "places", "i0 w o0 f", params, &launch, err, "%s", ""));
+    exg_cuda_grid(launch, EXG_MAX(params.numel, 1));
+    return EXG_OK;
+}
+
+EXG_CUDA_ROW_OF(places, 0);
+
+static exg_status checked_prepare(exg_kernel_call *call, exg_error *err)
+{
+    cuda_check_params params = {.numel = exg_tensor_numel(&call->inputs[1])};
+    exg_cuda_launch *launch = NULL;
+
+    if (call->inputs[1].dtype != EXG_DTYPE_B8) {
+        return exg_unsupported_dtype("checked", call->inputs[1].dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    EXG_TRY(exg_cuda_add_copy_of_self(call, err));
+    if (params.numel == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "places", "check", "i1 f", params, &launch, err, "%s", ""));
+    exg_cuda_grid(launch, params.numel);
+    return EXG_OK;
+}
+
+EXG_CUDA_ROW_OF(checked, EXG_KERNEL_IN_PLACE);
+
+/* ---- order --------------------------------------------------------------------------------- */
+
+static exg_status add_merge(exg_kernel_call *call, const char *entry, cuda_merge_params params,
+                            int64_t threads, uint64_t from, uint64_t to, exg_error *err)
+{
+    exg_cuda_launch *launch = NULL;
+
+    EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, "w w", params, &launch, err, "%s", ""));
+    launch->slots[0].offset = from;
+    launch->slots[1].offset = to;
+    exg_cuda_grid(launch, threads);
+    return EXG_OK;
+}
+
+exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size, uint64_t *at,
+                             exg_error *err)
+{
+    uint64_t bytes = (uint64_t)(lines * size) * sizeof(cuda_item);
+    uint64_t from = 0;
+    uint64_t to = bytes;
+    cuda_merge_params params = {.lines = lines, .size = size, .width = RUN};
+
+    call->workspace_bytes = size > RUN ? 2 * bytes : bytes;
+    *at = 0;
+    if (size <= 1 || lines == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(add_merge(call, "runs", params, lines * exg_ceil_div(size, RUN), 0, 0, err));
+    for (; params.width < size; params.width *= 2) {
+        uint64_t other = from;
+
+        EXG_TRY(add_merge(call, "merge", params, lines * size, from, to, err));
+        from = to;
+        to = other;
+    }
+    *at = from;
+    return EXG_OK;
+}
+
+static exg_status add_sort_step(exg_kernel_call *call, const cuda_sort_params *params,
+                                const char *entry, const char *slots, int64_t threads,
+                                bool is_descending, uint64_t items, exg_error *err)
+{
+    exg_dtype dtype = call->inputs[0].dtype;
+    exg_compute compute = EXG_COMPUTE_F32;
+    exg_cuda_launch *launch = NULL;
+
+    (void)exg_compute_of(dtype, &compute);
+    EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, slots, *params, &launch, err,
+                         "-DIN=%s -DELEMENT=element_%u %s %s", exg_cuda_dtype(dtype),
+                         exg_dtype_bytes(dtype), compute <= EXG_COMPUTE_F64 ? "-DIS_FLOAT" : "",
+                         is_descending ? "-DIS_DESCENDING" : ""));
+    launch->slots[1].offset = items;
+    exg_cuda_grid(launch, threads);
+    return EXG_OK;
+}
+
+/* `kept` of each line; below 0: all. */
+static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
+{
+    const exg_tensor *in = &call->inputs[0];
+    exg_around around = exg_around_dim(in, exg_call_dim(call, 2, in->rank));
+    bool is_descending = exg_call_bool(call, 3);
+    cuda_sort_params params = {.lines = around.outer * around.inner,
+                               .size = around.size,
+                               .inner = around.inner,
+                               .kept = kept < 0 ? around.size : kept};
+    exg_compute compute;
+    uint64_t sorted;
+
+    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+        return exg_unsupported_dtype("sort", in->dtype, err);
+    }
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.lines * params.kept == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(add_sort_step(call, &params, "keys", "i0 w", params.lines * params.size,
+                          is_descending, 0, err));
+    EXG_TRY(exg_cuda_add_sort(call, params.lines, params.size, &sorted, err));
+    return add_sort_step(call, &params, "take", "i0 w o0 o1", params.lines * params.kept,
+                         is_descending, sorted, err);
+}
+
+static exg_status sort_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return order(call, -1, err);
+}
+
+static exg_status topk_prepare(exg_kernel_call *call, exg_error *err)
+{
+    return order(call, exg_call_int(call, 1), err);
+}
+
+EXG_CUDA_ROW_OF(sort, 0);
+EXG_CUDA_ROW_OF(topk, 0);
+
+static exg_status searchsorted_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *edges = &call->inputs[0];
+    const exg_tensor *values = &call->inputs[1];
+    cuda_search_params params = {.size = edges->sizes[edges->rank - 1],
+                                 .own_edges = edges->rank > 1,
+                                 .width = values->rank == 0 ? 1 : values->sizes[values->rank - 1],
+                                 .is_right = exg_call_bool(call, 2)};
+    int64_t numel = exg_tensor_numel(values);
+    exg_compute compute;
+    exg_cuda_launch *launch = NULL;
+
+    if (!exg_compute_of(values->dtype, &compute) || edges->dtype != values->dtype ||
+        values->dtype == EXG_DTYPE_U64) {
+        return exg_unsupported_dtype("searchsorted", values->dtype, err);
+    }
+    EXG_TRY(exg_require_index("searchsorted", call->outputs[0].dtype, err));
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (numel == 0) {
+        return EXG_OK;
+    }
+    params.lines = numel / params.width;
+    EXG_TRY(EXG_CUDA_ADD(call, "search", "search", "i0 i1 o0", params, &launch, err,
+                         "-DIN=%s -DOUT=%s", exg_cuda_dtype(values->dtype),
+                         exg_cuda_dtype(call->outputs[0].dtype)));
+    exg_cuda_grid(launch, numel);
+    return EXG_OK;
+}
+
+EXG_CUDA_ROW_OF(searchsorted, 0);

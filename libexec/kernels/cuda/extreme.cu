@@ -1,0 +1,85 @@
+/* extreme.cu - the first extreme along a dimension and its place; NaN is the extreme when there is
+ * one. IN: the dtype; IS_MIN; HAS_VALUES; BY_THREAD: a thread takes a row, else a block.
+ */
+#include "libexec/kernels/cuda/common.h"
+#include "libexec/kernels/cuda/params.h"
+
+typedef COMPUTE(IN) real;
+
+#define THREADS_MAX 256
+
+typedef struct best {
+    real value;
+    int64_t place; /* -1: none yet */
+} best;
+
+static inline int is_better(const real x, const real than)
+{
+#ifdef IS_MIN
+    return x < than || (x != x && than == than);
+#else
+    return x > than || (x != x && than == than);
+#endif
+}
+
+/* The better one; of equal ones the first. */
+static inline best better_of(const best a, const best b)
+{
+    if (b.place < 0 || (a.place >= 0 && is_better(a.value, b.value))) {
+        return a;
+    }
+    if (a.place < 0 || is_better(b.value, a.value)) {
+        return b;
+    }
+    return a.place < b.place ? a : b;
+}
+
+static inline best best_of(const cuda_extreme_params *p, int64_t row, int64_t first, int64_t step)
+{
+    const int64_t base = row / p->inner * p->size * p->inner + row % p->inner;
+    best found = {0, -1};
+
+    for (int64_t i = first; i < p->size; i += step) {
+        const best x = {LOAD(IN)(p->in, base + i * p->inner), i};
+
+        found = better_of(found, x);
+    }
+    return found;
+}
+
+static inline void keep(const cuda_extreme_params *p, int64_t row, const best found)
+{
+#ifdef HAS_VALUES
+    STORE(IN)(p->values, row, found.value);
+#endif
+    ((int64_t *)p->places)[row] = found.place;
+}
+
+#ifdef BY_THREAD
+KERNEL(extreme, cuda_extreme_params)
+{
+    FOR_EACH(row, p.rows) {
+        keep(&p, row, best_of(&p, row, 0, 1));
+    }
+}
+#else
+KERNEL(extreme, cuda_extreme_params)
+{
+    SHARED best parts[THREADS_MAX];
+
+    for (int64_t row = BLOCK_X; row < p.rows; row += BLOCKS_X) {
+        parts[THREAD] = best_of(&p, row, THREAD, THREADS);
+        BARRIER();
+        for (int half = THREADS / 2; half > 0; half /= 2) {
+            if (THREAD < half) {
+                parts[THREAD] = better_of(parts[THREAD], parts[THREAD + half]);
+            }
+            BARRIER();
+        }
+        if (THREAD == 0) {
+            keep(&p, row, parts[0]);
+        }
+        BARRIER();
+    }
+}
+#endif
