@@ -1,4 +1,4 @@
-/* line.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
+/* order.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
  * searchsorted; and masks: places, checked.
  */
 #include "libexec/device/cuda/rows.h"
