@@ -16,6 +16,7 @@ import sys
 import tempfile
 import warnings
 
+import mpmath
 import safetensors.torch
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
@@ -29,6 +30,7 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16,
 RANDOM = re.compile(r"rand|normal(?!ize)|bernoulli|poisson(?!_nll)|dropout|multinomial|exponential|geometric|cauchy|uniform|empty|rrelu|lowrank|fractional_max_pool")
 SIGNS = {"linalg.eigh", "linalg.eig"}  # eigenvectors are as good with the other sign
 PHASES = {"logcumsumexp"}  # imaginary parts are angles, as good a turn on
+BESSEL = {"special.bessel_j0": ("besselj", 0), "special.bessel_j1": ("besselj", 1), "special.bessel_y0": ("bessely", 0), "special.bessel_y1": ("bessely", 1)}
 PAIRS = (torch.complex32, torch.complex128)  # not in safetensors: they come and go as pairs of real numbers
 TIES = {"sort", "argsort", "topk", "kthvalue", "mode"}  # of equal elements PyTorch may name any
 DEADLINE = 60
@@ -78,6 +80,7 @@ class Sweep:
     def __init__(self, exg, folder, core):
         self.exg, self.folder, self.core = exg, pathlib.Path(folder), core
         self.random = self.signs = self.ties = self.phases = False
+        self.bessel = None
 
     def export(self, call):
         program = program_json.export(call)
@@ -136,6 +139,7 @@ class Sweep:
                 fits = (
                     (self.ties and self.names_the_same(call, got[key], value))
                     or self.nearer(call, key, got[key], value, rtol, atol)
+                    or self.nearer_than_pytorch(call, got[key], value)
                     or (self.core and self.rounds_so(call, program, key, got[key], rtol, atol))
                 )
                 if not fits:
@@ -185,8 +189,23 @@ class Sweep:
             return True
         if not exact.isfinite().all() or not got.isfinite().all():
             return False
-        off = [(x.to(exact.dtype) - exact).abs().nan_to_num(float("inf")).max() for x in (got, expected)]
-        return bool(off[0] <= off[1])
+        return Sweep.is_as_near(got, expected, exact)
+
+    @staticmethod
+    def is_as_near(got, expected, exact):
+        """Is exg's largest error at most PyTorch's, or its mean square at most 1.2 times (another order of sums)?"""
+        off = [(x.to(exact.dtype) - exact).abs().nan_to_num(float("inf")) for x in (got, expected)]
+        return bool(off[0].max() <= off[1].max() or off[0].square().mean().sqrt() <= 1.2 * off[1].square().mean().sqrt())
+
+    def nearer_than_pytorch(self, call, got, expected):
+        """PyTorch's Bessel functions are some 4e-7 off in float64: judged by digits without end."""
+        if self.bessel is None or expected.dtype != torch.float64:
+            return False
+        name, order = self.bessel
+        exact = [float(getattr(mpmath, name)(order, mpmath.mpf(x)).real) if x == x and abs(x) < 1e8 else float("nan") for x in call.inputs[0].flatten().tolist()]
+        exact = torch.tensor(exact, dtype=torch.float64).reshape(expected.shape)
+        known = exact.isfinite()
+        return torch.equal(got[~known].nan_to_num(7), expected[~known].nan_to_num(7)) and self.is_as_near(got[known], expected[known], exact[known])
 
     @staticmethod
     def rounds_so(call, program, key, got, rtol, atol):
@@ -298,6 +317,7 @@ def main():
                 continue
             sweep.random, sweep.signs, sweep.ties = bool(RANDOM.search(op.name)), op.name in SIGNS, op.name in TIES
             sweep.phases = op.name in PHASES
+            sweep.bessel = BESSEL.get(op.name)
             if options.errors:
                 refused, right, reason = refusals(sweep, op, options.samples, dtypes)
                 counts["refused by PyTorch"] += refused
