@@ -29,10 +29,12 @@ foreach(family ${families})
 endforeach()
 
 # Products by cuBLASLt's stand-in.
-add_test(NAME exec_cuda_matmul_blas COMMAND test_exec_kernels_matmul
-  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(exec_cuda_matmul_blas PROPERTIES TIMEOUT 300
-  ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+foreach(family attention matmul)
+  add_test(NAME exec_cuda_${family}_libraries COMMAND test_exec_kernels_${family}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_${family}_libraries PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+endforeach()
 exg_test(exec_cuda_blas exec/cuda/blas.c LIBS exg::exec)
 set_tests_properties(exec_cuda_blas PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 

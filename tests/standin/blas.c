@@ -208,12 +208,13 @@ static bool makes_sense(const product *p, const layout *a, const layout *b, cons
                         const layout *d)
 {
     uint64_t depth = p->transposes[0] ? a->rows : a->columns;
-    bool is_double = d->type == TYPE_F64;
+    bool is_double = a->type == TYPE_F64;
 
     return fits(a, p->transposes[0], d->rows, depth) &&
            fits(b, p->transposes[1], depth, d->columns) &&
            fits(c, false, d->rows, d->columns) && fits(d, false, d->rows, d->columns) &&
-           a->type == d->type && b->type == d->type && c->type == d->type &&
+           b->type == a->type && c->type == d->type &&
+           (d->type == a->type || (d->type == TYPE_F32 && !is_double)) &&
            a->batches == d->batches && b->batches == d->batches && c->batches == d->batches &&
            p->compute == (is_double ? 70 : 68) && p->scale == (is_double ? TYPE_F64 : TYPE_F32) &&
            depth > 0 && d->rows > 0 && d->columns > 0;
@@ -231,6 +232,7 @@ static uint64_t key_of(const product *p, const layout *a, const layout *b, const
         key = key * 1099511628211u + all[i]->columns;
         key = key * 1099511628211u + (uint64_t)all[i]->lead;
         key = key * 1099511628211u + (uint64_t)all[i]->batches;
+        key = key * 1099511628211u + (uint64_t)all[i]->type;
     }
     return key;
 }
@@ -305,8 +307,8 @@ static const char *multiply(const void *params)
         double sum = 0;
 
         for (int64_t k = 0; k < depth; k++) {
-            sum += load(w->at_a, d->type, batch * w->a.stride + row * a_row + k * a_step) *
-                   load(w->at_b, d->type, batch * w->b.stride + column * b_column + k * b_step);
+            sum += load(w->at_a, w->a.type, batch * w->a.stride + row * a_row + k * a_step) *
+                   load(w->at_b, w->a.type, batch * w->b.stride + column * b_column + k * b_step);
         }
         sum *= w->alpha;
         if (w->beta != 0) {

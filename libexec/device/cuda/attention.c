@@ -1,12 +1,19 @@
-/* attention.c - scaled_dot_product_attention; see attention.cu. */
-#include "libexec/device/cuda/rows.h"
+/* attention.c - scaled_dot_product_attention: of many rows by two products of cuBLASLt, which use
+ * the device's matrix units, around the weights (weights.cu); else by attention.cu.
+ */
+#include "libexec/device/cuda/blas.h"
 #include "libexec/kernels/cpu/common.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define ROWS          16  /* of attention.cu */
 #define DEPTH_MAX_F32 128 /* what fits shared memory */
 #define DEPTH_MAX_F64 64
+
+#define FEWEST_ROWS  16            /* of a product that is worth it */
+#define SCORES_MOST  (256 << 20)   /* bytes */
+#define ALIGNED      256
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
@@ -53,6 +60,141 @@ static void set_strides(const exg_kernel_call *call, cuda_attention_params *p)
     }
 }
 
+/* ---- by products --------------------------------------------------------------------------- */
+
+/* An operand whose matrices lie equally far apart, (batch * heads, rows, width): itself, or a copy
+ * of it in the workspace. Heads that share a key or value share it here too. */
+static exg_status even_out(exg_kernel_call *call, const cuda_attention_params *p, uint32_t operand,
+                           int64_t rows, int64_t width, uint64_t *workspace, exg_cuda_slot *slot,
+                           cuda_matrix *matrix, exg_error *err)
+{
+    const exg_tensor *t = &call->inputs[operand];
+    int64_t heads = operand == 0 ? p->heads : p->heads / p->heads_of_kv;
+    exg_tensor batch = {0};
+    exg_piece piece = {.input = operand};
+    cuda_window window;
+    uint64_t bytes = exg_dtype_bytes(t->dtype);
+
+    for (int64_t d = 0; d < p->batch_rank; d++) {
+        batch.sizes[d] = p->batch_sizes[d];
+        batch.strides[d] = p->batch_strides[operand][d];
+    }
+    batch.rank = (uint32_t)p->batch_rank + 1;
+    batch.sizes[batch.rank - 1] = heads;
+    batch.strides[batch.rank - 1] = p->strides[operand][0];
+    window = exg_cuda_window(&batch);
+    *matrix = (cuda_matrix){window.rank == 0 ? 0 : window.strides[0], p->strides[operand][1],
+                            p->strides[operand][2]};
+    *slot = (exg_cuda_slot){EXG_CUDA_INPUT, (uint8_t)operand, 0};
+    if (window.rank <= 1 && (operand != 0 || (p->heads_of_kv == 1) ||
+                             matrix->batch == rows * matrix->row)) {
+        return EXG_OK;
+    }
+    *matrix = (cuda_matrix){rows * width, width, 1};
+    *slot = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, *workspace};
+    piece.rank = batch.rank + 2;
+    memcpy(piece.sizes, batch.sizes, sizeof(piece.sizes));
+    memcpy(piece.from_strides, batch.strides, sizeof(piece.from_strides));
+    piece.sizes[batch.rank] = rows;
+    piece.sizes[batch.rank + 1] = width;
+    piece.from_strides[batch.rank] = p->strides[operand][1];
+    piece.from_strides[batch.rank + 1] = p->strides[operand][2];
+    piece.to_strides[piece.rank - 1] = 1;
+    for (uint32_t d = piece.rank - 1; d-- > 0;) {
+        piece.to_strides[d] = piece.to_strides[d + 1] * piece.sizes[d + 1];
+    }
+    EXG_TRY(exg_cuda_add_piece(call, &piece, *slot, err));
+    *workspace += (uint64_t)exg_round_up(
+        piece.to_strides[0] * piece.sizes[0] * (int64_t)bytes, ALIGNED);
+    return EXG_OK;
+}
+
+static exg_status add_weights(exg_kernel_call *call, const cuda_attention_params *p,
+                              const char *mask_options, exg_dtype score, uint64_t scores,
+                              uint64_t weights, int64_t rows, exg_error *err)
+{
+    exg_cuda_launch *launch = NULL;
+
+    EXG_TRY(EXG_CUDA_ADD(call, "weights", "weights", "w iz iz i3 w", *p, &launch, err,
+                         "-DX=%s -DSCORE=%s %s %s", exg_cuda_dtype(call->inputs[0].dtype),
+                         exg_cuda_dtype(score), score == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : "",
+                         mask_options));
+    launch->slots[0].offset = scores;
+    launch->slots[4].offset = weights;
+    launch->blocks[0] = (uint32_t)rows;
+    return EXG_OK;
+}
+
+/* *taken: else nothing was added. */
+static exg_status by_products(exg_kernel_call *call, const cuda_attention_params *p, int64_t batch,
+                              const char *mask_options, bool *taken, exg_error *err)
+{
+    exg_dtype dtype = call->inputs[0].dtype;
+    exg_dtype score = dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
+    int64_t rows = batch * p->heads * p->rows;
+    int64_t scores = rows * p->keys;
+    uint64_t at = 0;
+    uint64_t of_scores;
+    uint64_t of_weights;
+    exg_cuda_product first = {.dtype = dtype, .c_dtype = score};
+    exg_cuda_product second = {.dtype = dtype, .c_dtype = dtype};
+
+    *taken = false;
+    if (p->rows < FEWEST_ROWS || p->keys * p->depth == 0 || rows > INT32_MAX ||
+        scores * (int64_t)(exg_dtype_bytes(score) + exg_dtype_bytes(dtype)) > SCORES_MOST) {
+        return EXG_OK;
+    }
+    EXG_TRY(even_out(call, p, 0, p->rows, p->depth, &at, &first.a, &first.of.of_a, err));
+    EXG_TRY(even_out(call, p, 1, p->keys, p->depth, &at, &first.b, &first.of.of_b, err));
+    EXG_TRY(even_out(call, p, 2, p->keys, p->width, &at, &second.b, &second.of.of_b, err));
+    of_scores = at;
+    of_weights = of_scores + (uint64_t)exg_round_up(scores * exg_dtype_bytes(score), ALIGNED);
+    at = of_weights + (uint64_t)exg_round_up(scores * exg_dtype_bytes(dtype), ALIGNED);
+    first.workspace = second.workspace = at;
+    call->workspace_bytes = at;
+    first.of.batch = second.of.batch = batch * p->heads / p->heads_of_kv;
+    first.of.m = second.of.m = p->rows * p->heads_of_kv;
+    first.of.n = second.of.k = p->keys;
+    first.of.k = p->depth;
+    first.of.alpha = p->scale;
+    first.of.of_b = (cuda_matrix){first.of.of_b.batch, first.of.of_b.column, first.of.of_b.row};
+    first.of.of_a.batch *= p->heads_of_kv;
+    first.c = second.a = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, of_scores};
+    EXG_TRY(exg_cuda_blas_add(call, &first, taken, err));
+    if (!*taken) {
+        return EXG_OK;
+    }
+    EXG_TRY(add_weights(call, p, mask_options, score, of_scores, of_weights, rows, err));
+    second.of.n = p->width;
+    second.of.alpha = 1;
+    second.of.of_a = (cuda_matrix){second.of.m * p->keys, p->keys, 1};
+    second.a.offset = of_weights;
+    second.c = (exg_cuda_slot){EXG_CUDA_OUTPUT, 0, 0};
+    return exg_cuda_blas_add(call, &second, taken, err);
+}
+
+/* ---- by one kernel ------------------------------------------------------------------------- */
+
+static exg_status by_kernel(exg_kernel_call *call, const cuda_attention_params *p, int64_t batch,
+                            const char *mask_options, exg_error *err)
+{
+    bool is_double = call->inputs[0].dtype == EXG_DTYPE_F64;
+    int64_t most = is_double ? DEPTH_MAX_F64 : DEPTH_MAX_F32;
+    int64_t blocks = batch * p->heads * exg_ceil_div(p->rows, ROWS);
+    exg_cuda_launch *launch = NULL;
+
+    if (EXG_MAX(p->depth, p->width) > most || blocks > INT32_MAX) {
+        return exg_cuda_refuse("attention of so many rows, or over heads of so many elements", err);
+    }
+    most = EXG_MAX(p->depth, p->width) <= most / 2 ? most / 2 : most;
+    EXG_TRY(exg_cuda_step_begin(call, err)); /* anew */
+    EXG_TRY(EXG_CUDA_ADD(call, "attention", "attention", "i0 i1 i2 i3 o0", *p, &launch, err,
+                         "-DX=%s -DDEPTH_MAX=%lld %s %s", exg_cuda_dtype(call->inputs[0].dtype),
+                         (long long)most, is_double ? "-DIS_DOUBLE" : "", mask_options));
+    launch->blocks[0] = (uint32_t)blocks;
+    return EXG_OK;
+}
+
 static exg_status attention(exg_kernel_call *call, double masked, exg_error *err)
 {
     const exg_tensor *query = &call->inputs[0];
@@ -61,12 +203,9 @@ static exg_status attention(exg_kernel_call *call, double masked, exg_error *err
                                .depth = query->sizes[query->rank - 1],
                                .keys = key->sizes[key->rank - 2]};
     int64_t kv_heads = key->rank >= 3 ? key->sizes[key->rank - 3] : 1;
-    bool is_double = query->dtype == EXG_DTYPE_F64;
-    int64_t most = is_double ? DEPTH_MAX_F64 : DEPTH_MAX_F32;
     int64_t batch = 1;
-    int64_t blocks;
-    bool has_mask = exg_cuda_has(call, 3);
-    exg_cuda_launch *launch = NULL;
+    char mask[64] = "";
+    bool taken;
 
     EXG_TRY(check(call, err));
     p.width = call->inputs[2].sizes[call->inputs[2].rank - 1];
@@ -75,30 +214,21 @@ static exg_status attention(exg_kernel_call *call, double masked, exg_error *err
     p.is_causal = exg_call_bool(call, 4);
     p.scale = exg_call_is_none(call, 5) ? 1.0 / sqrt((double)p.depth) : exg_call_float(call, 5);
     p.masked = p.keys > 0 ? masked : 0;
-    if (EXG_MAX(p.depth, p.width) > most) {
-        return exg_cuda_refuse("attention over heads of so many elements", err);
-    }
     set_strides(call, &p);
     for (int64_t d = 0; d < p.batch_rank; d++) {
         batch *= p.batch_sizes[d];
     }
-    blocks = batch * p.heads * exg_ceil_div(p.rows, ROWS);
+    if (exg_cuda_has(call, 3)) {
+        (void)snprintf(mask, sizeof(mask), "-DHAS_MASK -DMASK=%s %s",
+                       exg_cuda_dtype(call->inputs[3].dtype),
+                       call->inputs[3].dtype == EXG_DTYPE_B8 ? "-DMASK_IS_BOOL" : "");
+    }
     EXG_TRY(exg_cuda_step_begin(call, err));
-    if (blocks * p.width == 0) {
+    if (exg_tensor_numel(&call->outputs[0]) == 0) {
         return EXG_OK;
     }
-    if (blocks > INT32_MAX) {
-        return exg_cuda_refuse("attention of so many rows", err);
-    }
-    most = EXG_MAX(p.depth, p.width) <= most / 2 ? most / 2 : most;
-    EXG_TRY(EXG_CUDA_ADD(
-        call, "attention", "attention", "i0 i1 i2 i3 o0", p, &launch, err,
-        "-DX=%s -DDEPTH_MAX=%lld %s %s%s %s", exg_cuda_dtype(query->dtype), (long long)most,
-        is_double ? "-DIS_DOUBLE" : "", has_mask ? "-DHAS_MASK -DMASK=" : "",
-        has_mask ? exg_cuda_dtype(call->inputs[3].dtype) : "",
-        has_mask && call->inputs[3].dtype == EXG_DTYPE_B8 ? "-DMASK_IS_BOOL" : ""));
-    launch->blocks[0] = (uint32_t)blocks;
-    return EXG_OK;
+    EXG_TRY(by_products(call, &p, batch, mask, &taken, err));
+    return taken ? EXG_OK : by_kernel(call, &p, batch, mask, err);
 }
 
 static exg_status attention_prepare(exg_kernel_call *call, exg_error *err)

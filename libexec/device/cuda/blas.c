@@ -45,7 +45,7 @@ typedef struct blas_product {
     void *c, *workspace;
     side of_x, of_y, of_self, of_c;
     int32_t batch;
-    int type, compute, scale;
+    int type, c_type, compute, scale;
     bool has_bias;
     double alpha, beta;
     blas_choice choices[2]; /* for aligned addresses; for any */
@@ -110,9 +110,9 @@ static void forget(const exg_cuda_blas *blas, const description *d)
 }
 
 static int describe_matrix(const exg_cuda_blas *blas, const blas_product *p, const side *s,
-                           blas_layout *layout)
+                           int type, blas_layout *layout)
 {
-    int status = blas->layout_create(layout, p->type, (uint64_t)s->rows, (uint64_t)s->columns,
+    int status = blas->layout_create(layout, type, (uint64_t)s->rows, (uint64_t)s->columns,
                                      s->lead);
 
     if (status == 0 && p->batch > 1) {
@@ -153,7 +153,7 @@ static int describe(const exg_cuda_blas *blas, const blas_product *p, const void
     int status = describe_product(blas, p, bias, &d->product);
 
     for (int i = 0; i < 4 && status == 0; i++) {
-        status = describe_matrix(blas, p, sides[i], &d->matrices[i]);
+        status = describe_matrix(blas, p, sides[i], i < 2 ? p->type : p->c_type, &d->matrices[i]);
     }
     return status;
 }
@@ -218,7 +218,8 @@ static bool side_of(const cuda_matrix *m, int64_t rows, int64_t columns, side *s
     return (m->row == 1 || rows == 1) && (m->column >= rows || columns == 1);
 }
 
-static bool types_of(exg_dtype dtype, blas_product *p)
+/* cudaDataType_t, cublasComputeType_t. */
+static bool types_of(exg_dtype dtype, exg_dtype c_dtype, blas_product *p)
 {
     static const struct {
         exg_dtype dtype;
@@ -233,9 +234,10 @@ static bool types_of(exg_dtype dtype, blas_product *p)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].dtype == dtype) {
             p->type = rows[i].type;
+            p->c_type = c_dtype == EXG_DTYPE_F32 ? rows[0].type : p->type;
             p->compute = rows[i].compute;
             p->scale = rows[i].scale;
-            return true;
+            return c_dtype == dtype || (c_dtype == EXG_DTYPE_F32 && dtype != EXG_DTYPE_F64);
         }
     }
     return false;
@@ -256,19 +258,17 @@ static bool takes_self(const cuda_gemm_params *g, blas_product *p)
            !p->of_self.is_transposed;
 }
 
-static bool takes(const exg_kernel_call *call, const cuda_gemm_params *g, uint32_t a, uint32_t b,
-                  uint32_t self, blas_product *p)
+static bool takes(const exg_cuda_product *product, blas_product *p)
 {
-    exg_dtype dtype = call->outputs[0].dtype;
-    bool has_self = exg_cuda_has(call, self) && g->beta != 0;
+    const cuda_gemm_params *g = &product->of;
 
     p->batch = (int32_t)g->batch;
     p->alpha = g->alpha;
     p->of_c = p->of_self = (side){g->n, g->m, EXG_MAX(g->n, 1), g->m * g->n, 0};
-    return types_of(dtype, p) && call->inputs[a].dtype == dtype && call->inputs[b].dtype == dtype &&
-           (!has_self || (call->inputs[self].dtype == dtype && takes_self(g, p))) &&
-           g->batch <= INT32_MAX && g->k > 0 && g->alpha != 0 &&
-           side_of(&g->of_b, g->k, g->n, &p->of_x) && side_of(&g->of_a, g->m, g->k, &p->of_y);
+    return types_of(product->dtype, product->c_dtype, p) &&
+           (!product->has_self || takes_self(g, p)) && g->batch <= INT32_MAX && g->k > 0 &&
+           g->alpha != 0 && side_of(&g->of_b, g->k, g->n, &p->of_x) &&
+           side_of(&g->of_a, g->m, g->k, &p->of_y);
 }
 
 /* ---- asking ---------------------------------------------------------------------------- */
@@ -304,8 +304,13 @@ static exg_status ask(exg_cuda_device *device, const exg_cuda_launch *launch, vo
     return check(status, "asking for a product", err);
 }
 
-exg_status exg_cuda_blas_add(exg_kernel_call *call, const cuda_gemm_params *product, uint32_t a,
-                             uint32_t b, uint32_t self, bool *taken, exg_error *err)
+static uint64_t workspace_of(const blas_product *p)
+{
+    return EXG_MAX(p->choices[0].workspace_bytes, p->choices[1].workspace_bytes);
+}
+
+exg_status exg_cuda_blas_add(exg_kernel_call *call, const exg_cuda_product *product, bool *taken,
+                             exg_error *err)
 {
     exg_cuda_device *device = (exg_cuda_device *)call->device;
     blas_product p = {0};
@@ -313,24 +318,24 @@ exg_status exg_cuda_blas_add(exg_kernel_call *call, const cuda_gemm_params *prod
     exg_cuda_launch *launch;
 
     *taken = false;
-    if (!takes(call, product, a, b, self, &p)) {
+    if (!takes(product, &p)) {
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_enter(device, err));
     blas = open_once(device);
-    if (blas == NULL || !choose(blas, call->outputs[0].dtype, &p)) {
+    if (blas == NULL || !choose(blas, product->dtype, &p)) {
         return EXG_OK;
     }
     *taken = true;
-    call->workspace_bytes = p.choices[0].workspace_bytes;
-    if (p.choices[1].workspace_bytes > call->workspace_bytes) {
-        call->workspace_bytes = p.choices[1].workspace_bytes;
-    }
+    call->workspace_bytes = EXG_MAX(call->workspace_bytes, product->workspace + workspace_of(&p));
     EXG_TRY(exg_cuda_step_add(call, ask, &p, sizeof(p), &launch, err));
-    exg_cuda_slot_add(launch, EXG_CUDA_INPUT, b);
-    exg_cuda_slot_add(launch, EXG_CUDA_INPUT, a);
-    exg_cuda_slot_add(launch, EXG_CUDA_INPUT, self);
-    exg_cuda_slot_add(launch, EXG_CUDA_OUTPUT, 0);
-    exg_cuda_slot_add(launch, EXG_CUDA_WORKSPACE, 0);
+    launch->slots[0] = product->b;
+    launch->slots[1] = product->a;
+    launch->slots[2] = product->has_self
+                           ? product->self
+                           : (exg_cuda_slot){EXG_CUDA_INPUT, EXG_CUDA_NO_OPERAND, 0};
+    launch->slots[3] = product->c;
+    launch->slots[4] = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, product->workspace};
+    launch->slot_count = 5;
     return EXG_OK;
 }

@@ -9,9 +9,19 @@
 
 #include "libexec/device/cuda/rows.h"
 
-/* Adds c = alpha * a * b + beta * self to the call's step as a call of cuBLASLt, and sets *taken;
- * operands by number as gemm.cu's. Not taken: the library is not there, or not made for this. */
-exg_status exg_cuda_blas_add(exg_kernel_call *call, const cuda_gemm_params *product, uint32_t a,
-                             uint32_t b, uint32_t self, bool *taken, exg_error *err);
+/* c (batch, m, n), dense, = alpha * a * b + beta * self; where each lies. */
+typedef struct exg_cuda_product {
+    cuda_gemm_params of; /* sizes, layouts and factors */
+    exg_dtype dtype;     /* of a and b */
+    exg_dtype c_dtype;   /* of c and self: that, or f32 */
+    bool has_self;
+    exg_cuda_slot a, b, self, c;
+    uint64_t workspace; /* offset from which on it may use some */
+} exg_cuda_product;
+
+/* Adds the product to the call's step as a call of cuBLASLt and sets *taken; call->workspace_bytes
+ * grows as it needs. Not taken: the library is not there, or not made for this. */
+exg_status exg_cuda_blas_add(exg_kernel_call *call, const exg_cuda_product *product, bool *taken,
+                             exg_error *err);
 
 #endif

@@ -80,9 +80,11 @@ typedef enum exg_cuda_slot_kind {
     EXG_CUDA_RANDOM
 } exg_cuda_slot_kind;
 
+#define EXG_CUDA_NO_OPERAND UINT8_MAX
+
 typedef struct exg_cuda_slot {
     uint8_t kind;
-    uint8_t index;   /* of the operand; an absent one gives NULL */
+    uint8_t index;   /* of the operand; an absent one, and NO_OPERAND, give NULL */
     uint64_t offset; /* bytes further on */
 } exg_cuda_slot;
 

@@ -42,6 +42,28 @@ static exg_status check(exg_dtype a, exg_dtype b, exg_dtype c, exg_error *err)
     return EXG_OK;
 }
 
+static exg_status by_library(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
+                             const cuda_gemm_params *params, bool *taken, exg_error *err)
+{
+    exg_dtype dtype = call->outputs[0].dtype;
+    bool has_self = exg_cuda_has(call, self) && params->beta != 0;
+    exg_cuda_product product = {.of = *params,
+                                .dtype = dtype,
+                                .c_dtype = dtype,
+                                .has_self = has_self,
+                                .a = {EXG_CUDA_INPUT, (uint8_t)a, 0},
+                                .b = {EXG_CUDA_INPUT, (uint8_t)b, 0},
+                                .self = {EXG_CUDA_INPUT, (uint8_t)self, 0},
+                                .c = {EXG_CUDA_OUTPUT, 0, 0}};
+
+    *taken = false;
+    if (call->inputs[a].dtype != dtype || call->inputs[b].dtype != dtype ||
+        (has_self && call->inputs[self].dtype != dtype)) {
+        return EXG_OK;
+    }
+    return exg_cuda_blas_add(call, &product, taken, err);
+}
+
 /* Operands a, b and self by number; self may be absent. */
 static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
                        cuda_gemm_params *params, exg_error *err)
@@ -61,7 +83,7 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
     if (params->batch * params->m * params->n == 0) {
         return EXG_OK;
     }
-    EXG_TRY(exg_cuda_blas_add(call, params, a, b, self, &taken, err));
+    EXG_TRY(by_library(call, a, b, self, params, &taken, err));
     if (taken) {
         return EXG_OK;
     }

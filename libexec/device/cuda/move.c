@@ -2,8 +2,10 @@
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
-exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, bool is_copy_of_self,
-                              exg_error *err)
+static const exg_cuda_slot result = {EXG_CUDA_OUTPUT, 0, 0};
+
+static exg_status add_piece(exg_kernel_call *call, const exg_piece *piece, exg_cuda_slot slot,
+                            bool is_copy_of_self, exg_error *err)
 {
     uint32_t bytes = exg_dtype_bytes(call->inputs[piece->input].dtype);
     exg_tensor from = {.rank = piece->rank};
@@ -24,10 +26,17 @@ exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, boo
                          "-DELEMENT=element_%u", bytes));
     launch->slots[0].index = (uint8_t)piece->input;
     launch->slots[0].offset = (uint64_t)piece->from * bytes;
-    launch->slots[1].offset = (uint64_t)piece->to * bytes;
+    launch->slots[1] = slot;
+    launch->slots[1].offset += (uint64_t)piece->to * bytes;
     launch->is_copy_of_self = is_copy_of_self;
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
+}
+
+exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, exg_cuda_slot to,
+                              exg_error *err)
+{
+    return add_piece(call, piece, to, false, err);
 }
 
 /* Operand 0 as a whole. */
@@ -47,7 +56,7 @@ exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err)
 {
     exg_piece piece = whole(call);
 
-    return exg_cuda_add_piece(call, &piece, true, err);
+    return add_piece(call, &piece, result, true, err);
 }
 
 static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
@@ -55,7 +64,7 @@ static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
     exg_piece piece = whole(call);
 
     EXG_TRY(exg_cuda_step_begin(call, err));
-    return exg_cuda_add_piece(call, &piece, false, err);
+    return add_piece(call, &piece, result, false, err);
 }
 
 EXG_CUDA_ROW_OF(copy, EXG_KERNEL_ANY_STRIDES);
@@ -75,7 +84,7 @@ static exg_status arrange(exg_kernel_call *call, exg_pieces_find *find, exg_erro
         EXG_TRY(exg_cuda_add_fill(call, p->element, err));
     }
     for (uint32_t i = 0; i < p->count; i++) {
-        EXG_TRY(exg_cuda_add_piece(call, &p->items[i], i == 0 && p->keeps_self, err));
+        EXG_TRY(add_piece(call, &p->items[i], result, i == 0 && p->keeps_self, err));
     }
     return EXG_OK;
 }

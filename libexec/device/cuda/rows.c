@@ -61,7 +61,7 @@ static void add_slots(exg_cuda_launch *launch, const char *slots)
             continue;
         }
         exg_cuda_slot_add(launch, (exg_cuda_slot_kind)(letter - letters),
-                          s[1] == 'z'                  ? UINT8_MAX
+                          s[1] == 'z'                  ? EXG_CUDA_NO_OPERAND
                           : s[1] >= '0' && s[1] <= '9' ? (uint32_t)(s[1] - '0')
                                                        : 0);
     }

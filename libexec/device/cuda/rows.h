@@ -111,8 +111,8 @@ exg_status exg_cuda_refuse(const char *what, exg_error *err);
 /* Has the call an input of that number? */
 bool exg_cuda_has(const exg_kernel_call *call, uint32_t input);
 
-/* A window's copy: see pieces.h. Strides are of elements; offsets too. */
-exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, bool is_copy_of_self,
+/* Copies a box of an operand (pieces.h) to where `to` says, its own offset further on. */
+exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, exg_cuda_slot to,
                               exg_error *err);
 /* The operand 0 as it is to the result, unless that lies in its memory. */
 exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err);

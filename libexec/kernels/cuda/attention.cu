@@ -5,8 +5,7 @@
  * X: the dtype; MASK: that of the mask, with HAS_MASK, and MASK_IS_BOOL. DEPTH_MAX: the
  * greatest depth and width. 16 threads share a row; they are neighbours in a warp.
  */
-#include "libexec/kernels/cuda/common.h"
-#include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/attention.h"
 #include "libexec/kernels/math_f32.h"
 
 #define ROWS   16
@@ -23,19 +22,6 @@ typedef COMPUTE(X) real;
 #define EXPONENTIAL(x) exg_f32_exp(x)
 #define SHUFFLE_REAL   shuffle_f32
 #endif
-
-/* Where the operand's head begins: 0 query, 1 key, 2 value, 3 mask. */
-static inline int64_t head_of(const cuda_attention_params *p, int operand, int64_t batch,
-                              int64_t head)
-{
-    int64_t offset = head * p->strides[operand][0];
-
-    for (int64_t d = p->batch_rank - 1; d >= 0; d--) {
-        offset += batch % p->batch_sizes[d] * p->batch_strides[operand][d];
-        batch /= p->batch_sizes[d];
-    }
-    return offset;
-}
 
 /* Rows [first, first + count) of an operand's head, as many as there are; zeros behind. */
 static inline void load_rows(const cuda_attention_params *p, real to[][DEPTH_MAX + 1],
@@ -63,16 +49,7 @@ static inline real score_of(const cuda_attention_params *p, const real *query, c
         score += query[d] * key[d];
     }
     score *= (real)p->scale;
-#ifdef HAS_MASK
-    mask += row * p->strides[3][1] + k * p->strides[3][2];
-#ifdef MASK_IS_BOOL
-    score = LOAD(MASK)(p->mask, mask) != 0 ? score : -(real)INFINITY;
-#else
-    score += (real)LOAD(MASK)(p->mask, mask);
-#endif
-#endif
-    (void)mask;
-    return k >= p->keys || (p->is_causal && k > row) ? -(real)INFINITY : score;
+    return k >= p->keys ? -(real)INFINITY : attention_masked(p, score, mask, row, k);
 }
 
 static inline void store_row(const cuda_attention_params *p, int64_t row_of_all, int lane,
@@ -98,9 +75,9 @@ KERNEL(attention, cuda_attention_params)
     const int64_t first = BLOCK_X % blocks * ROWS;
     const int64_t head = BLOCK_X / blocks % p.heads;
     const int64_t batch = BLOCK_X / blocks / p.heads;
-    const int64_t of_key = head_of(&p, 1, batch, head / p.heads_of_kv);
-    const int64_t of_value = head_of(&p, 2, batch, head / p.heads_of_kv);
-    const int64_t of_mask = head_of(&p, 3, batch, head);
+    const int64_t of_key = attention_head_of(&p, 1, batch, head / p.heads_of_kv);
+    const int64_t of_value = attention_head_of(&p, 2, batch, head / p.heads_of_kv);
+    const int64_t of_mask = attention_head_of(&p, 3, batch, head);
     const int r = THREAD / LANES;
     const int lane = THREAD % LANES;
     const int64_t row = first + r;
@@ -112,7 +89,8 @@ KERNEL(attention, cuda_attention_params)
     for (int j = 0; j < COLUMNS; j++) {
         result[j] = 0;
     }
-    load_rows(&p, query, p.query, 0, head_of(&p, 0, batch, head), first, ROWS, p.rows, p.depth);
+    load_rows(&p, query, p.query, 0, attention_head_of(&p, 0, batch, head), first, ROWS, p.rows,
+              p.depth);
     for (int64_t k = 0; k < end; k += KEYS) {
         real scores[KEYS / LANES];
         real before = greatest;

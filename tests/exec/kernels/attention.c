@@ -13,6 +13,7 @@ static const heads shapes[] = {
     {2, 4, 2, 1, 300, 32, 32},  {1, 8, 2, 5, 140, 20, 12}, {1, 2, 2, 90, 90, 33, 17},
     {1, 1, 1, 20, 40, 300, 140}, {1, 4, 1, 18, 18, 8, 8},  {1, 1, 1, 3, 0, 8, 8},
     {1, 2, 1, 200, 260, 24, 40},  {1, 1, 1, 210, 130, 140, 8},
+    {2, 6, 2, 18, 20, 8, 8},
 };
 
 typedef enum mask_kind { NO_MASK, CAUSAL, BOOL_MASK, FLOAT_MASK, COLUMN_MASK } mask_kind;
@@ -118,30 +119,42 @@ static void attention_equals_its_three_steps(void **state)
     }
 }
 
-static void a_row_whose_keys_are_all_masked_is_zero(void **state)
+/* Of rows that see key 2 alone, the first sees none. */
+static void check_masked(const exg_kernel *kernel, int64_t rows, double nothing)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_tensor(),
                            arg_bool(false), arg_none(), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
-                     .input_count = 4, .output_count = 1};
-    const double want[] = {0, 0, 3, 3};
+    kernel_case c = {.kernel = kernel, .args = args, .arg_count = 7, .input_count = 4,
+                     .output_count = 1};
+    double want[2 * 20];
 
-    (void)state;
-    c.inputs[0] = make_random(EXG_DTYPE_F32, 2, SIZES(2, 4), -1, 1);
+    c.inputs[0] = make_random(EXG_DTYPE_F32, 2, SIZES(rows, 4), -1, 1);
     c.inputs[1] = make_random(EXG_DTYPE_F32, 2, SIZES(5, 4), -1, 1);
     c.inputs[2] = make_random(EXG_DTYPE_F32, 2, SIZES(5, 2), 3, 3);
-    c.inputs[3] = make_tensor(EXG_DTYPE_B8, 2, SIZES(2, 5));
-    set(&c.inputs[3], 7, 1);
-    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 2));
+    c.inputs[3] = make_tensor(EXG_DTYPE_B8, 2, SIZES(rows, 5));
+    for (int64_t r = 0; r < rows; r++) {
+        want[2 * r] = want[2 * r + 1] = r == 0 ? nothing : 3;
+        set(&c.inputs[3], 5 * r + 2, r > 0);
+    }
+    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(rows, 2));
     expect_kernel(&c, 0, want, 1e-6);
     free_tensors();
+}
+
+static void a_row_whose_keys_are_all_masked_is_zero_or_nan_of_softmax(void **state)
+{
+    (void)state;
+    for (int64_t rows = 2; rows <= 20; rows += 18) {
+        check_masked(&exg_kernel_attention, rows, 0);
+        check_masked(&exg_kernel_attention_of_softmax, rows, NAN);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_equals_its_three_steps),
-        cmocka_unit_test(a_row_whose_keys_are_all_masked_is_zero),
+        cmocka_unit_test(a_row_whose_keys_are_all_masked_is_zero_or_nan_of_softmax),
     };
 
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
