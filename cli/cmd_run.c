@@ -142,6 +142,11 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
         count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
         s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
         exg_place_moves(&s.place));
+    if (json || s.plan.host_count > 0) {
+        exg_text_printf(text, json ? ", \"host_steps\": %u"
+                                   : "%u of the steps are the host's: the device has no kernel\n",
+                        s.plan.host_count);
+    }
 }
 
 /* One object with --json: outputs, then what was compared and measured. */

@@ -687,6 +687,9 @@ static exg_status plan_all(exg_planner *p)
     }
     p->plan->summary.node_count = p->graph->node_count;
     p->plan->summary.step_count = p->plan->step_count - p->plan->once_count;
+    for (uint32_t s = p->plan->once_count; s < p->plan->step_count; s++) {
+        p->plan->summary.host_count += p->plan->steps[s].on_host ? 1 : 0;
+    }
     return exg_plan_memory(p->plan, p->no_reuse, p->err);
 }
 

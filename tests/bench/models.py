@@ -3,11 +3,12 @@ rounds, ratios, geometric means; printed, never asserted. Results are compared f
 
     build/venv/bin/python tests/bench/models.py --exg build/release/cli/exg --cache FOLDER
         [--only bert-b1,resnet50] [--threads 1,2] [--dtype f32,bf16] [--against eager,inductor,ort]
+        [--device cuda]
 
 Random weights. The program is what torch.export.export gives, saved by torch.export.save; --core runs
 decompositions first. Models, their ONNX files and inductor's code are kept in FOLDER. Each row of the
 table is a process of its own. "least": the same two ratios of the shortest times, which say more when
-the machine has other work.
+the machine has other work. --device: where exg and PyTorch run; programs are exported on the host.
 """
 
 import argparse
@@ -95,6 +96,8 @@ MODELS = {
     "vit-b16": lambda dtype: vision("vit"),
     "resnet50": lambda dtype: vision("resnet"),
     "minilm-b32": lambda dtype: bert(6, 384, 32),
+    "bert-b32": lambda dtype: bert(12, 768, 32),
+    "gpt2-prefill-b32": lambda dtype: (Prefill(), (torch.randint(0, 50000, (32, 128)), ones(32))),
 }
 
 
@@ -147,6 +150,15 @@ def ort(model, inputs, row):
     return lambda: torch.from_numpy(session.run(None, feeds)[0])
 
 
+def on_device(call, device):
+    """Runs it to its end: work on a device goes on beside the host."""
+    def run():
+        y = call()
+        torch.accelerator.synchronize()
+        return y
+    return call if device == "cpu" else run
+
+
 PEERS = {"eager": eager, "inductor": inductor, "ort": ort}
 
 
@@ -156,7 +168,7 @@ class Row:
     def __init__(self, args):
         self.exg, self.cache, self.core = args.exg, args.cache, args.core
         self.name, self.dtype, self.threads = args.only, args.dtype, int(args.threads)
-        self.rounds = args.rounds
+        self.rounds, self.device = args.rounds, args.device
 
     def path(self, suffix):
         return os.path.join(self.cache, f"{self.name}.{self.dtype}.{suffix}")
@@ -175,7 +187,7 @@ class Row:
     def run(self, program, repeat):
         text = subprocess.run(
             [self.exg, "run", program, "--input", self.path("in.safetensors"), "--threads", str(self.threads),
-             "--repeat", str(repeat), "--stats", "--json", "--output", self.path("out.safetensors")],
+             "--device", self.device, "--repeat", str(repeat), "--stats", "--json", "--output", self.path("out.safetensors")],
             check=True, capture_output=True, text=True).stdout
         return json.loads(text)
 
@@ -202,16 +214,17 @@ def bench(row, against):
     torch.set_num_threads(row.threads)
     with torch.no_grad():
         model, inputs = make(row.name, row.dtype)
-        want = model(*inputs)
+        program = row.export(model, inputs)
+        model, inputs = model.to(row.device), tuple(t.to(row.device) for t in inputs)
+        want = model(*inputs).cpu()
         calls, why = {}, {}
         for peer in against:
             try:
-                calls[peer] = PEERS[peer](model, inputs, row)
-                agree(row, want, calls[peer]())
+                calls[peer] = on_device(PEERS[peer](model, inputs, row), row.device)
+                agree(row, want, calls[peer]().cpu())
             except Exception as error:  # what a peer cannot do is part of the table
                 calls.pop(peer, None)
                 why[peer] = str(error).strip().splitlines()[0][:100]
-        program = row.export(model, inputs)
         first = row.run(program, 2)
         agree(row, want, load_file(row.path("out.safetensors"))["0"])
         repeat = max(3, min(200, int(ROUND_SECONDS * 1e9 / first["min_ns"]) + 1))
@@ -240,7 +253,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", required=True)
     parser.add_argument("--cache", required=True)
-    parser.add_argument("--only", default=",".join(MODELS))
+    parser.add_argument("--only", default=",".join(name for name in MODELS if not name.endswith("32") or name == "minilm-b32"))
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--against", default="eager,inductor,ort")
@@ -263,7 +277,7 @@ def main():
                 done = subprocess.run(
                     [sys.executable, __file__, "--row", "--exg", args.exg, "--cache", args.cache, "--only", name,
                      "--threads", threads, "--dtype", dtype, "--against", args.against,
-                     "--rounds", str(args.rounds)] +
+                     "--rounds", str(args.rounds), "--device", args.device] +
                     ["--core"] * args.core, capture_output=True, text=True)
                 if done.returncode != 0:
                     print(f"{name:<14}{dtype:<6}{threads:<3}  failed: {done.stderr.strip()[-300:]}")
