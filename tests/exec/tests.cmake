@@ -28,15 +28,15 @@ foreach(family ${families})
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=${one_of};${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
 
-# Products by cuBLASLt's stand-in.
-foreach(family attention matmul)
+# By the stand-ins of cuBLASLt and cuDNN.
+foreach(family attention convolution matmul)
   add_test(NAME exec_cuda_${family}_libraries COMMAND test_exec_kernels_${family}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${family}_libraries PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endforeach()
-exg_test(exec_cuda_blas exec/cuda/blas.c LIBS exg::exec)
-set_tests_properties(exec_cuda_blas PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_cuda_libraries exec/cuda/libraries.c LIBS exg::exec)
+set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")

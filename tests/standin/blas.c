@@ -2,10 +2,10 @@
  * as the library says it is: sizes that do not fit, an algorithm chosen for another product or
  * for addresses that are better aligned, and memory that is not there are refused.
  */
-#include "libexport/base/element.h"
 #include "tests/standin/cuda.h"
 #include "tests/standin/log.h"
 #include "tests/standin/memory.h"
+#include "tests/standin/numbers.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -264,36 +264,20 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout 
     return 0;
 }
 
-static uint32_t bytes_of(int type)
+static number_kind kind_of(int type)
 {
-    return type == TYPE_F64 ? 8 : type == TYPE_F32 ? 4 : 2;
-}
-
-static double load(const void *base, int type, int64_t i)
-{
-    return type == TYPE_F64   ? ((const double *)base)[i]
-           : type == TYPE_F32 ? (double)((const float *)base)[i]
-           : type == TYPE_F16 ? (double)exg_f16_to_f32(((const uint16_t *)base)[i])
-                              : (double)exg_bf16_to_f32(((const uint16_t *)base)[i]);
-}
-
-static void store(void *base, int type, int64_t i, double x)
-{
-    if (type == TYPE_F64) {
-        ((double *)base)[i] = x;
-    } else if (type == TYPE_F32) {
-        ((float *)base)[i] = (float)x;
-    } else if (type == TYPE_F16) {
-        ((uint16_t *)base)[i] = exg_f32_to_f16((float)x);
-    } else {
-        ((uint16_t *)base)[i] = exg_f32_to_bf16((float)x);
-    }
+    return type == TYPE_F64   ? NUMBER_F64
+           : type == TYPE_F32 ? NUMBER_F32
+           : type == TYPE_F16 ? NUMBER_F16
+                              : NUMBER_BF16;
 }
 
 static const char *multiply(const void *params)
 {
     const work *w = params;
     const layout *d = &w->d;
+    const number_kind of_a = kind_of(w->a.type);
+    const number_kind of_d = kind_of(d->type);
     const int64_t depth = (int64_t)(w->product.transposes[0] ? w->a.rows : w->a.columns);
     const int64_t a_row = w->product.transposes[0] ? w->a.lead : 1;
     const int64_t a_step = w->product.transposes[0] ? 1 : w->a.lead;
@@ -307,17 +291,18 @@ static const char *multiply(const void *params)
         double sum = 0;
 
         for (int64_t k = 0; k < depth; k++) {
-            sum += load(w->at_a, w->a.type, batch * w->a.stride + row * a_row + k * a_step) *
-                   load(w->at_b, w->a.type, batch * w->b.stride + column * b_column + k * b_step);
+            sum += number_load(w->at_a, of_a, batch * w->a.stride + row * a_row + k * a_step) *
+                   number_load(w->at_b, of_a, batch * w->b.stride + column * b_column + k * b_step);
         }
         sum *= w->alpha;
         if (w->beta != 0) {
-            sum += w->beta * load(w->at_c, d->type, batch * w->c.stride + column * w->c.lead + row);
+            sum += w->beta *
+                   number_load(w->at_c, of_d, batch * w->c.stride + column * w->c.lead + row);
         }
         if (w->product.epilogue == 4) {
-            sum += load(w->product.bias, d->type, row);
+            sum += number_load(w->product.bias, of_d, row);
         }
-        store(w->at_d, d->type, batch * d->stride + column * d->lead + row, sum);
+        number_store(w->at_d, of_d, batch * d->stride + column * d->lead + row, sum);
     }
     return NULL;
 }
@@ -327,7 +312,8 @@ static bool is_there(const void *at, const layout *l, uint64_t alignment)
     uint64_t last = (l->columns - 1) * (uint64_t)l->lead + l->rows +
                     (uint64_t)(l->batches - 1) * (uint64_t)l->stride;
 
-    return (uintptr_t)at % alignment == 0 && memory_holds(at, last * bytes_of(l->type));
+    return (uintptr_t)at % alignment == 0 &&
+           memory_holds(at, last * number_bytes(kind_of(l->type)));
 }
 
 int cublasLtMatmul(void *handle, const product *p, const void *alpha, const void *at_a,
@@ -358,7 +344,7 @@ int cublasLtMatmul(void *handle, const product *p, const void *alpha, const void
     if (!makes_sense(p, a, b, c, d) || how->key != key_of(p, a, b, c, d) ||
         how->workspace > workspace_bytes ||
         (how->workspace > 0 && !memory_holds(workspace, how->workspace)) ||
-        (p->epilogue == 4 && !memory_holds(p->bias, d->rows * bytes_of(d->type)))) {
+        (p->epilogue == 4 && !memory_holds(p->bias, d->rows * number_bytes(kind_of(d->type))))) {
         return INVALID_VALUE;
     }
     if (!is_there(at_a, a, how->alignment) || !is_there(at_b, b, how->alignment) ||

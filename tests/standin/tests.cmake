@@ -13,9 +13,14 @@ endforeach()
 # What may be absent lies apart.
 set(EXG_STANDIN_LIBRARIES ${EXG_STANDIN_DIRECTORY}/libraries)
 add_library(exg_standin_blas SHARED standin/blas.c standin/log.c)
-set_target_properties(exg_standin_blas PROPERTIES OUTPUT_NAME cublasLt SOVERSION 13
-  LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_LIBRARIES})
-target_link_libraries(exg_standin_blas PRIVATE exg_flags exg_standin_cuda)
+set_target_properties(exg_standin_blas PROPERTIES OUTPUT_NAME cublasLt SOVERSION 13)
+add_library(exg_standin_dnn SHARED standin/dnn.c standin/log.c)
+set_target_properties(exg_standin_dnn PROPERTIES OUTPUT_NAME cudnn SOVERSION 9)
+foreach(standin blas dnn)
+  target_link_libraries(exg_standin_${standin} PRIVATE exg_flags exg_standin_cuda)
+  set_target_properties(exg_standin_${standin} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_LIBRARIES})
+endforeach()
 # A directory of its own for compiled code: a run finds nothing of an older one.
 set(EXG_STANDIN_ENVIRONMENT "LD_LIBRARY_PATH=${EXG_STANDIN_DIRECTORY}"
   "XDG_CACHE_HOME=${EXG_STANDIN_DIRECTORY}/cache")

@@ -79,7 +79,7 @@ static exg_cuda_blas *open_once(exg_cuda_device *d)
 
     if (!blas->was_asked) {
         blas->was_asked = true;
-        if (!exg_cuda_library_open("cublasLt", d->driver.version / 1000, symbols,
+        if (!exg_cuda_library_open("cublasLt", exg_cuda_major(&d->driver), CUDA_OLDEST, symbols,
                                    sizeof(symbols) / sizeof(symbols[0]), blas) ||
             blas->create(&blas->handle) != 0) {
             blas->handle = NULL;

@@ -23,6 +23,7 @@ typedef struct exg_cuda_device {
     exg_cuda_driver driver;
     exg_nvrtc nvrtc;
     exg_cuda_blas blas;
+    exg_cuda_dnn dnn;
     cuda_ordinal ordinal;
     cuda_context context;
     cuda_stream stream;
@@ -42,6 +43,7 @@ typedef struct exg_cuda_device {
 exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err);
 
 void exg_cuda_blas_close(exg_cuda_device *device); /* blas.c */
+void exg_cuda_dnn_close(exg_cuda_device *device);  /* dnn.c */
 
 /* ---- copies (copy.c) ------------------------------------------------------------- */
 

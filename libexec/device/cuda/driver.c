@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIBRARY_NEWEST 13
-#define LIBRARY_OLDEST 12
-
 #define DRIVER_ROW(name, symbol, params) {symbol, offsetof(exg_cuda_driver, name)},
 #define NVRTC_ROW(name, symbol, params)  {symbol, offsetof(exg_nvrtc, name)},
 
@@ -65,11 +62,10 @@ exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err)
     return exg_cuda_check(driver, driver->init(0), "starting the driver", err);
 }
 
-bool exg_cuda_library_open(const char *stem, int major, const exg_cuda_symbol *symbols,
-                           size_t count, void *calls)
+bool exg_cuda_library_open(const char *stem, int newest, int oldest,
+                           const exg_cuda_symbol *symbols, size_t count, void *calls)
 {
-    major = major > LIBRARY_NEWEST ? LIBRARY_NEWEST : major;
-    for (; major >= LIBRARY_OLDEST; major--) {
+    for (int major = newest; major >= oldest; major--) {
         char name[48];
         void *library;
 
@@ -82,12 +78,20 @@ bool exg_cuda_library_open(const char *stem, int major, const exg_cuda_symbol *s
     return false;
 }
 
+/* Of the driver's CUDA, or the newest that is looked for. */
+int exg_cuda_major(const exg_cuda_driver *driver)
+{
+    int major = driver->version / 1000;
+
+    return major < CUDA_NEWEST ? major : CUDA_NEWEST;
+}
+
 exg_status exg_nvrtc_open(const exg_cuda_driver *driver, exg_nvrtc *nvrtc, exg_error *err)
 {
     exg_status status;
 
-    if (exg_cuda_library_open("nvrtc", driver->version / 1000, nvrtc_rows, COUNT(nvrtc_rows),
-                              nvrtc) &&
+    if (exg_cuda_library_open("nvrtc", exg_cuda_major(driver), CUDA_OLDEST, nvrtc_rows,
+                              COUNT(nvrtc_rows), nvrtc) &&
         nvrtc->version(&nvrtc->major, &nvrtc->minor) == 0) {
         return EXG_OK;
     }

@@ -25,6 +25,10 @@ typedef struct blas_handle_handle *blas_handle;
 typedef struct blas_descriptor_handle *blas_descriptor;
 typedef struct blas_layout_handle *blas_layout;
 typedef struct blas_preference_handle *blas_preference;
+typedef struct dnn_handle_handle *dnn_handle;
+typedef struct dnn_tensor_handle *dnn_tensor;
+typedef struct dnn_filter_handle *dnn_filter;
+typedef struct dnn_convolution_handle *dnn_convolution;
 
 #define CUDA_SUCCESS             0
 #define CUDA_OUT_OF_MEMORY       2
@@ -124,6 +128,36 @@ typedef struct blas_preference_handle *blas_preference;
        blas_layout of_c, void *d, blas_layout of_d, const void *algorithm, void *workspace,        \
        size_t workspace_bytes, cuda_stream stream))
 
+#define EXG_DNN_CALLS(X)                                                                           \
+    X(create, "cudnnCreate", (dnn_handle * handle))                                                \
+    X(destroy, "cudnnDestroy", (dnn_handle handle))                                                \
+    X(set_stream, "cudnnSetStream", (dnn_handle handle, cuda_stream stream))                       \
+    X(tensor_create, "cudnnCreateTensorDescriptor", (dnn_tensor * tensor))                         \
+    X(tensor_destroy, "cudnnDestroyTensorDescriptor", (dnn_tensor tensor))                         \
+    X(tensor_set, "cudnnSetTensorNdDescriptor",                                                    \
+      (dnn_tensor tensor, int type, int rank, const int *sizes, const int *strides))               \
+    X(filter_create, "cudnnCreateFilterDescriptor", (dnn_filter * filter))                         \
+    X(filter_destroy, "cudnnDestroyFilterDescriptor", (dnn_filter filter))                         \
+    X(filter_set, "cudnnSetFilterNdDescriptor",                                                    \
+      (dnn_filter filter, int type, int format, int rank, const int *sizes))                       \
+    X(convolution_create, "cudnnCreateConvolutionDescriptor", (dnn_convolution * convolution))     \
+    X(convolution_destroy, "cudnnDestroyConvolutionDescriptor", (dnn_convolution convolution))     \
+    X(convolution_set, "cudnnSetConvolutionNdDescriptor",                                          \
+      (dnn_convolution convolution, int rank, const int *padding, const int *stride,               \
+       const int *dilation, int mode, int compute))                                                \
+    X(set_groups, "cudnnSetConvolutionGroupCount", (dnn_convolution convolution, int groups))      \
+    X(set_math, "cudnnSetConvolutionMathType", (dnn_convolution convolution, int math))            \
+    X(choose, "cudnnGetConvolutionForwardAlgorithm_v7",                                            \
+      (dnn_handle handle, dnn_tensor x, dnn_filter w, dnn_convolution convolution, dnn_tensor y,   \
+       int most, int *found, void *choices))                                                       \
+    X(forward, "cudnnConvolutionForward",                                                          \
+      (dnn_handle handle, const void *alpha, dnn_tensor of_x, const void *x, dnn_filter of_w,      \
+       const void *w, dnn_convolution convolution, int algorithm, void *workspace,                 \
+       size_t workspace_bytes, const void *beta, dnn_tensor of_y, void *y))                        \
+    X(add, "cudnnAddTensor",                                                                       \
+      (dnn_handle handle, const void *alpha, dnn_tensor of_a, const void *a, const void *beta,     \
+       dnn_tensor of_c, void *c))
+
 #define EXG_CUDA_MEMBER(name, symbol, params) cuda_result(*name) params;
 
 typedef struct exg_cuda_driver {
@@ -142,16 +176,28 @@ typedef struct exg_cuda_blas {
     blas_handle handle; /* NULL: there is none */
 } exg_cuda_blas;
 
+typedef struct exg_cuda_dnn {
+    EXG_DNN_CALLS(EXG_CUDA_MEMBER)
+    bool was_asked;
+    dnn_handle handle; /* NULL: there is none */
+} exg_cuda_dnn;
+
 /* An entry point, and where in a struct of functions it goes. */
 typedef struct exg_cuda_symbol {
     const char *name;
     size_t offset;
 } exg_cuda_symbol;
 
-/* Fills `calls` from the library of CUDA `major`, or of the one before as far as 12, that the
- * loader finds: lib<stem>.so.<major>. It stays. False: none has all symbols. */
-bool exg_cuda_library_open(const char *stem, int major, const exg_cuda_symbol *symbols,
-                           size_t count, void *calls);
+/* Fills `calls` from lib<stem>.so.<newest>, or the one before as far as `oldest`, whichever the
+ * loader finds first with all symbols. It stays. False: there is none. */
+bool exg_cuda_library_open(const char *stem, int newest, int oldest,
+                           const exg_cuda_symbol *symbols, size_t count, void *calls);
+
+#define CUDA_NEWEST 13 /* whose libraries are looked for, where the driver is no older */
+#define CUDA_OLDEST 12
+
+/* The CUDA whose libraries go with the driver. */
+int exg_cuda_major(const exg_cuda_driver *driver);
 
 /* Opens, and starts, the driver. DEVICE DEV-003 (absent), DEV-006 (too old). */
 exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err);

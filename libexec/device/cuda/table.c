@@ -99,6 +99,7 @@ static void close_device(exg_accelerator *device)
         }
         exg_cuda_drop_stages(d);
         exg_cuda_blas_close(d);
+        exg_cuda_dnn_close(d);
         for (uint32_t i = 0; i < d->block_count; i++) {
             (void)d->driver.memory_free(d->blocks[i]);
         }

@@ -1,5 +1,7 @@
-/* window.c - kernels that look at windows: convolution, pooling. */
-#include "libexec/device/cuda/rows.h"
+/* window.c - kernels that look at windows: convolution (by cuDNN where it is there and takes it),
+ * pooling.
+ */
+#include "libexec/device/cuda/dnn.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define TILE        64 /* of convolution.cu */
@@ -53,6 +55,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     exg_dtype dtype = call->inputs[0].dtype;
     cuda_convolution_params p = {0};
     int64_t tiles;
+    bool taken;
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
@@ -75,6 +78,10 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (exg_tensor_numel(&call->outputs[0]) == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_dnn_add(call, &p, &taken, err));
+    if (taken) {
         return EXG_OK;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "convolution", "convolution", "i0 i1 i2 o0", p, &launch, err,

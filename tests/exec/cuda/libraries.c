@@ -1,4 +1,5 @@
-/* Products by cuBLASLt, on its stand-in: what goes there, what does not, and which algorithm. */
+/* Products by cuBLASLt and convolutions by cuDNN, on stand-ins: what goes there, what does not, and
+ * which algorithm. */
 #include "libexec/device/device.h"
 #include "libexec/kernels/kernels.h"
 
@@ -33,7 +34,7 @@ static int set_up(void **state)
     int file;
 
     (void)state;
-    (void)snprintf(log_path, sizeof(log_path), "/tmp/exg-blas-XXXXXX");
+    (void)snprintf(log_path, sizeof(log_path), "/tmp/exg-libraries-XXXXXX");
     file = mkstemp(log_path);
     assert_true(file >= 0);
     (void)close(file);
@@ -208,6 +209,87 @@ static void a_refused_call_is_a_fault_with_its_status(void **state)
     exg_arena_destroy(p.call.arena);
 }
 
+/* ---- convolutions -------------------------------------------------------------------------- */
+
+/* (1, in, size...) by (out, in / groups, kernel...), with a bias. */
+typedef struct geometry {
+    uint32_t rank;
+    int64_t in, out, groups, size[2], kernel[2], result[2], stride[2], padding[2], dilation[2];
+} geometry;
+
+static geometry geometries[] = {
+    {1, 2, 3, 1, {9}, {3}, {5}, {2}, {1}, {1}},
+    {1, 4, 4, 2, {9}, {2}, {9}, {1}, {2}, {4}},
+    {2, 2, 2, 1, {6, 7}, {3, 2}, {6, 3}, {1, 2}, {1, 0}, {1, 2}},
+    {2, 3, 6, 3, {5, 5}, {1, 3}, {5, 5}, {1, 1}, {0, 1}, {1, 1}},
+};
+
+static void contiguous(exg_tensor *t, uint32_t spatial, int64_t first, int64_t second,
+                       const int64_t *sizes)
+{
+    *t = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 2 + spatial};
+    t->sizes[0] = first;
+    t->sizes[1] = second;
+    for (uint32_t d = 0; d < spatial; d++) {
+        t->sizes[2 + d] = sizes[d];
+    }
+    for (uint32_t d = t->rank; d-- > 0;) {
+        t->strides[d] = d + 1 == t->rank ? 1 : t->strides[d + 1] * t->sizes[d + 1];
+    }
+}
+
+/* Its numbers are the kernels' tests'; here, that it goes to the library. */
+static void convolutions_of_every_geometry_are_calls_of_cudnn(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++) {
+        geometry *g = &geometries[i];
+        int64_t *lists[] = {g->stride, g->padding, g->dilation};
+        exg_tensor operands[3] = {{0}};
+        exg_tensor out;
+        exg_argument args[9] = {{0}};
+        exg_kernel_call call = {.args = args,
+                                .arg_count = 9,
+                                .inputs = operands,
+                                .outputs = &out,
+                                .input_count = 3,
+                                .output_count = 1,
+                                .device = device};
+        const exg_kernel *kernel = table->kernel_of(&exg_kernel_convolution);
+
+        for (int k = 0; k < 3; k++) {
+            args[k].kind = EXG_ARGUMENT_TENSOR;
+            args[3 + k].kind = EXG_ARGUMENT_INTS;
+            args[3 + k].count = g->rank;
+            args[3 + k].as_ints = lists[k];
+        }
+        args[6].kind = EXG_ARGUMENT_BOOL; /* false */
+        args[7].kind = EXG_ARGUMENT_INTS;
+        args[8].kind = EXG_ARGUMENT_INT;
+        args[8].as_int = g->groups;
+        contiguous(&operands[0], g->rank, 1, g->in, g->size);
+        contiguous(&operands[1], g->rank, g->out, g->in / g->groups, g->kernel);
+        operands[2] = operands[0];
+        operands[2].rank = 1;
+        operands[2].sizes[0] = g->out;
+        operands[2].strides[0] = 1;
+        contiguous(&out, g->rank, 1, g->out, g->result);
+        call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+        expect_ok(kernel->prepare(&call, &err));
+        expect_ok(table->allocate(device, call.workspace_bytes, &call.workspace, &err));
+        for (int k = 0; k < 3; k++) {
+            expect_ok(table->allocate(device, 4096, &operands[k].data, &err));
+        }
+        expect_ok(table->allocate(device, 4096, &out.data, &err));
+        expect_ok(table->launch(device, kernel, &call, 3, &err));
+        expect_ok(table->wait(device, &err));
+        assert_int_equal(asked("cudnnConvolutionForward"), i + 1);
+        assert_int_equal(asked("cudnnAddTensor"), i + 1);
+        exg_arena_destroy(call.arena);
+    }
+    assert_int_equal(asked("cuLaunchKernel"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,7 +299,8 @@ int main(void)
         CASE(a_recorded_product_runs_again_on_what_is_there_then),
         CASE(what_it_does_not_take_is_a_kernel_of_ours),
         CASE(a_refused_call_is_a_fault_with_its_status),
+        CASE(convolutions_of_every_geometry_are_calls_of_cudnn),
     };
 
-    return cmocka_run_group_tests_name("blas", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("libraries", tests, NULL, NULL);
 }

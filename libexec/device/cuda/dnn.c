@@ -1,0 +1,274 @@
+/* dnn.c - see dnn.h. Of the algorithms that the library proposes the first that always gives the
+ * same bits and is content with the workspace is taken, when the plan is made; descriptors live as
+ * long as the asking. f32 is multiplied as f32, not as TF32.
+ */
+#include "libexec/device/cuda/dnn.h"
+#include "libexec/kernels/cpu/common.h"
+
+#define NEWEST 9
+#define OLDEST 8
+
+#define CHOICES          8
+#define WORKSPACE_MOST   (256u << 20) /* bytes */
+#define CROSS_CORRELATION 1
+#define DETERMINISTIC    1
+#define FORMAT_NCHW      0
+#define MATH_DEFAULT     0
+#define MATH_TENSOR      1 /* matrix units, of narrow numbers */
+#define MATH_FMA         3
+
+typedef struct dnn_choice { /* cudnnConvolutionFwdAlgoPerf_t */
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+} dnn_choice;
+
+typedef struct dnn_params {
+    const void *x, *w, *bias;
+    void *y, *workspace;
+    int type, compute, rank; /* rank: of the tensors, 4 or 5 */
+    int of_x[5], of_w[5], of_y[5];
+    int padding[3], stride[3], dilation[3], groups;
+    dnn_choice choice;
+} dnn_params;
+
+/* What a call is described by. */
+typedef struct description {
+    dnn_tensor x, y, bias;
+    dnn_filter w;
+    dnn_convolution convolution;
+} description;
+
+static const exg_cuda_symbol symbols[] = {
+#define ROW(name, symbol, params) {symbol, offsetof(exg_cuda_dnn, name)},
+    EXG_DNN_CALLS(ROW)
+#undef ROW
+};
+
+/* NULL where it cannot be used. */
+static exg_cuda_dnn *open_once(exg_cuda_device *d)
+{
+    exg_cuda_dnn *dnn = &d->dnn;
+
+    if (!dnn->was_asked) {
+        dnn->was_asked = true;
+        if (!exg_cuda_library_open("cudnn", NEWEST, OLDEST, symbols,
+                                   sizeof(symbols) / sizeof(symbols[0]), dnn) ||
+            dnn->create(&dnn->handle) != 0) {
+            dnn->handle = NULL;
+        }
+    }
+    return dnn->handle == NULL ? NULL : dnn;
+}
+
+void exg_cuda_dnn_close(exg_cuda_device *device)
+{
+    if (device->dnn.handle != NULL) {
+        (void)device->dnn.destroy(device->dnn.handle);
+    }
+}
+
+/* ---- describing ------------------------------------------------------------------------ */
+
+static void forget(const exg_cuda_dnn *dnn, const description *d)
+{
+    const dnn_tensor tensors[] = {d->x, d->y, d->bias};
+
+    for (int i = 0; i < 3; i++) {
+        if (tensors[i] != NULL) {
+            (void)dnn->tensor_destroy(tensors[i]);
+        }
+    }
+    if (d->w != NULL) {
+        (void)dnn->filter_destroy(d->w);
+    }
+    if (d->convolution != NULL) {
+        (void)dnn->convolution_destroy(d->convolution);
+    }
+}
+
+/* Contiguous. */
+static int describe_tensor(const exg_cuda_dnn *dnn, const dnn_params *p, const int *sizes,
+                           dnn_tensor *tensor)
+{
+    int strides[5];
+    int status = dnn->tensor_create(tensor);
+
+    strides[p->rank - 1] = 1;
+    for (int d = p->rank - 1; d-- > 0;) {
+        strides[d] = strides[d + 1] * sizes[d + 1];
+    }
+    return status != 0 ? status : dnn->tensor_set(*tensor, p->type, p->rank, sizes, strides);
+}
+
+static int describe_convolution(const exg_cuda_dnn *dnn, const dnn_params *p, int math,
+                                dnn_convolution *made)
+{
+    int status = dnn->convolution_create(made);
+
+    if (status == 0) {
+        status = dnn->convolution_set(*made, p->rank - 2, p->padding, p->stride, p->dilation,
+                                      CROSS_CORRELATION, p->compute);
+    }
+    if (status == 0) {
+        status = dnn->set_groups(*made, p->groups);
+    }
+    return status != 0 ? status : dnn->set_math(*made, math);
+}
+
+static int describe(const exg_cuda_dnn *dnn, const dnn_params *p, int math, description *d)
+{
+    int of_bias[5] = {1, p->of_y[1], 1, 1, 1};
+    int status = describe_tensor(dnn, p, p->of_x, &d->x);
+
+    status = status != 0 ? status : describe_tensor(dnn, p, p->of_y, &d->y);
+    status = status != 0 ? status : describe_tensor(dnn, p, of_bias, &d->bias);
+    status = status != 0 ? status : dnn->filter_create(&d->w);
+    status = status != 0 ? status
+                         : dnn->filter_set(d->w, p->type, FORMAT_NCHW, p->rank, p->of_w);
+    return status != 0 ? status : describe_convolution(dnn, p, math, &d->convolution);
+}
+
+/* ---- choosing -------------------------------------------------------------------------- */
+
+static bool choose(const exg_cuda_dnn *dnn, exg_dtype dtype, dnn_params *p)
+{
+    const int math = dtype == EXG_DTYPE_F32   ? MATH_FMA
+                     : dtype == EXG_DTYPE_F64 ? MATH_DEFAULT
+                                              : MATH_TENSOR;
+    dnn_choice choices[CHOICES];
+    description d = {0};
+    int count = 0;
+    bool chosen = false;
+
+    if (describe(dnn, p, math, &d) == 0 &&
+        dnn->choose(dnn->handle, d.x, d.w, d.convolution, d.y, CHOICES, &count, choices) == 0) {
+        for (int i = 0; i < count && !chosen; i++) {
+            chosen = choices[i].status == 0 && choices[i].memory <= WORKSPACE_MOST &&
+                     choices[i].determinism == DETERMINISTIC;
+            p->choice = choices[i];
+        }
+    }
+    forget(dnn, &d);
+    return chosen;
+}
+
+static bool types_of(exg_dtype dtype, dnn_params *p)
+{
+    switch (dtype) {
+    case EXG_DTYPE_F32:
+        p->type = 0;
+        break;
+    case EXG_DTYPE_F64:
+        p->type = 1;
+        break;
+    case EXG_DTYPE_F16:
+        p->type = 2;
+        break;
+    case EXG_DTYPE_BF16:
+        p->type = 9;
+        break;
+    default:
+        return false;
+    }
+    p->compute = dtype == EXG_DTYPE_F64 ? 1 : 0;
+    return true;
+}
+
+/* Tensors of four dimensions, where the first spatial one of three is no dimension. */
+static bool sizes_of(const cuda_convolution_params *c, dnn_params *p)
+{
+    bool is_flat = c->size[0] == 1 && c->kernel[0] == 1 && c->result[0] == 1 && c->padding[0] == 0;
+    const int64_t heads[3][2] = {{c->batch, c->groups * c->in_channels},
+                                 {c->groups * c->out_channels, c->in_channels},
+                                 {c->batch, c->groups * c->out_channels}};
+    const int64_t *spatial[3] = {c->size, c->kernel, c->result};
+    int *to[3] = {p->of_x, p->of_w, p->of_y};
+
+    p->rank = is_flat ? 4 : 5;
+    p->groups = (int)c->groups;
+    for (int t = 0; t < 3; t++) {
+        int64_t numel = 1;
+
+        for (int d = 0; d < p->rank; d++) {
+            int64_t size = d < 2 ? heads[t][d] : spatial[t][d - 2 + 5 - p->rank];
+
+            numel *= size;
+            if (size < 1 || numel > INT32_MAX) {
+                return false;
+            }
+            to[t][d] = (int)size;
+        }
+    }
+    for (int d = 0; d < p->rank - 2; d++) {
+        int from = d + 5 - p->rank;
+
+        if (c->padding[from] < 0 || c->padding[from] > INT32_MAX || c->stride[from] > INT32_MAX ||
+            c->dilation[from] > INT32_MAX) {
+            return false;
+        }
+        p->padding[d] = (int)c->padding[from];
+        p->stride[d] = (int)c->stride[from];
+        p->dilation[d] = (int)c->dilation[from];
+    }
+    return true;
+}
+
+/* ---- asking ---------------------------------------------------------------------------- */
+
+static exg_status ask(exg_cuda_device *device, const exg_cuda_launch *launch, void *params,
+                      exg_error *err)
+{
+    const exg_cuda_dnn *dnn = &device->dnn;
+    const dnn_params *p = params;
+    const double wide[] = {1, 0};
+    const float narrow[] = {1, 0};
+    const void *one = p->compute == 1 ? (const void *)&wide[0] : &narrow[0];
+    const void *zero = p->compute == 1 ? (const void *)&wide[1] : &narrow[1];
+    description d = {0};
+    int status = dnn->set_stream(dnn->handle, device->stream);
+
+    (void)launch;
+    status = status != 0 ? status : describe(dnn, p, p->choice.math, &d);
+    status = status != 0 ? status
+                         : dnn->forward(dnn->handle, one, d.x, p->x, d.w, p->w, d.convolution,
+                                        p->choice.algorithm, p->workspace, p->choice.memory, zero,
+                                        d.y, p->y);
+    if (status == 0 && p->bias != NULL) {
+        status = dnn->add(dnn->handle, one, d.bias, p->bias, one, d.y, p->y);
+    }
+    forget(dnn, &d);
+    return status == 0 ? EXG_OK
+                       : EXG_FAIL(err, DEVICE, "DEV-008",
+                                  "asking for a convolution failed: status %d of cuDNN", status);
+}
+
+exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params *convolution,
+                            bool *taken, exg_error *err)
+{
+    exg_cuda_device *device = (exg_cuda_device *)call->device;
+    exg_dtype dtype = call->inputs[0].dtype;
+    dnn_params p = {0};
+    exg_cuda_dnn *dnn;
+    exg_cuda_launch *launch;
+
+    *taken = false;
+    if (convolution->is_transposed || !types_of(dtype, &p) || !sizes_of(convolution, &p)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_enter(device, err));
+    dnn = open_once(device);
+    if (dnn == NULL || !choose(dnn, dtype, &p)) {
+        return EXG_OK;
+    }
+    *taken = true;
+    call->workspace_bytes = EXG_MAX(call->workspace_bytes, (uint64_t)p.choice.memory);
+    EXG_TRY(exg_cuda_step_add(call, ask, &p, sizeof(p), &launch, err));
+    for (uint32_t i = 0; i < 3; i++) {
+        exg_cuda_slot_add(launch, EXG_CUDA_INPUT, i);
+    }
+    exg_cuda_slot_add(launch, EXG_CUDA_OUTPUT, 0);
+    exg_cuda_slot_add(launch, EXG_CUDA_WORKSPACE, 0);
+    return EXG_OK;
+}
