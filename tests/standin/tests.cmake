@@ -1,11 +1,15 @@
 # Stand-ins for CUDA's libraries, found before them by LD_LIBRARY_PATH.
 set(EXG_STANDIN_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/standin)
-add_library(exg_standin_cuda SHARED standin/cuda.c standin/fibre.c standin/log.c standin/memory.c)
+add_library(exg_standin_cuda SHARED standin/cuda.c standin/fibre.c standin/log.c standin/memory.c
+  standin/stream.c)
 set_target_properties(exg_standin_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1)
 add_library(exg_standin_nvrtc SHARED standin/nvrtc.c standin/log.c)
 set_target_properties(exg_standin_nvrtc PROPERTIES OUTPUT_NAME nvrtc SOVERSION 13)
 target_compile_definitions(exg_standin_nvrtc PRIVATE EXG_STANDIN_CC="${CMAKE_C_COMPILER}")
-foreach(standin cuda nvrtc)
+add_library(exg_standin_nccl SHARED standin/nccl.c standin/log.c)
+set_target_properties(exg_standin_nccl PROPERTIES OUTPUT_NAME nccl SOVERSION 2)
+target_link_libraries(exg_standin_nccl PRIVATE exg_standin_cuda)
+foreach(standin cuda nvrtc nccl)
   target_link_libraries(exg_standin_${standin} PRIVATE exg_flags ${CMAKE_DL_LIBS})
   set_target_properties(exg_standin_${standin} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_DIRECTORY})
