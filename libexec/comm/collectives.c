@@ -207,6 +207,28 @@ void exg_collective_counts(const exg_communicator *c, const exg_collective *what
     }
 }
 
+static exg_strip strip_of(around a, span s)
+{
+    return (exg_strip){(uint64_t)(s.first * a.inner), (uint64_t)a.outer,
+                       (uint64_t)(s.count * a.inner), (uint64_t)(a.length * a.inner)};
+}
+
+exg_strip exg_collective_sent(const exg_communicator *c, const exg_collective *what, uint32_t rank)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    k.cut_in = k.cut_in && what->kind != EXG_ALL_REDUCE;
+    return strip_of(k.in, sent_to(c, what, &k, rank));
+}
+
+exg_strip exg_collective_received(const exg_communicator *c, const exg_collective *what,
+                                  uint32_t rank)
+{
+    cutting k = cutting_of(c, what, 0);
+
+    return strip_of(k.out, come_from(c, what, &k, rank));
+}
+
 /* ---- where bytes lie ------------------------------------------------------------------ */
 
 static void pack_spans(const exg_communicator *c, const exg_collective *what,

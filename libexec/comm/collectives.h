@@ -88,6 +88,19 @@ uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *
 void exg_collective_counts(const exg_communicator *c, const exg_collective *what, uint32_t round,
                            exg_segment *send, exg_segment *receive);
 
+/* Part of a row-major tensor: `rows` runs of bytes, `pitch` apart, from byte `first` on. */
+typedef struct exg_strip {
+    uint64_t first, rows, run, pitch;
+} exg_strip;
+
+/* For memory that all can reach, or whose bytes go in one round: what of `in` goes to rank
+ * `rank`, and where in `out` comes from it what that one sends; of reductions the part that is
+ * summed, all of it where it is not scattered. Both are equally long, not of one shape. */
+exg_strip exg_collective_sent(const exg_communicator *c, const exg_collective *what,
+                              uint32_t rank);
+exg_strip exg_collective_received(const exg_communicator *c, const exg_collective *what,
+                                  uint32_t rank);
+
 /* Every rank gets rank `source`'s bytes. */
 exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, uint32_t source,
                                exg_error *err);

@@ -133,6 +133,22 @@ exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_
     return exg_exchange_settle(c, turn, err);
 }
 
+exg_status exg_exchange_each(exg_communicator *c, const void *to_each, void *from_each,
+                             uint64_t bytes, exg_error *err)
+{
+    exg_segment send[EXG_RANKS_MAX];
+    exg_segment receive[EXG_RANKS_MAX];
+
+    if (c->size > EXG_RANKS_MAX) {
+        return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, EXG_RANKS_MAX);
+    }
+    for (uint32_t r = 0; r < c->size; r++) {
+        send[r] = (exg_segment){(uint8_t *)(uintptr_t)to_each + r * bytes, bytes};
+        receive[r] = (exg_segment){(uint8_t *)from_each + r * bytes, bytes};
+    }
+    return exg_exchange(c, send, receive, err);
+}
+
 exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,
                                   exg_error *err)
 {

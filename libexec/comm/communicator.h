@@ -60,6 +60,9 @@ typedef struct exg_communicator_ops {
     /* Ends every exchange on every rank, now and later, with this status. */
     void (*abort)(exg_communicator *self, exg_status status);
 
+    /* Has a rank done so? For those who wait for something else meanwhile. */
+    bool (*is_aborted)(exg_communicator *self);
+
     void (*close)(exg_communicator *self); /* frees self */
 } exg_communicator_ops;
 
@@ -114,6 +117,10 @@ exg_status exg_exchange_settle(exg_communicator *c, uint64_t turn, exg_error *er
 /* All three: returns when own receives are filled and own sends read. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
                         exg_error *err);
+/* The same of `bytes` to and from each rank, which lie one after another by rank. */
+exg_status exg_exchange_each(exg_communicator *c, const void *to_each, void *from_each,
+                             uint64_t bytes, exg_error *err);
+
 /* Begins an exchange and returns; what is posted is finished in order, when it is asked for, or
  * before the next exchange begins that is not posted. */
 exg_status exg_exchange_post(exg_communicator *c, exg_posted *posted, const exg_segment *send,

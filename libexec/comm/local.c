@@ -72,6 +72,11 @@ static void local_abort(exg_communicator *self, exg_status status)
     wake_all(g);
 }
 
+static bool local_is_aborted(exg_communicator *self)
+{
+    return atomic_load(&((local *)self)->group->status) != EXG_OK;
+}
+
 /* ---- waiting ---------------------------------------------------------------------------- */
 
 /* Until rank `whose` has brought `word` up to `least`. */
@@ -350,6 +355,7 @@ static const exg_communicator_ops local_ops = {
     .settle = local_settle,
     .split = local_split,
     .abort = local_abort,
+    .is_aborted = local_is_aborted,
     .close = local_close,
 };
 

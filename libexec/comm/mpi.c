@@ -86,6 +86,11 @@ static void mpi_abort(exg_communicator *self, exg_status status)
     ((mpi *)self)->plugin->abort(((mpi *)self)->group);
 }
 
+static bool mpi_is_aborted(exg_communicator *self)
+{
+    return ((mpi *)self)->plugin->is_aborted(((mpi *)self)->group);
+}
+
 static void mpi_close(exg_communicator *self)
 {
     mpi *m = (mpi *)self;
@@ -105,6 +110,7 @@ static const exg_communicator_ops mpi_ops = {
     .settle = mpi_settle,
     .split = mpi_split,
     .abort = mpi_abort,
+    .is_aborted = mpi_is_aborted,
     .close = mpi_close,
 };
 

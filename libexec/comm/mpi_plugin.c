@@ -427,6 +427,11 @@ static void call_off(exg_mpi_group *g)
     }
 }
 
+static bool is_aborted(exg_mpi_group *g)
+{
+    return g->broken || called_off(g);
+}
+
 static void close_group(exg_mpi_group *g)
 {
     int finalized = 0;
@@ -467,6 +472,7 @@ __attribute__((visibility("default"))) const exg_mpi_plugin exg_mpi_plugin_table
     .settle = settle,
     .split = split,
     .abort = call_off,
+    .is_aborted = is_aborted,
     .close = close_group,
     .stop = stop,
 };

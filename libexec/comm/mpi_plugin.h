@@ -8,7 +8,7 @@
 
 #include "libexec/comm/communicator.h"
 
-#define EXG_MPI_PLUGIN_VERSION 3
+#define EXG_MPI_PLUGIN_VERSION 4
 #define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
 #define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
 
@@ -39,6 +39,7 @@ typedef struct exg_mpi_plugin {
     exg_mpi_outcome (*split)(exg_mpi_group *group, uint32_t color, uint64_t deadline_ns,
                              exg_mpi_group **out, uint32_t *rank, uint32_t *size);
     void (*abort)(exg_mpi_group *group); /* tells the others */
+    bool (*is_aborted)(exg_mpi_group *group);
     void (*close)(exg_mpi_group *group);
     void (*stop)(void); /* finalizes MPI, if start() initialized it */
 } exg_mpi_plugin;

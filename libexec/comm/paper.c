@@ -51,6 +51,12 @@ static void paper_abort(exg_communicator *self, exg_status status)
     (void)status;
 }
 
+static bool paper_is_aborted(exg_communicator *self)
+{
+    (void)self;
+    return false;
+}
+
 static void paper_close(exg_communicator *self)
 {
     free(self);
@@ -63,6 +69,7 @@ static const exg_communicator_ops paper_ops = {
     .settle = paper_settle,
     .split = paper_split,
     .abort = paper_abort,
+    .is_aborted = paper_is_aborted,
     .close = paper_close,
 };
 
