@@ -147,6 +147,15 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
                                    : "%u of the steps are the host's: the device has no kernel\n",
                         s.plan.host_count);
     }
+    if (s.collectives_through[0] != '\0') {
+        exg_text_puts(text, json ? ", \"collectives_through\": " : "collectives go through ");
+        if (json) {
+            exg_text_json_string(text, s.collectives_through);
+        } else {
+            exg_text_plain(text, s.collectives_through, false);
+            exg_text_putc(text, '\n');
+        }
+    }
 }
 
 /* One object with --json: outputs, then what was compared and measured. */

@@ -61,14 +61,11 @@ static const struct {
 #else
     {"mpi", false},
 #endif
-#ifdef EXG_WITH_CUDA
+#ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
     {"cuda", true},
-#else
-    {"cuda", false},
-#endif
-#ifdef EXG_WITH_NCCL
     {"nccl", true},
 #else
+    {"cuda", false},
     {"nccl", false},
 #endif
 };

@@ -252,13 +252,12 @@ static int distance(const exg_outcome *out)
                                                            : 1;
 }
 
-/* The first cause. */
-static exg_status outcome_of(const exg_engine *e, exg_error *err)
+exg_status exg_outcome_of(const exg_engine *engine, exg_error *err)
 {
-    const exg_outcome *first = &e->outcomes[0];
+    const exg_outcome *first = &engine->outcomes[0];
 
-    for (uint32_t r = 1; r < e->rank_count; r++) {
-        first = distance(&e->outcomes[r]) < distance(first) ? &e->outcomes[r] : first;
+    for (uint32_t r = 1; r < engine->rank_count; r++) {
+        first = distance(&engine->outcomes[r]) < distance(first) ? &engine->outcomes[r] : first;
     }
     if (first->status != EXG_OK && err != NULL) {
         *err = first->error;
@@ -284,7 +283,7 @@ static exg_status run_team(exg_engine *e, exg_bound *b, exg_error *err)
                                 "rank %u, node '%s'", lost, exg_rank_at(b->ranks[lost]));
     }
     return_copies(b);
-    return outcome_of(e, err);
+    return exg_outcome_of(e, err);
 }
 
 /* As the one rank of this process: all hear what it came to. */
@@ -292,7 +291,8 @@ static exg_status run_process(exg_engine *e, exg_bound *b, exg_error *err)
 {
     exg_status status = exg_rank_run(b->ranks[0], err);
 
-    if (exg_grid_status(&e->grids[0], NULL) != EXG_OK) {
+    if (exg_grid_status(&e->grids[0], NULL) != EXG_OK ||
+        (status != EXG_OK && exg_grid_is_aborted(&e->grids[0]))) {
         exg_grid_abort(&e->grids[0], status);
         return status;
     }

@@ -23,6 +23,7 @@ typedef struct exg_engine {
     struct exg_accelerator **devices; /* by rank here; NULL: the host */
     exg_team *team;      /* of several ranks */
     exg_grid *grids;     /* by rank here; NULL: no mesh */
+    char through[EXG_THROUGH_TEXT]; /* what carries out collectives of devices */
     exg_outcome *outcomes; /* by rank */
     struct exg_bound *running; /* what the team carries out */
     bool lost; /* a rank did not come back: what it may reach is never freed */
@@ -35,5 +36,8 @@ typedef struct exg_engine {
 } exg_engine;
 
 uint64_t exg_now_ns(void);
+
+/* bound.c: the first cause among the ranks' outcomes. */
+exg_status exg_outcome_of(const exg_engine *engine, exg_error *err);
 
 #endif

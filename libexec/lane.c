@@ -1,5 +1,7 @@
 /* lane.c - a plan's memory on a device, and its runs there. */
 #include "libexec/lane.h"
+#include "libexec/comm/collectives.h"
+#include "libexec/comm/grid.h"
 #include "libexec/kernels/cpu/common.h"
 #include "libexport/base/arena.h"
 
@@ -140,6 +142,20 @@ static exg_status allocate(exg_lane *lane, exg_error *err)
     return table->wait(lane->device, err);
 }
 
+/* Collectives can be recorded where the line says so. */
+static bool records(const exg_step *step)
+{
+    const exg_collective *what;
+    uint32_t mesh_dim;
+
+    if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
+        return true;
+    }
+    return exg_collective_of(step->kernel, &step->call, &what, &mesh_dim) !=
+               EXG_COLLECTIVE_NONE &&
+           step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
+}
+
 exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_base *base,
                            const void *context, exg_lane **lane, exg_error *err)
 {
@@ -153,8 +169,7 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
     *l = (exg_lane){.device = device, .plan = plan, .base = base, .context = context};
     l->can_replay = device->table->record != NULL;
     for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
-        l->can_replay = l->can_replay && !plan->steps[s].on_host &&
-                        (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) == 0;
+        l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
     }
     status = allocate(l, err);
     if (status != EXG_OK) {

@@ -1,5 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
 #include "libexec/rank.h"
+#include "libexec/comm/collectives.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/lane.h"
 #include "libexport/base/arena.h"
@@ -574,6 +575,33 @@ static exg_status exchange_status(const exg_rank *rank, const char *node, exg_er
     return status;
 }
 
+/* Where collectives are the devices' own, what went wrong between ranks is known when a rank asks
+ * for one, or when it waits. */
+static exg_status exchange_fault(const exg_rank *rank, exg_status status, exg_error *err)
+{
+    const exg_device_table *table = rank->device->table;
+    const exg_collective *stuck = table->stuck_at == NULL ? NULL : table->stuck_at(rank->device);
+    const char *node = exg_rank_at(rank);
+    const exg_collective *what;
+    uint32_t dim;
+
+    for (uint32_t s = 0; stuck != NULL && s < rank->plan->step_count; s++) {
+        const exg_step *step = &rank->plan->steps[s];
+
+        if (exg_collective_of(step->kernel, &step->call, &what, &dim) != EXG_COLLECTIVE_NONE &&
+            what == stuck) {
+            node = step->name;
+        }
+    }
+    if (err != NULL) {
+        err->where[0] = '\0';
+    }
+    if (stuck == NULL && exg_lane_can_replay(rank->lane)) {
+        return exg_error_within(err, status, "rank %u, in a graph of all steps", rank->grid->rank);
+    }
+    return exg_error_within(err, status, "rank %u, node '%s'", rank->grid->rank, node);
+}
+
 /* Runs step `s`. After one that exchanges with other ranks a fault of the exchange ends the
  * run: what would follow has nothing to work on. */
 static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
@@ -638,6 +666,19 @@ static void rebind_moved(exg_rank *rank)
     rank->moved = false;
 }
 
+/* Others' devices wait for what this one was to ask for: they are told at once. */
+static void give_up_lines(const exg_rank *rank, exg_status status)
+{
+    bool any = false;
+
+    for (uint32_t d = 0; rank->grid != NULL && d < rank->grid->ndim; d++) {
+        any = any || rank->grid->lines[d] != NULL;
+    }
+    if (any) {
+        exg_grid_abort(rank->grid, status);
+    }
+}
+
 /* What is asked of the device before the steps and after them. */
 static exg_status run_on_device(exg_rank *rank, exg_error *err)
 {
@@ -650,7 +691,11 @@ static exg_status run_on_device(exg_rank *rank, exg_error *err)
     if (status == EXG_OK) {
         status = exg_lane_end(rank->lane, &at, &there, err);
     } else {
+        give_up_lines(rank, status);
         (void)rank->device->table->wait(rank->device, NULL);
+    }
+    if (status == EXG_PEER && rank->grid != NULL) {
+        return exchange_fault(rank, status, err);
     }
     EXG_TRY(status);
     note_there(&rank->now, at, &there);

@@ -166,8 +166,45 @@ static exg_status open_devices(exg_session *s, exg_error *err)
     return EXG_OK;
 }
 
+static void join_rank(void *context, uint32_t r)
+{
+    exg_engine *e = context;
+    char unused[EXG_THROUGH_TEXT];
+
+    exg_error_clear(&e->outcomes[r].error);
+    e->outcomes[r].status = exg_grid_join(&e->grids[r], e->devices[r],
+                                          r == 0 ? e->through : unused, &e->outcomes[r].error);
+}
+
+static void leave_rank(void *context, uint32_t r)
+{
+    exg_grid_leave(&((exg_engine *)context)->grids[r]);
+}
+
+static void by_each_rank(exg_engine *e, void (*work)(void *context, uint32_t rank))
+{
+    if (e->team == NULL) {
+        work(e, 0);
+    } else {
+        exg_team_run(e->team, work, e);
+    }
+}
+
+/* So that collectives go from device to device, where they can. */
+static exg_status join_devices(exg_engine *e, exg_error *err)
+{
+    if (e->devices == NULL || e->grids == NULL) {
+        return EXG_OK;
+    }
+    by_each_rank(e, join_rank);
+    return exg_outcome_of(e, err);
+}
+
 static void close_devices(exg_engine *e)
 {
+    if (e->devices != NULL && e->grids != NULL) {
+        by_each_rank(e, leave_rank);
+    }
     for (uint32_t r = 0; e->devices != NULL && r < e->rank_count; r++) {
         if (e->devices[r] != NULL) {
             e->devices[r]->table->close(e->devices[r]);
@@ -269,6 +306,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = create_tables(s, err);
     status = status == EXG_OK ? create_ranks(s, err) : status;
     status = status == EXG_OK ? open_devices(s, err) : status;
+    status = status == EXG_OK ? join_devices(&s->engine, err) : status;
     status = status == EXG_OK
                  ? exg_memory_create(verified->program->weights, &s->engine.memory, err)
                  : status;
@@ -539,6 +577,7 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
         exg_plan_summarize(exg_bound_plan(routine->current), &stats->plan);
         stats->place = routine->current->place;
     }
+    stats->collectives_through = session->engine.through;
 }
 
 const char *exg_session_place_report(const exg_session *session)

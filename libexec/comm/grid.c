@@ -46,6 +46,16 @@ void exg_grid_abort(const exg_grid *grid, exg_status status)
     }
 }
 
+bool exg_grid_is_aborted(const exg_grid *grid)
+{
+    bool any = false;
+
+    for (uint32_t d = 0; d < grid->ndim; d++) {
+        any = any || grid->dims[d]->ops->is_aborted(grid->dims[d]);
+    }
+    return any;
+}
+
 exg_status exg_grid_status(const exg_grid *grid, exg_error *err)
 {
     for (uint32_t d = 0; d < grid->ndim; d++) {

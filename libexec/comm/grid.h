@@ -6,8 +6,13 @@
 
 #include <exg/device_mesh.h>
 
+struct exg_accelerator;
+struct exg_line;
+
 typedef struct exg_grid {
     exg_communicator *dims[EXG_MESH_DIMS_MAX];
+    struct exg_line *lines[EXG_MESH_DIMS_MAX]; /* of their devices; NULL: none */
+    struct exg_accelerator *device;            /* whose ends of the lines these are */
     uint32_t ndim;
     uint32_t rank; /* in the mesh */
 } exg_grid;
@@ -34,8 +39,16 @@ void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait *
 exg_status exg_grid_agree(const exg_grid *grid, uint64_t digest, exg_status status,
                           exg_error *err);
 
+/* Joins the ranks' devices along every dim, where these can be (lines.c). Called by every rank,
+ * at once. `through` tells, for people, what carries out collectives. PEER, DEVICE. */
+#define EXG_THROUGH_TEXT 256
+exg_status exg_grid_join(exg_grid *grid, struct exg_accelerator *device, char *through,
+                         exg_error *err);
+void exg_grid_leave(exg_grid *grid); /* the same, when no plan of theirs is left */
+
 void exg_grid_close(exg_grid *grid);
 void exg_grid_abort(const exg_grid *grid, exg_status status); /* along every dim */
+bool exg_grid_is_aborted(const exg_grid *grid);               /* by any rank, along any dim */
 exg_status exg_grid_status(const exg_grid *grid, exg_error *err); /* the first fault */
 
 /* Where rank `rank` of a mesh stands along `dim`; ranks are numbered row-major. */

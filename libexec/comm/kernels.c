@@ -1,8 +1,10 @@
 /* kernels.c - collectives as steps of a plan (rows of collective.def), whole or begun and
  * finished apart. A fault of the exchange stays in the communicator, where the rank finds it.
+ * Those of devices that are joined are carried out by these.
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
+#include "libexec/device/device.h"
 #include "libexec/kernels/kernel.h"
 
 #include <string.h>
@@ -72,7 +74,36 @@ typedef struct flight {
     exg_communicator *c;
     uint64_t turn;
     bool settles; /* where it ends; else where the next along its line does */
+    void *made;   /* by the device that carries it out; NULL: the host does */
 } flight;
+
+/* Has the device collectives of its own? What it does not take the host carries out, between
+ * copies. */
+static bool is_of_device(const exg_kernel_call *call)
+{
+    return call->device != NULL && call->device->table->begin_collective != NULL;
+}
+
+static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error *err)
+{
+    exg_line *line = call->grid->lines[exg_call_int(call, call->arg_count - 1)];
+    exg_strip *sent = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
+    exg_strip *received = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
+
+    if (line == NULL) {
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-010", "the ranks' devices are not joined");
+    }
+    if (sent == NULL || received == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t r = 0; r < f->c->size; r++) {
+        sent[r] = exg_collective_sent(f->c, &f->what, r);
+        received[r] = exg_collective_received(f->c, &f->what, r);
+    }
+    return call->device->table->prepare_collective(call->device, line, &f->what, sent, received,
+                                                   call->arena, &f->made, &call->workspace_bytes,
+                                                   err);
+}
 
 static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg_error *err)
 {
@@ -92,6 +123,9 @@ static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg
     }
     *f = (flight){.what = *what, .c = along(call), .settles = true};
     call->params = f;
+    if (is_of_device(call)) {
+        return prepare_on_device(call, f, err);
+    }
     call->workspace_bytes = exg_collective_workspace(f->c, what);
     return EXG_OK;
 }
@@ -105,21 +139,34 @@ static void run_whole(const exg_kernel_call *call)
 {
     const flight *f = flight_of(call);
 
+    if (f->made != NULL) {
+        call->device->table->begin_collective(call->device, f->made, call->workspace);
+        call->device->table->finish_collective(call->device, f->made);
+        return;
+    }
     (void)exg_collective_run(f->c, &f->what, call->workspace, NULL);
 }
 
 static void run_begin(const exg_kernel_call *call)
 {
     flight *f = flight_of(call);
+    void *workspace = call->packed == NULL ? NULL : call->packed->data;
 
-    (void)exg_collective_begin(f->c, &f->what, call->packed == NULL ? NULL : call->packed->data,
-                               &f->turn, NULL);
+    if (f->made != NULL) {
+        call->device->table->begin_collective(call->device, f->made, workspace);
+        return;
+    }
+    (void)exg_collective_begin(f->c, &f->what, workspace, &f->turn, NULL);
 }
 
 static void run_finish(const exg_kernel_call *call)
 {
     const flight *f = flight_of(call);
 
+    if (f->made != NULL) {
+        call->device->table->finish_collective(call->device, f->made);
+        return;
+    }
     if (exg_collective_finish(f->c, &f->what, f->turn, NULL) == EXG_OK) {
         (void)(f->settles ? exg_collective_settle(f->c, &f->what, f->turn, NULL)
                : f->turn > 0 ? exg_exchange_settle(f->c, f->turn - 1, NULL)

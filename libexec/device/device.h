@@ -23,7 +23,11 @@
 
 #include <exg/device.h>
 
-#define EXG_DEVICE_TABLE_VERSION 1
+#define EXG_DEVICE_TABLE_VERSION 2
+
+struct exg_communicator;
+struct exg_collective;
+struct exg_strip;
 
 typedef struct exg_device_table exg_device_table;
 typedef struct exg_device_graph exg_device_graph; /* the table's own */
@@ -34,6 +38,13 @@ typedef struct exg_accelerator {
     const exg_device_table *table;
     uint32_t index;
 } exg_accelerator;
+
+/* A rank's end of what joins the devices of the ranks of a communicator: the head of the
+ * table's own structure. */
+typedef struct exg_line {
+    char name[48]; /* for people: "NCCL 2.28.3" */
+    bool records;  /* collectives along it may stand between record() and recorded() */
+} exg_line;
 
 struct exg_device_table {
     uint32_t version; /* EXG_DEVICE_TABLE_VERSION */
@@ -75,6 +86,37 @@ struct exg_device_table {
     exg_status (*recorded)(exg_accelerator *device, exg_device_graph **graph, exg_error *err);
     exg_status (*replay)(exg_accelerator *device, const exg_device_graph *graph, exg_error *err);
     void (*forget)(exg_accelerator *device, exg_device_graph *graph);
+
+    /* Collectives from device to device. NULL, all: they go through the host.
+     *
+     * join() and leave() are called by every rank of the communicator, at once. The outcome of
+     * join() is alike: UNSUPPORTED DEV-011 where these devices cannot be joined; PEER. The
+     * communicator stays as long as the line; between ranks that share their memory its turns
+     * are taken by collectives, so other exchanges on it are whole.
+     *
+     * prepare_collective() makes, in the arena, what begin and finish work with (UNSUPPORTED:
+     * this one goes through the host) and says what workspace it takes. By rank: what of the
+     * operand is `sent` to it, and where in the result what is `received` from it belongs. Begin
+     * and finish are called in a kernel's run(), so by launch(), which gives their fault (PEER).
+     * In between other steps may be asked for. All ranks begin collectives in one order and
+     * finish them in it. Once `finish` is asked for, results are as any step's are, and operands
+     * may be written.
+     *
+     * wait() ends with PEER, on all ranks, when a collective does not, because of a fault or
+     * past the communicator's deadline, and lines are then of no use; stuck_at() is the first
+     * collective that had not ended, if known. Of a graph that is asked for again none is, and
+     * the time runs from when it is waited for. */
+    exg_status (*join)(exg_accelerator *device, struct exg_communicator *communicator,
+                       exg_line **line, exg_error *err);
+    void (*leave)(exg_accelerator *device, exg_line *line);
+    exg_status (*prepare_collective)(exg_accelerator *device, exg_line *line,
+                                     const struct exg_collective *what,
+                                     const struct exg_strip *sent,
+                                     const struct exg_strip *received, exg_arena *arena,
+                                     void **made, uint64_t *workspace_bytes, exg_error *err);
+    void (*begin_collective)(exg_accelerator *device, void *made, void *workspace);
+    void (*finish_collective)(exg_accelerator *device, void *made);
+    const struct exg_collective *(*stuck_at)(exg_accelerator *device);
 };
 
 /* device.c: the table of that name. USAGE DEV-001 for one that there is not; DEVICE DEV-002

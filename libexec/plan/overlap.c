@@ -7,6 +7,8 @@
  * rank, at most AHEAD under way: so no rank waits for one that waits for it. What is under way
  * is also no more, together, than twice the largest of them alone, so that weights in pieces
  * are whole one ahead and not all at once.
+ *
+ * On a device one that it leaves to the host stays where it is, whole, and those before end first.
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/plan/planner.h"
@@ -21,6 +23,7 @@ typedef struct crossing {
     uint32_t after;      /* begins when so many of all have ended: one of them brings its operand */
     uint64_t bytes;
     uint32_t mesh_dim;
+    bool fixed; /* the host carries it out for a device */
     bool stays; /* what it sends is never written again in the run */
     uint32_t begin, end; /* in the new order; equal: it stays whole */
 } crossing;
@@ -64,6 +67,7 @@ static void find_crossings(overlap *o)
 
         if (phase_of(step, &c->mesh_dim) == EXG_COLLECTIVE_WHOLE) {
             c->step = s;
+            c->fixed = step->on_host;
             c->bytes = bytes_of(&step->call.outputs[0]) + step->call.workspace_bytes;
             o->bytes_most = c->bytes > o->bytes_most ? c->bytes : o->bytes_most;
             o->count++;
@@ -149,6 +153,7 @@ static void find_due(overlap *o)
             uint32_t written = o->next_write[step->inputs[0].buffer];
 
             due = used < due ? used : due;
+            due = step->on_host && s < due ? s : due;
             due = written < due ? written : due;
             at--;
             o->crossings[at].due = due;
@@ -177,7 +182,8 @@ static void begin_next(overlap *o)
 
 static void begin_ready(overlap *o, uint32_t gap)
 {
-    while (o->begun < o->count && o->crossings[o->begun].ready <= gap &&
+    while (o->begun < o->count && !o->crossings[o->begun].fixed &&
+           o->crossings[o->begun].ready <= gap &&
            o->crossings[o->begun].after <= o->ended &&
            o->begun - o->ended < AHEAD &&
            (o->begun == o->ended ||

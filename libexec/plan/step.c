@@ -36,7 +36,7 @@ exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
     exg_status status =
         step->kernel->prepare == NULL ? EXG_OK : step->kernel->prepare(&step->call, p->err);
 
-    if (status == EXG_UNSUPPORTED && step->kernel != step->host && !step->has_packed &&
+    if (status == EXG_UNSUPPORTED && step->call.device != NULL && !step->has_packed &&
         !step->call.channels_last) {
         exg_error_clear(p->err);
         step->call = asked;

@@ -1,7 +1,7 @@
 /* copy.c - to and from the device. Long copies of pageable memory go through two pinned
  * buffers in turn: the host fills one while the device empties the other.
  */
-#include "libexec/device/cuda/cuda.h"
+#include "libexec/device/cuda/line.h"
 
 #include <string.h>
 
@@ -121,6 +121,9 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_enter(d, err));
+    if (d->lines != NULL) { /* a copy may block, and would hide a collective that does not end */
+        EXG_TRY(exg_cuda_watch(d, err));
+    }
     if (bytes <= DIRECT_MAX || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.copy_out(to, address, bytes, d->stream),
                               "copying from the device", err);

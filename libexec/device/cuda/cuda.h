@@ -18,6 +18,14 @@ typedef struct exg_cuda_module {
     cuda_module module;
 } exg_cuda_module;
 
+/* A collective that was asked for: what it works with is there when `ready` is over. */
+#define EXG_CUDA_ASKED 16
+
+typedef struct exg_cuda_asked {
+    const struct exg_collective *what; /* NULL: recorded, so nobody knows when */
+    cuda_event ready, done;
+} exg_cuda_asked;
+
 typedef struct exg_cuda_device {
     exg_accelerator head;
     exg_cuda_driver driver;
@@ -37,6 +45,12 @@ typedef struct exg_cuda_device {
     uint32_t module_count, module_capacity;
     exg_status status; /* of the launches of a run() */
     exg_error err;
+    struct exg_cuda_line *lines; /* to other ranks' devices */
+    cuda_stream beside;          /* of collectives */
+    exg_cuda_asked asked[EXG_CUDA_ASKED]; /* collectives, a ring */
+    uint64_t asked_count;
+    const struct exg_collective *stuck;
+    bool has_replayed; /* since the last wait */
 } exg_cuda_device;
 
 /* Makes the device the calling thread's. */

@@ -13,9 +13,8 @@ static const exg_cuda_symbol nvrtc_rows[] = {EXG_NVRTC_CALLS(NVRTC_ROW)};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Fills a struct of functions; gives the first symbol that is missing, or NULL. */
-static const char *find_calls(void *library, const exg_cuda_symbol *rows, size_t count,
-                              void *calls)
+const char *exg_cuda_find_symbols(void *library, const exg_cuda_symbol *rows, size_t count,
+                                  void *calls)
 {
     for (size_t i = 0; i < count; i++) {
         void *function = dlsym(library, rows[i].name);
@@ -47,7 +46,7 @@ exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err)
 
         return exg_error_fix(err, status, "install NVIDIA's driver, or run on another device");
     }
-    missing = find_calls(library, driver_rows, COUNT(driver_rows), driver);
+    missing = exg_cuda_find_symbols(library, driver_rows, COUNT(driver_rows), driver);
     if (missing != NULL) {
         (void)snprintf(text, sizeof(text), "it lacks %s", missing);
         return too_old(text, err);
@@ -71,7 +70,7 @@ bool exg_cuda_library_open(const char *stem, int newest, int oldest,
 
         (void)snprintf(name, sizeof(name), "lib%s.so.%d", stem, major);
         library = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* stays */
-        if (library != NULL && find_calls(library, symbols, count, calls) == NULL) {
+        if (library != NULL && exg_cuda_find_symbols(library, symbols, count, calls) == NULL) {
             return true;
         }
     }

@@ -32,6 +32,7 @@ typedef struct dnn_convolution_handle *dnn_convolution;
 
 #define CUDA_SUCCESS             0
 #define CUDA_OUT_OF_MEMORY       2
+#define CUDA_NOT_READY           600
 #define CUDA_CAPTURE_FAULT_FIRST 900
 #define CUDA_CAPTURE_FAULT_LAST  908
 #define CUDA_STREAM_NON_BLOCKING 1u
@@ -54,6 +55,7 @@ typedef struct dnn_convolution_handle *dnn_convolution;
     X(device_get, "cuDeviceGet", (cuda_ordinal * device, int index))                               \
     X(device_name, "cuDeviceGetName", (char *name, int length, cuda_ordinal device))               \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cuda_ordinal device))  \
+    X(device_uuid, "cuDeviceGetUuid", (uint8_t uuid[16], cuda_ordinal device))                     \
     X(context_retain, "cuDevicePrimaryCtxRetain", (cuda_context * context, cuda_ordinal device))   \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_ordinal device))                      \
     X(context_set, "cuCtxSetCurrent", (cuda_context context))                                      \
@@ -69,10 +71,14 @@ typedef struct dnn_convolution_handle *dnn_convolution;
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
+    X(stream_query, "cuStreamQuery", (cuda_stream stream))                                         \
+    X(stream_wait_event, "cuStreamWaitEvent",                                                      \
+      (cuda_stream stream, cuda_event event, unsigned flags))                                      \
     X(event_create, "cuEventCreate", (cuda_event * event, unsigned flags))                         \
     X(event_destroy, "cuEventDestroy_v2", (cuda_event event))                                      \
     X(event_record, "cuEventRecord", (cuda_event event, cuda_stream stream))                       \
     X(event_wait, "cuEventSynchronize", (cuda_event event))                                        \
+    X(event_query, "cuEventQuery", (cuda_event event))                                             \
     X(module_load, "cuModuleLoadData", (cuda_module * module, const void *image))                  \
     X(module_unload, "cuModuleUnload", (cuda_module module))                                       \
     X(module_function, "cuModuleGetFunction",                                                      \
@@ -187,6 +193,10 @@ typedef struct exg_cuda_symbol {
     const char *name;
     size_t offset;
 } exg_cuda_symbol;
+
+/* Fills a struct of functions; gives the first symbol that is missing, or NULL. */
+const char *exg_cuda_find_symbols(void *library, const exg_cuda_symbol *symbols, size_t count,
+                                  void *calls);
 
 /* Fills `calls` from lib<stem>.so.<newest>, or the one before as far as `oldest`, whichever the
  * loader finds first with all symbols. It stays. False: there is none. */

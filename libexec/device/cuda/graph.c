@@ -78,6 +78,7 @@ exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *grap
     exg_cuda_device *d = (exg_cuda_device *)device;
 
     EXG_TRY(exg_cuda_enter(d, err));
+    d->has_replayed = true;
     return exg_cuda_check(&d->driver, d->driver.graph_launch(graph->exec, d->stream),
                           "asking for a graph", err);
 }

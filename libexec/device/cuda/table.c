@@ -1,5 +1,5 @@
 /* table.c - CUDA as a device table: the door of the plugin. */
-#include "libexec/device/cuda/cuda.h"
+#include "libexec/device/cuda/line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +52,17 @@ static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal or
     return EXG_OK;
 }
 
+static void describe_joining(exg_device_info *info)
+{
+    exg_nccl nccl;
+
+    if (exg_nccl_open(&nccl, NULL) == EXG_OK) {
+        exg_nccl_name(&nccl, info->collectives, sizeof(info->collectives));
+    } else {
+        (void)snprintf(info->collectives, sizeof(info->collectives), "no NCCL");
+    }
+}
+
 static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err)
 {
     exg_cuda_driver driver;
@@ -76,6 +87,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     (void)driver.context_release(ordinal);
     info->memory_bytes = bytes;
     info->free_bytes = free_bytes;
+    describe_joining(info);
     return status;
 }
 
@@ -97,6 +109,7 @@ static void close_device(exg_accelerator *device)
         if (d->stream != NULL) {
             (void)d->driver.stream_wait(d->stream);
         }
+        exg_cuda_close_lines(d);
         exg_cuda_drop_stages(d);
         exg_cuda_blas_close(d);
         exg_cuda_dnn_close(d);
@@ -227,8 +240,7 @@ static exg_status wait_for(exg_accelerator *device, exg_error *err)
     exg_cuda_device *d = (exg_cuda_device *)device;
 
     EXG_TRY(exg_cuda_enter(d, err));
-    return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
-                          err);
+    return exg_cuda_watch(d, err);
 }
 
 __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = {
@@ -249,4 +261,10 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .recorded = exg_cuda_recorded,
     .replay = exg_cuda_replay,
     .forget = exg_cuda_forget,
+    .join = exg_cuda_join,
+    .leave = exg_cuda_leave,
+    .prepare_collective = exg_cuda_prepare_collective,
+    .begin_collective = exg_cuda_begin_collective,
+    .finish_collective = exg_cuda_finish_collective,
+    .stuck_at = exg_cuda_stuck_at,
 };

@@ -6,6 +6,23 @@
  * "strict-host", the same with most kernels left to the host, between copies. The last two
  * find faults without a GPU.
  *
+ * On a mesh each rank takes a device, or shares one. Collectives go from device to device,
+ * beside computation:
+ *
+ *   ranks that are threads of one process and share one device read each other's memory and
+ *   sum in the order of ranks: the same bits as on the host;
+ *
+ *   ranks with a GPU each, threads or processes, go through NCCL (libnccl.so.2, 2.14 or newer,
+ *   opened when asked for). NCCL adds up in an order of its own, which depends on the machine:
+ *   sums of floats are not the bits of other ways, while what is moved is. Largest and smallest
+ *   of floats keep NaN, and dtypes and pieces that NCCL does not know are sent and summed here;
+ *
+ *   else, and with no NCCL, through the host (exg_session_stats.collectives_through says why).
+ *
+ * A collective that fails or does not end within half of exg_session_options.timeout_ns ends the
+ * run on every rank (PEER COM-011, COM-012) and NCCL's communication with it; the process may go
+ * on with another session, on the host too.
+ *
  * Threads: any.
  */
 #ifndef EXG_DEVICE_H
@@ -21,6 +38,7 @@ typedef struct exg_device_info {
     char name[96];         /* "NVIDIA H200" */
     char architecture[32]; /* "sm_90"; of the host the instruction set its loops use */
     uint64_t memory_bytes, free_bytes; /* 0: not told */
+    char collectives[48]; /* what joins several of a kind: "NCCL 2.28.3", "no NCCL"; or "" */
 } exg_device_info;
 
 /* Kind `index`, from 0; NULL past the last. */

@@ -106,6 +106,9 @@ typedef struct exg_session_stats {
     uint64_t run_ns;       /* of the last run */
     uint64_t memory_bytes; /* arena, workspace, state, unpacked weights */
     exg_place_summary place; /* of the last run, on a mesh */
+    /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
+     * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
+    const char *collectives_through;
 } exg_session_stats;
 
 void exg_session_statistics(const exg_session *session, exg_session_stats *stats);

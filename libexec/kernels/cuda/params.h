@@ -43,6 +43,28 @@ typedef struct cuda_triangle_params {
     int64_t is_upper;
 } cuda_triangle_params;
 
+/* ---- between ranks ------------------------------------------------------------------------ */
+
+#define CUDA_MOVES_MAX 64
+
+/* Runs of elements, `pitch` apart, into others of another length. */
+typedef struct cuda_strips {
+    const void *from;
+    void *to;
+    int64_t count, from_run, from_pitch, to_run, to_pitch;
+} cuda_strips;
+
+typedef struct cuda_moves_params {
+    cuda_strips moves[CUDA_MOVES_MAX];
+} cuda_moves_params;
+
+/* out[i], dense, = parts[0][i] op parts[1][i] op ..., whose runs are `pitch` apart */
+typedef struct cuda_combine_params {
+    void *out;
+    const void *parts[CUDA_MOVES_MAX];
+    int64_t part_count, count, run, pitch;
+} cuda_combine_params;
+
 /* ---- from numbers ---------------------------------------------------------------------- */
 
 typedef struct cuda_fill_params {

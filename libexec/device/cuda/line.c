@@ -1,0 +1,174 @@
+/* line.c - which devices can be joined, and through what. */
+#include "libexec/device/cuda/line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What ranks tell each other of themselves. */
+typedef struct introduction {
+    uint8_t uuid[16]; /* of the device */
+    int32_t version;  /* of NCCL; 0: there is none */
+    nccl_id id;       /* of the first rank's */
+} introduction;
+
+static exg_status need_stream(exg_cuda_device *d, exg_error *err)
+{
+    const exg_cuda_driver *c = &d->driver;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    if (d->beside != NULL) {
+        return EXG_OK;
+    }
+    for (int i = 0; i < EXG_CUDA_ASKED; i++) {
+        EXG_TRY(exg_cuda_check(c, c->event_create(&d->asked[i].ready, CUDA_EVENT_NO_TIMING),
+                               "making an event", err));
+        EXG_TRY(exg_cuda_check(c, c->event_create(&d->asked[i].done, CUDA_EVENT_NO_TIMING),
+                               "making an event", err));
+    }
+    return exg_cuda_check(c, c->stream_create(&d->beside, CUDA_STREAM_NON_BLOCKING),
+                          "making a stream", err);
+}
+
+void exg_cuda_close_lines(exg_cuda_device *d)
+{
+    if (d->beside != NULL) {
+        (void)d->driver.stream_wait(d->beside);
+        (void)d->driver.stream_destroy(d->beside);
+    }
+    for (int i = 0; i < EXG_CUDA_ASKED; i++) {
+        if (d->asked[i].ready != NULL) {
+            (void)d->driver.event_destroy(d->asked[i].ready);
+        }
+        if (d->asked[i].done != NULL) {
+            (void)d->driver.event_destroy(d->asked[i].done);
+        }
+    }
+}
+
+static exg_status introduce(exg_cuda_line *line, const introduction *own, introduction *all,
+                            exg_error *err)
+{
+    uint32_t size = line->c->size;
+    introduction *to_each = calloc(size, sizeof(*to_each));
+    exg_status status;
+
+    if (to_each == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        to_each[r] = *own;
+    }
+    status = exg_exchange_each(line->c, to_each, all, sizeof(*all), err);
+    free(to_each);
+    return status;
+}
+
+static bool is_same_device(const introduction *a, const introduction *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
+}
+
+/* Every rank decides the same, by what all said. `why`: of this rank's, that NCCL is not. */
+static exg_status decide(exg_cuda_line *line, const introduction *all, const char *why,
+                         exg_error *err)
+{
+    uint32_t size = line->c->size;
+    uint32_t alike = 0;
+
+    for (uint32_t r = 0; r < size; r++) {
+        alike += is_same_device(&all[r], &all[0]);
+    }
+    line->is_shared = alike == size && line->c->ops->lends;
+    for (uint32_t r = 0; r < size && !line->is_shared; r++) {
+        if (all[r].version == 0) {
+            return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "%s",
+                            all[line->c->rank].version == 0 ? why : "another rank has no NCCL");
+        }
+        if (all[r].version != all[0].version) {
+            return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "ranks have NCCL of several versions");
+        }
+        for (uint32_t other = 0; other < r; other++) {
+            if (is_same_device(&all[r], &all[other])) {
+                return EXG_FAIL(err, UNSUPPORTED, "DEV-011",
+                                "ranks %u and %u share a device, others do not", other, r);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status join(exg_cuda_line *line, introduction *all, exg_error *err)
+{
+    exg_cuda_device *d = line->device;
+    introduction own = {.version = 0};
+    exg_error why;
+
+    exg_error_clear(&why);
+    EXG_TRY(need_stream(d, err));
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.device_uuid(own.uuid, d->ordinal),
+                           "describing a device", err));
+    if (exg_nccl_open(&line->nccl, &why) == EXG_OK) {
+        own.version = line->nccl.version;
+        if (line->c->rank == 0 && line->nccl.get_id(&own.id) != NCCL_SUCCESS) {
+            own.version = 0;
+            (void)EXG_FAIL(&why, UNSUPPORTED, "DEV-011", "NCCL gives no id");
+        }
+    }
+    EXG_TRY(introduce(line, &own, all, err));
+    EXG_TRY(decide(line, all, why.message, err));
+    line->head.records = !line->is_shared;
+    if (line->is_shared) {
+        (void)snprintf(line->head.name, sizeof(line->head.name), "the device's memory");
+        return EXG_OK;
+    }
+    exg_nccl_name(&line->nccl, line->head.name, sizeof(line->head.name));
+    return exg_nccl_join(line, &all[0].id, err);
+}
+
+exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_line **line,
+                         exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    exg_cuda_line *l = calloc(1, sizeof(*l));
+    introduction *all = calloc(c->size, sizeof(*all));
+    exg_status status = EXG_OK;
+
+    *line = NULL;
+    if (l == NULL || all == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        l->device = d;
+        l->c = c;
+        status = join(l, all, err);
+    }
+    free(all);
+    if (status != EXG_OK) {
+        free(l);
+        return status;
+    }
+    l->next = d->lines;
+    d->lines = l;
+    *line = &l->head;
+    return EXG_OK;
+}
+
+/* What others may still read is not freed before they have. */
+void exg_cuda_leave(exg_accelerator *device, exg_line *line)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    exg_cuda_line **at = &d->lines;
+    exg_cuda_line *l = (exg_cuda_line *)line;
+
+    (void)exg_cuda_enter(d, NULL);
+    exg_nccl_leave(l);
+    (void)d->driver.stream_wait(d->beside);
+    (void)d->driver.stream_wait(d->stream);
+    while (*at != NULL && *at != l) {
+        at = &(*at)->next;
+    }
+    if (*at == l) {
+        *at = l->next;
+    }
+    free(l);
+}

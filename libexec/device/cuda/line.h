@@ -1,0 +1,125 @@
+/* line.h - collectives between devices.
+ *
+ *   shared   ranks that are threads of this process and share the device read each other's
+ *            memory, in the order of ranks: the same bits as on the host (shared.c)
+ *   NCCL     a device a rank (nccl.c)
+ *
+ * Both work on a stream of their own, `beside` that of computation:
+ *
+ *   computes:  ... | ready | goes on ............ | waits for done | ...
+ *   beside:          waits for ready | collective | done
+ */
+#ifndef EXG_LIBEXEC_DEVICE_CUDA_LINE_H
+#define EXG_LIBEXEC_DEVICE_CUDA_LINE_H
+
+#include "libexec/comm/collectives.h"
+#include "libexec/device/cuda/cuda.h"
+#include "libexec/device/cuda/nccl.h"
+#include "libexec/kernels/cuda/params.h"
+
+typedef struct exg_cuda_line {
+    exg_line head;
+    exg_cuda_device *device;
+    exg_communicator *c; /* of the same ranks, on their hosts */
+    struct exg_cuda_line *next;
+    bool is_shared;
+    exg_nccl nccl;
+    nccl_comm comm; /* NULL: shared, or given up */
+} exg_cuda_line;
+
+/* What a rank tells another of a collective of a shared device. */
+typedef struct exg_cuda_word {
+    uint64_t in;       /* what is sent lies in there, */
+    exg_strip sent;    /* so */
+    cuda_event ready, done;
+} exg_cuda_word;
+
+typedef enum exg_cuda_way {
+    EXG_CUDA_SHARED,
+    EXG_CUDA_ALL_REDUCE, /* of NCCL's own, as the next two */
+    EXG_CUDA_ALL_GATHER,
+    EXG_CUDA_REDUCE_SCATTER,
+    EXG_CUDA_EXCHANGE /* sent and received in one group, then summed in the order of ranks */
+} exg_cuda_way;
+
+/* What prepare_collective() makes. */
+typedef struct exg_cuda_collective {
+    exg_cuda_line *line;
+    const exg_collective *what;
+    exg_cuda_way way;
+    cuda_function move, combine;
+    const exg_strip *sent, *received; /* by rank */
+    uint64_t packed_bytes;       /* at the start of the workspace: what is sent, by rank */
+    bool unpacks;                /* what comes lies behind it first */
+    uint8_t *workspace;          /* of this run */
+    exg_cuda_asked *asked;
+    uint64_t turn;
+    exg_cuda_word *told, *heard; /* SHARED: by rank */
+} exg_cuda_collective;
+
+/* ---- line.c ------------------------------------------------------------------------------ */
+
+exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_line **line,
+                         exg_error *err);
+void exg_cuda_leave(exg_accelerator *device, exg_line *line);
+void exg_cuda_close_lines(exg_cuda_device *device); /* the stream, the events */
+
+/* ---- collective.c ------------------------------------------------------------------------- */
+
+exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_line *line,
+                                       const exg_collective *what, const exg_strip *sent,
+                                       const exg_strip *received, exg_arena *arena, void **made,
+                                       uint64_t *workspace_bytes, exg_error *err);
+void exg_cuda_begin_collective(exg_accelerator *device, void *made, void *workspace);
+void exg_cuda_finish_collective(exg_accelerator *device, void *made);
+
+static inline uint64_t exg_strip_bytes(const exg_strip *strip)
+{
+    return strip->rows * strip->run;
+}
+
+/* Adds a move of bytes between strips at these addresses, unless there are none. */
+void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves, uint32_t *count,
+                       uint64_t from, const exg_strip *of_from, uint64_t to,
+                       const exg_strip *of_to);
+exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_params *moves,
+                         uint32_t count, cuda_stream stream, exg_error *err);
+
+/* Sums what lies at `parts`, one a rank, each cut as `strip`, into `out`. */
+exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *parts,
+                            const exg_strip *strip, cuda_stream stream, exg_error *err);
+
+/* `after` waits for what was asked of `before`, with this event between. */
+exg_status exg_cuda_follow(const exg_cuda_device *device, cuda_stream before, cuda_event event,
+                           cuda_stream after, exg_error *err);
+
+/* ---- shared.c ----------------------------------------------------------------------------- */
+
+exg_status exg_cuda_shared_begin(exg_cuda_collective *made, exg_error *err);
+exg_status exg_cuda_shared_finish(exg_cuda_collective *made, exg_error *err);
+
+/* ---- nccl.c ------------------------------------------------------------------------------- */
+
+/* Among ranks that all brought `id`. PEER COM-001, COM-003, COM-011. */
+exg_status exg_nccl_join(exg_cuda_line *line, const nccl_id *id, exg_error *err);
+void exg_nccl_leave(exg_cuda_line *line);
+void exg_nccl_give_up(exg_cuda_line *line); /* ends what is under way, on all ranks */
+
+/* Whether NCCL has it as one, and its way. */
+exg_cuda_way exg_nccl_way(const exg_cuda_collective *made);
+
+exg_status exg_nccl_begin(exg_cuda_collective *made, exg_error *err);
+exg_status exg_nccl_finish(exg_cuda_collective *made, exg_error *err);
+
+/* A fault that NCCL found meanwhile. PEER COM-011. */
+exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err);
+
+/* ---- watch.c ------------------------------------------------------------------------------ */
+
+/* Until all that the device was asked for is done, or a collective is not: PEER, and then
+ * none of its lines is of use. */
+exg_status exg_cuda_watch(exg_cuda_device *device, exg_error *err);
+
+const exg_collective *exg_cuda_stuck_at(exg_accelerator *device);
+
+#endif

@@ -1,0 +1,122 @@
+/* watch.c - waiting for a device whose collectives other ranks may never join: its stream is
+ * looked at, and so are NCCL, the other ranks and the clock. */
+#include "libexec/device/cuda/line.h"
+
+#include <sched.h>
+#include <time.h>
+
+#define LOOKS 64 /* at the stream, for one at the rest */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The first collective that has not ended; NULL: none, or none that is known of. `begun`: what
+ * it works with is there. */
+static const exg_cuda_asked *first_open(const exg_cuda_device *d, bool *begun)
+{
+    uint64_t count = d->asked_count < EXG_CUDA_ASKED ? d->asked_count : EXG_CUDA_ASKED;
+
+    for (uint64_t i = d->asked_count - count; i < d->asked_count; i++) {
+        const exg_cuda_asked *asked = &d->asked[i % EXG_CUDA_ASKED];
+
+        if (asked->what != NULL && d->driver.event_query(asked->done) == CUDA_NOT_READY) {
+            *begun = d->driver.event_query(asked->ready) != CUDA_NOT_READY;
+            return asked;
+        }
+    }
+    return NULL;
+}
+
+/* The time runs for one collective, from when it could begin; of a graph for all of it. */
+typedef struct watching {
+    const exg_cuda_asked *open;
+    uint64_t since_ns;
+} watching;
+
+static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
+{
+    bool begun = true;
+    const exg_cuda_asked *open = first_open(d, &begun);
+    uint64_t limit = d->lines->c->deadline_ns;
+
+    if (open != w->open || !begun || (open == NULL && !d->has_replayed)) {
+        *w = (watching){open, now_ns()};
+        return EXG_OK;
+    }
+    if (now_ns() - w->since_ns <= limit) {
+        return EXG_OK;
+    }
+    d->stuck = open == NULL ? NULL : open->what;
+    return EXG_FAIL(err, PEER, "COM-012", "a collective between devices did not end within %.1f s",
+                    (double)limit * 1e-9);
+}
+
+static exg_status look_around(exg_cuda_device *d, watching *w, exg_error *err)
+{
+    for (exg_cuda_line *l = d->lines; l != NULL; l = l->next) {
+        bool begun;
+        exg_status status = exg_nccl_look(l, err);
+
+        if (status == EXG_OK && l->c->ops->is_aborted(l->c)) {
+            status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
+        }
+        if (status != EXG_OK) {
+            const exg_cuda_asked *open = first_open(d, &begun);
+
+            d->stuck = open == NULL ? NULL : open->what;
+            return status;
+        }
+    }
+    return look_at_clock(d, w, err);
+}
+
+static void give_up(exg_cuda_device *d)
+{
+    for (exg_cuda_line *l = d->lines; l != NULL; l = l->next) {
+        exg_nccl_give_up(l);
+    }
+}
+
+static exg_status watch(exg_cuda_device *d, exg_error *err)
+{
+    watching w = {NULL, now_ns()};
+
+    for (uint64_t looks = 1;; looks++) {
+        cuda_result result = d->driver.stream_query(d->stream);
+
+        if (result != CUDA_NOT_READY) {
+            return exg_cuda_check(&d->driver, result, "running on the device", err);
+        }
+        if (looks % LOOKS == 0) {
+            EXG_TRY(look_around(d, &w, err));
+            sched_yield();
+        }
+    }
+}
+
+exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
+{
+    exg_status status;
+
+    if (d->lines == NULL || d->is_recording) {
+        return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream),
+                              "running on the device", err);
+    }
+    d->stuck = NULL;
+    status = watch(d, err);
+    d->has_replayed = d->has_replayed && status != EXG_OK;
+    if (status == EXG_PEER) {
+        give_up(d);
+    }
+    return status;
+}
+
+const exg_collective *exg_cuda_stuck_at(exg_accelerator *device)
+{
+    return ((exg_cuda_device *)device)->stuck;
+}
