@@ -1,11 +1,12 @@
 #!/bin/sh
 # gpu.sh [BUILD] - what needs a GPU, in one command, and writes tests/bench/results/gpu.md:
 #
-#   kernels    the kernels' own tests on the device
-#   corpus     every case of the operator corpus, computed on the device
-#   programs   the archives of fixtures/ with their expected outputs, on one rank and on meshes
-#   device     copies in and out beside PyTorch's pinned ones, the cost of asking for work
-#   models     times beside PyTorch's on the same device, eager and compiled (models.py)
+#   kernels      the kernels' own tests on the device
+#   corpus       every case of the operator corpus, computed on the device, alone and on three ranks
+#   collectives  of ranks that share the device
+#   programs     the archives of fixtures/ with their expected outputs, on one rank and on meshes
+#   device       copies in and out beside PyTorch's pinned ones, the cost of asking for work
+#   models       times beside PyTorch's on the same device, eager and compiled (models.py)
 #
 # PYTHON (python3) is one with PyTorch for CUDA; CUDA's libraries are taken from beside it where the
 # loader finds none. Without such a PyTorch there are exg's own times alone.
@@ -79,6 +80,8 @@ for family in attention convolution draw index matmul move norm pointwise reduce
     step "kernels: $family" env EXG_KERNEL_DEVICE=cuda "$build/tests/test_exec_kernels_$family"
 done
 step "corpus" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_corpus"
+step "collectives: ranks on one GPU" "$build/tests/test_exec_cuda_lines" 'ranks_on_one_device*'
+step "corpus, 3 ranks" env EXG_TEST_DEVICE=cuda EXG_CORPUS_MESH=3 "$build/tests/test_exec_corpus"
 step "programs" sh tests/exec/cuda/whole.sh "$exg"
 table "the device beside its kernels" "$build/tests/bench_device" cuda 1024
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2> /dev/null; then

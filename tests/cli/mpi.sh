@@ -1,9 +1,11 @@
 #!/bin/sh
 # mpi.sh - ranks as processes give the bits of ranks as threads, and fail together.
 #
-#   mpi.sh EXG MPIEXEC
+#   mpi.sh EXG MPIEXEC STANDIN
+#
+# STANDIN: where the stand-ins of CUDA's libraries lie.
 set -u
-exg=$1 mpiexec=$2
+exg=$1 mpiexec=$2 standin=$3
 work=$(mktemp -d "${TMPDIR:-/tmp}/exg-mpi.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 faults=0
@@ -87,5 +89,18 @@ refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/ml
 refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
 grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
 grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"
+
+# On GPUs: one a process, which NCCL joins, and the same one for all, through the host.
+LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+XDG_CACHE_HOME=$standin/cache
+export LD_LIBRARY_PATH XDG_CACHE_HOME EXG_STANDIN_DEVICES
+EXG_STANDIN_DEVICES=4
+same 2 2 tensor fixtures/mlp.pt2 --device cuda
+same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --device cuda
+timeout 60 "$mpiexec" -n 2 "$exg" run fixtures/mlp.pt2 --device cuda --place tensor --stats > "$work/out"
+grep -q "^collectives go through NCCL" "$work/out" || fault "NCCL does not join processes"
+refused 2 COM-012 'EXG_STANDIN_NCCL=hang:1:0 exec '"$exg"' run fixtures/mlp.pt2 --device cuda --place tensor --timeout 2'
+EXG_STANDIN_DEVICES=1
+same 2 2 tensor fixtures/mlp.pt2 --device cuda
 echo "$faults faults"
 [ "$faults" -eq 0 ]

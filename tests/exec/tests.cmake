@@ -40,6 +40,8 @@ set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_E
 
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_lines exec/cuda/lines.c LIBS exg::exec)
+set_tests_properties(exec_cuda_lines PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
   add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -11,6 +11,8 @@ import time
 
 PACKAGE = "nvidia-cuda-nvrtc"
 FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise", "reduce"]
+TESTS = {family: [f"test_exec_kernels_{family}"] for family in FAMILIES}
+TESTS["collectives"] = ["test_exec_cuda_lines", "ranks_on_one_device*"]
 # Of how many programs of a kernel one is compiled, the first always: texts are the same for all. --all: every one.
 ARCHITECTURES = {"90": 64, "80": 1000, "100": 1000}
 
@@ -38,7 +40,8 @@ def compile_family(build, nvrtc, driver, architecture, one_of, family):
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, EXG_KERNEL_DEVICE="cuda", XDG_CACHE_HOME=cache, LD_LIBRARY_PATH=f"{driver}:{nvrtc}",
                            EXG_KERNEL_PREPARE_ONLY="1", EXG_KERNEL_ONE_OF=str(one_of), EXG_STANDIN_ARCHITECTURE=architecture)
-        done = subprocess.run([build / "tests" / f"test_exec_kernels_{family}"], env=environment, capture_output=True, text=True)
+        test, *arguments = TESTS[family]
+        done = subprocess.run([build / "tests" / test, *arguments], env=environment, capture_output=True, text=True)
         count = len(list(pathlib.Path(cache).glob("exg/*.cubin")))
     faults = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if "ERROR" in line or "FAILED" in line]
     return count, None if done.returncode == 0 and count > 0 else (faults or ["nothing was compiled"])[0]
@@ -58,7 +61,7 @@ def main():
     with tempfile.TemporaryDirectory() as driver, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         # The stand-in for the driver alone: the compiler is the real one.
         (pathlib.Path(driver) / "libcuda.so.1").symlink_to(build / "tests" / "standin" / "libcuda.so.1")
-        cases = [(a, 1 if options.all else n, f) for a, n in ARCHITECTURES.items() for f in FAMILIES]
+        cases = [(a, 1 if options.all else n, f) for a, n in ARCHITECTURES.items() for f in TESTS]
         results = pool.map(lambda case: compile_family(build, nvrtc, driver, *case), cases)
         for (architecture, _, family), (count, fault) in zip(cases, results):
             print(f"sm_{architecture} {family}: {count} programs" + (f": {fault}" if fault else ""), flush=True)

@@ -42,10 +42,38 @@ for length in 1 17 200; do
     run "lm of $length" fixtures/lm.core.dynamic.pt2 "fixtures/lm.t$length.inputs.safetensors" \
         "fixtures/lm.t$length.expected.safetensors"
 done
-# Four ranks on one device.
-for place in "4 data" "4 tensor" "2x2 fsdp,tensor"; do
-    run "lm on a mesh, $place" fixtures/lm.core.static.pt2 fixtures/lm.inputs.safetensors \
-        fixtures/lm.expected.safetensors --mesh "${place% *}" --place "${place#* }" --repeat 2
+# On a mesh. on_mesh MESH PLACE THROUGH OUTPUT: on stand-ins collectives go THROUGH what is said.
+on_mesh()
+{
+    run "lm on a mesh, $*" fixtures/lm.core.static.pt2 fixtures/lm.inputs.safetensors \
+        fixtures/lm.expected.safetensors --mesh "$1" --place "$2" --repeat 3 --stats --output "$4"
+    if [ -f "$work/log" ] && ! grep -q "^collectives go through $3" "$work/out"; then
+        echo "FAILED: collectives of $1 do not go through $3"
+        failed=$((failed + 1))
+    fi
+}
+
+export EXG_STANDIN_DEVICES
+for place in "2 tensor" "3 tensor" "2x2 fsdp,tensor"; do
+    EXG_STANDIN_DEVICES=1
+    on_mesh "${place% *}" "${place#* }" "the device's memory" "$work/shared"
+    EXG_STANDIN_DEVICES=4
+    on_mesh "${place% *}" "${place#* }" "NCCL" "$work/nccl"
+done
+# The bits are those of collectives that go through the host.
+EXG_STANDIN_NCCL_VERSION=20000
+export EXG_STANDIN_NCCL_VERSION
+on_mesh 2x2 fsdp,tensor "the host (NCCL is too old" "$work/host"
+if ! cmp "$work/shared" "$work/host"; then
+    echo "FAILED: ranks on one device have other bits"
+    failed=$((failed + 1))
+fi
+unset EXG_STANDIN_DEVICES EXG_STANDIN_NCCL_VERSION
+for call in ncclAllReduce ncclAllGather ncclGroupEnd; do
+    if [ -f "$work/log" ] && ! grep -q "^$call" "$work/log"; then
+        echo "FAILED: nobody asked for $call"
+        failed=$((failed + 1))
+    fi
 done
 # The third run is a graph, asked for again.
 count=$((count + 1))
