@@ -75,6 +75,8 @@ exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_e
 uint32_t cli_process_count(void);
 uint32_t cli_process_rank(void);
 
+#define CLI_THREADS_MAX 64 /* ranks of a run that are threads */
+
 /* The modes taken along the mesh dims: "data,tensor". */
 void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place);
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void print_place(const cli_call *call, const exg_session *session)
+static void print_place(const cli_call *call, const exg_session *session, bool processes)
 {
     const char *report = exg_session_place_report(session);
     exg_session_stats stats;
@@ -13,17 +13,21 @@ static void print_place(const cli_call *call, const exg_session *session)
     if (call->mesh == NULL) {
         return;
     }
-    fprintf(call->out, "mesh %s, placement ", call->mesh);
+    fprintf(call->out, "mesh %s of %s, placement ", call->mesh,
+            processes ? "processes" : "threads");
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             ": %u nodes split, %u all_gather, %u all_reduce, "
             "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
-            " bytes a rank, predicted %.0f ns\n",
+            " bytes a rank, predicted %.0f ns",
             stats.place.split_count,
             stats.place.all_gather_count, stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns);
-    fprintf(call->out, "memory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
+    if (processes) {
+        fprintf(call->out, ", and %.0f ns of moves beside them", stats.place.hidden_ns);
+    }
+    fprintf(call->out, "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
             stats.place.weight_bytes, stats.place.value_bytes);
     if (call->check) {
         fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
@@ -37,7 +41,7 @@ static void print_place(const cli_call *call, const exg_session *session)
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }
 
-static void print_json(const cli_call *call, const exg_session *session)
+static void print_json(const cli_call *call, const exg_session *session, bool processes)
 {
     const char *report = exg_session_place_report(session);
     exg_session_stats stats;
@@ -47,33 +51,35 @@ static void print_json(const cli_call *call, const exg_session *session)
             "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
             "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
             ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-            ", \"placement\": \"",
+            ", \"ranks\": \"%s\", \"placement\": \"",
             stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
             stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
-            stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes);
+            stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes,
+            processes ? "processes" : "threads");
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
             "\"reduce_scatter\": %u, \"all_to_all\": %u, \"window\": %u, \"moved_bytes\": %" PRIu64
-            ", \"predicted_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
+            ", \"predicted_ns\": %.0f, \"hidden_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
             ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s, \"mesh\": %s}\n",
             stats.place.split_count, stats.place.all_gather_count,
             stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
-            stats.place.weight_bytes, stats.place.value_bytes, call->check ? "true" : "false",
+            stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes, call->check ? "true" : "false",
             report == NULL ? "[]" : report);
 }
 
-static exg_status print_plan(const cli_call *call, const exg_session *session, exg_error *err)
+static exg_status print_plan(const cli_call *call, const exg_session *session, bool processes,
+                             exg_error *err)
 {
     char *text;
 
     if (call->json) {
-        print_json(call, session);
+        print_json(call, session, processes);
         return EXG_OK;
     }
-    print_place(call, session);
+    print_place(call, session, processes);
     EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
     fputs(text, call->out);
     free(text);
@@ -103,6 +109,17 @@ static exg_status calibrate(const cli_call *call, exg_session_options *options,
                                   : cli_costs_save(call->calibrate, &placement->costs, err);
 }
 
+/* What ranks are where the plan is run: a mesh of more than may be threads is one of processes. */
+static bool is_of_processes(const cli_call *call, const exg_session_options *options)
+{
+    uint32_t ranks = 1;
+
+    for (uint32_t d = 0; d < options->mesh.ndim; d++) {
+        ranks *= options->mesh.sizes[d];
+    }
+    return call->processes || options->processes || ranks > CLI_THREADS_MAX;
+}
+
 static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
                        exg_error *err)
 {
@@ -111,7 +128,7 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     exg_session_options options;
     exg_status status = cli_session_options(call, &options, &placement, err);
 
-    options.processes = false;
+    options.processes = is_of_processes(call, &options);
     options.plan_only = true;
     options.check_ranks = call->check;
     options.goal.json = call->json;
@@ -121,7 +138,8 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
     status = status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err)
                               : status;
-    status = status == EXG_OK ? print_plan(call, session, err) : status;
+    status = status == EXG_OK ? print_plan(call, session, options.processes, err)
+                              : status;
     exg_session_destroy(session);
     cli_placement_free(&placement);
     return status;

@@ -124,7 +124,8 @@ static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape
         if (*at < '0' || *at > '9' || n < 1 || n > most || ranks > most ||
             mesh->ndim == EXG_MESH_DIMS_MAX || (*end != '\0' && *end != 'x')) {
             return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "--mesh '%s'", text),
-                                 "write the ranks along each dim, 4 or 2x2, %lu in all at most", most);
+                                 "write the ranks along each dim, 4 or 2x2, %lu in all at most",
+                                 most);
         }
         mesh->sizes[mesh->ndim++] = (uint32_t)n;
         at = end + (*end == 'x');
@@ -217,8 +218,9 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     }
     options->processes = cli_process_count() > 1;
     if (call->mesh != NULL) {
-        EXG_TRY(read_mesh(call->mesh, strcmp(call->command, "run") == 0 ? 64 : PLANNED_MAX,
-                          &options->mesh, err));
+        bool runs = strcmp(call->command, "run") == 0;
+
+        EXG_TRY(read_mesh(call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, &options->mesh, err));
     } else {
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }

@@ -47,14 +47,16 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
 {
     bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
+    exg_place_goal goal = e->options.goal;
     exg_program *local = NULL;
     exg_status status;
 
+    goal.overlaps = exg_plan_overlaps(&e->options.plan, grid, device);
     memcpy(options, e->options.place, sizeof(options));
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
         options[d].mode = b->place.modes[d];
     }
-    status = exg_place_noting(functional, e->operators, options, &e->options.goal, &e->mesh, rank,
+    status = exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank,
                               cuts, &local, first ? &b->place : NULL, first ? &b->report : NULL,
                               err);
     status = status == EXG_OK
@@ -138,8 +140,8 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error 
             status = exg_rank_profile(b->ranks[r], err);
         }
     }
-    if (status == EXG_OK && e->grids != NULL && !e->options.processes &&
-        (!e->options.plan_only || e->options.check_ranks)) {
+    if (status == EXG_OK && e->grids != NULL &&
+        (e->options.plan_only ? e->options.check_ranks : !e->options.processes)) {
         status = exg_bound_prove(e, b, functional, err);
     }
     exg_program_destroy(functional);

@@ -33,7 +33,7 @@ static exg_status plan_on_paper(proof *p, uint32_t rank)
     if (made->cuts == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
-    EXG_TRY(exg_paper_grid(&p->e->mesh, rank, &grid, p->err));
+    EXG_TRY(exg_paper_grid(&p->e->mesh, rank, !p->e->options.processes, &grid, p->err));
     status = exg_bound_plan_rank(p->e, p->b, p->functional, rank, &grid, made->cuts,
                                  p->e->devices == NULL ? NULL : p->e->devices[0], &plan, p->err);
     status = status == EXG_OK ? exg_issues_of(plan, p->arena, &made->issues, p->err) : status;

@@ -84,7 +84,7 @@ static exg_status create_grids(exg_engine *e, exg_error *err)
     uint64_t deadline = e->options.timeout_ns / 2;
 
     if (e->options.plan_only) {
-        return exg_paper_grid(&e->mesh, 0, &e->grids[0], err);
+        return exg_paper_grid(&e->mesh, 0, !e->options.processes, &e->grids[0], err);
     }
     if (e->options.processes) {
         return exg_mpi_grid(&e->mesh, deadline, e->grids, &e->first_rank, err);
@@ -216,7 +216,7 @@ static void put_options(exg_text *text, const exg_session_options *options, uint
 {
     exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d %d\n", options->seed,
                     options->loop_limit, options->plan.no_fusion, options->plan.no_reuse,
-                    options->plan.no_overlap);
+                    options->plan.overlap);
     for (uint32_t d = 0; d < ndim; d++) {
         const exg_place_options *place = &options->place[d];
 
@@ -495,7 +495,7 @@ static exg_status agree(const exg_session *s, exg_status status, exg_error *err)
     const exg_bound *b = s->routine.current;
     uint64_t words[2] = {s->digest, 0};
 
-    if (!e->options.processes || e->grids == NULL) {
+    if (!e->options.processes || e->options.plan_only || e->grids == NULL) {
         return status;
     }
     if (status == EXG_OK) {

@@ -40,7 +40,9 @@ typedef void exg_exchange_reader(void *context, const exg_segment *from);
 
 typedef struct exg_communicator_ops {
     const char *name; /* "local" */
-    bool lends;       /* a reader gets the others' own memory: receives need none */
+    /* A reader gets the others' own memory: receives need none, and nothing moves but while a
+     * rank reads. */
+    bool lends;
 
     /* send[i] goes to rank i, receive[i] is filled by rank i; `size` of each, which may go
      * when it returns. The byte counts of both sides must agree (PEER, COM-002). Memory of
@@ -98,8 +100,9 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
 exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator **world,
                           exg_error *err);
 
-/* Rank `rank` of `size` that are not there: for plans. */
-exg_status exg_paper_create(uint32_t size, uint32_t rank, exg_communicator **out, exg_error *err);
+/* Rank `rank` of `size` that are not there: for plans, of what lends or does not. */
+exg_status exg_paper_create(uint32_t size, uint32_t rank, bool lends, exg_communicator **out,
+                            exg_error *err);
 
 /* Numbers for the next `count` exchanges: the first of them. Every rank takes them in one
  * order, and uses all. */

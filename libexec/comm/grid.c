@@ -95,14 +95,14 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
     return status;
 }
 
-exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, exg_grid *grid,
+exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends, exg_grid *grid,
                           exg_error *err)
 {
     *grid = (exg_grid){.ndim = shape->ndim, .rank = rank};
     for (uint32_t d = 0; d < shape->ndim; d++) {
         exg_status status =
             exg_paper_create(shape->sizes[d], exg_mesh_shape_coordinate(shape, rank, d),
-                             &grid->dims[d], err);
+                             lends, &grid->dims[d], err);
 
         if (status != EXG_OK) {
             exg_grid_close(grid);

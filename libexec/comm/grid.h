@@ -26,9 +26,9 @@ exg_status exg_local_grid(const exg_mesh_shape *shape, exg_grid *grids, exg_erro
 exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_grid *grid,
                         uint32_t *rank, exg_error *err);
 
-/* Rank `rank` on paper: what a plan asks of communicators, their sizes and its place in
- * them. Nothing can be exchanged (COM-005). */
-exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, exg_grid *grid,
+/* Rank `rank` on paper: what a plan asks of communicators, their sizes, its place in them and
+ * whether they lend, as threads do. Nothing can be exchanged (COM-005). */
+exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends, exg_grid *grid,
                           exg_error *err);
 
 void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait */

@@ -1,48 +1,26 @@
 /* overlap.c - communication beside computation: a collective begins where what it sends is
- * ready, and ends before the first step that needs what it brings.
- *
- *   gather w2   ->   begin w2 | mm with w1 | end w2 | mm with w2
- *
- * Other steps stay in their order. Collectives begin in their order and end in it, on every
- * rank, at most AHEAD under way: so no rank waits for one that waits for it. What is under way
- * is also no more, together, than twice the largest of them alone, so that weights in pieces
- * are whole one ahead and not all at once.
- *
- * On a device one that it leaves to the host stays where it is, whole, and those before end first.
+ * ready, and ends before the first step that needs what it brings (comm/schedule.h). On a device
+ * one that it leaves to the host stays where it is, whole, and those before end first.
  */
-#include "libexec/comm/collectives.h"
+#include "libexec/comm/schedule.h"
 #include "libexec/plan/planner.h"
 
 #include <stdlib.h>
 
-#define AHEAD (EXG_EXCHANGES_MAX / 4) /* each may take two exchanges */
-
-typedef struct crossing {
-    uint32_t step;       /* that carries it out whole */
-    uint32_t ready, due; /* begins before step `ready` at the earliest, ends before `due` */
-    uint32_t after;      /* begins when so many of all have ended: one of them brings its operand */
-    uint64_t bytes;
+/* What is known of a crossing beside where it goes. */
+typedef struct sending {
     uint32_t mesh_dim;
-    bool fixed; /* the host carries it out for a device */
     bool stays; /* what it sends is never written again in the run */
-    uint32_t begin, end; /* in the new order; equal: it stays whole */
-} crossing;
-
-typedef struct entry {
-    uint32_t step;
-    exg_collective_phase phase;
-} entry;
+} sending;
 
 typedef struct overlap {
     exg_planner *p;
-    crossing *crossings;
+    exg_crossing *crossings;
+    sending *sendings; /* of each */
     uint32_t count;
     uint32_t *next_write, *next_touch; /* by buffer: the nearest step that does, on either side */
-    entry *order;
+    exg_scheduled *order;
     uint32_t order_count;
-    uint64_t bytes_most;
-    uint32_t begun, ended; /* while ordering */
-    uint64_t under_way;
 } overlap;
 
 static exg_collective_phase phase_of(const exg_step *step, uint32_t *mesh_dim)
@@ -63,14 +41,13 @@ static void find_crossings(overlap *o)
 
     for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
         const exg_step *step = &plan->steps[s];
-        crossing *c = &o->crossings[o->count];
 
-        if (phase_of(step, &c->mesh_dim) == EXG_COLLECTIVE_WHOLE) {
-            c->step = s;
-            c->fixed = step->on_host;
-            c->bytes = bytes_of(&step->call.outputs[0]) + step->call.workspace_bytes;
-            o->bytes_most = c->bytes > o->bytes_most ? c->bytes : o->bytes_most;
-            o->count++;
+        if (phase_of(step, &o->sendings[o->count].mesh_dim) == EXG_COLLECTIVE_WHOLE) {
+            o->crossings[o->count++] = (exg_crossing){
+                .step = s,
+                .is_fixed = step->on_host,
+                .bytes = bytes_of(&step->call.outputs[0]) + step->call.workspace_bytes,
+            };
         }
     }
 }
@@ -98,23 +75,6 @@ static void forget_steps(overlap *o, uint32_t none)
     }
 }
 
-/* How many have ended when the one that is step `s` has; 0: that is none. */
-static uint32_t ended_with(const overlap *o, uint32_t count, uint32_t s)
-{
-    uint32_t low = 0;
-
-    while (low < count) {
-        uint32_t middle = low + (count - low) / 2;
-
-        if (o->crossings[middle].step == s) {
-            return middle + 1;
-        }
-        low = o->crossings[middle].step < s ? middle + 1 : low;
-        count = o->crossings[middle].step < s ? count : middle;
-    }
-    return 0;
-}
-
 static void find_ready(overlap *o)
 {
     const exg_plan *plan = o->p->plan;
@@ -131,7 +91,7 @@ static void find_ready(overlap *o)
 
             ready = written != UINT32_MAX && written + 1 > ready ? written + 1 : ready;
             ready = touched != UINT32_MAX && touched + 1 > ready ? touched + 1 : ready;
-            o->crossings[at].after = ended_with(o, at, written);
+            o->crossings[at].after = exg_crossing_of(o->crossings, at, written);
             o->crossings[at++].ready = ready;
         }
         note_step(o, step, s);
@@ -157,78 +117,9 @@ static void find_due(overlap *o)
             due = written < due ? written : due;
             at--;
             o->crossings[at].due = due;
-            o->crossings[at].stays = written == plan->step_count;
+            o->sendings[at].stays = written == plan->step_count;
         }
         note_step(o, step, s);
-    }
-}
-
-/* ---- the order -------------------------------------------------------------------------- */
-
-static void put(overlap *o, uint32_t step, exg_collective_phase phase)
-{
-    o->order[o->order_count++] = (entry){step, phase};
-}
-
-static void begin_next(overlap *o)
-{
-    crossing *c = &o->crossings[o->begun];
-
-    c->begin = o->order_count;
-    put(o, c->step, EXG_COLLECTIVE_BEGINS);
-    o->under_way += c->bytes;
-    o->begun++;
-}
-
-static void begin_ready(overlap *o, uint32_t gap)
-{
-    while (o->begun < o->count && !o->crossings[o->begun].fixed &&
-           o->crossings[o->begun].ready <= gap &&
-           o->crossings[o->begun].after <= o->ended &&
-           o->begun - o->ended < AHEAD &&
-           (o->begun == o->ended ||
-            o->under_way + o->crossings[o->begun].bytes <= 2 * o->bytes_most)) {
-        begin_next(o);
-    }
-}
-
-/* One that ends right where it began is carried out whole. */
-static void end_next(overlap *o)
-{
-    crossing *c = &o->crossings[o->ended];
-    bool alone = o->begun == o->ended + 1;
-
-    o->under_way -= c->bytes;
-    if (alone && c->begin + 1 == o->order_count) {
-        o->order_count--;
-        put(o, c->step, EXG_COLLECTIVE_WHOLE);
-        c->end = c->begin;
-    } else {
-        c->end = o->order_count;
-        put(o, c->step, EXG_COLLECTIVE_ENDS);
-    }
-    o->ended++;
-}
-
-static void order_steps(overlap *o)
-{
-    const exg_plan *plan = o->p->plan;
-    uint32_t at = 0;
-
-    for (uint32_t s = plan->once_count; s <= plan->step_count; s++) {
-        begin_ready(o, s);
-        while (o->ended < o->count && o->crossings[o->ended].due <= s) {
-            while (o->begun <= o->ended) {
-                begin_next(o);
-            }
-            end_next(o);
-            begin_ready(o, s);
-        }
-        if (at < o->count && o->crossings[at].step == s) {
-            at++;
-        } else if (s < plan->step_count) {
-            put(o, s, EXG_COLLECTIVE_NONE);
-        }
     }
 }
 
@@ -237,17 +128,17 @@ static void order_steps(overlap *o)
 /* Where crossing `i` is settled: where the next along its line ends, or it does. */
 static uint32_t settled_at(const overlap *o, uint32_t i, uint32_t *by)
 {
-    const crossing *c = &o->crossings[i];
+    const sending *own = &o->sendings[i];
 
     *by = i;
-    for (uint32_t n = i + 1; c->stays && n < o->count && *by == i; n++) {
-        *by = o->crossings[n].mesh_dim == c->mesh_dim ? n : i;
+    for (uint32_t n = i + 1; own->stays && n < o->count && *by == i; n++) {
+        *by = o->sendings[n].mesh_dim == own->mesh_dim ? n : i;
     }
     return o->crossings[*by].end;
 }
 
 /* The workspace of one in two steps is a buffer like others: it goes with the operands. */
-static exg_status split(overlap *o, const crossing *c, exg_step *begin, exg_step *end)
+static exg_status split(overlap *o, const exg_crossing *c, exg_step *begin, exg_step *end)
 {
     exg_plan *plan = o->p->plan;
     exg_tensor scratch = {.dtype = EXG_DTYPE_U8, .rank = 1, .strides = {1},
@@ -278,7 +169,7 @@ static void live_until(exg_plan *plan, const exg_location *location, uint32_t st
 /* Buffers live from where the collective begins to where nobody reads them any more. */
 static void link(overlap *o, uint32_t i, exg_step *steps)
 {
-    const crossing *c = &o->crossings[i];
+    const exg_crossing *c = &o->crossings[i];
     exg_step *begin = &steps[c->begin];
     uint32_t by;
     uint32_t settled = settled_at(o, i, &by);
@@ -327,7 +218,7 @@ static exg_status put_in_order(overlap *o, uint32_t *moved)
     plan->steps = steps;
     plan->step_count = once + o->order_count;
     for (uint32_t i = 0; i < o->count; i++) {
-        crossing *c = &o->crossings[i];
+        exg_crossing *c = &o->crossings[i];
 
         c->begin += once;
         c->end += once;
@@ -364,8 +255,9 @@ exg_status exg_planner_overlap(exg_planner *p)
     exg_status status = EXG_OK;
 
     o.crossings = calloc(steps + 1, sizeof(*o.crossings));
+    o.sendings = calloc(steps + 1, sizeof(*o.sendings));
     o.order = calloc(2 * steps + 1, sizeof(*o.order));
-    if (words == NULL || o.crossings == NULL || o.order == NULL) {
+    if (words == NULL || o.crossings == NULL || o.sendings == NULL || o.order == NULL) {
         status = EXG_OUT_OF_MEMORY(p->err);
     } else {
         o.next_write = words;
@@ -373,12 +265,14 @@ exg_status exg_planner_overlap(exg_planner *p)
         find_crossings(&o);
         find_ready(&o);
         find_due(&o);
-        order_steps(&o);
+        o.order_count = exg_schedule(o.crossings, o.count, plan->once_count, plan->step_count,
+                                     o.order);
         status = put_in_order(&o, words + 2 * (size_t)plan->buffer_count);
         measure_workspace(plan);
     }
     free(words);
     free(o.crossings);
+    free(o.sendings);
     free(o.order);
     return status;
 }

@@ -682,7 +682,7 @@ static exg_status plan_all(exg_planner *p)
     p->origin = NULL;
     EXG_TRY(exg_planner_outputs(p));
     EXG_TRY(exg_planner_order(p));
-    if (p->grid != NULL && !p->no_overlap && exg_planner_splits(p)) {
+    if (p->overlaps) {
         EXG_TRY(exg_planner_overlap(p));
     }
     p->plan->summary.node_count = p->graph->node_count;
@@ -722,7 +722,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     p.plan->arena = arena;
     p.no_fusion = options != NULL && options->no_fusion;
     p.no_reuse = options != NULL && options->no_reuse;
-    p.no_overlap = options != NULL && options->no_overlap;
+    p.overlaps = exg_plan_overlaps(options, grid, device);
     p.outputs_apart = options != NULL && options->outputs_apart;
     p.grid = grid;
     status = plan_all(&p);

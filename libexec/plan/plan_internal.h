@@ -109,6 +109,10 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
                          const exg_plan_options *options, const struct exg_grid *grid,
                          struct exg_accelerator *device, exg_plan **plan, exg_error *err);
 
+/* Does such a plan part collectives into a beginning and an end? */
+bool exg_plan_overlaps(const exg_plan_options *options, const struct exg_grid *grid,
+                       const struct exg_accelerator *device);
+
 /* The kernel of an operator row, or NULL. */
 const exg_kernel *exg_kernel_of(exg_operator_id id);
 

@@ -35,7 +35,7 @@ typedef struct exg_planner {
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
     struct exg_accelerator *device; /* NULL: the host */
-    bool no_fusion, no_reuse, no_overlap, outputs_apart;
+    bool no_fusion, no_reuse, overlaps, outputs_apart;
     exg_error *err;
 } exg_planner;
 
@@ -79,9 +79,6 @@ exg_status exg_planner_overlap(exg_planner *p);
 
 /* Is operand `i` handed over with whatever strides it has? */
 bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last);
-
-/* May collectives be parted? One that the device leaves to the host goes whole. */
-bool exg_planner_splits(const exg_planner *p);
 
 /* Prepares the kernel; what the device's does not take the host's does. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);

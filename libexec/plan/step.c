@@ -1,4 +1,5 @@
 /* step.c - which kernel carries a step out: the device's, or the host's where it has none. */
+#include "libexec/comm/grid.h"
 #include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 
@@ -51,12 +52,18 @@ exg_status exg_planner_prepare(exg_planner *p, exg_step *step)
     return EXG_OK;
 }
 
-bool exg_planner_splits(const exg_planner *p)
+bool exg_plan_overlaps(const exg_plan_options *options, const exg_grid *grid,
+                       const exg_accelerator *device)
 {
     extern const exg_kernel exg_kernel_all_reduce;
+    exg_overlap asked = options == NULL ? EXG_OVERLAP_AUTO : options->overlap;
 
-    return p->device == NULL ||
-           p->device->table->kernel_of(&exg_kernel_all_reduce) == &exg_kernel_all_reduce;
+    if (grid == NULL || grid->ndim == 0 || asked == EXG_OVERLAP_OFF ||
+        (device != NULL &&
+         device->table->kernel_of(&exg_kernel_all_reduce) != &exg_kernel_all_reduce)) {
+        return false; /* what a device leaves to the host goes whole */
+    }
+    return asked == EXG_OVERLAP_ON || !grid->dims[0]->ops->lends;
 }
 
 exg_span exg_location_span(const exg_location *location)

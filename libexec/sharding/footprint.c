@@ -43,10 +43,8 @@ static void note_use(walk *w, exg_value_id id, uint32_t node)
     }
 }
 
-static bool is_view(const walk *w, const exg_node *node)
+bool exg_is_view_node(const exg_operator *op, const exg_node *node)
 {
-    const exg_operator *op = exg_operators_find(w->operators, node->target);
-
     return op != NULL && op->view != NULL && node->input_count > 0 &&
            node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR && node->output_count == 1 &&
            node->outputs[0].kind == EXG_ARGUMENT_TENSOR;
@@ -57,7 +55,7 @@ static void take(walk *w)
     for (uint32_t n = 0; n < w->graph->node_count; n++) {
         const exg_node *node = &w->graph->nodes[n];
 
-        if (is_view(w, node)) {
+        if (exg_is_view_node(exg_operators_find(w->operators, node->target), node)) {
             w->base[node->outputs[0].as_tensor] = w->base[node->inputs[0].arg.as_tensor];
         } else {
             each_operand(w, n, note_use);

@@ -12,8 +12,6 @@
 #include <fnmatch.h>
 #include <string.h>
 
-#define OPERANDS_MAX 256
-
 typedef exg_placer placer;
 typedef exg_form form;
 typedef exg_forms forms;
@@ -155,24 +153,18 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
         return to.kind == EXG_SHARD ? local_chunk(p, from->ref, meta, to.dim)
                                     : as_summand(p, from->ref, meta, to.op);
     }
-    p->summary.moved_bytes += (uint64_t)exg_move_bytes(s, to, exg_meta_bytes(meta), p->n);
-    p->summary.predicted_ns += link_cost(p, s, to, exg_meta_bytes(meta));
     if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
-        p->summary.all_to_all_count++;
         return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
                     to.dim, exg_arg_int(own_size(p, meta, to.dim)), p->mesh_dim);
     }
     if (s.kind == EXG_SHARD) {
-        p->summary.all_gather_count++;
         return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
                     p->mesh_dim);
     }
     if (to.kind == EXG_SHARD) {
-        p->summary.reduce_scatter_count++;
         return EMIT(b, exg_reduce_scatter, from->ref, to.dim,
                     exg_arg_int(own_size(p, meta, to.dim)), op, p->mesh_dim);
     }
-    p->summary.all_reduce_count++;
     return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
 }
 
@@ -283,14 +275,6 @@ static double row_cost(const placer *p, const exg_rule_call *call, const exg_row
     return sum + inner_cost(p, row);
 }
 
-/* Which operands of a product are the activation and the weight; -1: no product. */
-static bool product_operands(exg_operator_id op, uint32_t *activation, uint32_t *weight)
-{
-    *activation = op == EXG_OP_addmm_default ? 1 : 0;
-    *weight = *activation + 1;
-    return op == EXG_OP_mm_default || op == EXG_OP_addmm_default || op == EXG_OP_linear_default;
-}
-
 /* Megatron: each rank looks up what its rows of a table of embeddings have. */
 static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
                                      const exg_value_id *operands)
@@ -321,7 +305,7 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
         p->forms[operands[0]].is_weight) {
         return vocabulary_row(p, call, operands);
     }
-    if (p->mode != EXG_PLACE_TENSOR || !product_operands(call->op->id, &x, &w) ||
+    if (p->mode != EXG_PLACE_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
         return NULL;
     }
@@ -399,10 +383,10 @@ static uint32_t collect_operands(const exg_operator *op, const exg_argument *arg
         if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
             continue;
         }
-        for (uint32_t t = 0; list && t < args[i].count && count < OPERANDS_MAX; t++) {
+        for (uint32_t t = 0; list && t < args[i].count && count < EXG_PLACE_OPERANDS_MAX; t++) {
             operands[count++] = args[i].as_tensors[t];
         }
-        if (!list && count < OPERANDS_MAX) {
+        if (!list && count < EXG_PLACE_OPERANDS_MAX) {
             operands[count++] = exg_get_ref(&args[i]).id;
         }
     }
@@ -469,56 +453,25 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
     return EXG_OK;
 }
 
-/* The link of a collective that placing along an earlier mesh dim put in; else NULL. */
-static const exg_link *other_link(const placer *p, const exg_operator *op,
-                                  const exg_argument *args)
+/* Time of a node on one rank, from the sizes of its local operands and results. What placing
+ * along an earlier mesh dim put in is a collective over that dim's link. */
+static double time_of(const placer *p, const exg_operator *op, const exg_argument *args,
+                      const exg_ref *refs, uint32_t count, exg_ref result)
 {
-    return exg_is_exchange(op->id)
-               ? &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])]
-               : NULL;
-}
-
-/* Work of a node on one rank, from the sizes of its local operands and results. */
-static double predict_work(const placer *p, const exg_operator *op, const exg_argument *args,
-                           const exg_ref *refs, uint32_t count, exg_ref result)
-{
+    const exg_tensor_meta *metas[EXG_PLACE_OPERANDS_MAX];
     const exg_tensor_meta *out = exg_ref_meta(p->r.builder, result);
-    const exg_link *link;
-    uint32_t x;
-    uint32_t w;
-    double touched = out == NULL ? 0 : exg_meta_bytes(out);
 
-    if (op->view != NULL || out == NULL) {
-        return 0;
-    }
     for (uint32_t i = 0; i < count; i++) {
-        const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[i]);
-
-        touched += in == NULL ? 0 : exg_meta_bytes(in);
+        metas[i] = exg_ref_meta(p->r.builder, refs[i]);
     }
-    if (product_operands(op->id, &x, &w) || op->id == EXG_OP_bmm_default) {
-        const exg_tensor_meta *in = exg_ref_meta(p->r.builder, refs[op->id == EXG_OP_addmm_default]);
-        double numel = exg_meta_bytes(out) / exg_dtype_bytes(out->dtype);
+    if (exg_is_exchange(op->id) && out != NULL && metas[0] != NULL) {
+        const exg_link *link =
+            &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])];
 
-        return 2 * numel * (double)in->sizes[in->rank - 1].value * p->costs->ns_per_flop;
+        return link->message_ns +
+               (exg_meta_bytes(metas[0]) + exg_meta_bytes(out)) * link->ns_per_byte;
     }
-    link = other_link(p, op, args);
-    return link != NULL ? link->message_ns + touched * link->ns_per_byte
-                        : touched * p->costs->ns_per_touched;
-}
-
-static void count_inner(placer *p, const exg_row *row)
-{
-    p->summary.all_reduce_count += row->reduces;
-    p->summary.all_gather_count += row->gathers;
-    p->summary.window_count += row->windows;
-    p->summary.moved_bytes +=
-        (uint64_t)(row->reduces * exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_replicate(),
-                                                 row->reduced_bytes, p->n) +
-                   row->gathers * exg_move_bytes(exg_shard(0), exg_replicate(), row->reduced_bytes,
-                                                 p->n) +
-                   row->window_bytes);
-    p->summary.predicted_ns += inner_cost(p, row);
+    return exg_predict_work(p->costs, op, metas, count, out);
 }
 
 /* The operator on this rank's operands, or what the row says stands for it. */
@@ -530,7 +483,6 @@ static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call 
     if (row->emit != NULL) {
         row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank,
                                   p->mesh_dim});
-        count_inner(p, row);
         p->uneven = true; /* the ranks' programs may differ */
         if (p->cuts != NULL && row->windows > 0) {
             p->cuts->by_rank = true;
@@ -549,11 +501,11 @@ static exg_status place_node(placer *p, const exg_node *node)
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
     exg_argument args[EXG_REWRITE_ARGS_MAX];
     exg_argument results[16];
-    exg_value_id operands[OPERANDS_MAX];
+    exg_value_id operands[EXG_PLACE_OPERANDS_MAX];
     exg_value_id outs[EXG_RESULTS_MAX];
-    const exg_tensor_meta *operand_metas[OPERANDS_MAX];
+    const exg_tensor_meta *operand_metas[EXG_PLACE_OPERANDS_MAX];
     const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
-    exg_ref refs[OPERANDS_MAX];
+    exg_ref refs[EXG_PLACE_OPERANDS_MAX];
     exg_rule_call call = {.op = op,
                           .args = args,
                           .operands = operand_metas,
@@ -603,9 +555,8 @@ static exg_status place_node(placer *p, const exg_node *node)
         p->forms[outs[i]].in_pieces = all_in_pieces(p, operands, call.operand_count);
     }
     if (call.result_count > 0) {
-        work = predict_work(p, op, args, refs, call.operand_count, exg_get_ref(&results[0]));
+        work = time_of(p, op, args, refs, call.operand_count, exg_get_ref(&results[0]));
     }
-    p->summary.predicted_ns += work;
     exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
     return EXG_OK;
 }

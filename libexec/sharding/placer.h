@@ -9,6 +9,7 @@
 #include "libexport/transform/rewrite.h"
 
 #define EXG_FORMS_MAX 6
+#define EXG_PLACE_OPERANDS_MAX 256
 
 typedef struct exg_form {
     exg_placement placement;
@@ -67,6 +68,22 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
 /* footprint.c: bytes of weights that a placed program reads, and of values alive at once. */
 exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
                                exg_place_summary *summary, exg_error *err);
+
+/* Is its result a window on its first operand? */
+bool exg_is_view_node(const exg_operator *op, const exg_node *node);
+
+/* predict.c: counts the moves of a placed program, and the time that it is taken to need. */
+exg_status exg_place_predict(const exg_program *local, const exg_operators *operators,
+                             const exg_place_goal *goal, const exg_mesh_shape *mesh,
+                             exg_place_summary *summary, exg_error *err);
+
+/* Time of an operator that is no move, on operands of these sizes (NULL: absent). */
+double exg_predict_work(const exg_costs *costs, const exg_operator *op,
+                        const exg_tensor_meta *const *operands, uint32_t count,
+                        const exg_tensor_meta *result);
+
+/* Which operands of a product are the activation and the weight; false: no product. */
+bool exg_product_operands(exg_operator_id op, uint32_t *activation, uint32_t *weight);
 
 bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
 

@@ -48,16 +48,9 @@ static exg_status check_patterns(const exg_program *program, const exg_place_opt
 static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uint32_t dim)
 {
     sum->modes[dim] = of->modes[dim];
-    sum->all_gather_count += of->all_gather_count;
-    sum->all_reduce_count += of->all_reduce_count;
-    sum->reduce_scatter_count += of->reduce_scatter_count;
-    sum->all_to_all_count += of->all_to_all_count;
-    sum->window_count += of->window_count;
     sum->split_count += of->split_count;
     sum->sharded_count += of->sharded_count;
     sum->partial_count += of->partial_count;
-    sum->moved_bytes += of->moved_bytes;
-    sum->predicted_ns = of->predicted_ns; /* of what all dims before have left */
 }
 
 static void open_report(exg_text *report, const task *t, uint32_t dim, exg_place_mode mode)
@@ -208,6 +201,7 @@ static exg_status place_as(const task *t, exg_text *report, exg_place_summary *s
         }
         EXG_TRY(place_dims(&even, report, sum, &uneven, local, err));
     }
+    EXG_TRY(exg_place_predict(*local, t->operators, &t->goal, t->mesh, sum, err));
     return exg_place_footprint(*local, t->operators, sum, err);
 }
 

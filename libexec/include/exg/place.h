@@ -65,6 +65,7 @@ typedef struct exg_place_goal {
     size_t size; /* sizeof(exg_place_goal) */
     const exg_costs *costs; /* NULL: exg_costs_init() */
     uint64_t memory_limit;  /* bytes a rank may take, LIMIT PLC-009; 0: any */
+    bool overlaps;          /* moves go on beside computation (exg_plan_options.overlap) */
     bool json;              /* the report: a JSON array, one object a mesh dim, all nodes */
 } exg_place_goal;
 
@@ -79,6 +80,7 @@ typedef struct exg_place_summary {
     uint64_t weight_bytes; /* that a rank reads */
     uint64_t value_bytes;  /* of all values alive at once, at most */
     double predicted_ns;   /* of a rank's run, by the costs */
+    double hidden_ns;      /* of moves, beside computation: not in predicted_ns */
 } exg_place_summary;
 
 static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of all kinds */

@@ -22,11 +22,20 @@ extern "C" {
 
 typedef struct exg_plan exg_plan;
 
+/* Does a rank compute while what it sends and receives is under way? A collective is two steps
+ * then, a beginning and an end, with others between them; the bits of results are the same. */
+typedef enum exg_overlap {
+    EXG_OVERLAP_AUTO, /* where something else than its own core carries the bytes: processes do,
+                         threads copy them themselves, and a device says so */
+    EXG_OVERLAP_ON,
+    EXG_OVERLAP_OFF
+} exg_overlap;
+
 typedef struct exg_plan_options {
     size_t size;     /* sizeof(exg_plan_options) */
     bool no_fusion;  /* every pointwise node is a step of its own */
     bool no_reuse;   /* every value has memory of its own (for tests) */
-    bool no_overlap; /* a rank waits for others where it asks, and computes nothing meanwhile */
+    exg_overlap overlap; /* on a mesh */
     bool outputs_apart; /* each output lies in memory of the caller's, not in the plan's block */
 } exg_plan_options;
 

@@ -1,1 +1,1 @@
-exg plan fixtures/mlp.pt2 --mesh 2 --place fsdp --check
+exg plan fixtures/mlp.pt2 --mesh 2 --place fsdp --processes --check

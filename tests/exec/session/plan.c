@@ -1,6 +1,8 @@
 /* plan.c - a plan by itself: made from a functional program, printed, told from others;
  * sessions that only prepare; what a session says of its placement.
  */
+#include "libexec/comm/grid.h"
+#include "libexec/plan/plan_internal.h"
 #include "tests/exec/session/fixture.h"
 
 #include <stdlib.h>
@@ -95,10 +97,12 @@ static void it_places_alone(void **state)
 
 /* What a placement of a fixture is predicted to take, and the memory it needs. */
 static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
-                                    const exg_place_mode *modes, uint64_t memory_limit)
+                                    const exg_place_mode *modes, uint64_t memory_limit,
+                                    bool overlaps)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit};
+    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
+                           .overlaps = overlaps};
     exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
                                     {.size = sizeof(options[0]), .mode = modes[1]}};
     exg_place_summary summary;
@@ -128,20 +132,90 @@ static void auto_is_predicted_no_worse_than_any_strategy(void **state)
     static const exg_place_mode open[2] = {EXG_PLACE_AUTO, EXG_PLACE_AUTO};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) * 3; i++) {
-        const fixture *f = fixture_named(programs[i / 3]);
-        const exg_mesh_shape *mesh = &meshes[i % 3];
-        exg_place_summary best = summary_of(f, mesh, open, 0);
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) * 6; i++) {
+        const fixture *f = fixture_named(programs[i / 6]);
+        const exg_mesh_shape *mesh = &meshes[i / 2 % 3];
+        bool overlaps = i % 2 == 1;
+        exg_place_summary best = summary_of(f, mesh, open, 0, overlaps);
         exg_place_mode modes[2];
 
         for (modes[0] = EXG_PLACE_REPLICATE; modes[0] < EXG_PLACE_AUTO; modes[0]++) {
             for (modes[1] = EXG_PLACE_REPLICATE; modes[1] < EXG_PLACE_AUTO; modes[1]++) {
-                exg_place_summary named = summary_of(f, mesh, modes, 0);
+                exg_place_summary named = summary_of(f, mesh, modes, 0, overlaps);
 
                 assert_true(best.predicted_ns <= named.predicted_ns);
             }
         }
     }
+}
+
+/* What goes on beside computation counts once: no more than all moves, no more than all work. */
+static void moves_beside_computation_are_predicted_once(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+
+    (void)state;
+    for (int m = EXG_PLACE_REPLICATE; m < EXG_PLACE_AUTO; m++) {
+        const exg_place_mode mode[2] = {(exg_place_mode)m};
+        const fixture *f = fixture_named("lm.core.static.pt2");
+        exg_place_summary apart = summary_of(f, &mesh, mode, 0, false);
+        exg_place_summary beside = summary_of(f, &mesh, mode, 0, true);
+        exg_costs costs;
+        double moves;
+
+        exg_costs_init(&costs);
+        moves = exg_place_moves(&apart) * costs.links[0].message_ns +
+                (double)apart.moved_bytes * costs.links[0].ns_per_byte;
+        assert_true(apart.hidden_ns == 0);
+        assert_true(beside.hidden_ns <= moves + 1e-3);
+        assert_true(beside.hidden_ns <= apart.predicted_ns - moves + exg_place_moves(&apart));
+        assert_true(beside.predicted_ns + beside.hidden_ns - apart.predicted_ns < 1e-3 &&
+                    apart.predicted_ns - beside.predicted_ns - beside.hidden_ns < 1e-3);
+        assert_true(m != EXG_PLACE_FSDP || beside.hidden_ns > 0);
+    }
+}
+
+/* Collectives are parted where ranks do not lend their memory, as threads do, or where asked. */
+static void collectives_are_parted_where_it_pays(void **state)
+{
+    static const struct {
+        bool lends;
+        exg_overlap asked;
+        bool parted;
+    } rows[] = {{true, EXG_OVERLAP_AUTO, false}, {false, EXG_OVERLAP_AUTO, true},
+                {true, EXG_OVERLAP_ON, true},    {false, EXG_OVERLAP_OFF, false}};
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    exg_place_options place = {.size = sizeof(place), .mode = EXG_PLACE_FSDP};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_program *functional;
+    exg_program *local;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("mlp.pt2"), &l);
+    functional = functional_of(&l, arena);
+    assert_int_equal(exg_place(functional, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
+                               NULL), EXG_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_plan_options options = {.size = sizeof(options), .overlap = rows[i].asked};
+        exg_plan *plan;
+        exg_grid grid;
+        char *text;
+
+        assert_int_equal(exg_paper_grid(&mesh, 0, rows[i].lends, &grid, NULL), EXG_OK);
+        assert_int_equal(exg_plan_rank(local, l.operators, &options, &grid, NULL, &plan, NULL),
+                         EXG_OK);
+        assert_int_equal(exg_plan_print(plan, &text, NULL), EXG_OK);
+        assert_true(strstr(text, " all_gather ") != NULL);
+        assert_int_equal(strstr(text, " begin ") != NULL, rows[i].parted);
+        free(text);
+        exg_plan_destroy(plan);
+        exg_grid_close(&grid);
+    }
+    exg_program_destroy(local);
+    exg_program_destroy(functional);
+    exg_arena_destroy(arena);
+    unload_fixture(&l);
 }
 
 /* Under a limit that the fastest passes, another is taken that keeps to it. */
@@ -154,8 +228,9 @@ static void auto_keeps_to_a_memory_limit(void **state)
     exg_place_summary kept;
 
     (void)state;
-    free_one = summary_of(f, &mesh, open, 0);
-    kept = summary_of(f, &mesh, open, free_one.weight_bytes + free_one.value_bytes - 1);
+    free_one = summary_of(f, &mesh, open, 0, false);
+    kept = summary_of(f, &mesh, open, free_one.weight_bytes + free_one.value_bytes - 1,
+                      false);
     assert_true(kept.weight_bytes + kept.value_bytes <
                 free_one.weight_bytes + free_one.value_bytes);
     assert_true(kept.predicted_ns >= free_one.predicted_ns);
@@ -238,6 +313,8 @@ int main(void)
         cmocka_unit_test(it_plans_alone),
         cmocka_unit_test(it_places_alone),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
+        cmocka_unit_test(moves_beside_computation_are_predicted_once),
+        cmocka_unit_test(collectives_are_parted_where_it_pays),
         cmocka_unit_test(auto_keeps_to_a_memory_limit),
         cmocka_unit_test(costs_are_measured_and_used),
         cmocka_unit_test(it_prepares_without_running),

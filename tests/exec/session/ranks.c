@@ -84,7 +84,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_iss
 
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, from->rows, 8, from->inner);
-    assert_int_equal(exg_paper_grid(&mesh, rank, &grid, NULL), EXG_OK);
+    assert_int_equal(exg_paper_grid(&mesh, rank, false, &grid, NULL), EXG_OK);
     if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
         exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
@@ -193,7 +193,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
                 exg_plan *plan = NULL;
                 exg_grid grid;
 
-                assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
+                assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
                 assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
                                                   cuts[r], &local, NULL, NULL, NULL), EXG_OK);
                 assert_int_equal(
@@ -283,7 +283,7 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
 
         storage->kind = EXG_STORAGE_MADE;
         storage->maker = (exg_storage_maker){note_read, &seen};
-        assert_int_equal(exg_paper_grid(&mesh, r, &grid, NULL), EXG_OK);
+        assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
         if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
             exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||

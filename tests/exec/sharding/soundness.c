@@ -34,7 +34,10 @@ static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_m
     for (int twice = 0; twice < 2; twice++) {
         exg_session *session;
 
-        options.plan = (exg_plan_options){.size = sizeof(options.plan), .no_overlap = twice == 1};
+        options.plan = (exg_plan_options){
+            .size = sizeof(options.plan),
+            .overlap = twice == 0 ? EXG_OVERLAP_ON : EXG_OVERLAP_OFF,
+        };
         session = open_session(l, &options);
         run_fixture(l, session);
         compare_with_expected(l, session, what);
