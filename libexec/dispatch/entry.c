@@ -486,7 +486,7 @@ static exg_status hand_over(const exg_call *call, const exg_entry *entry, exg_dt
         return EXG_OK;
     }
     *result = (exg_object){.kind = entry->form, .count = entry->result_count};
-    result->items = calloc(entry->result_count + 1u, sizeof(*result->items));
+    result->items = malloc((entry->result_count + 1u) * sizeof(*result->items));
     if (result->items == NULL) {
         result->kind = EXG_OBJECT_NONE;
         return EXG_OUT_OF_MEMORY(call->err);

@@ -77,16 +77,20 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
     }
 }
 
-#define BLOCK_HEAD 64
+#define BLOCK_ALIGN 64
 
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
     uint32_t version;
 };
 
+/* Small blocks come and go with every operator: plain malloc keeps lists of them, memalign has
+ * none. */
 exg_block *exg_block_create(uint64_t bytes)
 {
-    exg_block *block = exg_allocate(NULL, BLOCK_HEAD + bytes);
+    exg_block *block = bytes > SIZE_MAX - sizeof(*block) - BLOCK_ALIGN
+                           ? NULL
+                           : malloc(sizeof(*block) + BLOCK_ALIGN - 1 + (size_t)bytes);
 
     if (block != NULL) {
         block->uses = 1;
@@ -106,7 +110,7 @@ exg_block *exg_block_share(exg_block *block)
 void exg_block_release(exg_block *block)
 {
     if (block != NULL && --block->uses == 0) {
-        exg_release(NULL, block, 0);
+        free(block);
     }
 }
 
@@ -124,22 +128,22 @@ uint32_t exg_block_version(const exg_block *block)
 
 void *exg_block_data(exg_block *block)
 {
-    return (uint8_t *)block + BLOCK_HEAD;
+    uint8_t *at = (uint8_t *)(block + 1);
+
+    return at + (BLOCK_ALIGN - (uintptr_t)at % BLOCK_ALIGN) % BLOCK_ALIGN;
 }
 
 exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
                             const exg_tensor *local, const int64_t *sizes, const int64_t *strides,
                             exg_dtensor **t, exg_error *err)
 {
-    exg_dtensor *made = calloc(1, sizeof(*made));
+    exg_dtensor *made = malloc(sizeof(*made)); /* from its lists; calloc has none */
 
     *t = NULL;
     if (made == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    made->mesh = mesh;
-    made->local = *local;
-    made->rank = local->rank;
+    *made = (exg_dtensor){.mesh = mesh, .local = *local, .rank = local->rank};
     memcpy(made->placements, placements, mesh->ndim * sizeof(*placements));
     memcpy(made->sizes, sizes, local->rank * sizeof(*sizes));
     memcpy(made->strides, strides, local->rank * sizeof(*strides));
