@@ -359,6 +359,7 @@ exg_status exg_rule_along_dim(exg_rule_call *call)
     return all_but(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank));
 }
 
+/* Not the dim that is sorted: where an element goes depends on all, so that is gathered. */
 exg_status exg_rule_sort(exg_rule_call *call)
 {
     return all_but(call, wrap(exg_get_int(&call->args[2]), call->operands[0]->rank));
@@ -525,10 +526,11 @@ exg_status exg_rule_pad(exg_rule_call *call)
     for (uint32_t d = 0; d + padded < rank; d++) {
         SPLIT(LIST((int32_t)d), LIST((int32_t)d));
     }
-    return EXG_OK;
+    return exg_add_padded(call);
 }
 
-/* Dims that the operator does not touch. */
+/* Dims that the operator does not touch. Along one that it does elements go to any rank, as no
+ * collective sends them: it is gathered. */
 static exg_status untouched(exg_rule_call *call, const exg_argument *dims)
 {
     bool touched[EXG_SHAPE_RANK_MAX];

@@ -74,12 +74,13 @@ typedef struct exg_emission {
 
 /* Rows of emitted_rules.c and window_rules.c for the rules of their operators: an uneven dim of
  * a mean, the dim of a table that is looked up in, the positions of an attention, the places of
- * a convolution or pool, the largest along a dim. */
+ * a convolution or pool, the padding along a dim, the largest along a dim. */
 exg_status exg_add_emitted_causal(exg_rule_call *call); /* queries in parts */
 exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_ring_attention(exg_rule_call *call); /* keys and values in parts too */
 exg_status exg_add_windows(exg_rule_call *call);
+exg_status exg_add_padded(exg_rule_call *call);
 exg_status exg_add_largest(exg_rule_call *call, uint32_t dim);
 
 /* For rules that emit. A fresh row that is emitted so; NULL without memory. */

@@ -8,6 +8,7 @@
 
 #include <exg/emit.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- places ------------------------------------------------------------------------------ */
 
@@ -40,6 +41,9 @@ static sliding sliding_of(const exg_rule_call *call, uint32_t dim)
         s.stride = of_list(&call->args[3], s.at, 1);
         s.padding = of_list(&call->args[4], s.at, 0);
         s.dilation = of_list(&call->args[5], s.at, 1);
+    } else if (call->op->id == EXG_OP__adaptive_avg_pool2d_default) { /* parts that are equal */
+        s.at = dim - (in->rank - 2);
+        s.kernel = s.stride = s.parts == 0 ? 0 : s.size / s.parts;
     } else {
         s.at = dim - (in->rank - 2);
         s.kernel = of_list(&call->args[1], s.at, 1);
@@ -96,9 +100,9 @@ static exg_ref padded(const exg_emission *e, const sliding *s, const own_window 
                 INTS_OF(e->builder, pads, 2 * (behind + 1)), exg_arg_float(with));
 }
 
-/* `list`, as long as there are dims, with 0 at the dim that is in parts. */
-static exg_argument without_padding(const exg_emission *e, const exg_argument *list,
-                                    const sliding *s)
+/* `list`, as long as there are dims, with `value` at place `at`. */
+static exg_argument with_at(const exg_emission *e, const exg_argument *list, uint32_t at,
+                            int64_t value)
 {
     int64_t items[EXG_SHAPE_RANK_MAX];
     uint32_t dims = e->call->op->id == EXG_OP_convolution_default
@@ -106,7 +110,7 @@ static exg_argument without_padding(const exg_emission *e, const exg_argument *l
                         : 2;
 
     for (uint32_t i = 0; i < dims; i++) {
-        items[i] = i == s->at ? 0 : of_list(list, i, 0);
+        items[i] = i == at ? value : of_list(list, i, 0);
     }
     return INTS_OF(e->builder, items, dims);
 }
@@ -145,7 +149,8 @@ static void emit_window(const exg_emission *e)
     sliding s = sliding_of(e->call, (uint32_t)e->row->operands[0].dim);
     own_window own = see_window(e, &s);
     bool largest = id == EXG_OP_max_pool2d_with_indices_default;
-    uint32_t padding = id == EXG_OP_convolution_default ? 4 : 3;
+    bool adapts = id == EXG_OP__adaptive_avg_pool2d_default;
+    uint32_t own_at = adapts ? 1 : id == EXG_OP_convolution_default ? 4 : 3; /* size or padding */
     exg_argument args[16];
 
     if (own.parts == 0) {
@@ -158,7 +163,7 @@ static void emit_window(const exg_emission *e)
         args[i] = e->args[i];
     }
     args[0] = exg_arg_ref(padded(e, &s, &own, largest ? -INFINITY : 0));
-    args[padding] = without_padding(e, &e->args[padding], &s);
+    args[own_at] = with_at(e, &e->args[own_at], s.at, adapts ? own.parts : 0);
     exg_emit_all(e->builder, id, args, schema->argument_count, e->results);
     if (largest) {
         e->results[1] =
@@ -178,24 +183,19 @@ static bool averages_alike(const exg_rule_call *call, const sliding *s)
 
 static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
 {
-    bool convolves = call->op->id == EXG_OP_convolution_default;
     bool averages = call->op->id == EXG_OP_avg_pool2d_default;
+    bool adapts = call->op->id == EXG_OP__adaptive_avg_pool2d_default;
 
     return s->size > 0 && s->parts > 0 && s->kernel > 0 && s->stride > 0 &&
-           (convolves ? !exg_get_bool(&call->args[6]) : true) &&
-           (averages ? averages_alike(call, s) : true);
+           (averages ? averages_alike(call, s) : true) &&
+           (adapts ? s->size % s->parts == 0 : true);
 }
 
-exg_status exg_add_windows(exg_rule_call *call)
+static exg_status add_sliding(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
     bool convolves = call->op->id == EXG_OP_convolution_default;
 
-    if (!call->emits || !exg_is_real(in->dtype) ||
-        call->op->id == EXG_OP__adaptive_avg_pool2d_default ||
-        (convolves && in->rank != call->operands[1]->rank)) {
-        return EXG_OK;
-    }
     for (uint32_t d = convolves ? 2 : in->rank - 2; d < in->rank; d++) {
         sliding s = sliding_of(call, d);
         int64_t beside;
@@ -215,6 +215,175 @@ exg_status exg_add_windows(exg_rule_call *call)
         row->windows = 1;
         beside = reach_of(&s) - s.stride;
         row->window_bytes = (double)(beside > 0 ? beside : 0) * exg_bytes_without(in, d);
+    }
+    return EXG_OK;
+}
+
+/* ---- places that spread ------------------------------------------------------------------- */
+
+/* A transposed convolution along a dim: `positions` that are cut among the ranks, of `each`
+ * results. What one is made of lies within `reach` elements, from `before` on this side of it.
+ *
+ *   stride 1    a position is a result
+ *   otherwise   it is an element, of as many results as the stride says, if there are no others
+ */
+typedef struct spreading {
+    uint32_t dim, at;
+    int64_t size, results;
+    int64_t positions, each;
+    int64_t stride, padding, extent; /* an element is in results so far from its first */
+    int64_t before, reach;
+} spreading;
+
+static spreading spreading_of(const exg_rule_call *call, uint32_t dim)
+{
+    spreading s = {.dim = dim, .at = dim - 2, .size = call->operands[0]->sizes[dim].value,
+                   .results = call->results[0]->sizes[dim].value};
+
+    s.stride = of_list(&call->args[3], s.at, 1);
+    s.padding = of_list(&call->args[4], s.at, 0);
+    s.extent = of_list(&call->args[5], s.at, 1) * (call->operands[1]->sizes[dim].value - 1);
+    s.positions = s.stride == 1 ? s.results : s.size;
+    s.each = s.stride;
+    if (s.stride > 0) {
+        s.before = (s.extent - s.padding) / s.stride;
+        s.reach = s.before + 1 + (s.stride - 1 + s.padding) / s.stride;
+    }
+    return s;
+}
+
+/* Are the chunks of the results those of the positions? */
+static bool spreads_over_parts(const exg_rule_call *call, const spreading *s)
+{
+    int64_t n = call->mesh_size;
+    int64_t more = of_list(&call->args[7], s->at, 0);
+
+    return s->size > 0 && s->results == s->positions * s->each && s->padding <= s->extent &&
+           s->stride > 0 && (s->stride > 1 || more == 0) &&
+           (s->results + n - 1) / n == (s->positions + n - 1) / n * s->each;
+}
+
+/* Of the rank's window all that it spreads to; of that its own. */
+static void emit_spreading(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    spreading s = spreading_of(e->call, (uint32_t)e->row->operands[0].dim);
+    exg_window w = {s.size, s.positions, 1, s.before, s.reach, 0};
+    int64_t offset;
+    int64_t own = exg_own_chunk(e, s.positions, &offset) * s.each;
+    exg_argument args[9];
+    int64_t first;
+    int64_t count;
+    int64_t from;
+    int64_t beyond;
+    exg_ref x;
+
+    exg_window_of(&w, e->call->mesh_size, e->rank, &first, &count);
+    x = EMIT(b, exg_window, e->args[0], s.dim, exg_arg_int(w.size), exg_arg_int(w.parts),
+             exg_arg_int(w.stride), exg_arg_int(w.before), exg_arg_int(w.reach), 0,
+             exg_arg_int(count), e->mesh_dim);
+    if (own == 0) {
+        e->results[0] = exg_arg_ref(exg_emit_zeros(e));
+        return;
+    }
+    from = offset * s.each + s.padding - first * s.stride;
+    beyond = from + own - ((count - 1) * s.stride + s.extent + 1);
+    memcpy(args, e->args, sizeof(args));
+    args[0] = exg_arg_ref(x);
+    args[4] = with_at(e, &e->args[4], s.at, 0);
+    args[7] = with_at(e, &e->args[7], s.at, beyond > 0 ? beyond : 0);
+    exg_emit_all(b, e->call->op->id, args, 9, e->results);
+    e->results[0] = exg_arg_ref(EMIT(b, slice_Tensor, e->results[0], s.dim, exg_arg_int(from),
+                                     exg_arg_int(from + own), 1));
+}
+
+static exg_status add_spreading(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+
+    for (uint32_t d = 2; d < in->rank; d++) {
+        spreading s = spreading_of(call, d);
+        exg_row *row;
+
+        if (!spreads_over_parts(call, &s)) {
+            continue;
+        }
+        row = exg_rule_add_emitted(call, emit_spreading);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->operands[0] = row->results[0] = exg_shard((int32_t)d);
+        row->windows = 1;
+        row->window_bytes = (double)(s.reach - 1) * exg_bytes_without(in, d);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_add_windows(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    bool convolves = call->op->id == EXG_OP_convolution_default;
+
+    if (!call->emits || !exg_is_real(in->dtype) ||
+        (convolves && in->rank != call->operands[1]->rank)) {
+        return EXG_OK;
+    }
+    return convolves && exg_get_bool(&call->args[6]) ? add_spreading(call) : add_sliding(call);
+}
+
+/* ---- padding -------------------------------------------------------------------------------- */
+
+/* As if a kernel of one slid over the padded dim. */
+static sliding padding_of(const exg_rule_call *call, uint32_t dim, const int64_t *pads)
+{
+    const exg_tensor_meta *in = call->operands[0];
+
+    return (sliding){.dim = dim, .size = in->sizes[dim].value,
+                     .parts = call->results[0]->sizes[dim].value, .kernel = 1, .stride = 1,
+                     .padding = pads[2 * (in->rank - 1 - dim)], .dilation = 1};
+}
+
+/* The rank's own elements, and of the padding what lies in its part. */
+static void emit_padded(const exg_emission *e)
+{
+    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    uint32_t behind = e->call->operands[0]->rank - 1 - dim;
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&e->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
+    sliding s = padding_of(e->call, dim, pads);
+    own_window own = see_window(e, &s);
+
+    if (own.parts == 0) {
+        e->results[0] = exg_arg_ref(exg_emit_zeros(e));
+        return;
+    }
+    pads[2 * behind] = own.before;
+    pads[2 * behind + 1] = own.after;
+    e->results[0] = exg_arg_ref(EMIT(e->builder, constant_pad_nd_default, own.x,
+                                     INTS_OF(e->builder, pads, count), e->args[2]));
+}
+
+exg_status exg_add_padded(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t d = in->rank - count / 2; call->emits && d < in->rank; d++) {
+        int64_t moved = pads[2 * (in->rank - 1 - d)];
+        exg_row *row;
+
+        if (!exg_is_real(in->dtype) || in->sizes[d].value == 0 ||
+            call->results[0]->sizes[d].value == 0) {
+            continue;
+        }
+        row = exg_rule_add_emitted(call, emit_padded);
+        if (row == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        row->operands[0] = row->results[0] = exg_shard((int32_t)d);
+        row->windows = 1;
+        row->window_bytes = (double)(moved < 0 ? -moved : moved) * exg_bytes_without(in, d);
     }
     return EXG_OK;
 }

@@ -211,6 +211,46 @@ static void convolutions_of_one_and_three_dims_do_too(void **state)
     check("convolution of a body", (int32_t[]){2, -1}, true, 1);
 }
 
+/* Rows whose results are cut as the elements are: those of several a element, or of one. Of
+ * others the whole is gathered. */
+static void transposed_convolutions_spread_beyond_their_part(void **state)
+{
+    static const struct {
+        int64_t size, kernel, stride, padding, dilation, groups, more;
+        bool cut; /* on every mesh */
+    } rows[] = {
+        {12, 3, 1, 1, 1, 1, 0, true}, {11, 3, 1, 0, 1, 2, 0, true}, {17, 4, 1, 1, 2, 1, 0, true},
+        {60, 4, 2, 1, 1, 1, 0, true}, {60, 2, 2, 0, 1, 2, 0, true}, {60, 3, 2, 1, 1, 1, 1, true},
+        {60, 7, 3, 2, 1, 1, 0, true}, {60, 3, 2, 0, 1, 1, 1, false}, {7, 4, 2, 1, 1, 1, 0, false},
+        {3, 4, 2, 1, 1, 1, 0, false}, {2, 1, 1, 0, 1, 1, 0, true},  {9, 3, 3, 0, 1, 1, 0, false},
+        {60, 5, 2, 0, 3, 1, 2, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        bool columns = i % 2 == 1;
+        exg_ref x, w, bias;
+        char what[60];
+
+        begin();
+        x = input(columns ? (int64_t[]){1, 4, 3, rows[i / 2].size}
+                          : (int64_t[]){1, 4, rows[i / 2].size, 3}, 4);
+        w = input(columns ? (int64_t[]){4, 3, 3, rows[i / 2].kernel}
+                          : (int64_t[]){4, 3, rows[i / 2].kernel, 3}, 4);
+        bias = input((int64_t[]){3 * rows[i / 2].groups}, 1);
+        output(exg_arg_ref(EMIT(
+            t.b, convolution_default, x, w, bias,
+            columns ? INTS(t.b, 1, rows[i / 2].stride) : INTS(t.b, rows[i / 2].stride, 1),
+            columns ? INTS(t.b, 1, rows[i / 2].padding) : INTS(t.b, rows[i / 2].padding, 1),
+            columns ? INTS(t.b, 1, rows[i / 2].dilation) : INTS(t.b, rows[i / 2].dilation, 1),
+            true, columns ? INTS(t.b, 0, rows[i / 2].more) : INTS(t.b, rows[i / 2].more, 0),
+            exg_arg_int(rows[i / 2].groups))));
+        snprintf(what, sizeof(what), "transposed convolution %zu of %s", i / 2,
+                 columns ? "columns" : "rows");
+        check(what, (int32_t[]){columns ? 3 : 2, -1, -1}, rows[i / 2].cut, -1);
+    }
+}
+
 /* A window in which nothing is larger than the padding names its first place inside. */
 static void lowest(uint32_t at)
 {
@@ -278,6 +318,45 @@ static void averages_see_beyond_their_part(void **state)
                                 INTS(t.b, rows[i / 2].padding, 1), rows[i / 2].ceil,
                                 rows[i / 2].counts, divisor)));
         check("average pool", (int32_t[]){2}, i % 2 == 1 || !rows[i / 2].gathered, 1);
+    }
+}
+
+static void padding_stays_where_it_lies(void **state)
+{
+    static const int64_t rows[][3] = {{17, 1, 2}, {17, 3, 0}, {17, -2, 1}, {17, 0, -3},
+                                      {17, 9, 9}, {5, 11, 1}, {17, -1, -1}, {2, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        const int64_t *row = rows[i / 2];
+        bool columns = i % 2 == 1;
+        exg_ref x;
+
+        begin();
+        x = input(columns ? (int64_t[]){2, 6, row[0]} : (int64_t[]){2, row[0], 6}, 3);
+        output(exg_arg_ref(EMIT(t.b, constant_pad_nd_default, x,
+                                columns ? INTS(t.b, row[1], row[2], 2, -1)
+                                        : INTS(t.b, 1, 2, row[1], row[2]), 7)));
+        check("padding", (int32_t[]){columns ? 2 : 1}, i / 2 < 4, -1);
+    }
+}
+
+/* Where every result is of as many elements. */
+static void adaptive_averages_stay_in_parts(void **state)
+{
+    static const int64_t rows[][2] = {{12, 6}, {15, 5}, {7, 7}, {8, 2}, {11, 4}, {3, 6}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        int64_t size = rows[i / 2][0], parts = rows[i / 2][1];
+        bool columns = i % 2 == 1;
+        exg_ref x;
+
+        begin();
+        x = input(columns ? (int64_t[]){2, 6, size} : (int64_t[]){2, size, 6}, 3);
+        output(exg_arg_ref(EMIT(t.b, _adaptive_avg_pool2d_default, x,
+                                columns ? INTS(t.b, 4, parts) : INTS(t.b, parts, 4))));
+        check("adaptive pool", (int32_t[]){columns ? 2 : 1}, i / 2 < 3, -1);
     }
 }
 
@@ -368,7 +447,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_see_beyond_their_part),
         cmocka_unit_test(convolutions_of_one_and_three_dims_do_too),
+        cmocka_unit_test(transposed_convolutions_spread_beyond_their_part),
         cmocka_unit_test(pools_see_beyond_their_part),
+        cmocka_unit_test(adaptive_averages_stay_in_parts),
+        cmocka_unit_test(padding_stays_where_it_lies),
         cmocka_unit_test(averages_see_beyond_their_part),
         cmocka_unit_test(attention_goes_around_in_blocks),
         cmocka_unit_test(the_largest_of_parts_are_those_of_the_whole),
