@@ -224,11 +224,14 @@ static bool splittable(const placer *p, exg_value_id id, exg_placement want)
 /* The collectives inside a row that is emitted otherwise than the operator itself. */
 static double inner_cost(const placer *p, const exg_row *row)
 {
+    const exg_link *link = &p->costs->links[p->mesh_dim];
+
     return row->reduces * link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
                                     row->reduced_bytes) +
            row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes) +
-           row->windows * p->costs->links[p->mesh_dim].message_ns +
-           row->window_bytes * p->costs->links[p->mesh_dim].ns_per_byte;
+           row->windows * link->message_ns +
+           (row->window_bytes + (p->overlaps ? 0 : row->beside_bytes)) * link->ns_per_byte +
+           row->touched_bytes * p->costs->ns_per_touched;
 }
 
 /* Are all operands there are made of weights kept in pieces? */
@@ -690,7 +693,7 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
 {
     placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
                 .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
-                .json = goal->json, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only,
+                .json = goal->json, .overlaps = goal->overlaps, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only,
                 .cuts = along->cuts};
     exg_status status;
 

@@ -33,6 +33,7 @@ typedef struct exg_placer {
     exg_place_summary summary;
     exg_text *report; /* NULL: none wanted */
     bool json;
+    bool overlaps; /* moves go on beside computation */
     uint32_t reported; /* nodes, of JSON */
     exg_text moves;    /* of the node being placed, as reported */
     const char *why;   /* its operands must lie as they are made to */

@@ -11,6 +11,9 @@
 #include <math.h>
 #include <string.h>
 
+#define SCORE_TOUCHES 6 /* made, its row's largest, its exponential and their sum, multiplied */
+#define MERGE_TOUCHES 4 /* of what was seen so far, by a block */
+
 #define NOTHING (-(double)INFINITY) /* the score of what is not seen */
 
 typedef struct ring {
@@ -227,6 +230,25 @@ static bool heads_fit(const exg_rule_call *call)
            (own == shared || (exg_get_bool(&call->args[6]) && own % shared == 0));
 }
 
+/* What the ring takes beside one attention: blocks come, scores are written down, and the sums
+ * over blocks put together. */
+static void count_ring(const exg_rule_call *call, exg_row *row, uint32_t at)
+{
+    const exg_tensor_meta *key = call->operands[1];
+    const exg_tensor_meta *value = call->operands[2];
+    const exg_tensor_meta *out = call->results[0];
+    double keys = (double)key->sizes[at].value;
+    double own = exg_bytes_without(out, at) * (double)out->sizes[at].value / call->mesh_size;
+    double wide = (double)out->sizes[out->rank - 1].value;
+    uint32_t others = call->mesh_size - 1;
+
+    row->windows = 2 * others;
+    row->beside_bytes = others * keys / call->mesh_size *
+                        (exg_bytes_without(key, at) + exg_bytes_without(value, at));
+    row->touched_bytes = others * MERGE_TOUCHES * own +
+                         (wide == 0 ? 0 : SCORE_TOUCHES * own / wide * keys);
+}
+
 exg_status exg_add_ring_attention(exg_rule_call *call)
 {
     const exg_tensor_meta *query = call->operands[0];
@@ -255,8 +277,6 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
         row->operands[3] = exg_shard((int32_t)mask->rank - 2);
     }
     row->results[0] = exg_shard((int32_t)at);
-    row->windows = 2 * (call->mesh_size - 1);
-    row->window_bytes = (double)(key->sizes[at].value / call->mesh_size) *
-                        (exg_bytes_without(key, at) + exg_bytes_without(value, at));
+    count_ring(call, row, at);
     return EXG_OK;
 }

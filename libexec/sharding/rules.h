@@ -31,7 +31,9 @@ typedef struct exg_row {
     uint32_t gathers;        /* all-gathers, */
     double reduced_bytes;    /* the size of what each is of, */
     uint32_t windows;        /* moves of windows, */
-    double window_bytes;     /* and what comes by all of them that nothing is computed beside */
+    double window_bytes;     /* what comes by all of them that nothing is computed beside, */
+    double beside_bytes;     /* what comes while something is, if ranks do so, */
+    double touched_bytes;    /* and what is read and written more than the operator would */
 } exg_row;
 
 /* One call to be given rows. Sizes are global. */

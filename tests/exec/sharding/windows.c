@@ -87,8 +87,10 @@ static exg_session *run(uint32_t ranks, const int32_t *split, exg_session_stats 
     uint32_t count = 0;
     exg_costs costs;
 
-    exg_costs_init(&costs); /* messages for nothing: the fewest bytes are moved */
+    exg_costs_init(&costs); /* messages and work for nothing: the fewest bytes are waited for */
     costs.links[0].message_ns = 0;
+    costs.ns_per_touched = 0;
+    options.plan.overlap = EXG_OVERLAP_ON;
     options.goal.costs = &costs;
     for (uint32_t i = 0; ranks > 1 && i < t.input_count; i++) {
         if (split[i] >= 0) {
