@@ -1,10 +1,15 @@
-/* team.c - sleeping threads woken by a generation count. */
+/* team.c - threads woken by a generation count. Who waits gives way for a while, since the next
+ * run often follows at once, then sleeps. */
 #include "libexec/comm/team.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+
+#define SPINS 100 /* giving way */
 
 typedef struct member {
     exg_team *team;
@@ -21,9 +26,9 @@ struct exg_team {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_cond_t done;
-    uint64_t generation;
-    uint32_t running;
-    bool closing;
+    _Atomic uint64_t generation; /* these three are written with the lock held */
+    _Atomic uint32_t running;
+    atomic_bool closing;
     void (*work)(void *context, uint32_t rank);
     void *context;
 };
@@ -34,8 +39,11 @@ static void *serve(void *argument)
     exg_team *team = m->team;
     uint64_t seen = 0;
 
-    pthread_mutex_lock(&team->lock);
     for (;;) {
+        for (int i = 0; i < SPINS && team->generation == seen && !team->closing; i++) {
+            sched_yield();
+        }
+        pthread_mutex_lock(&team->lock);
         while (team->generation == seen && !team->closing) {
             pthread_cond_wait(&team->wake, &team->lock);
         }
@@ -50,6 +58,7 @@ static void *serve(void *argument)
         if (--team->running == 0 || team->first == 0) {
             pthread_cond_signal(&team->done);
         }
+        pthread_mutex_unlock(&team->lock);
     }
     pthread_mutex_unlock(&team->lock);
     return NULL;
@@ -138,6 +147,9 @@ void exg_team_run(exg_team *team, void (*work)(void *context, uint32_t rank), vo
     pthread_mutex_unlock(&team->lock);
     if (team->first == 1) {
         work(context, 0);
+    }
+    for (int i = 0; i < SPINS && team->running > 0; i++) {
+        sched_yield();
     }
     pthread_mutex_lock(&team->lock);
     while (team->running > 0) {
