@@ -1,5 +1,6 @@
 /* cmd_plan.c - exg plan FILE: steps, memory and moves of a run, without running. */
 #include "cli/cli.h"
+#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -38,7 +39,21 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
         }
         fputs("\n", call->out);
     }
+    if (exg_session_unproved(session) != NULL) {
+        fputs(exg_session_unproved(session), call->out);
+    }
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
+}
+
+/* What --check left, as a JSON string. */
+static void put_unproved(const cli_call *call, const exg_session *session)
+{
+    const char *unproved = exg_session_unproved(session);
+    exg_text text = EXG_TEXT_EMPTY;
+
+    exg_text_json_string(&text, unproved == NULL ? "" : unproved);
+    fprintf(call->out, ", \"unchecked\": %s", text.failed ? "\"\"" : text.data);
+    exg_text_free(&text);
 }
 
 static void print_json(const cli_call *call, const exg_session *session, bool processes)
@@ -61,13 +76,15 @@ static void print_json(const cli_call *call, const exg_session *session, bool pr
             "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
             "\"reduce_scatter\": %u, \"all_to_all\": %u, \"window\": %u, \"moved_bytes\": %" PRIu64
             ", \"predicted_ns\": %.0f, \"hidden_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
-            ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s, \"mesh\": %s}\n",
+            ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s",
             stats.place.split_count, stats.place.all_gather_count,
             stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
-            stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes, call->check ? "true" : "false",
-            report == NULL ? "[]" : report);
+            stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
+            call->check ? "true" : "false");
+    put_unproved(call, session);
+    fprintf(call->out, ", \"mesh\": %s}\n", report == NULL ? "[]" : report);
 }
 
 static exg_status print_plan(const cli_call *call, const exg_session *session, bool processes,

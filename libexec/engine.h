@@ -4,6 +4,7 @@
 
 #include "libexec/comm/team.h"
 #include "libexec/rank.h"
+#include "libexport/base/text.h"
 
 #include <exg/session.h>
 
@@ -32,6 +33,8 @@ typedef struct exg_engine {
     uint64_t runs;       /* so far */
     uint64_t stretches;  /* that this run carried out */
     uint32_t plan_count;
+    uint32_t explored; /* stretches that were planned ahead of any run */
+    exg_text unproved; /* a line a place after which nothing was */
     uint64_t plan_ns;
 } exg_engine;
 

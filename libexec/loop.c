@@ -113,6 +113,15 @@ static bool is_sliced(const exg_loop *loop, uint32_t i)
     return i >= loop->carried_count && i < loop->carried_count + loop->sliced_count;
 }
 
+/* Output `index` of a stretch; of one that was only planned, without data. */
+static exg_tensor output_of(const exg_loop_run *l, const exg_bound *bound, uint32_t index)
+{
+    const exg_plan_output *outputs = exg_bound_plan(bound)->outputs + bound->stretch->first_output;
+
+    return l->engine->options.plan_only ? outputs[index].location.window
+                                        : exg_bound_output(bound, index).tensor;
+}
+
 /* What the stretch left; of what is cut along dim 0, the first slice. Gives the number of
  * slices, or -1 where they differ. */
 static int64_t take_operands(exg_loop_run *l, const exg_bound *bound)
@@ -127,7 +136,7 @@ static int64_t take_operands(exg_loop_run *l, const exg_bound *bound)
         if (!is_tensor(loop, i)) {
             continue;
         }
-        *t = exg_bound_output(bound, loop->operands[i].output).tensor;
+        *t = output_of(l, bound, loop->operands[i].output);
         if (is_sliced(loop, i)) {
             int64_t here = t->rank == 0 ? -1 : t->sizes[0];
 
@@ -346,5 +355,72 @@ exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_er
                bound->stretch->loop.condition != NULL ? run_while(loop, err)
                                                       : run_slices(loop, slices, err),
                "node '%s'", node->name == NULL ? node->target : node->name);
+    return EXG_OK;
+}
+
+/* ---- on paper ------------------------------------------------------------------------------ */
+
+static bool is_alike(const exg_tensor *a, const exg_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->sizes, b->sizes, a->rank * sizeof(*a->sizes)) == 0;
+}
+
+/* Result `i` as it will be, when an iteration makes `made` of it. */
+static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t slices)
+{
+    bool carried = i < l->stretch->loop.carried_count;
+    exg_tensor *result = &l->results[i];
+    exg_tensor whole = *made;
+
+    if (!carried && made->rank == EXG_RANK_MAX) {
+        return false;
+    }
+    if (!carried) {
+        whole.rank = made->rank + 1;
+        whole.sizes[0] = slices;
+        memcpy(whole.sizes + 1, made->sizes, made->rank * sizeof(*made->sizes));
+        exg_tensor_set_contiguous(&whole);
+    }
+    if (carried ? !is_tensor(&l->stretch->loop, i) || !is_alike(made, &l->given[i])
+                : result->rank > 0 && !is_alike(&whole, result)) {
+        return false;
+    }
+    *result = whole;
+    result->data = NULL;
+    return true;
+}
+
+/* Do all ways through the body, which was explored, end with results of the same sizes? */
+static bool foresee_ends(exg_loop_run *l, const exg_bound *body, int64_t slices)
+{
+    bool known = body->stretch->pause == EXG_PAUSE_END || body->follow != NULL;
+    uint32_t count = body->stretch->pause == EXG_PAUSE_END ? l->stretch->loop.result_count : 0;
+
+    for (uint32_t i = 0; known && i < count; i++) {
+        const exg_plan_output *made =
+            &exg_bound_plan(body)->outputs[body->stretch->first_output + i];
+
+        known = made->constant.kind == EXG_ARGUMENT_TENSOR &&
+                foresee(l, i, &made->location.window, slices);
+    }
+    for (const exg_bound *f = body->follow; known && f != NULL; f = f->next) {
+        known = foresee_ends(l, f, slices);
+    }
+    return known;
+}
+
+exg_status exg_loop_explore(exg_loop_run *l, const exg_bound *bound, bool *known, exg_error *err)
+{
+    int64_t slices = take_operands(l, bound);
+
+    if (l->stretch->loop.condition != NULL) {
+        EXG_TRY(select_plan(l, &l->condition, err));
+        EXG_TRY(exg_routine_explore(&l->condition, err));
+    }
+    EXG_TRY(select_plan(l, &l->body, err));
+    EXG_TRY(exg_routine_explore(&l->body, err));
+    *known = (l->stretch->loop.condition != NULL || slices >= 1) &&
+             foresee_ends(l, l->body.current, slices);
     return EXG_OK;
 }

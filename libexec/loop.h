@@ -15,6 +15,12 @@ void exg_loop_destroy(exg_loop_run *loop); /* NULL is allowed */
  * may. */
 exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_error *err);
 
+/* On paper: plans the graphs for the first iteration, and what may follow in them. *known: what
+ * is carried keeps its sizes, so the others have the same plans, and the results (without data)
+ * have the sizes they will have. */
+exg_status exg_loop_explore(exg_loop_run *loop, const exg_bound *bound, bool *known,
+                            exg_error *err);
+
 /* Results of the last run, row-major; valid until the next. */
 const exg_tensor *exg_loop_results(const exg_loop_run *loop);
 

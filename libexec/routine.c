@@ -176,11 +176,10 @@ static exg_status after_loop(exg_routine *r, exg_bound *b, exg_bound **next, exg
 
 /* ---- looking ahead ----------------------------------------------------------------------- */
 
-static exg_status explore_after(exg_routine *r, exg_bound *b, uint32_t *left, exg_error *err);
+static exg_status explore_after(exg_routine *r, exg_bound *b, exg_error *err);
 
 /* What follows `truth`, unless the program asserts the contrary. */
-static exg_status explore_side(exg_routine *r, exg_bound *b, bool truth, uint32_t *left,
-                               exg_error *err)
+static exg_status explore_side(exg_routine *r, exg_bound *b, bool truth, exg_error *err)
 {
     exg_argument number = exg_arg_bool(truth);
     int64_t key[2];
@@ -194,31 +193,71 @@ static exg_status explore_side(exg_routine *r, exg_bound *b, bool truth, uint32_
     EXG_TRY(status);
     write_key(&number, key);
     EXG_TRY(bind(r, b, stretch, key, 2, &next, err));
-    return explore_after(r, next, left, err);
+    return explore_after(r, next, err);
 }
 
-static exg_status explore_after(exg_routine *r, exg_bound *b, uint32_t *left, exg_error *err)
+static exg_status leave_unproved(exg_engine *e, const exg_stretch *s, const char *why,
+                                 exg_error *err)
+{
+    exg_text_printf(&e->unproved, "not checked: what follows '%s' (%s), for %s\n",
+                    s->node->name == NULL ? "" : s->node->name, s->node->target, why);
+    return e->unproved.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status explore_number(exg_routine *r, exg_bound *b, exg_error *err)
 {
     const exg_stretch *s = b->stretch;
+    const exg_plan_output *number =
+        &exg_bound_plan(b)->outputs[s->first_output + s->number_output];
 
-    for (int truth = 0; truth < 2 && s->pause == EXG_PAUSE_NUMBER && *left > 0; truth++) {
-        const exg_plan_output *number =
-            &exg_bound_plan(b)->outputs[s->first_output + s->number_output];
-
-        if (number->location.window.dtype != EXG_DTYPE_B8) {
-            return EXG_OK;
-        }
-        (*left)--;
-        EXG_TRY(explore_side(r, b, truth == 1, left, err));
+    if (number->location.window.dtype != EXG_DTYPE_B8) {
+        return leave_unproved(r->engine, s, "it hangs on a number that only the run knows", err);
+    }
+    for (int truth = 0; truth < 2; truth++) {
+        EXG_TRY(explore_side(r, b, truth == 1, err));
     }
     return EXG_OK;
 }
 
+static exg_status explore_loop(exg_routine *r, exg_bound *b, exg_error *err)
+{
+    uint32_t count = b->stretch->loop.result_count;
+    exg_bound *next;
+    bool known;
+    int64_t *key;
+    uint32_t words;
+    exg_status status;
+
+    EXG_TRY(exg_loop_explore(b->loop, b, &known, err));
+    if (!known) {
+        return leave_unproved(r->engine, b->stretch,
+                              "what the loop carries changes its size, or hangs on the run", err);
+    }
+    key = malloc((sizes_of(exg_loop_results(b->loop), count, NULL) + 1) * sizeof(*key));
+    if (key == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    words = sizes_of(exg_loop_results(b->loop), count, key);
+    status = make_after_loop(r, b, key, words, &next, err);
+    free(key);
+    return status == EXG_OK ? explore_after(r, next, err) : status;
+}
+
+static exg_status explore_after(exg_routine *r, exg_bound *b, exg_error *err)
+{
+    if (b->stretch->pause == EXG_PAUSE_END) {
+        return EXG_OK;
+    }
+    if (r->engine->explored++ >= EXG_EXPLORED_MAX) {
+        return leave_unproved(r->engine, b->stretch, "too many stretches may come before it", err);
+    }
+    return b->stretch->pause == EXG_PAUSE_LOOP ? explore_loop(r, b, err)
+                                               : explore_number(r, b, err);
+}
+
 exg_status exg_routine_explore(exg_routine *routine, exg_error *err)
 {
-    uint32_t left = EXG_EXPLORED_MAX;
-
-    return explore_after(routine, routine->current, &left, err);
+    return explore_after(routine, routine->current, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------- */

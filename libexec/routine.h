@@ -33,8 +33,9 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
                               const exg_argument *numbers, exg_error *err);
 
 /* Plans, and so proves, what may follow the current plan where that is known without a run:
- * both sides of branches, EXG_EXPLORED_MAX stretches at most. What hangs on other numbers, and
- * what follows a loop, is planned and proved when a run comes there. */
+ * both sides of branches, loops that carry the same sizes from iteration to iteration; up to
+ * EXG_EXPLORED_MAX such places. What hangs on other numbers is planned when a run comes there,
+ * and engine->unproved tells of it. */
 exg_status exg_routine_explore(exg_routine *routine, exg_error *err);
 
 /* Runs from the current plan to the end. `data` by graph input: of the user's tensors. */

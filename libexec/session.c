@@ -328,6 +328,7 @@ void exg_session_destroy(exg_session *session)
     }
     exg_routine_destroy(&session->routine);
     exg_memory_destroy(e->memory);
+    exg_text_free(&e->unproved);
     close_devices(e);
     exg_team_destroy(e->team);
     for (uint32_t r = 0; e->grids != NULL && r < e->rank_count; r++) {
@@ -483,6 +484,8 @@ exg_status exg_session_prepare(exg_session *session, const exg_session_input *in
     const exg_session_options *options = &session->engine.options;
 
     EXG_TRY(select_plan(session, inputs, input_count, err));
+    exg_text_free(&session->engine.unproved);
+    session->engine.explored = 0;
     return options->plan_only && options->check_ranks
                ? exg_routine_explore(&session->routine, err)
                : EXG_OK;
@@ -593,6 +596,11 @@ const exg_plan *exg_session_plan(const exg_session *session)
 const char *exg_session_waits(const exg_session *session)
 {
     return session->routine.current == NULL ? NULL : session->routine.current->stretch->waits;
+}
+
+const char *exg_session_unproved(const exg_session *session)
+{
+    return session->engine.unproved.data;
 }
 
 /* Step `index` of those the last run took, from stretch to stretch (not those of loops). */

@@ -209,6 +209,39 @@ static void a_plan_tells_what_it_waits_for(void **state)
     unload_fixture(&l);
 }
 
+/* Both sides of branches and the iterations of loops are planned ahead of a run, which then
+ * makes no plan that was not among them; what is left out is told. */
+static void what_a_run_plans_was_proved_before(void **state)
+{
+    float x[12] = {1, -2, 3};
+    int64_t start = 2;
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("start", &start)};
+    exg_session_options options = {.size = sizeof(options), .mesh = {1, {3}}};
+    uint32_t ahead = 0;
+    loaded l;
+
+    (void)state;
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
+                                           .mode = EXG_PLACE_DATA};
+    load_fixture(&dynamic[2], &l); /* loops, one with a branch inside */
+    for (int runs = 0; runs < 2; runs++) {
+        exg_session_stats stats;
+        exg_session *session;
+        exg_error err;
+
+        options.plan_only = options.check_ranks = runs == 0;
+        session = open_session(&l, &options);
+        assert_int_equal(runs == 0 ? exg_session_prepare(session, inputs, 2, &err)
+                                   : exg_session_run(session, inputs, 2, &err), EXG_OK);
+        assert_null(exg_session_unproved(session));
+        exg_session_statistics(session, &stats);
+        assert_true(runs == 0 || (stats.plan_count > 4 && stats.plan_count <= ahead));
+        ahead = stats.plan_count;
+        exg_session_destroy(session);
+    }
+    unload_fixture(&l);
+}
+
 /* ---- what ends a run ------------------------------------------------------------------------ */
 
 static void a_loop_that_goes_on_is_stopped(void **state)
@@ -393,6 +426,7 @@ int main(void)
         cmocka_unit_test(running_again_allocates_nothing),
         cmocka_unit_test(plans_for_old_numbers_go),
         cmocka_unit_test(a_plan_tells_what_it_waits_for),
+        cmocka_unit_test(what_a_run_plans_was_proved_before),
         cmocka_unit_test(a_loop_that_goes_on_is_stopped),
         cmocka_unit_test(assertions_end_the_run_and_nothing_else),
         cmocka_unit_test(assertions_hold_without_ranges),
