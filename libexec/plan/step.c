@@ -63,6 +63,9 @@ bool exg_plan_overlaps(const exg_plan_options *options, const exg_grid *grid,
          device->table->kernel_of(&exg_kernel_all_reduce) != &exg_kernel_all_reduce)) {
         return false; /* what a device leaves to the host goes whole */
     }
+    if (device != NULL && device->table->begin_collective != NULL) {
+        return true; /* on a stream of its own */
+    }
     return asked == EXG_OVERLAP_ON || !grid->dims[0]->ops->lends;
 }
 
