@@ -17,7 +17,11 @@ static exg_isa best(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
-        return __builtin_cpu_supports("avx512vnni") ? EXG_ISA_VNNI : EXG_ISA_V4;
+        if (!__builtin_cpu_supports("avx512vnni")) {
+            return EXG_ISA_V4;
+        }
+        return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd") ? EXG_ISA_BF16
+                                                                               : EXG_ISA_VNNI;
     }
     return EXG_ISA_V3;
 #else
@@ -35,7 +39,7 @@ exg_isa exg_isa_current(void)
 
 const char *exg_isa_name(exg_isa isa)
 {
-    static const char *const names[] = {"generic", "v3", "v4", "vnni"};
+    static const char *const names[] = {"generic", "v3", "v4", "vnni", "bf16"};
 
     return names[isa];
 }

@@ -3,7 +3,8 @@
  * Everything in loops/ is compiled once per instruction set, its names ending in
  * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
  * of functions; EXG_LOOPS(family) is the best table for this machine. A family that gains
- * from AVX512-VNNI has a table _vnni besides; the others' _v4 is the best there too.
+ * from AVX512-VNNI has a table _vnni besides; the others' _v4 is the best there too. One
+ * _bf16 is for processors whose AVX512-BF16 outruns their f32: AMD's, from Zen 4 on.
  */
 #ifndef EXG_LIBEXEC_KERNELS_ISA_H
 #define EXG_LIBEXEC_KERNELS_ISA_H
@@ -13,6 +14,7 @@ typedef enum exg_isa {
     EXG_ISA_V3,
     EXG_ISA_V4,
     EXG_ISA_VNNI,
+    EXG_ISA_BF16,
     EXG_ISA_COUNT
 } exg_isa;
 
@@ -34,15 +36,18 @@ void exg_isa_limit(exg_isa isa);
     EXG_LOOPS_DECLARE(type, name);         \
     extern const type name##_vnni
 
+/* EXG_LOOPS_BF16: NULL where there is none. */
 #ifdef EXG_HAVE_X86_64_LOOPS
 #define EXG_LOOPS(name)                                                                  \
     (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                      \
      : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
                                        : &name##_generic)
 #define EXG_LOOPS_VNNI(name) \
-    (exg_isa_current() == EXG_ISA_VNNI ? &name##_vnni : EXG_LOOPS(name))
+    (exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni : EXG_LOOPS(name))
+#define EXG_LOOPS_BF16(name) (exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16 : NULL)
 #else
 #define EXG_LOOPS(name)      (&name##_generic)
+#define EXG_LOOPS_BF16(name) NULL
 #define EXG_LOOPS_VNNI(name) EXG_LOOPS(name)
 #endif
 

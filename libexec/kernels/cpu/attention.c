@@ -12,7 +12,7 @@
  * Keys and values that several blocks would pack again are packed before, blocks of
  * KEYS in the order they are read.
  */
-#include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/cpu/gemm.h"
 
 #include <math.h>
 
@@ -35,11 +35,12 @@ typedef struct attention_params {
     int64_t batch_sizes[EXG_RANK_MAX];
     bool has_mask, is_causal;
     bool packs_first;
-    int64_t packed_keys, packed_head; /* reals of one head: its keys, and all */
+    int64_t packed_keys, packed_head; /* elements of one head: its keys, and all */
     int64_t kv_heads;
     double scale;
     double masked; /* a row whose keys are all masked */
-    const exg_gemm_loops *gemm;
+    const exg_gemm_loops *gemm;     /* of panels */
+    const exg_gemm_loops *few_gemm; /* of few rows, which are not packed */
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
     const exg_convert_loops *convert;
@@ -66,20 +67,26 @@ static int64_t panel_up(const attention_params *p, int64_t count)
     return exg_ceil_div(count, p->gemm->columns) * p->gemm->columns;
 }
 
-/* Where, in reals, the panels of keys from `key` (COLUMNS after COLUMNS of a block of
+/* `depth` up to whole groups. */
+static int64_t depth_up(const attention_params *p, int64_t depth)
+{
+    return exg_round_up(depth, p->gemm->group);
+}
+
+/* Where, in elements, the panels of keys from `key` (COLUMNS after COLUMNS of a block of
  * KEYS) over depth [d, d + depth) begin. */
 static int64_t packed_key(const attention_params *p, int64_t key, int64_t d, int64_t depth)
 {
     int64_t block = panel_up(p, COLUMNS) + panel_up(p, KEYS - COLUMNS);
     int64_t at = key % KEYS >= COLUMNS ? panel_up(p, COLUMNS) : 0;
 
-    return key / KEYS * block * p->depth + d * block + at * depth;
+    return key / KEYS * block * depth_up(p, p->depth) + d * block + at * depth_up(p, depth);
 }
 
 /* The same of values: columns from j of the block of `keys` keys from `first`. */
 static int64_t packed_value(const attention_params *p, int64_t first, int64_t keys, int64_t j)
 {
-    return p->packed_keys + first * panel_up(p, p->width) + j * keys;
+    return p->packed_keys + first * panel_up(p, p->width) + j * depth_up(p, keys);
 }
 
 static int64_t row_head(const attention_task *t, int64_t row)
@@ -129,6 +136,12 @@ static bool is_few(const attention_task *t)
     return t->count <= FEW_ROWS && t->r->key->strides[t->r->key->rank - 1] == 1;
 }
 
+/* Panels of bf16 hold the query as it is: the scores are scaled. */
+static bool scales_scores(const attention_task *t)
+{
+    return t->p->gemm->panel_bytes < t->p->gemm->real_bytes && !is_few(t);
+}
+
 #define REAL       float
 #define ATT(name)  attention_f32_##name
 #define ROW_LOOPS  f32
@@ -157,7 +170,7 @@ static void pack_block(void *context, uint32_t block)
     int64_t head = block / blocks;
     int64_t first = block % blocks * KEYS;
     int64_t keys = EXG_MIN(p->keys - first, KEYS);
-    char *packed = r->packed + head * p->packed_head * p->gemm->real_bytes;
+    char *packed = r->packed + head * p->packed_head * p->gemm->panel_bytes;
     const exg_tensor *k = r->key;
     const exg_tensor *v = r->value;
     int64_t strides[4] = {k->strides[k->rank - 2], k->strides[k->rank - 1], v->strides[v->rank - 2],
@@ -170,14 +183,14 @@ static void pack_block(void *context, uint32_t block)
 
         for (int64_t j = 0; j < keys; j += COLUMNS) {
             p->gemm->pack(p->gemm->columns, EXG_MIN(keys - j, COLUMNS), depth,
-                          packed + packed_key(p, first + j, d, depth) * p->gemm->real_bytes,
+                          packed + packed_key(p, first + j, d, depth) * p->gemm->panel_bytes,
                           key + ((first + j) * strides[0] + d * strides[1]) *
                                     exg_dtype_bytes(k->dtype),
                           k->dtype, strides[0], strides[1]);
         }
     }
     p->gemm->pack(p->gemm->columns, p->width, keys,
-                  packed + packed_value(p, first, keys, 0) * p->gemm->real_bytes,
+                  packed + packed_value(p, first, keys, 0) * p->gemm->panel_bytes,
                   value + first * strides[2] * exg_dtype_bytes(v->dtype), v->dtype, strides[3],
                   strides[2]);
 }
@@ -197,7 +210,8 @@ static void attention_block(void *context, uint32_t block)
     t.key = at(p, r->key, t.batch, kv, 0);
     t.value = at(p, r->value, t.batch, kv, 0);
     t.packed = p->packs_first
-                   ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head * p->gemm->real_bytes
+                   ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head *
+                                     p->gemm->panel_bytes
                    : NULL;
     if (r->out->dtype == EXG_DTYPE_F64) {
         attention_f64_task(&t);
@@ -230,8 +244,9 @@ static void plan_blocks(attention_params *p, uint32_t real_bytes)
     p->packs_first = p->blocks_of_group * p->heads_of_kv / p->heads_of_group >= PACK_BLOCKS &&
                      p->block_rows > FEW_ROWS;
     p->packed_keys = exg_ceil_div(p->keys, KEYS) *
-                     (panel_up(p, COLUMNS) + panel_up(p, KEYS - COLUMNS)) * p->depth;
-    p->packed_head = (p->packed_keys + p->keys * panel_up(p, p->width) + 15) & ~INT64_C(15);
+                     (panel_up(p, COLUMNS) + panel_up(p, KEYS - COLUMNS)) * depth_up(p, p->depth);
+    p->packed_head = p->packed_keys + depth_up(p, p->keys) * panel_up(p, p->width);
+    p->packed_head = exg_round_up(p->packed_head, 32);
 }
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
@@ -279,7 +294,11 @@ static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
     p->is_causal = exg_call_bool(call, 4);
     p->scale = exg_call_is_none(call, 5) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 5);
     p->masked = p->keys > 0 ? masked : 0;
-    p->gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
+    p->few_gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
+    p->gemm = p->few_gemm;
+    if (query->dtype == EXG_DTYPE_BF16 && EXG_GEMM_PAIRS() != NULL) {
+        p->gemm = EXG_GEMM_PAIRS();
+    }
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
     p->convert = EXG_LOOPS(exg_loops_convert);
@@ -290,7 +309,7 @@ static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
     }
     if (p->packs_first) {
         call->workspace_bytes =
-            (uint64_t)(p->batch * p->kv_heads * p->packed_head) * p->gemm->real_bytes;
+            (uint64_t)(p->batch * p->kv_heads * p->packed_head) * p->gemm->panel_bytes;
     }
     call->params = p;
     return EXG_OK;

@@ -1,7 +1,7 @@
 /* attention_body.h - one task of attention.c for one REAL. */
 
 typedef struct ATT(buffers) {
-    REAL query[BLOCK_REAL];  /* (count, depth), scaled */
+    REAL query[BLOCK_REAL];  /* (count, depth) */
     REAL result[BLOCK_REAL]; /* (count, width) */
     REAL scores[ROWS_MAX * KEYS];
     REAL panels[ROWS_MAX * KEYS]; /* scores, packed */
@@ -22,7 +22,9 @@ static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
         p->convert->load[q->dtype]((uint32_t)p->depth, to,
                                    at(p, q, t->batch, row_head(t, row), row_position(t, row)),
                                    q->strides[q->rank - 1]);
-        p->ROW_LOOPS->scale(p->depth, to, to, (REAL)p->scale);
+        if (!scales_scores(t)) {
+            p->ROW_LOOPS->scale(p->depth, to, to, (REAL)p->scale);
+        }
         b->greatest[row] = (REAL)-INFINITY;
         b->sums[row] = 0;
     }
@@ -43,7 +45,7 @@ static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b)
 }
 
 /* Panels of keys [first + j, first + j + columns), depth [d, d + depth). */
-static const REAL *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int64_t key,
+static const void *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int64_t key,
                                    int64_t columns, int64_t d, int64_t depth)
 {
     const attention_params *p = t->p;
@@ -52,7 +54,7 @@ static const REAL *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int
     int64_t depth_stride = k->strides[k->rank - 1];
 
     if (t->packed != NULL) {
-        return (const REAL *)t->packed + packed_key(p, key, d, depth);
+        return t->packed + packed_key(p, key, d, depth) * p->gemm->panel_bytes;
     }
     p->gemm->pack(p->gemm->columns, columns, depth, b->packed,
                   t->key + (key * key_stride + d * depth_stride) * exg_dtype_bytes(k->dtype),
@@ -69,9 +71,9 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     int64_t padded = exg_ceil_div(t->count, p->gemm->rows) * p->gemm->rows;
 
     if (is_few(t)) {
-        p->gemm->dot(t->count, keys, p->depth, b->query, p->depth,
-                     t->key + first * key_stride * exg_dtype_bytes(k->dtype), k->dtype,
-                     key_stride, b->scores, KEYS);
+        p->few_gemm->dot(t->count, keys, p->depth, b->query, p->depth,
+                         t->key + first * key_stride * exg_dtype_bytes(k->dtype), k->dtype,
+                         key_stride, b->scores, KEYS);
         return;
     }
     for (int64_t d = 0; d < p->depth; d += DEPTH) {
@@ -89,6 +91,11 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     }
     if (p->depth == 0) {
         memset(b->scores, 0, sizeof(b->scores));
+    }
+    for (int64_t row = 0; row < t->count && scales_scores(t); row++) {
+        REAL *scores = b->scores + row * KEYS;
+
+        p->ROW_LOOPS->scale(keys, scores, scores, (REAL)p->scale);
     }
 }
 
@@ -160,7 +167,7 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     const char *value = t->value + first * key_stride * exg_dtype_bytes(v->dtype);
 
     if (t->count == 1 && width_stride == 1) {
-        p->gemm->axpy(p->width, keys, b->scores, value, v->dtype, key_stride, b->panels);
+        p->few_gemm->axpy(p->width, keys, b->scores, value, v->dtype, key_stride, b->panels);
         p->ROW_LOOPS->add(p->width, b->result, b->panels);
         return;
     }
@@ -168,10 +175,10 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
                   t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32, KEYS, 1);
     for (int64_t j = 0; j < p->width; j += COLUMNS) {
         int64_t columns = EXG_MIN(p->width - j, COLUMNS);
-        const REAL *panels = b->packed;
+        const void *panels = b->packed;
 
         if (t->packed != NULL) {
-            panels = (const REAL *)t->packed + packed_value(p, first, keys, j);
+            panels = t->packed + packed_value(p, first, keys, j) * p->gemm->panel_bytes;
         } else {
             p->gemm->pack(p->gemm->columns, columns, keys, b->packed,
                           value + j * width_stride * exg_dtype_bytes(v->dtype), v->dtype,

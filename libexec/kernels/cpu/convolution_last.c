@@ -30,13 +30,25 @@ typedef struct corner {
 
 static const char zeros[EXG_GEMM_K * sizeof(double)];
 
+/* `count` elements `step` apart, dense as panels hold them. */
+static void gather(const convolution *c, int64_t count, char *to, const char *memory, int64_t step)
+{
+    if (c->bytes == sizeof(uint16_t) && c->gemm.loops->panel_bytes == c->bytes) {
+        for (int64_t k = 0; k < count; k++) {
+            ((uint16_t *)(void *)to)[k] = ((const uint16_t *)(const void *)memory)[k * step];
+        }
+    } else {
+        c->convert->load[c->dtype]((uint32_t)count, to, memory, step);
+    }
+}
+
 /* Elements [from, from + count) of segment `s` at one corner, or zeros. `room` holds
- * them where they do not lie dense in the real type. */
+ * them where they do not lie dense as panels hold them. */
 static const void *piece(const last_convolution *l, const char *image, const corner *at,
                          int64_t s, int64_t from, int64_t count, char *room)
 {
     const convolution *c = &l->c;
-    uint32_t real = c->gemm.loops->real_bytes;
+    uint32_t bytes = c->gemm.loops->panel_bytes;
     int64_t row = l->by_columns ? s % c->kernel[1] : s / c->kernel[2];
     int64_t y = at->y + row * c->dilation[1];
     int64_t x = at->x + (l->by_columns ? from : s % c->kernel[2]) * c->dilation[2];
@@ -62,13 +74,13 @@ static const void *piece(const last_convolution *l, const char *image, const cor
         return zeros;
     }
     memory = image + (channel * l->strides[1] + y * l->strides[2] + x * l->strides[3]) * c->bytes;
-    if (inside == count && l->step == 1 && c->bytes == real) {
+    if (inside == count && l->step == 1 && c->bytes == bytes) {
         return memory;
     }
     if (inside < count) {
-        memset(room, 0, (size_t)count * real);
+        memset(room, 0, (size_t)count * bytes);
     }
-    c->convert->load[c->dtype]((uint32_t)inside, room + skipped * real, memory, l->step);
+    gather(c, inside, room + skipped * bytes, memory, l->step);
     return room;
 }
 
@@ -118,9 +130,56 @@ static void pack_inside(const last_convolution *l, const char *image, const corn
         for (uint32_t r = 0; r < loops->rows; r++) {
             pieces[r] = first[r] + offset;
         }
-        loops->pack_rows(count, panel + done * loops->rows * loops->real_bytes, pieces);
+        loops->pack_rows(count, panel + done * loops->rows * loops->panel_bytes, pieces);
         done += count;
     }
+}
+
+/* The same from corners anywhere, piece by piece. */
+static void pack_pieces(const last_convolution *l, const char *image, const corner *corners,
+                        int64_t k, int64_t depth, char *panel)
+{
+    const exg_gemm_loops *loops = l->c.gemm.loops;
+    _Alignas(64) char room[POSITIONS][EXG_GEMM_K * sizeof(double)];
+
+    for (int64_t done = 0; done < depth;) {
+        int64_t s = (k + done) / l->segment;
+        int64_t from = (k + done) % l->segment;
+        int64_t count = EXG_MIN(l->segment - from, depth - done);
+        const void *pieces[POSITIONS];
+
+        for (uint32_t r = 0; r < loops->rows; r++) {
+            pieces[r] = piece(l, image, &corners[r], s, from, count, room[r]);
+        }
+        loops->pack_rows(count, panel + done * loops->rows * loops->panel_bytes, pieces);
+        done += count;
+    }
+}
+
+/* The same where pieces would cut groups of the depth: they are joined before. */
+static void pack_joined(const last_convolution *l, const char *image, const corner *corners,
+                        int64_t k, int64_t depth, char *panel)
+{
+    const exg_gemm_loops *loops = l->c.gemm.loops;
+    _Alignas(64) char room[POSITIONS][EXG_GEMM_K * sizeof(double)];
+    const void *rows[POSITIONS];
+
+    for (uint32_t r = 0; r < loops->rows; r++) {
+        rows[r] = room[r];
+        for (int64_t done = 0; done < depth;) {
+            int64_t s = (k + done) / l->segment;
+            int64_t from = (k + done) % l->segment;
+            int64_t count = EXG_MIN(l->segment - from, depth - done);
+            char *to = room[r] + done * loops->panel_bytes;
+            const void *found = piece(l, image, &corners[r], s, from, count, to);
+
+            if (found != to) {
+                memcpy(to, found, (size_t)count * loops->panel_bytes);
+            }
+            done += count;
+        }
+    }
+    loops->pack_rows(depth, panel, rows);
 }
 
 /* Rows [i, i + rows) of the patches, depth [k, k + depth), as panels. */
@@ -131,11 +190,11 @@ static void pack_patches(const void *context, const void *a, int64_t batch, int6
     const convolution *c = &l->c;
     const exg_gemm_loops *loops = c->gemm.loops;
     const char *image = (const char *)a + batch * l->strides[0] * c->bytes;
-    _Alignas(64) char room[POSITIONS][EXG_GEMM_K * sizeof(double)];
+    bool cuts_groups = l->segment % loops->group != 0;
 
     for (int64_t p = 0; p < rows; p += loops->rows) {
-        char *panel = (char *)panels + p * depth * loops->real_bytes;
-        bool all_inside = l->step == 1 && c->bytes == loops->real_bytes;
+        char *panel = (char *)panels + p * exg_gemm_panel_bytes(loops, depth);
+        bool all_inside = l->step == 1 && c->bytes == loops->panel_bytes && !cuts_groups;
         corner corners[POSITIONS];
 
         for (uint32_t r = 0; r < loops->rows; r++) {
@@ -144,19 +203,10 @@ static void pack_patches(const void *context, const void *a, int64_t batch, int6
         }
         if (all_inside) {
             pack_inside(l, image, corners, k, depth, panel);
-            continue;
-        }
-        for (int64_t done = 0; done < depth;) {
-            int64_t s = (k + done) / l->segment;
-            int64_t from = (k + done) % l->segment;
-            int64_t count = EXG_MIN(l->segment - from, depth - done);
-            const void *pieces[POSITIONS];
-
-            for (uint32_t r = 0; r < loops->rows; r++) {
-                pieces[r] = piece(l, image, &corners[r], s, from, count, room[r]);
-            }
-            loops->pack_rows(count, panel + done * loops->rows * loops->real_bytes, pieces);
-            done += count;
+        } else if (cuts_groups) {
+            pack_joined(l, image, corners, k, depth, panel);
+        } else {
+            pack_pieces(l, image, corners, k, depth, panel);
         }
     }
 }

@@ -30,6 +30,7 @@
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
+#define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
 #define PANELS_MIN         2     /* of ready b in a tile */
 #define PANELS_MAX         32
 #define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
@@ -86,13 +87,13 @@ static int64_t a_count(const exg_gemm *g)
 /* Whether ready panels of b are of another dtype than its reals. */
 static bool widens_b(const exg_gemm *g)
 {
-    return g->b_is_packed && exg_dtype_bytes(g->b.dtype) != real_bytes(g);
+    return g->b_is_packed && exg_dtype_bytes(g->b.dtype) != g->loops->panel_bytes;
 }
 
 /* Whether few rows read ready panels of bf16 as they are. */
 static bool is_narrow(const exg_gemm *g)
 {
-    return g->b_is_packed && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS;
+    return widens_b(g) && g->b.dtype == EXG_DTYPE_BF16 && g->rows_of_tile <= FEW_ROWS;
 }
 
 /* Rows of a tile over ready panels of b. */
@@ -126,8 +127,8 @@ static void plan_ready_tiles(exg_gemm *g)
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->packs_a_first = g->column_tiles > 1;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)exg_round_up(g->m, g->loops->rows) * (uint64_t)g->k *
-                          real_bytes(g);
+        g->packed_bytes = (uint64_t)(exg_round_up(g->m, g->loops->rows) *
+                                     exg_gemm_panel_bytes(g->loops, g->k));
     }
 }
 
@@ -147,15 +148,15 @@ static void plan_tiles(exg_gemm *g)
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)exg_round_up(g->m, g->loops->rows) * (uint64_t)g->k *
-                          real_bytes(g);
+        g->packed_bytes = (uint64_t)(exg_round_up(g->m, g->loops->rows) *
+                                     exg_gemm_panel_bytes(g->loops, g->k));
     }
     g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
     if (g->packs_b_first) {
-        g->packed_bytes = g->packed_b_offset + (uint64_t)exg_round_up(g->n, g->loops->columns) *
-                                                   (uint64_t)(g->batch / a_count(g) * g->k) *
-                                                   real_bytes(g);
+        g->packed_bytes =
+            g->packed_b_offset + (uint64_t)(exg_round_up(g->n, g->loops->columns) * g->batch /
+                                            a_count(g) * exg_gemm_panel_bytes(g->loops, g->k));
     }
 }
 
@@ -167,7 +168,7 @@ static void choose_path(exg_gemm *g)
         plan_ready_tiles(g);
         return;
     }
-    if (g->pack_b != NULL) {
+    if (g->pack_b != NULL || g->loops == EXG_GEMM_PAIRS()) {
         plan_tiles(g);
         return;
     }
@@ -236,6 +237,20 @@ static exg_status check_dtypes(exg_gemm *g, exg_error *err)
     return EXG_OK;
 }
 
+/* bf16 is multiplied as it is where the machine does that well, and b is, or is worth being,
+ * packed. */
+static const exg_gemm_loops *loops_of(const exg_gemm *g)
+{
+    bool are_narrow = g->a.dtype == EXG_DTYPE_BF16 && g->b.dtype == EXG_DTYPE_BF16;
+    bool packs = g->b_is_packed || (g->pack_b == NULL && g->m >= PAIRS_ROWS);
+
+    if (are_narrow && packs && EXG_GEMM_PAIRS() != NULL) {
+        return EXG_GEMM_PAIRS();
+    }
+    return g->compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
+                                         : EXG_LOOPS(exg_loops_gemm_f32);
+}
+
 exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 {
     EXG_TRY(check_dtypes(g, err));
@@ -248,10 +263,9 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
         g->path = EXG_GEMM_INTEGER;
         return EXG_OK;
     }
-    g->loops = g->compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
-                                             : EXG_LOOPS(exg_loops_gemm_f32);
     call->takes_epilogue = true;
     swap_if_column(g);
+    g->loops = loops_of(g);
     choose_path(g);
     plan_start(g);
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
@@ -332,7 +346,8 @@ static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
 {
     int64_t padded = exg_round_up(r->g->m, r->g->loops->rows);
 
-    return r->packed + (padded * k + i * depth) * real_bytes(r->g);
+    return r->packed + padded * k * r->g->loops->panel_bytes +
+           i * exg_gemm_panel_bytes(r->g->loops, depth);
 }
 
 /* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
@@ -383,8 +398,10 @@ static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t
 {
     int64_t padded = exg_round_up(r->g->n, r->g->loops->columns);
 
-    return r->packed_b + ((batch / r->batch_step * r->g->k + k) * padded + j * depth) *
-                             real_bytes(r->g);
+    return r->packed_b +
+           padded * (batch / r->batch_step * exg_gemm_panel_bytes(r->g->loops, r->g->k) +
+                     k * r->g->loops->panel_bytes) +
+           j * exg_gemm_panel_bytes(r->g->loops, depth);
 }
 
 /* The same in what exg_gemm_packing_run made; elements of another dtype become reals. */
@@ -393,7 +410,8 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
 {
     const exg_gemm *g = r->g;
     int64_t padded = exg_round_up(g->n, g->loops->columns);
-    const char *from = r->b + (k * padded + j * depth) * exg_dtype_bytes(g->b.dtype);
+    const char *from = r->b + (k * padded + j * exg_round_up(depth, g->loops->group)) *
+                                  exg_dtype_bytes(g->b.dtype);
 
     if (!widens_b(g)) {
         return from;
@@ -414,8 +432,8 @@ static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int
     if (!g->b_is_packed || k >= g->k) {
         return NULL;
     }
-    return r->b + (k * padded + (j + at) * EXG_MIN(g->k - k, EXG_GEMM_K)) *
-                      exg_dtype_bytes(g->b.dtype);
+    depth = exg_round_up(EXG_MIN(g->k - k, EXG_GEMM_K), g->loops->group);
+    return r->b + (k * padded + (j + at) * depth) * exg_dtype_bytes(g->b.dtype);
 }
 
 static void pack_b_block(void *context, uint32_t block)

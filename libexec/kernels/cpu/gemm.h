@@ -80,6 +80,15 @@ typedef struct exg_gemm_packing {
     const exg_gemm_loops *loops; /* NULL: of bytes */
 } exg_gemm_packing;
 
+/* The loops that multiply bf16 as it is, or NULL. */
+#define EXG_GEMM_PAIRS() EXG_LOOPS_BF16(exg_loops_gemm_pairs)
+
+/* Bytes that one row of A, or column of B, takes in panels of `depth`. */
+static inline int64_t exg_gemm_panel_bytes(const exg_gemm_loops *loops, int64_t depth)
+{
+    return exg_round_up(depth, loops->group) * loops->panel_bytes;
+}
+
 /* Sets the sizes of the call's output, the packed bytes; none when it does not pay. */
 exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
                                  exg_error *err);

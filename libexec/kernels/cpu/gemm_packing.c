@@ -27,7 +27,10 @@ exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int
     }
     p->loops = compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
                                           : EXG_LOOPS(exg_loops_gemm_f32);
-    packed->sizes[0] = k;
+    if (b->dtype == EXG_DTYPE_BF16 && EXG_GEMM_PAIRS() != NULL) {
+        p->loops = EXG_GEMM_PAIRS();
+    }
+    packed->sizes[0] = exg_round_up(k, p->loops->group);
     packed->sizes[1] = exg_round_up(n, p->loops->columns);
     packed->sizes[2] = exg_dtype_bytes(b->dtype);
     return EXG_OK;
@@ -67,10 +70,11 @@ static void packing_block(void *context, uint32_t block)
 
     for (int64_t k = 0; k < p->k; k += EXG_GEMM_K) {
         int64_t depth = EXG_MIN(p->k - k, EXG_GEMM_K);
-        char *to = r->panels + (k * padded + j * depth) * bytes;
+        char *to = r->panels +
+                   (k * padded + j * exg_round_up(depth, p->loops->group)) * bytes;
         const char *from = exg_matrix_at(r->b, &p->b, 0, k, j);
 
-        if (bytes == p->loops->real_bytes) {
+        if (bytes == p->loops->panel_bytes) {
             p->loops->pack(p->loops->columns, columns, depth, to, from, p->b.dtype, p->b.column,
                            p->b.row);
         } else {

@@ -3,9 +3,7 @@
  * The tile of C kept in registers is ROWS rows of up to three vectors: 12 or 24 sums,
  * which hides the latency of the multiply-add and reads little per operation.
  *
- * bf16 is widened and multiplied as f32, AVX512-BF16 or not: measured on Xeons with
- * it, vdpbf16ps gives half the products of the f32 multiply-add in the same time (43
- * against 88 a ns), takes denormals for zeros and rounds its sums otherwise.
+ * bf16 is widened and multiplied as f32, unless gemm_pairs.c is faster.
  */
 #include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
@@ -170,9 +168,10 @@ static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const
 
 #define TABLE(suffix, real, width)                                                            \
     {                                                                                         \
-        .real_bytes = sizeof(real), .rows = ROWS, .columns = TILE_VECTORS * (width),          \
-        .lanes = (width), .pack = gemm_##suffix##_pack, .block = gemm_##suffix##_block,       \
-        .pack_rows = gemm_##suffix##_pack_one,                                                \
+        .real_bytes = sizeof(real), .panel_bytes = sizeof(real), .group = 1, .rows = ROWS,    \
+        .columns = TILE_VECTORS * (width), .lanes = (width),                                  \
+        .pack = gemm_##suffix##_pack, .pack_rows = gemm_##suffix##_pack_one,                  \
+        .block = gemm_##suffix##_block,                                                       \
         .stream = gemm_##suffix##_stream, .block_bf16 = block_bf16,                           \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }

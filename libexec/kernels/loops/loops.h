@@ -123,17 +123,20 @@ typedef struct exg_row_f64_loops {
 
 #define EXG_GEMM_K 256 /* depth of a packed block */
 
-/* A panel is `width` rows of A (or columns of B) side by side: [k][width], zeros where
- * there are fewer. Strides count elements of `dtype`. */
+/* A panel is `width` rows of A (or columns of B) side by side: groups of the depth, [depth /
+ * group, rounded up][width][group], zeros where there are fewer. Strides count elements of
+ * `dtype`. */
 typedef struct exg_gemm_loops {
-    uint32_t real_bytes;
-    uint32_t rows;    /* width of A's panels */
-    uint32_t columns; /* of B's */
-    uint32_t lanes;   /* reals of a vector */
+    uint32_t real_bytes;  /* of c */
+    uint32_t panel_bytes; /* of an element in panels */
+    uint32_t group;       /* EXG_GEMM_K is a multiple */
+    uint32_t rows;        /* width of A's panels */
+    uint32_t columns;     /* of B's */
+    uint32_t lanes;       /* reals of a vector */
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
-    /* One panel of A from `rows` dense rows of reals. */
+    /* One panel of A from `rows` dense rows of what panels hold. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
     /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
@@ -158,6 +161,10 @@ typedef struct exg_gemm_loops {
 
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f32);
 EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
+
+/* Products of bf16 summed in f32; packs bf16, and f32 dense along the depth, which it rounds.
+ * Has no loops for few rows. */
+extern const exg_gemm_loops exg_loops_gemm_pairs_bf16;
 
 /* Products of bytes, signed or not, summed in int32, which wraps. A panel holds groups of
  * the depth, [depth / group, rounded up][width][group], zeros where there are fewer, and what
