@@ -281,6 +281,7 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 /* ---- the result's last steps --------------------------------------------------------- */
 
 #define FINISH_CHUNK 256
+#define FINISH_ROWS  TILE_ROWS_MAX /* whole, brought to their dtype at once */
 
 /* alpha, beta * self and the dtype, over a part of one row of C. */
 static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, int64_t count)
@@ -323,7 +324,13 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
     const exg_gemm *g = r->g;
     int64_t first = (batch * g->m + i) * g->n + j;
 
-    if ((g->has_self && !g->starts) || g->alpha != 1 || g->has_result) {
+    if (g->has_result && columns == g->n && rows <= FINISH_ROWS &&
+        (!g->has_self || g->starts) && g->alpha == 1) {
+        EXG_LOOPS(exg_loops_convert)
+            ->store[g->c_dtype]((uint32_t)(rows * columns),
+                                r->c + first * exg_dtype_bytes(g->c_dtype), 1,
+                                r->result + first * real_bytes(g));
+    } else if ((g->has_self && !g->starts) || g->alpha != 1 || g->has_result) {
         for (int64_t row = i; row < i + rows; row++) {
             finish_row(r, batch, row, j, columns);
         }
@@ -371,8 +378,8 @@ static void pack_block(void *context, uint32_t block)
     int64_t i = (int64_t)block * PACK_ROWS;
     int64_t rows = EXG_MIN(g->m - i, PACK_ROWS);
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
 
         pack_a(r, r->batch, i, rows, k, depth, packed_rows(r, k, depth, i));
     }
@@ -432,7 +439,7 @@ static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int
     if (!g->b_is_packed || k >= g->k) {
         return NULL;
     }
-    depth = exg_round_up(EXG_MIN(g->k - k, EXG_GEMM_K), g->loops->group);
+    depth = exg_round_up(EXG_MIN(g->k - k, g->loops->depth), g->loops->group);
     return r->b + (k * padded + (j + at) * depth) * exg_dtype_bytes(g->b.dtype);
 }
 
@@ -444,8 +451,8 @@ static void pack_b_block(void *context, uint32_t block)
     int64_t j = block % g->column_tiles * g->columns_of_tile;
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
 
         pack_b(r, batch, k, depth, j, columns, packed_columns(r, batch, k, depth, j));
     }
@@ -474,8 +481,8 @@ static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t row
     int64_t padded = exg_round_up(g->n, g->loops->columns);
     _Alignas(64) char a_panels[(FEW_ROWS + 8) * EXG_GEMM_K * sizeof(float)];
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
         const char *a = a_panels;
 
         if (g->packs_a_first) {
@@ -500,8 +507,8 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
 
         for (int64_t at = 0; at < columns; at += step) {
             int64_t width = EXG_MIN(columns - at, step);
@@ -576,8 +583,8 @@ static void stream_pack(void *context, uint32_t batch)
     const gemm_run *r = context;
     const exg_gemm *g = r->g;
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
 
         g->loops->pack(g->loops->rows, g->m, depth, stream_rows(r, batch, k),
                        exg_matrix_at(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
@@ -593,9 +600,10 @@ static void stream_block(void *context, uint32_t block)
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
     char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, EXG_GEMM_K), stream_rows(r, batch, k),
-                         exg_matrix_at(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
+    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
+        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, g->loops->depth),
+                         stream_rows(r, batch, k), exg_matrix_at(r->b, &g->b, batch, k, j),
+                         g->b.row, c, g->n, k > 0);
     }
     finish(r, batch, 0, g->m, j, columns);
 }

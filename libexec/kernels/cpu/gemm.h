@@ -73,7 +73,7 @@ void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *works
 #define EXG_GEMM_COLUMNS 96 /* of b that a task packs at a time, up to whole panels */
 
 /* A matrix that is b of many products, as their tiles read it: panel after panel of a
- * depth of EXG_GEMM_K after the other, in its own dtype. */
+ * depth of the loops' after the other, in its own dtype. */
 typedef struct exg_gemm_packing {
     exg_matrix b;
     int64_t n, k;

@@ -68,8 +68,8 @@ static void packing_block(void *context, uint32_t block)
     int64_t j = block * step;
     int64_t columns = EXG_MIN(p->n - j, step);
 
-    for (int64_t k = 0; k < p->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(p->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < p->k; k += p->loops->depth) {
+        int64_t depth = EXG_MIN(p->k - k, p->loops->depth);
         char *to = r->panels +
                    (k * padded + j * exg_round_up(depth, p->loops->group)) * bytes;
         const char *from = exg_matrix_at(r->b, &p->b, 0, k, j);

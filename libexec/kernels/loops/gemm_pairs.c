@@ -15,6 +15,7 @@
 #define ROWS    8
 #define VECTORS 3
 #define LANES   16
+#define DEPTH   512
 #define COLUMNS (VECTORS * LANES)
 #define UNROLL  _Pragma("GCC unroll 32")
 #define INLINE  static inline __attribute__((always_inline))
@@ -23,7 +24,7 @@ typedef uint32_t pair __attribute__((aligned(2), may_alias)); /* of bf16 */
 
 /* ---- packing -------------------------------------------------------------------------- */
 
-static const uint16_t zeros[EXG_GEMM_K];
+static const uint16_t zeros[DEPTH];
 
 /* Eight pairs of eight rows: panel[0 .. 7][0 .. 7] = rows[0 .. 7][k .. k + 15]. */
 INLINE void turn_eight(pair *panel, int64_t width, const uint16_t *const *rows, int64_t k)
@@ -140,7 +141,7 @@ static void pack(uint32_t width, int64_t count, int64_t depth, void *panels, con
 {
     const int64_t bytes = dtype == EXG_DTYPE_BF16 ? 2 : 4;
     const int64_t pairs = (depth + 1) / 2;
-    uint16_t room[8][EXG_GEMM_K];
+    uint16_t room[8][DEPTH];
 
     if (dtype == EXG_DTYPE_BF16 && stride == 1 && depth_stride != 1) {
         pack_columns(width, count, depth, panels, memory, depth_stride);
@@ -274,6 +275,7 @@ const exg_gemm_loops exg_loops_gemm_pairs_bf16 = {
     .rows = ROWS,
     .columns = COLUMNS,
     .lanes = LANES,
+    .depth = DEPTH,
     .pack = pack,
     .pack_rows = pack_rows,
     .block = block,

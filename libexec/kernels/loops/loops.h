@@ -121,7 +121,7 @@ typedef struct exg_row_f64_loops {
 
 /* ---- matrix products ---------------------------------------------------------------- */
 
-#define EXG_GEMM_K 256 /* depth of a packed block */
+#define EXG_GEMM_K 256 /* depth of a packed block of reals */
 
 /* A panel is `width` rows of A (or columns of B) side by side: groups of the depth, [depth /
  * group, rounded up][width][group], zeros where there are fewer. Strides count elements of
@@ -129,7 +129,9 @@ typedef struct exg_row_f64_loops {
 typedef struct exg_gemm_loops {
     uint32_t real_bytes;  /* of c */
     uint32_t panel_bytes; /* of an element in panels */
-    uint32_t group;       /* EXG_GEMM_K is a multiple */
+    uint32_t group;
+    uint32_t depth;       /* of a packed block at most, a multiple of the group; no row of one
+                           * takes more than EXG_GEMM_K doubles */
     uint32_t rows;        /* width of A's panels */
     uint32_t columns;     /* of B's */
     uint32_t lanes;       /* reals of a vector */
