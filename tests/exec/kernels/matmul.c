@@ -1,12 +1,13 @@
 /* Matrix products against the triple loop in double, at sizes around every tile edge. */
 #include "tests/exec/kernels/harness.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const int64_t shapes[][3] = { /* m, k, n */
     {1, 1, 1},  {3, 5, 7},    {1, 70, 50},  {1, 300, 600}, {50, 100, 1}, {16, 16, 16},
     {13, 51, 31}, {9, 257, 97}, {70, 300, 49}, {130, 30, 200}, {5, 0, 3}, {0, 3, 4},
-    {4, 1, 9},  {12, 60, 50}, {2, 130, 9},
+    {4, 1, 9},  {12, 60, 50}, {2, 130, 9}, {9, 515, 49},
 };
 
 /* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
@@ -116,6 +117,35 @@ static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
                 free_tensors();
             }
         }
+    }
+}
+
+/* An odd depth is filled up, in memory where anything may have been. */
+static void what_is_not_finite_stays_in_its_row_and_column(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor()};
+        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
+                         .input_count = 2, .output_count = 1};
+        exg_tensor none = absent_tensor();
+        exg_tensor a = make_random(float_dtypes[d], 2, SIZES(9, 515), -1, 1);
+        exg_tensor b = make_random(float_dtypes[d], 2, SIZES(516, 50), -1, 1);
+        double *want;
+
+        set(&a, 4 * 515 + 514, INFINITY);
+        set(&a, 6 * 515, NAN);
+        set(&b, 514 * 50 + 49, -INFINITY);
+        for (int64_t j = 0; j < 50; j++) { /* behind the last row of those multiplied */
+            set(&b, 515 * 50 + j, NAN);
+        }
+        c.inputs[0] = a;
+        c.inputs[1] = sliced(b, 0, 0, 515, 1);
+        c.outputs[0] = make_tensor(float_dtypes[d], 2, SIZES(9, 50));
+        want = product(&c.inputs[0], &c.inputs[1], &none, 0, 1, 1, 9, 515, 50);
+        expect_kernel(&c, 0, want, tolerance(float_dtypes[d], 515));
+        free(want);
+        free_tensors();
     }
 }
 
@@ -274,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
+        cmocka_unit_test(what_is_not_finite_stays_in_its_row_and_column),
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
         cmocka_unit_test(linear_with_a_weight_packed_once_gives_the_same),
         cmocka_unit_test(integer_products_wrap_in_their_dtype),
