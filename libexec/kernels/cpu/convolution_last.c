@@ -110,6 +110,12 @@ static int64_t reach(const last_convolution *l, int64_t s, int64_t from)
                      s % c->kernel[2] * c->dilation[2] * l->strides[3] + from * l->step;
 }
 
+/* What an inside corner is in the image. */
+static const char *first_of(const last_convolution *l, const char *image, const corner *at)
+{
+    return image + (at->y * l->strides[2] + at->x * l->strides[3]) * l->c.bytes;
+}
+
 /* The depth of one panel of positions that are all inside and read where they lie. */
 static void pack_inside(const last_convolution *l, const char *image, const corner *corners,
                         int64_t k, int64_t depth, char *panel)
@@ -119,7 +125,7 @@ static void pack_inside(const last_convolution *l, const char *image, const corn
     const char *first[POSITIONS];
 
     for (uint32_t r = 0; r < loops->rows; r++) {
-        first[r] = image + (corners[r].y * l->strides[2] + corners[r].x * l->strides[3]) * c->bytes;
+        first[r] = first_of(l, image, &corners[r]);
     }
     for (int64_t done = 0; done < depth;) {
         int64_t from = (k + done) % l->segment;
@@ -161,23 +167,32 @@ static void pack_joined(const last_convolution *l, const char *image, const corn
                         int64_t k, int64_t depth, char *panel)
 {
     const exg_gemm_loops *loops = l->c.gemm.loops;
+    bool lies_dense = l->step == 1 && l->c.bytes == loops->panel_bytes;
     _Alignas(64) char room[POSITIONS][EXG_GEMM_K * sizeof(double)];
+    const char *first[POSITIONS];
     const void *rows[POSITIONS];
 
     for (uint32_t r = 0; r < loops->rows; r++) {
         rows[r] = room[r];
-        for (int64_t done = 0; done < depth;) {
-            int64_t s = (k + done) / l->segment;
-            int64_t from = (k + done) % l->segment;
-            int64_t count = EXG_MIN(l->segment - from, depth - done);
+        first[r] = lies_dense && corners[r].is_inside ? first_of(l, image, &corners[r]) : NULL;
+    }
+    for (int64_t done = 0; done < depth;) {
+        int64_t s = (k + done) / l->segment;
+        int64_t from = (k + done) % l->segment;
+        int64_t count = EXG_MIN(l->segment - from, depth - done);
+        int64_t offset = reach(l, s, from) * l->c.bytes;
+
+        for (uint32_t r = 0; r < loops->rows; r++) {
             char *to = room[r] + done * loops->panel_bytes;
-            const void *found = piece(l, image, &corners[r], s, from, count, to);
+            const void *found = first[r] != NULL
+                                    ? first[r] + offset
+                                    : piece(l, image, &corners[r], s, from, count, to);
 
             if (found != to) {
                 memcpy(to, found, (size_t)count * loops->panel_bytes);
             }
-            done += count;
         }
+        done += count;
     }
     loops->pack_rows(depth, panel, rows);
 }
