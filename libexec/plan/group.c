@@ -358,6 +358,26 @@ static uint32_t product_of(const exg_planner *p, const group_step *s)
     return LOADS_MAX;
 }
 
+exg_status exg_planner_part(exg_planner *p)
+{
+    const exg_group *g = &p->group;
+    group_step s = {.stored_count = 1};
+
+    if (g->node_count == 0) {
+        return EXG_OK;
+    }
+    for (uint32_t at = 0; at + 1 < g->node_count; at++) {
+        exg_value_id value = result_of(p, at);
+
+        if (p->value_uses[value] > inner_uses(p, value)) {
+            return EXG_OK;
+        }
+    }
+    find_order(p, s.order);
+    s.stored[g->node_count - 1] = true;
+    return product_of(p, &s) < LOADS_MAX ? exg_planner_close(p) : EXG_OK;
+}
+
 /* Gives the last step the group's program, operands and result. */
 static exg_status attach(exg_planner *p, const group_step *s)
 {

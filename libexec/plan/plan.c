@@ -383,6 +383,7 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
 static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool channels_last,
                                 const exg_value_id *values, uint32_t count, exg_location *bound)
 {
+    EXG_TRY(exg_planner_part(p));
     for (uint32_t i = 0; i < count; i++) {
         memset(&bound[i], 0, sizeof(bound[i]));
         bound[i].buffer = EXG_NO_BUFFER;

@@ -91,6 +91,8 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
 exg_status exg_planner_group(exg_planner *p, uint32_t node);
 /* Makes a step of the open group, if there is one. */
 exg_status exg_planner_close(exg_planner *p);
+/* Closes the group before another step, when the last one finishes its result with it. */
+exg_status exg_planner_part(exg_planner *p);
 /* Closes the group when `value` is computed in it. */
 exg_status exg_planner_need(exg_planner *p, exg_value_id value);
 

@@ -181,6 +181,63 @@ static void product(int64_t rows, int64_t depth, int64_t columns, exg_dtype dtyp
     free(want);
 }
 
+/* x w, less one vector, times another, and so on; `want` becomes or gains that. */
+static exg_ref arranged(made *m, exg_ref in, const float *x, int which, bool adds, float *want)
+{
+    static const int64_t sizes[2] = {64, 64};
+    float *w = values(64 * 64, 10 + (uint32_t)which);
+    char name[] = {'w', (char)('0' + which), 0};
+    exg_ref y = EMIT(m->b, mm_default, in, weight(m, name, w, 2, sizes, EXG_DTYPE_F32));
+    float *v[4];
+
+    for (int i = 0; i < 4; i++) {
+        char vector[] = {'v', (char)('0' + which), (char)('0' + i), 0};
+        exg_ref ref;
+
+        v[i] = values(64, 20 + (uint32_t)(4 * which + i));
+        ref = weight(m, vector, v[i], 1, sizes, EXG_DTYPE_F32);
+        y = i % 2 == 0 ? EMIT(m->b, sub_Tensor, y, ref, 1) : EMIT(m->b, mul_Tensor, y, ref);
+    }
+    for (int64_t e = 0; e < 64 * 64; e++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < 64; k++) {
+            sum += (double)x[e / 64 * 64 + k] * (double)w[k * 64 + e % 64];
+        }
+        for (int i = 0; i < 4; i++) {
+            sum = i % 2 == 0 ? sum - (double)v[i][e % 64] : sum * (double)v[i][e % 64];
+        }
+        want[e] = (float)sum + (adds ? want[e] : 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        free(v[i]);
+    }
+    free(w);
+    return y;
+}
+
+/* Together they read more than one step may. */
+static void each_of_two_products_finishes_with_its_own(void **state)
+{
+    static const int64_t sizes[2] = {64, 64};
+    float *x = values(64 * 64, 1);
+    float *want = malloc(64 * 64 * sizeof(*want));
+    exg_session_stats stats;
+    exg_ref in, one, other;
+    made m;
+
+    (void)state;
+    begin(&m);
+    in = user(&m, 2, sizes, EXG_DTYPE_F32);
+    one = arranged(&m, in, x, 0, false, want);
+    other = arranged(&m, in, x, 1, true, want);
+    check(&m, EMIT(m.b, add_Tensor, one, other, 1), x, 2, sizes, EXG_DTYPE_F32, want, 1e-4, "two",
+          &stats);
+    assert_int_equal(stats.plan.step_count, 2);
+    free(x);
+    free(want);
+}
+
 static void packed_matrices_give_the_same_products(void **state)
 {
     static const int64_t shapes[][3] = {{1, 64, 64},   {1, 300, 530}, {2, 257, 97},  {5, 600, 48},
@@ -309,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_matrices_give_the_same_products),
+        cmocka_unit_test(each_of_two_products_finishes_with_its_own),
         cmocka_unit_test(folded_and_turned_convolutions_give_the_same),
     };
 
