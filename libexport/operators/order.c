@@ -3,6 +3,7 @@
 #include "libexport/operators/lower.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define SELF exg_get_ref(&args[0])
@@ -240,15 +241,64 @@ void exg_lower_bucketize_scalar(exg_builder *b, const exg_argument *args, exg_ar
     exg_lower_bucketize(b, args, results);
 }
 
+#define PAIRS_MAX 16 /* tests up to which every pair is compared */
+
+/* Which of x are among the tests, a line. */
+static exg_ref among_few(exg_builder *b, exg_ref x, exg_ref tests)
+{
+    return EMIT(b, any_dims, EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, x, -1), tests),
+                INTS(b, -1));
+}
+
+/* The same where there are many: what stands in a value's place among the sorted tests. Those
+ * that are NaN come last and equal nothing; they are searched as the infinity before them. */
+static exg_ref among_many(exg_builder *b, exg_ref x, exg_ref tests, const exg_argument *args)
+{
+    exg_dtype dtype = compared_in(b, EXG_OP_eq_Tensor, args);
+    exg_ref line = sort(b, exg_lower_cast(b, tests, dtype), 0, false).values;
+    int64_t last = exg_lower_dims(b, line).n[0] - 1;
+    exg_ref edges = line;
+    exg_ref place;
+
+    if (exg_dtype_is_float(dtype)) {
+        edges = EMIT(b, where_self, EMIT(b, isnan_default, line),
+                     exg_lower_number(b, INFINITY, dtype), line);
+    }
+    x = exg_lower_cast(b, x, dtype);
+    place = EMIT(b, searchsorted, edges, x, exg_arg_bool(false), DTYPE(EXG_DTYPE_I64));
+    place = EMIT(b, clamp_default, place, exg_arg_none(), (int)last);
+    return EMIT(b, eq_Tensor, EMIT(b, index_select_default, line, 0, exg_lower_flat(b, place)),
+                exg_lower_flat(b, x));
+}
+
 /* (elements, test_elements, assume_unique, invert) */
 void exg_lower_isin(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref tests = exg_get_ref(&args[1]);
-    exg_ref found;
+    exg_ref tests = exg_lower_flat(b, exg_get_ref(&args[1]));
+    exg_dims x = exg_lower_dims(b, SELF);
+    bool are_few = exg_lower_dims(b, tests).n[0] <= PAIRS_MAX ||
+                   exg_dtype_is_complex(exg_ref_meta(b, SELF)->dtype) ||
+                   exg_dtype_is_complex(exg_ref_meta(b, tests)->dtype);
+    exg_ref found = are_few ? among_few(b, SELF, tests)
+                            : EMIT(b, reshape_default, among_many(b, SELF, tests, args),
+                                   INTS_OF(b, x.n, x.rank));
 
-    tests = exg_lower_flat(b, tests);
-    found = EMIT(b, any_dims, EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, SELF, -1), tests),
-                 INTS(b, -1));
+    results[0] =
+        exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
+}
+
+/* (elements, test_element, assume_unique, invert) */
+void exg_lower_isin_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, ne_Scalar, SELF, args[1])
+                                                    : EMIT(b, eq_Scalar, SELF, args[1]));
+}
+
+/* (element, test_elements, assume_unique, invert) */
+void exg_lower_scalar_isin(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref found = EMIT(b, any_default, EMIT(b, eq_Scalar, exg_get_ref(&args[1]), args[0]));
+
     results[0] =
         exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
 }

@@ -65,6 +65,22 @@ def searches():
     yield "searchsorted, a number", (lambda e: torch.searchsorted(e, 0.25, out_int32=True), (EDGES,))
 
 
+def members():
+    """isin among few and among many, which are sorted: NaN equals nothing, infinity only itself."""
+    many = torch.cat([torch.arange(20) / 4, tensor(nan, -0.0, nan, -inf)])
+    values = torch.cat([PLACES, tensor(0, 1.75, 4.75, 9)])
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        x, tests = ((t if dtype.is_floating_point else t.nan_to_num(3, 7, 0).abs()).to(dtype) for t in (values, many))
+        yield f"isin, {str(dtype)[6:]}", (lambda x, t: (torch.isin(x, t), torch.isin(x, t, invert=True), torch.isin(x, t[:5])), (x, tests))
+    for name, inputs in {"int and float": (values.nan_to_num(7).long(), many), "float and int": (values, many.nan_to_num(3).long()),
+                         "rows": (values[:18].reshape(3, 6), many), "a number's tensor": (tensor(0.5)[0], many), "nan alone": (values, many * nan),
+                         "no value": (values[:0], many), "nothing": (values, many[:0])}.items():
+        yield f"isin, {name}", (torch.isin, inputs)
+    far = 2**53 + torch.arange(20) * 2
+    yield "isin, beyond what a double tells apart", (torch.isin, (far + torch.arange(20) % 2, far))
+    yield "isin, a number", (lambda x: (torch.isin(x, 0.25), torch.isin(x.long(), 2, invert=True), torch.isin(3, x), torch.isin(4, x, invert=True)), (EDGES,))
+
+
 def bags():
     index, offsets, rows = tensor(1, 2, 3, 4, 4, dtype=torch.int64), tensor(0, 2, 2, 4, dtype=torch.int64), torch.randn(6, 3)
     orders = {"": offsets, ", first twice": offsets * tensor(0, 0, 1, 1, dtype=torch.int64)}
@@ -114,6 +130,7 @@ def roundings():
 
 
 AGREE.update(searches())
+AGREE.update(members())
 AGREE.update(roundings())
 
 

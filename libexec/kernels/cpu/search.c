@@ -8,7 +8,8 @@
  */
 #include "libexec/kernels/cpu/common.h"
 
-#define CHUNK 256
+#define CHUNK    256
+#define TOGETHER 8
 
 /* Places of `count` values among `size` edges; `right`: an edge equal to a value lies before. */
 typedef void search_line(const void *edges, int64_t size, const void *values, int64_t count,
@@ -30,19 +31,30 @@ typedef struct search_context {
     const search_params *p;
 } search_context;
 
+/* Several values go together, since each halving waits for memory; one that has found its place
+ * looks at it again until all have. */
 #define HALVES(is_after)                                                                           \
-    for (int64_t k = 0; k < count; k++) {                                                          \
-        int64_t low = 0;                                                                           \
-        int64_t high = size;                                                                       \
+    for (int64_t k = 0; k < count && size > 0; k += TOGETHER) {                                    \
+        int64_t low[TOGETHER] = {0};                                                               \
+        int64_t high[TOGETHER];                                                                    \
                                                                                                    \
-        while (low < high) {                                                                       \
-            int64_t mid = low + ((high - low) >> 1);                                               \
-            bool after = line[mid] is_after value[k];                                              \
-                                                                                                   \
-            high = after ? mid : high;                                                             \
-            low = after ? low : mid + 1;                                                           \
+        for (int64_t i = 0; i < TOGETHER; i++) {                                                   \
+            high[i] = k + i < count ? size : 0;                                                    \
         }                                                                                          \
-        places[k] = low;                                                                           \
+        for (int64_t left = size; left > 0; left /= 2) {                                           \
+            for (int64_t i = 0; i < TOGETHER; i++) {                                               \
+                int64_t mid = (low[i] + high[i]) >> 1;                                             \
+                bool is_found = low[i] == high[i];                                                 \
+                bool after = line[mid - (mid == size)] is_after value[k + i < count ? k + i : k];  \
+                                                                                                   \
+                /* no jump that is taken every other time */                                       \
+                high[i] += (mid - high[i]) & -(int64_t)after;                                      \
+                low[i] += (mid + 1 - low[i]) & ((int64_t)(after | is_found) - 1);                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < TOGETHER && k + i < count; i++) {                                  \
+            places[k + i] = low[i];                                                                \
+        }                                                                                          \
     }
 
 #define SEARCH_LINE(type, name)                                                                    \
@@ -52,6 +64,7 @@ typedef struct search_context {
         const type *line = edges;                                                                  \
         const type *value = values;                                                                \
                                                                                                    \
+        memset(places, 0, (size_t)count * sizeof(*places));                                        \
         if (right) {                                                                               \
             HALVES(>)                                                                              \
         } else {                                                                                   \
