@@ -3,7 +3,7 @@
  *   tiles    both operands packed into panels of the register tile: any strides, any
  *            dtype; a task is a tile of C over the whole depth. A is packed before
  *            when several tasks would pack it again, and so is B.
- *   stream   few rows, b dense along n and read where it lies
+ *   stream   up to 128 rows, b dense along n and read where it lies
  *   dot      few rows, both operands dense along k: no packing, memory speed
  *   axpy     one row, b dense along n
  *   bytes    pairs of int8 or uint8 at a time (gemm_bytes.c)
@@ -15,9 +15,10 @@
 #include "libexec/kernels/pointwise.h"
 
 #define DOT_ROWS_MAX       40
-#define STREAM_ROWS_MAX    16
-#define STREAM_ROWS_SMALL  128  /* when b is small enough to be near */
-#define STREAM_SMALL       8192 /* elements */
+#define STREAM_ROWS_MAX    128
+#define STREAM_ROWS_FEW    16   /* where rows of b fall on the same sets of a cache */
+#define STREAM_SMALL       8192 /* elements of b that are near wherever they fall */
+#define SETS_BYTES         8192
 #define TILE_COLUMNS       EXG_GEMM_COLUMNS
 #define TILE_ROWS_MIN      64
 #define TILE_ROWS_MAX      2048
@@ -28,7 +29,8 @@
 #define TALL_ROWS          1024 /* of A: tasks enough without cutting columns */
 #define WIDENED_ROWS       1024 /* where B is widened: once for so many */
 #define DOT_ELEMENTS       65536 /* of b in a task */
-#define STREAM_COLUMNS     960   /* of a task: long stretches of memory */
+#define STREAM_COLUMNS     960   /* of a task of few rows: long stretches of memory */
+#define STREAM_COLUMNS_MIN 192
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
 #define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
 #define PANELS_MIN         2     /* of ready b in a tile */
@@ -160,6 +162,14 @@ static void plan_tiles(exg_gemm *g)
     }
 }
 
+/* Rows up to which b is read where it lies. */
+static int64_t stream_rows_max(const exg_gemm *g)
+{
+    bool is_spread = g->b.row * (int64_t)real_bytes(g) % SETS_BYTES != 0;
+
+    return is_spread || g->k * g->n <= STREAM_SMALL ? STREAM_ROWS_MAX : STREAM_ROWS_FEW;
+}
+
 static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
@@ -178,8 +188,7 @@ static void choose_path(exg_gemm *g)
         g->path = EXG_GEMM_AXPY;
     } else if (g->b.column == 1 && g->n % g->loops->lanes == 0 &&
                exg_dtype_bytes(g->b.dtype) == real_bytes(g) &&
-               (g->m <= STREAM_ROWS_MAX ||
-                (g->m <= STREAM_ROWS_SMALL && g->k * g->n <= STREAM_SMALL))) {
+               g->m <= stream_rows_max(g)) {
         g->path = EXG_GEMM_STREAM;
     } else {
         plan_tiles(g);
@@ -194,6 +203,10 @@ static void choose_path(exg_gemm *g)
         g->columns_of_tile = 1024;
     } else if (g->path == EXG_GEMM_STREAM) {
         g->columns_of_tile = STREAM_COLUMNS;
+        if (g->m > STREAM_ROWS_FEW) { /* fewer columns make tasks enough */
+            g->columns_of_tile = EXG_MAX(g->n / TASKS, STREAM_COLUMNS_MIN);
+            g->columns_of_tile = exg_round_up(g->columns_of_tile, g->loops->columns);
+        }
         g->packed_bytes = (uint64_t)(g->batch * exg_round_up(g->m, g->loops->rows) * g->k) *
                           real_bytes(g);
     }
