@@ -26,6 +26,14 @@ typedef uint32_t pair __attribute__((aligned(2), may_alias)); /* of bf16 */
 
 static const uint16_t zeros[DEPTH];
 
+/* The first `count` lanes, up to all. */
+static inline __mmask16 lanes_of(int64_t count)
+{
+    uint32_t bits = count <= 0 ? 0 : UINT32_MAX >> (count < LANES ? 32 - count : 32 - LANES);
+
+    return (__mmask16)bits;
+}
+
 /* Eight pairs of eight rows: panel[0 .. 7][0 .. 7] = rows[0 .. 7][k .. k + 15]. */
 INLINE void turn_eight(pair *panel, int64_t width, const uint16_t *const *rows, int64_t k)
 {
@@ -96,7 +104,7 @@ static const uint16_t *dense_row(int64_t depth, const void *memory, exg_dtype dt
         return room;
     }
     for (int64_t k = 0; k < depth; k += LANES) { /* dense f32 */
-        __mmask16 some = depth - k < LANES ? (__mmask16)((1U << (depth - k)) - 1) : 0xffff;
+        __mmask16 some = lanes_of(depth - k);
         __m512 x = _mm512_maskz_loadu_ps(some, (const float *)memory + k);
 
         _mm256_mask_storeu_epi16(room + k, some, (__m256i)_mm512_cvtneps_pbh(x));
@@ -118,11 +126,8 @@ static void pack_columns(uint32_t width, int64_t count, int64_t depth, pair *pan
             pair *to = panels + j * pairs + p * width;
 
             for (int64_t i = 0; i < width; i += LANES) {
-                int64_t left = count - j - i;
-                __mmask16 some = left >= LANES ? 0xffff
-                                 : left > 0    ? (__mmask16)((1U << left) - 1)
-                                               : 0;
-                __mmask16 room = width - i >= LANES ? 0xffff : 0xff;
+                __mmask16 some = lanes_of(count - j - i);
+                __mmask16 room = lanes_of(width - i);
                 __m256i low = _mm256_maskz_loadu_epi16(some, first + j + i);
                 __m256i high = second == NULL ? _mm256_setzero_si256()
                                               : _mm256_maskz_loadu_epi16(some, second + j + i);
@@ -208,7 +213,7 @@ INLINE void tile(const int rows, const int vectors, int64_t pairs, const pair *a
         UNROLL for (int j = 0; j < vectors; j++)
         {
             float *at = c + i * c_stride + j * LANES;
-            __mmask16 some = j < vectors - 1 ? 0xffff : last;
+            __mmask16 some = j < vectors - 1 ? lanes_of(LANES) : last;
 
             if (adds) {
                 sums[i][j] = _mm512_add_ps(sums[i][j], _mm512_maskz_loadu_ps(some, at));
@@ -251,7 +256,7 @@ static void block(int64_t m, int64_t n, int64_t depth, const void *a_panels, con
         const pair *b = (const pair *)b_panels + j * pairs;
         int64_t columns = n - j < COLUMNS ? n - j : COLUMNS;
         int64_t vectors = (columns + LANES - 1) / LANES;
-        __mmask16 last = (__mmask16)(0xffff >> (vectors * LANES - columns));
+        __mmask16 last = lanes_of(columns - (vectors - 1) * LANES);
         /* as in gemm_body.h */
         const char *ahead = columns == n - j ? next : (const char *)(b + COLUMNS * pairs);
         int64_t step = ahead != NULL && m > 2 * ROWS ? COLUMNS * 4 * ROWS / m : 0;
