@@ -17,7 +17,9 @@ static void put_device(exg_text *text, bool json, const char *kind, uint32_t ind
         exg_text_puts(text, ", \"architecture\": ");
         exg_text_json_string(text, info->architecture);
         exg_text_printf(text, ", \"memory_bytes\": %" PRIu64 ", \"free_bytes\": %" PRIu64
-                        ", \"collectives\": ", info->memory_bytes, info->free_bytes);
+                        ", \"libraries\": ", info->memory_bytes, info->free_bytes);
+        exg_text_json_string(text, info->libraries);
+        exg_text_puts(text, ", \"collectives\": ");
         exg_text_json_string(text, info->collectives);
         exg_text_putc(text, '}');
         return;
@@ -29,6 +31,9 @@ static void put_device(exg_text *text, bool json, const char *kind, uint32_t ind
     if (info->memory_bytes > 0) {
         exg_text_printf(text, ", %.1f GiB, %.1f free", (double)info->memory_bytes / GIB,
                         (double)info->free_bytes / GIB);
+    }
+    if (info->libraries[0] != '\0') {
+        exg_text_printf(text, ", %s", info->libraries);
     }
     if (info->collectives[0] != '\0') {
         exg_text_printf(text, ", %s", info->collectives);

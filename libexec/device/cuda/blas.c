@@ -72,6 +72,12 @@ static exg_status check(int status, const char *what, exg_error *err)
                                   status);
 }
 
+bool exg_cuda_blas_find(const exg_cuda_driver *driver, exg_cuda_blas *blas)
+{
+    return exg_cuda_library_open("cublasLt", exg_cuda_major(driver), CUDA_OLDEST, symbols,
+                                 sizeof(symbols) / sizeof(symbols[0]), blas);
+}
+
 /* NULL where it cannot be used. */
 static exg_cuda_blas *open_once(exg_cuda_device *d)
 {
@@ -79,9 +85,7 @@ static exg_cuda_blas *open_once(exg_cuda_device *d)
 
     if (!blas->was_asked) {
         blas->was_asked = true;
-        if (!exg_cuda_library_open("cublasLt", exg_cuda_major(&d->driver), CUDA_OLDEST, symbols,
-                                   sizeof(symbols) / sizeof(symbols[0]), blas) ||
-            blas->create(&blas->handle) != 0) {
+        if (!exg_cuda_blas_find(&d->driver, blas) || blas->create(&blas->handle) != 0) {
             blas->handle = NULL;
         }
     }

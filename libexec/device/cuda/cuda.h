@@ -56,8 +56,11 @@ typedef struct exg_cuda_device {
 /* Makes the device the calling thread's. */
 exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err);
 
-void exg_cuda_blas_close(exg_cuda_device *device); /* blas.c */
-void exg_cuda_dnn_close(exg_cuda_device *device);  /* dnn.c */
+/* blas.c, dnn.c: whether the library is there. What a device opened of it is closed with it. */
+bool exg_cuda_blas_find(const exg_cuda_driver *driver, exg_cuda_blas *blas);
+bool exg_cuda_dnn_find(exg_cuda_dnn *dnn);
+void exg_cuda_blas_close(exg_cuda_device *device);
+void exg_cuda_dnn_close(exg_cuda_device *device);
 
 /* ---- copies (copy.c) ------------------------------------------------------------- */
 

@@ -46,6 +46,12 @@ static const exg_cuda_symbol symbols[] = {
 #undef ROW
 };
 
+bool exg_cuda_dnn_find(exg_cuda_dnn *dnn)
+{
+    return exg_cuda_library_open("cudnn", NEWEST, OLDEST, symbols,
+                                 sizeof(symbols) / sizeof(symbols[0]), dnn);
+}
+
 /* NULL where it cannot be used. */
 static exg_cuda_dnn *open_once(exg_cuda_device *d)
 {
@@ -53,9 +59,7 @@ static exg_cuda_dnn *open_once(exg_cuda_device *d)
 
     if (!dnn->was_asked) {
         dnn->was_asked = true;
-        if (!exg_cuda_library_open("cudnn", NEWEST, OLDEST, symbols,
-                                   sizeof(symbols) / sizeof(symbols[0]), dnn) ||
-            dnn->create(&dnn->handle) != 0) {
+        if (!exg_cuda_dnn_find(dnn) || dnn->create(&dnn->handle) != 0) {
             dnn->handle = NULL;
         }
     }

@@ -52,10 +52,15 @@ static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal or
     return EXG_OK;
 }
 
-static void describe_joining(exg_device_info *info)
+static void describe_libraries(const exg_cuda_driver *driver, exg_device_info *info)
 {
+    exg_cuda_blas blas;
+    exg_cuda_dnn dnn;
     exg_nccl nccl;
 
+    (void)snprintf(info->libraries, sizeof(info->libraries), "%scuBLASLt, %scuDNN",
+                   exg_cuda_blas_find(driver, &blas) ? "" : "no ",
+                   exg_cuda_dnn_find(&dnn) ? "" : "no ");
     if (exg_nccl_open(&nccl, NULL) == EXG_OK) {
         exg_nccl_name(&nccl, info->collectives, sizeof(info->collectives));
     } else {
@@ -87,7 +92,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     (void)driver.context_release(ordinal);
     info->memory_bytes = bytes;
     info->free_bytes = free_bytes;
-    describe_joining(info);
+    describe_libraries(&driver, info);
     return status;
 }
 

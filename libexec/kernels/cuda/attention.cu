@@ -6,7 +6,7 @@
  * greatest depth and width. 16 threads share a row; they are neighbours in a warp.
  */
 #include "libexec/kernels/cuda/attention.h"
-#include "libexec/kernels/math_f32.h"
+#include "libexec/kernels/cuda/exponential.h"
 
 #define ROWS   16
 #define KEYS   32
@@ -14,14 +14,6 @@
 #define COLUMNS ((DEPTH_MAX + LANES - 1) / LANES)
 
 typedef COMPUTE(X) real;
-
-#ifdef IS_DOUBLE
-#define EXPONENTIAL(x) exp(x)
-#define SHUFFLE_REAL   shuffle_f64
-#else
-#define EXPONENTIAL(x) exg_f32_exp(x)
-#define SHUFFLE_REAL   shuffle_f32
-#endif
 
 /* Rows [first, first + count) of an operand's head, as many as there are; zeros behind. */
 static inline void load_rows(const cuda_attention_params *p, real to[][DEPTH_MAX + 1],

@@ -2,18 +2,12 @@
  * the whole row; so does a row of -inf only. IN, OUT: dtypes; IS_LOG. y may be x.
  */
 #include "libexec/kernels/cuda/block.h"
+#include "libexec/kernels/cuda/exponential.h"
 #include "libexec/kernels/cuda/params.h"
-#include "libexec/kernels/math_f32.h"
 
 typedef COMPUTE(IN) real;
 
-#ifdef IS_DOUBLE
-#define EXPONENTIAL(x) exp(x)
-DEFINE_BLOCK(peak, real, shuffle_f64, b > a ? b : a)
-#else
-#define EXPONENTIAL(x) exg_f32_exp(x)
-DEFINE_BLOCK(peak, real, shuffle_f32, b > a ? b : a)
-#endif
+DEFINE_BLOCK(peak, real, SHUFFLE_REAL, b > a ? b : a)
 DEFINE_BLOCK(sum, double, shuffle_f64, a + b)
 
 KERNEL(softmax, cuda_softmax_params)

@@ -3,19 +3,13 @@
  *
  * X: the dtype of the weights; SCORE: of the scores; MASK, HAS_MASK, MASK_IS_BOOL.
  */
-#include "libexec/kernels/cuda/block.h"
 #include "libexec/kernels/cuda/attention.h"
-#include "libexec/kernels/math_f32.h"
+#include "libexec/kernels/cuda/block.h"
+#include "libexec/kernels/cuda/exponential.h"
 
 typedef COMPUTE(SCORE) real;
 
-#ifdef IS_DOUBLE
-#define EXPONENTIAL(x) exp(x)
-DEFINE_BLOCK(peak, real, shuffle_f64, b > a ? b : a)
-#else
-#define EXPONENTIAL(x) exg_f32_exp(x)
-DEFINE_BLOCK(peak, real, shuffle_f32, b > a ? b : a)
-#endif
+DEFINE_BLOCK(peak, real, SHUFFLE_REAL, b > a ? b : a)
 DEFINE_BLOCK(sum, double, shuffle_f64, a + b)
 
 KERNEL(weights, cuda_attention_params)

@@ -396,6 +396,7 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
     (void)state;
     expect_ok(table->describe(0, &before, &err));
     assert_string_equal(before.architecture, "sm_90");
+    assert_string_equal(before.libraries, "no cuBLASLt, no cuDNN");
     expect_code(table->allocate(device, before.memory_bytes + 1, &address, &err), EXG_NO_MEMORY,
                 "MEM-004");
     assert_null(address);

@@ -209,6 +209,15 @@ static void a_refused_call_is_a_fault_with_its_status(void **state)
     exg_arena_destroy(p.call.arena);
 }
 
+static void a_device_tells_which_libraries_there_are(void **state)
+{
+    exg_device_info info = {.name = ""};
+
+    (void)state;
+    expect_ok(table->describe(0, &info, &err));
+    assert_string_equal(info.libraries, "cuBLASLt, cuDNN");
+}
+
 /* ---- convolutions -------------------------------------------------------------------------- */
 
 /* (1, in, size...) by (out, in / groups, kernel...), with a bias. */
@@ -299,6 +308,7 @@ int main(void)
         CASE(a_recorded_product_runs_again_on_what_is_there_then),
         CASE(what_it_does_not_take_is_a_kernel_of_ours),
         CASE(a_refused_call_is_a_fault_with_its_status),
+        CASE(a_device_tells_which_libraries_there_are),
         CASE(convolutions_of_every_geometry_are_calls_of_cudnn),
     };
 
