@@ -38,7 +38,7 @@ typedef struct exg_device_info {
     char name[96];         /* "NVIDIA H200" */
     char architecture[32]; /* "sm_90"; of the host the instruction set its loops use */
     uint64_t memory_bytes, free_bytes; /* 0: not told */
-    char libraries[48];   /* that compute for it: "cuBLASLt, cuDNN", "no cuBLASLt, no cuDNN"; or "" */
+    char libraries[48];   /* that compute for it: "cuBLASLt, no cuDNN"; or "" */
     char collectives[48]; /* what joins several of a kind: "NCCL 2.28.3", "no NCCL"; or "" */
 } exg_device_info;
 
