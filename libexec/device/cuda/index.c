@@ -72,24 +72,6 @@ EXG_CUDA_ROW_OF(gather, EXG_KERNEL_ANY_STRIDES);
 
 /* ---- index ------------------------------------------------------------------------------- */
 
-/* Which of self's dimensions come in front of the positions: those before the first index,
- * when the indexed ones are neighbours; else none. */
-uint32_t exg_cuda_dims_before(const exg_kernel_call *call, uint32_t count)
-{
-    uint32_t first = 0;
-    uint32_t last = 0;
-    uint32_t found = 0;
-
-    for (uint32_t d = 0; d < count; d++) {
-        if (exg_cuda_has(call, 1 + d)) {
-            first = found == 0 ? d : first;
-            last = d;
-            found++;
-        }
-    }
-    return found > 0 && last - first + 1 == found ? first : 0;
-}
-
 static exg_status add_index(const exg_kernel_call *call, const exg_tensor *self, uint32_t d,
                             cuda_index_params *params, exg_error *err)
 {
@@ -147,7 +129,7 @@ static exg_status index_prepare(exg_kernel_call *call, exg_error *err)
     const exg_tensor *out = &call->outputs[0];
     cuda_index_params params = {.numel = exg_tensor_numel(out)};
     uint32_t count = call->input_count - 1;
-    uint32_t before = exg_cuda_dims_before(call, count);
+    uint32_t before = exg_call_dims_before(call, count);
     exg_cuda_launch *launch = NULL;
     char slots[] = "i0 " EXG_CUDA_NO_INDICES " o0 f";
     uint32_t at = 0;

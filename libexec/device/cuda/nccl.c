@@ -13,7 +13,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define NCCL_ROW(name, symbol, params) {symbol, offsetof(exg_nccl, name)},
 
@@ -56,14 +55,6 @@ void exg_nccl_name(const exg_nccl *nccl, char *text, size_t size)
 
 /* ---- waiting for NCCL ----------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void exg_nccl_give_up(exg_cuda_line *line)
 {
     if (line->comm != NULL) {
@@ -100,7 +91,7 @@ exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err)
 static exg_status settle(exg_cuda_line *line, nccl_result result, const char *what,
                          exg_error *err)
 {
-    uint64_t start = now_ns();
+    uint64_t start = exg_cuda_now_ns();
     exg_status status = EXG_OK;
 
     while (result == NCCL_IN_PROGRESS && status == EXG_OK) {
@@ -109,7 +100,7 @@ static exg_status settle(exg_cuda_line *line, nccl_result result, const char *wh
         result = asked == NCCL_SUCCESS ? result : asked;
         if (result == NCCL_IN_PROGRESS && line->c->ops->is_aborted(line->c)) {
             status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
-        } else if (result == NCCL_IN_PROGRESS && now_ns() - start > line->c->deadline_ns) {
+        } else if (result == NCCL_IN_PROGRESS && exg_cuda_now_ns() - start > line->c->deadline_ns) {
             status = EXG_FAIL(err, PEER, "COM-001", "%s: not all ranks arrived within %.1f s",
                               what, (double)line->c->deadline_ns * 1e-9);
         }

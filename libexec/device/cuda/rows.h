@@ -132,8 +132,6 @@ exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size,
 exg_status exg_cuda_read_indices(const exg_kernel_call *call, const exg_tensor *self,
                                  uint32_t count, uint32_t before, cuda_index_params *params,
                                  char *slots, exg_error *err);
-/* How many of self's dimensions lie in front of the positions. */
-uint32_t exg_cuda_dims_before(const exg_kernel_call *call, uint32_t count);
 
 /* Sizes and strides of a tensor, without dimensions of one element and with neighbours
  * merged where they lie one after the other. */

@@ -167,20 +167,12 @@ EXG_CUDA_ROW_OF(index_copy, EXG_KERNEL_IN_PLACE);
 
 /* ---- index_put ----------------------------------------------------------------------------- */
 
-/* Strides of a tensor broadcast to the result's rank, from the right. */
-static int64_t broadcast_stride(const exg_tensor *t, uint32_t rank, uint32_t d)
-{
-    uint32_t missing = rank - t->rank;
-
-    return d < missing || t->sizes[d - missing] == 1 ? 0 : t->strides[d - missing];
-}
-
 static void lay_out_put(const exg_kernel_call *call, uint32_t count,
                         const cuda_index_params *index, cuda_scatter_params *params)
 {
     const exg_tensor *self = &call->outputs[0];
     const exg_tensor *values = &call->inputs[call->input_count - 1];
-    uint32_t before = exg_cuda_dims_before(call, count);
+    uint32_t before = exg_call_dims_before(call, count);
     uint32_t position_rank = (uint32_t)index->rank;
     uint32_t rank = self->rank - (uint32_t)index->count + position_rank;
     uint32_t at = 0; /* dimension of the values */
@@ -190,13 +182,13 @@ static void lay_out_put(const exg_kernel_call *call, uint32_t count,
     for (uint32_t d = 0; d < self->rank; d++) {
         if (d >= count || !exg_cuda_has(call, 1 + d)) {
             at += at == before ? position_rank : 0;
-            add_dim(&inner, self->sizes[d], self->strides[d], broadcast_stride(values, rank, at),
-                    0);
+            add_dim(&inner, self->sizes[d], self->strides[d],
+                    exg_broadcast_stride(values, rank, at), 0);
             at++;
         }
     }
     for (uint32_t k = 0; k < position_rank; k++) {
-        add_dim(&item, index->result[k], 0, broadcast_stride(values, rank, before + k), 0);
+        add_dim(&item, index->result[k], 0, exg_broadcast_stride(values, rank, before + k), 0);
     }
     params->lines = params->key_stride = 1;
     params->size = item.count;

@@ -7,7 +7,7 @@
 
 #define LOOKS 64 /* at the stream, for one at the rest */
 
-static uint64_t now_ns(void)
+uint64_t exg_cuda_now_ns(void)
 {
     struct timespec t;
 
@@ -45,10 +45,10 @@ static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
     uint64_t limit = d->lines->c->deadline_ns;
 
     if (open != w->open || !begun || (open == NULL && !d->has_replayed)) {
-        *w = (watching){open, now_ns()};
+        *w = (watching){open, exg_cuda_now_ns()};
         return EXG_OK;
     }
-    if (now_ns() - w->since_ns <= limit) {
+    if (exg_cuda_now_ns() - w->since_ns <= limit) {
         return EXG_OK;
     }
     d->stuck = open == NULL ? NULL : open->what;
@@ -84,7 +84,7 @@ static void give_up(exg_cuda_device *d)
 
 static exg_status watch(exg_cuda_device *d, exg_error *err)
 {
-    watching w = {NULL, now_ns()};
+    watching w = {NULL, exg_cuda_now_ns()};
 
     for (uint64_t looks = 1;; looks++) {
         cuda_result result = d->driver.stream_query(d->stream);

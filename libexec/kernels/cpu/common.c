@@ -68,6 +68,29 @@ uint32_t exg_call_dim_mask(const exg_kernel_call *call, uint32_t position, uint3
     return mask;
 }
 
+uint32_t exg_call_dims_before(const exg_kernel_call *call, uint32_t count)
+{
+    uint32_t first = 0;
+    uint32_t last = 0;
+    uint32_t found = 0;
+
+    for (uint32_t d = 0; d < count; d++) {
+        if (!exg_tensor_is_absent(&call->inputs[1 + d])) {
+            first = found == 0 ? d : first;
+            last = d;
+            found++;
+        }
+    }
+    return found > 0 && last - first + 1 == found ? first : 0;
+}
+
+int64_t exg_broadcast_stride(const exg_tensor *t, uint32_t rank, uint32_t d)
+{
+    uint32_t missing = rank - t->rank;
+
+    return d < missing || t->sizes[d - missing] == 1 ? 0 : t->strides[d - missing];
+}
+
 exg_status exg_unsupported_dtype(const char *kernel, exg_dtype dtype, exg_error *err)
 {
     return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "%s has no kernel for %s", kernel,

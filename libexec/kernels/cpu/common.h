@@ -28,6 +28,11 @@ uint32_t exg_call_dim(const exg_kernel_call *call, uint32_t position, uint32_t r
 /* A set of dimensions; none, or an empty list, means all. */
 uint32_t exg_call_dim_mask(const exg_kernel_call *call, uint32_t position, uint32_t rank);
 
+/* How many of self's dimensions come in front of the positions that index tensors name, operands 1
+ * to `count`, some absent: those before the first one, when the indexed ones are neighbours;
+ * else none. */
+uint32_t exg_call_dims_before(const exg_kernel_call *call, uint32_t count);
+
 exg_status exg_unsupported_dtype(const char *kernel, exg_dtype dtype, exg_error *err);
 /* UNSUPPORTED unless `dtype` is f32, f64, bf16 or f16. */
 exg_status exg_require_float(const char *kernel, exg_dtype dtype, exg_error *err);
@@ -42,6 +47,9 @@ typedef struct exg_around {
 } exg_around;
 
 exg_around exg_around_dim(const exg_tensor *tensor, uint32_t dim);
+
+/* The stride along dimension `d` of a tensor broadcast to `rank`, from the right. */
+int64_t exg_broadcast_stride(const exg_tensor *t, uint32_t rank, uint32_t d);
 
 static inline int64_t exg_ceil_div(int64_t a, int64_t b)
 {

@@ -41,23 +41,6 @@ typedef struct index_run_context {
     bool puts;
 } index_run_context;
 
-/* Which of self's dimensions are indexed; false when they are not neighbours. */
-static bool find_indexed(const exg_kernel_call *call, uint32_t index_count, uint32_t *first)
-{
-    uint32_t last = 0;
-    uint32_t count = 0;
-
-    *first = 0;
-    for (uint32_t d = 0; d < index_count; d++) {
-        if (!exg_tensor_is_absent(&call->inputs[1 + d])) {
-            *first = count == 0 ? d : *first;
-            last = d;
-            count++;
-        }
-    }
-    return count > 0 && last - *first + 1 == count;
-}
-
 static exg_status broadcast_positions(exg_kernel_call *call, index_params *p,
                                       uint32_t index_count, const exg_tensor *self,
                                       exg_error *err)
@@ -101,14 +84,6 @@ static exg_status broadcast_positions(exg_kernel_call *call, index_params *p,
     return EXG_OK;
 }
 
-/* Strides of a tensor broadcast to the result's rank, from the right. */
-static int64_t broadcast_stride(const exg_tensor *t, uint32_t rank, uint32_t d)
-{
-    uint32_t missing = rank - t->rank;
-
-    return d < missing || t->sizes[d - missing] == 1 ? 0 : t->strides[d - missing];
-}
-
 static void add_dim(int64_t list[3][EXG_RANK_MAX], uint32_t *rank, int64_t *count, int64_t size,
                     int64_t self_stride, int64_t values_stride)
 {
@@ -123,23 +98,22 @@ static void add_dim(int64_t list[3][EXG_RANK_MAX], uint32_t *rank, int64_t *coun
 static void plan_dims(exg_kernel_call *call, index_params *p, const exg_tensor *self,
                       uint32_t index_count, const exg_tensor *values)
 {
-    uint32_t first;
-    bool neighbours = find_indexed(call, index_count, &first);
+    uint32_t before = exg_call_dims_before(call, index_count);
     uint32_t rank = self->rank - p->indexed_count + p->position_rank;
     uint32_t at = 0; /* dimension of the result */
 
     p->before_count = p->after_count = 1;
-    for (uint32_t d = 0; neighbours && d < first; d++, at++) {
+    for (uint32_t d = 0; d < before; d++, at++) {
         add_dim(p->before, &p->before_rank, &p->before_count, self->sizes[d], self->strides[d],
-                broadcast_stride(values, rank, at));
+                exg_broadcast_stride(values, rank, at));
     }
     for (uint32_t k = 0; k < p->position_rank; k++, at++) {
-        p->values_strides[k] = broadcast_stride(values, rank, at);
+        p->values_strides[k] = exg_broadcast_stride(values, rank, at);
     }
-    for (uint32_t d = neighbours ? first : 0; d < self->rank; d++) {
+    for (uint32_t d = before; d < self->rank; d++) {
         if (d >= index_count || exg_tensor_is_absent(&call->inputs[1 + d])) {
             add_dim(p->after, &p->after_rank, &p->after_count, self->sizes[d], self->strides[d],
-                    broadcast_stride(values, rank, at));
+                    exg_broadcast_stride(values, rank, at));
             at++;
         }
     }
