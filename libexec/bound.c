@@ -66,9 +66,25 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
     return status;
 }
 
+/* What the plan takes from other plans of the run and leaves to them. One element may be a number
+ * that steers, which the host reads. */
+static void note_handed_on(const exg_bound *b, bool is_part, exg_plan *plan)
+{
+    const exg_stretch *s = b->stretch;
+    bool is_end = s->pause == EXG_PAUSE_END && !is_part;
+
+    for (uint32_t i = is_part ? 0 : plan->input_count - s->input_count; i < plan->input_count;
+         i++) {
+        plan->inputs[i].is_handed_on = plan->inputs[i].kind == EXG_INPUT_USER;
+    }
+    for (uint32_t o = s->first_output; !is_end && o < plan->output_count; o++) {
+        plan->outputs[o].is_handed_on = exg_tensor_numel(&plan->outputs[o].location.window) != 1;
+    }
+}
+
 /* Places, plans and binds one rank. */
-static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *functional, uint32_t r,
-                            exg_error *err)
+static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
+                            const exg_program *functional, uint32_t r, exg_error *err)
 {
     struct exg_accelerator *device = e->devices == NULL ? NULL : e->devices[r];
     const exg_grid *grid = e->grids == NULL ? NULL : &e->grids[r];
@@ -81,6 +97,7 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, const exg_program *func
         EXG_TRY(exg_bound_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
                                     &plan, err));
     }
+    note_handed_on(b, is_part, plan);
     return e->options.plan_only
                ? exg_rank_on_paper(plan, &b->ranks[r], err)
                : exg_rank_create(plan, e->memory, grid == NULL ? e->pool : NULL, grid, device, r,
@@ -121,21 +138,22 @@ static exg_status make_copies(exg_bound *b, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error *err)
+static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_error *err)
 {
     exg_program *functional = NULL;
     exg_status status;
 
     b->rank_count = e->rank_count;
+    b->on_devices = e->devices != NULL;
     b->ranks = EXG_NEW_ARRAY(b->arena, exg_rank *, e->rank_count);
     if (b->ranks == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_stretch_functional(b->stretch, keeps, &functional, err);
+    status = exg_stretch_functional(b->stretch, is_part, &functional, err);
     exg_program_destroy(b->stretch->program); /* planned: not needed any more */
     b->stretch->program = NULL;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
-        status = make_rank(e, b, functional, r, err);
+        status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK && e->options.profile) {
             status = exg_rank_profile(b->ranks[r], err);
         }
@@ -152,7 +170,7 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool keeps, exg_error 
     return status;
 }
 
-exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps,
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part,
                             const int64_t *key, uint32_t key_count, exg_bound **bound,
                             exg_error *err)
 {
@@ -168,7 +186,7 @@ exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps
     b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
     b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
     b->key_count = key_count;
-    status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(engine, b, keeps, err);
+    status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(engine, b, is_part, err);
     status = status == EXG_OK && stretch->pause == EXG_PAUSE_LOOP
                  ? exg_loop_create(engine, stretch, &b->loop, err)
                  : status;
@@ -213,6 +231,20 @@ void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data)
         exg_rank_set_input(bound->ranks[r], input, copy != NULL ? copy : data);
     }
     bound->callers[input] = data;
+}
+
+void *exg_bound_held(const exg_bound *bound, uint32_t index, uint32_t place)
+{
+    return exg_rank_held(bound->ranks[place], bound->stretch->first_output + index);
+}
+
+void exg_bound_hand_on(exg_bound *bound, uint32_t input, uint32_t place, void *held)
+{
+    if (bound->on_devices) {
+        exg_rank_hand_on(bound->ranks[place], input, held);
+    } else {
+        exg_bound_set_input(bound, input, held);
+    }
 }
 
 /* What the first rank wrote goes back to the caller's tensor. */

@@ -15,6 +15,7 @@ typedef struct exg_bound {
     uint32_t key_count;
     exg_rank **ranks;
     uint32_t rank_count;
+    bool on_devices;
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t copy_count;
@@ -23,8 +24,9 @@ typedef struct exg_bound {
     struct exg_loop_run *loop; /* of a stretch that ends at one */
 } exg_bound;
 
-/* Plans the stretch, which it takes over. `keeps`: exg_stretch_functional(). */
-exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool keeps,
+/* Plans the stretch, which it takes over. `is_part`: of a loop, so its inputs are handed on to it
+ * and its outputs by it. */
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part,
                             const int64_t *key, uint32_t key_count, exg_bound **bound,
                             exg_error *err);
 
@@ -48,10 +50,16 @@ exg_bound *exg_bound_find(exg_bound **list, const int64_t *key, uint32_t key_cou
 const exg_plan *exg_bound_plan(const exg_bound *bound); /* of rank 0 */
 void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data);
 
+/* Where an output of the stretch lies in memory `place`, to be handed on to a later stretch or a
+ * loop, whose input it becomes there. */
+void *exg_bound_held(const exg_bound *bound, uint32_t index, uint32_t place);
+void exg_bound_hand_on(exg_bound *bound, uint32_t input, uint32_t place, void *held);
+
 /* Carries the plans out. MALFORMED RUN-001, RUN-006; PEER. */
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err);
 
-/* Output `index` of the stretch, as rank 0 has it. */
+/* Output `index` of the stretch, as rank 0 has it; on a device, without data of what is handed
+ * on. */
 exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index);
 
 /* The one element of tensor output `index`, which steers what follows: as coordinate 0 of

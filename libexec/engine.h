@@ -38,6 +38,13 @@ typedef struct exg_engine {
     uint64_t plan_ns;
 } exg_engine;
 
+/* How many memories hold what stretches and loops hand on: the host's, which all ranks read, or
+ * each rank's on its device. */
+static inline uint32_t exg_engine_places(const exg_engine *engine)
+{
+    return engine->devices == NULL ? 1 : engine->rank_count;
+}
+
 uint64_t exg_now_ns(void);
 
 /* bound.c: the first cause among the ranks' outcomes. */

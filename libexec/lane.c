@@ -68,7 +68,8 @@ static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
     for (uint32_t i = 0; i < plan->input_count; i++) {
         const exg_plan_input *input = &plan->inputs[i];
 
-        if (input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER) {
+        if (input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER &&
+            !input->is_handed_on) {
             EXG_TRY(lane->device->table->allocate(lane->device, plan->buffers[input->buffer].bytes,
                                                   &lane->inputs[i], err));
         }
@@ -76,10 +77,10 @@ static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
     return EXG_OK;
 }
 
-/* Is it handed out, rather than written back to where it came from? */
+/* Is it handed out, rather than handed on or written back to where it came from? */
 static bool is_result(const exg_plan_output *output)
 {
-    return output->constant.kind == EXG_ARGUMENT_TENSOR &&
+    return output->constant.kind == EXG_ARGUMENT_TENSOR && !output->is_handed_on &&
            output->kind != EXG_OUTPUT_BUFFER_MUTATION &&
            output->kind != EXG_OUTPUT_PARAMETER_MUTATION &&
            output->kind != EXG_OUTPUT_USER_INPUT_MUTATION;
@@ -180,6 +181,15 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
     return EXG_OK;
 }
 
+void exg_lane_moved(exg_lane *lane)
+{
+    if (lane->graph != NULL) {
+        lane->device->table->forget(lane->device, lane->graph);
+    }
+    lane->graph = NULL;
+    lane->has_run = false;
+}
+
 void exg_lane_destroy(exg_lane *lane)
 {
     const exg_device_table *table = lane == NULL ? NULL : lane->device->table;
@@ -187,9 +197,7 @@ void exg_lane_destroy(exg_lane *lane)
     if (lane == NULL) {
         return;
     }
-    if (lane->graph != NULL) {
-        table->forget(lane->device, lane->graph);
-    }
+    exg_lane_moved(lane);
     table->release(lane->device, lane->arena);
     table->release(lane->device, lane->workspace);
     table->release(lane->device, lane->notes);

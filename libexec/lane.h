@@ -3,6 +3,8 @@
  *   give   the caller's bytes of a user input, which are copied in as a run begins
  *   take   the host's copy of a result, there when the run has ended
  *
+ * What is handed on between the plans of a run stays on the device.
+ *
  * Faults of the data are noted by step, in the device's memory.
  */
 #ifndef EXG_LIBEXEC_LANE_H
@@ -19,7 +21,7 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
 void exg_lane_destroy(exg_lane *lane); /* NULL is allowed */
 
 uint8_t *exg_lane_arena(const exg_lane *lane);
-uint8_t *exg_lane_input(const exg_lane *lane, uint32_t input); /* NULL: not a user's tensor */
+uint8_t *exg_lane_input(const exg_lane *lane, uint32_t input); /* NULL: not the caller's */
 
 /* What step `s` works with but its operands on the device; those too where the host computes
  * it, whose faults go to `fault`. */
@@ -27,7 +29,10 @@ void exg_lane_bind(exg_lane *lane, uint32_t s, exg_fault_note *fault,
                    const exg_random_source *random);
 
 void exg_lane_give(exg_lane *lane, uint32_t input, void *data);
-void *exg_lane_taken(const exg_lane *lane, uint32_t output); /* NULL: not a tensor */
+void *exg_lane_taken(const exg_lane *lane, uint32_t output); /* NULL: not the host's */
+
+/* Operands of its steps lie elsewhere now. */
+void exg_lane_moved(exg_lane *lane);
 
 /* A run: its inputs and random numbers, steps, results. After end() all is done; *step is the
  * first that raised a fault, or EXG_NO_STEP, and *note what it noted. */

@@ -1,7 +1,10 @@
 /* loop.c - the iterations of a loop. What is carried lies in memory of the loop's own, since
- * a plan writes its results where the next iteration's inputs were read.
+ * a plan writes its results where the next iteration's inputs were read; on devices in theirs,
+ * with a place for the slices of the iteration at hand, so that its plan finds all inputs where
+ * they were.
  */
 #include "libexec/loop.h"
+#include "libexec/keeping.h"
 #include "libexec/routine.h"
 
 #include <inttypes.h>
@@ -13,16 +16,23 @@ struct exg_loop_run {
     const exg_stretch *stretch;
     exg_routine condition, body;
     exg_arena *arena;
-    exg_tensor *given; /* by operand; of a sliced one, the slice */
-    void **data;       /* by operand */
+    uint32_t places;   /* exg_engine_places */
+    exg_tensor *given; /* by operand, without data; of a sliced one, the slice */
+    void **whole;      /* by place and operand: where it lies */
+    void **data;       /* likewise: what the iteration is given of it */
     exg_argument *numbers;
     exg_tensor_meta *metas; /* by operand, with room for sizes and strides */
     const exg_tensor_meta **meta_of;
     int64_t *key;
-    exg_tensor *results;
-    uint64_t *capacity; /* by result: bytes of its memory */
+    exg_tensor *results; /* without data */
+    exg_keeping *kept;   /* by result, then by sliced operand */
     uint64_t bytes;
 };
+
+static uint32_t kept_count(const exg_loop_run *l)
+{
+    return l->stretch->loop.result_count + l->stretch->loop.sliced_count;
+}
 
 void exg_loop_destroy(exg_loop_run *loop)
 {
@@ -31,8 +41,8 @@ void exg_loop_destroy(exg_loop_run *loop)
     }
     exg_routine_destroy(&loop->condition);
     exg_routine_destroy(&loop->body);
-    for (uint32_t i = 0; loop->results != NULL && i < loop->stretch->loop.result_count; i++) {
-        free(loop->results[i].data);
+    for (uint32_t i = 0; loop->kept != NULL && i < kept_count(loop); i++) {
+        exg_keeping_drop(&loop->kept[i], loop->engine);
     }
     exg_arena_destroy(loop->arena);
     free(loop);
@@ -56,11 +66,51 @@ const exg_tensor *exg_loop_results(const exg_loop_run *loop)
     return loop->results;
 }
 
+void *exg_loop_held(const exg_loop_run *loop, uint32_t index, uint32_t place)
+{
+    return loop->kept[index].data[place];
+}
+
+static exg_status allocate(exg_loop_run *l, exg_error *err)
+{
+    exg_arena *arena = l->arena;
+    uint32_t count = l->stretch->loop.operand_count;
+    uint32_t kept = kept_count(l);
+
+    l->given = EXG_NEW_ARRAY(arena, exg_tensor, count);
+    l->whole = EXG_NEW_ARRAY(arena, void *, (size_t)count * l->places);
+    l->data = EXG_NEW_ARRAY(arena, void *, (size_t)count * l->places);
+    l->numbers = EXG_NEW_ARRAY(arena, exg_argument, count);
+    l->metas = EXG_NEW_ARRAY(arena, exg_tensor_meta, count);
+    l->meta_of = EXG_NEW_ARRAY(arena, const exg_tensor_meta *, count);
+    l->key = EXG_NEW_ARRAY(arena, int64_t, (size_t)count * (EXG_RANK_MAX + 2));
+    l->results = EXG_NEW_ARRAY(arena, exg_tensor, l->stretch->loop.result_count);
+    l->kept = EXG_NEW_ARRAY(arena, exg_keeping, kept);
+    if (l->given == NULL || l->whole == NULL || l->data == NULL || l->numbers == NULL ||
+        l->metas == NULL || l->meta_of == NULL || l->key == NULL || l->results == NULL ||
+        l->kept == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < kept; i++) {
+        l->kept[i].data = EXG_NEW_ARRAY(arena, void *, l->places);
+        if (l->kept[i].data == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        l->metas[i].sizes = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
+        l->metas[i].strides = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
+        if (l->metas[i].sizes == NULL || l->metas[i].strides == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_loop_run **loop,
                            exg_error *err)
 {
     exg_loop_run *l = calloc(1, sizeof(*l));
-    uint32_t count = stretch->loop.operand_count;
     exg_arena *arena = l == NULL ? NULL : exg_arena_create(
                                                    exg_arena_allocator(stretch->arena),
                                                    EXG_ARENA_UNBOUNDED);
@@ -73,27 +123,9 @@ exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_l
     *l = (exg_loop_run){.engine = engine, .stretch = stretch, .arena = arena};
     l->condition = (exg_routine){engine, stretch->loop.condition, .is_part = true};
     l->body = (exg_routine){engine, stretch->loop.body, .is_part = true};
-    l->given = EXG_NEW_ARRAY(arena, exg_tensor, count);
-    l->data = EXG_NEW_ARRAY(arena, void *, count);
-    l->numbers = EXG_NEW_ARRAY(arena, exg_argument, count);
-    l->metas = EXG_NEW_ARRAY(arena, exg_tensor_meta, count);
-    l->meta_of = EXG_NEW_ARRAY(arena, const exg_tensor_meta *, count);
-    l->key = EXG_NEW_ARRAY(arena, int64_t, (size_t)count * (EXG_RANK_MAX + 2));
-    l->results = EXG_NEW_ARRAY(arena, exg_tensor, stretch->loop.result_count);
-    l->capacity = EXG_NEW_ARRAY(arena, uint64_t, stretch->loop.result_count);
+    l->places = exg_engine_places(engine);
     *loop = l;
-    if (l->given == NULL || l->data == NULL || l->numbers == NULL || l->metas == NULL ||
-        l->meta_of == NULL || l->key == NULL || l->results == NULL || l->capacity == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        l->metas[i].sizes = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
-        l->metas[i].strides = EXG_NEW_ARRAY(arena, exg_sym_int, EXG_RANK_MAX);
-        if (l->metas[i].sizes == NULL || l->metas[i].strides == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-    }
-    return EXG_OK;
+    return allocate(l, err);
 }
 
 static uint64_t bytes_of(const exg_tensor *tensor)
@@ -113,13 +145,22 @@ static bool is_sliced(const exg_loop *loop, uint32_t i)
     return i >= loop->carried_count && i < loop->carried_count + loop->sliced_count;
 }
 
-/* Output `index` of a stretch; of one that was only planned, without data. */
-static exg_tensor output_of(const exg_loop_run *l, const exg_bound *bound, uint32_t index)
+static void give(exg_loop_run *l, uint32_t place, uint32_t operand, void *data)
 {
-    const exg_plan_output *outputs = exg_bound_plan(bound)->outputs + bound->stretch->first_output;
+    l->data[place * l->stretch->loop.operand_count + operand] = data;
+}
 
-    return l->engine->options.plan_only ? outputs[index].location.window
-                                        : exg_bound_output(bound, index).tensor;
+/* Operand `i` is output `index` of the stretch; of one that was only planned, without data. */
+static void take(exg_loop_run *l, uint32_t i, const exg_bound *bound, uint32_t index)
+{
+    l->given[i] =
+        exg_bound_plan(bound)->outputs[bound->stretch->first_output + index].location.window;
+    for (uint32_t p = 0; p < l->places && !l->engine->options.plan_only; p++) {
+        void *held = exg_bound_held(bound, index, p);
+
+        l->whole[p * l->stretch->loop.operand_count + i] = held;
+        give(l, p, i, held);
+    }
 }
 
 /* What the stretch left; of what is cut along dim 0, the first slice. Gives the number of
@@ -136,7 +177,7 @@ static int64_t take_operands(exg_loop_run *l, const exg_bound *bound)
         if (!is_tensor(loop, i)) {
             continue;
         }
-        *t = output_of(l, bound, loop->operands[i].output);
+        take(l, i, bound, loop->operands[i].output);
         if (is_sliced(loop, i)) {
             int64_t here = t->rank == 0 ? -1 : t->sizes[0];
 
@@ -147,7 +188,6 @@ static int64_t take_operands(exg_loop_run *l, const exg_bound *bound)
                 exg_tensor_set_contiguous(t);
             }
         }
-        l->data[i] = t->data;
     }
     return slices;
 }
@@ -182,59 +222,62 @@ static exg_status select_plan(exg_loop_run *l, exg_routine *routine, exg_error *
 
 /* ---- iterations ---------------------------------------------------------------------------- */
 
-static exg_status room(exg_loop_run *l, uint32_t result, uint64_t bytes, exg_error *err)
+static exg_status make_room(exg_loop_run *l, uint32_t kept, uint64_t bytes, exg_error *err)
 {
-    exg_tensor *t = &l->results[result];
+    exg_keeping *k = &l->kept[kept];
 
-    if (bytes > l->capacity[result] || t->data == NULL) {
-        void *data = bytes > INT64_MAX - 128 ? NULL : aligned_alloc(64, (bytes / 64 + 2) * 64);
-
-        if (data == NULL) {
-            return EXG_FAIL(err, NO_MEMORY, "MEM-002", "a loop's result needs %" PRIu64 " bytes",
-                            bytes);
-        }
-        free(t->data);
-        l->bytes += bytes - l->capacity[result];
-        l->capacity[result] = bytes;
-        t->data = data;
-    }
+    l->bytes -= k->capacity * l->places;
+    EXG_TRY(exg_keeping_room(k, l->engine, bytes, err));
+    l->bytes += k->capacity * l->places;
     return EXG_OK;
 }
 
-/* `from` as result `result`, which becomes the operand of that number. */
-static exg_status keep(exg_loop_run *l, uint32_t result, const exg_tensor *from, exg_error *err)
+/* The operand of that number, which the stretch left, is the result so far. */
+static exg_status keep_given(exg_loop_run *l, uint32_t i, exg_error *err)
 {
-    void *data;
+    EXG_TRY(make_room(l, i, bytes_of(&l->given[i]), err));
+    for (uint32_t p = 0; p < l->places; p++) {
+        void *kept = exg_loop_held(l, i, p);
 
-    EXG_TRY(room(l, result, bytes_of(from), err));
-    data = l->results[result].data;
-    memcpy(data, from->data, bytes_of(from));
-    l->results[result] = *from;
-    l->results[result].data = data;
-    l->given[result] = l->results[result];
-    l->data[result] = data;
+        EXG_TRY(exg_keeping_copy(l->engine, p, kept,
+                                 l->whole[p * l->stretch->loop.operand_count + i],
+                                 bytes_of(&l->given[i]), err));
+        give(l, p, i, kept);
+    }
+    l->results[i] = l->given[i];
     return EXG_OK;
 }
 
 /* Result `at` of the body's last run, which must be a tensor. */
 static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tensor, exg_error *err)
 {
-    exg_session_output output = exg_bound_output(l->body.last, at);
+    const exg_bound *last = l->body.last;
+    const exg_plan_output *made =
+        &exg_bound_plan(last)->outputs[last->stretch->first_output + at];
 
-    if (output.constant.kind != EXG_ARGUMENT_TENSOR) {
+    if (made->constant.kind != EXG_ARGUMENT_TENSOR) {
         return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is no tensor", at);
     }
-    *tensor = output.tensor;
+    *tensor = made->location.window;
     return EXG_OK;
 }
 
+/* What the body made of it is; the next iteration's operand. */
 static exg_status keep_carried(exg_loop_run *l, exg_error *err)
 {
     for (uint32_t i = 0; i < l->stretch->loop.carried_count; i++) {
         exg_tensor made;
 
         EXG_TRY(result_of(l, i, &made, err));
-        EXG_TRY(keep(l, i, &made, err));
+        EXG_TRY(make_room(l, i, bytes_of(&made), err));
+        for (uint32_t p = 0; p < l->places; p++) {
+            void *kept = exg_loop_held(l, i, p);
+
+            EXG_TRY(exg_keeping_copy(l->engine, p, kept, exg_bound_held(l->body.last, i, p),
+                                     bytes_of(&made), err));
+            give(l, p, i, kept);
+        }
+        l->given[i] = l->results[i] = made;
     }
     return EXG_OK;
 }
@@ -277,7 +320,7 @@ static exg_status run_while(exg_loop_run *l, exg_error *err)
         if (!is_tensor(loop, i) && !loop->operands[i].is_weight) {
             return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "a loop carries a number");
         }
-        EXG_TRY(keep(l, i, &l->given[i], err));
+        EXG_TRY(keep_given(l, i, err));
     }
     for (;;) {
         EXG_TRY(go_on(l, &goes_on, err));
@@ -306,7 +349,7 @@ static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_e
             return EXG_FAIL(err, LIMIT, "PLN-001", "the results of a loop are too large");
         }
         if (at == 0) {
-            EXG_TRY(room(l, i, bytes_of(&made) * (uint64_t)slices, err));
+            EXG_TRY(make_room(l, i, bytes_of(&made) * (uint64_t)slices, err));
             whole->dtype = made.dtype;
             whole->rank = made.rank + 1;
             whole->sizes[0] = slices;
@@ -316,7 +359,38 @@ static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_e
                    memcmp(made.sizes, whole->sizes + 1, made.rank * sizeof(*made.sizes)) != 0) {
             return EXG_FAIL(err, MALFORMED, "RUN-005", "slices of a loop's result differ in size");
         }
-        memcpy((uint8_t *)whole->data + (uint64_t)at * bytes_of(&made), made.data, bytes_of(&made));
+        for (uint32_t p = 0; p < l->places; p++) {
+            uint8_t *kept = exg_loop_held(l, i, p);
+
+            EXG_TRY(exg_keeping_copy(l->engine, p, kept + (uint64_t)at * bytes_of(&made),
+                                     exg_bound_held(l->body.last, i, p), bytes_of(&made), err));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Slice `at` of what is cut, as the iteration's operand. */
+static exg_status give_slices(exg_loop_run *l, int64_t at, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+
+    for (uint32_t s = 0; s < loop->sliced_count; s++) {
+        uint32_t i = loop->carried_count + s;
+        exg_keeping *here = &l->kept[loop->result_count + s];
+        uint64_t bytes = bytes_of(&l->given[i]);
+
+        if (l->engine->devices != NULL) {
+            EXG_TRY(make_room(l, loop->result_count + s, bytes, err));
+        }
+        for (uint32_t p = 0; p < l->places; p++) {
+            uint8_t *slice =
+                (uint8_t *)l->whole[p * loop->operand_count + i] + (uint64_t)at * bytes;
+
+            if (l->engine->devices != NULL) {
+                EXG_TRY(exg_keeping_copy(l->engine, p, here->data[p], slice, bytes, err));
+            }
+            give(l, p, i, l->engine->devices == NULL ? slice : here->data[p]);
+        }
     }
     return EXG_OK;
 }
@@ -331,17 +405,15 @@ static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
                                    : "a loop over no slices");
     }
     for (uint32_t i = 0; i < loop->carried_count; i++) {
-        EXG_TRY(keep(l, i, &l->given[i], err));
+        EXG_TRY(keep_given(l, i, err));
     }
     for (int64_t at = 0; at < slices; at++) {
         EXG_TRY(count_iteration(l, err));
+        EXG_TRY(give_slices(l, at, err));
         EXG_TRY(select_plan(l, &l->body, err));
         EXG_TRY(exg_routine_run(&l->body, l->data, err));
         EXG_TRY(keep_carried(l, err));
         EXG_TRY(keep_slices(l, at, slices, err));
-        for (uint32_t i = loop->carried_count; i < loop->carried_count + loop->sliced_count; i++) {
-            l->data[i] = (uint8_t *)l->data[i] + bytes_of(&l->given[i]);
-        }
     }
     return EXG_OK;
 }
@@ -387,7 +459,6 @@ static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t
         return false;
     }
     *result = whole;
-    result->data = NULL;
     return true;
 }
 

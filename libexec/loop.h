@@ -21,8 +21,11 @@ exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_er
 exg_status exg_loop_explore(exg_loop_run *loop, const exg_bound *bound, bool *known,
                             exg_error *err);
 
-/* Results of the last run, row-major; valid until the next. */
+/* Results of the last run, row-major, without their data; valid until the next. */
 const exg_tensor *exg_loop_results(const exg_loop_run *loop);
+
+/* Where result `index` lies in memory `place` (exg_engine_places). */
+void *exg_loop_held(const exg_loop_run *loop, uint32_t index, uint32_t place);
 
 uint64_t exg_loop_bytes(const exg_loop_run *loop); /* NULL: 0 */
 

@@ -98,6 +98,11 @@ void *exg_rank_output(const exg_rank *rank, uint32_t index)
                               : data_at(rank, &rank->plan->outputs[index].location);
 }
 
+void *exg_rank_held(const exg_rank *rank, uint32_t index)
+{
+    return data_at(rank, &rank->plan->outputs[index].location);
+}
+
 /* Adds a window to the range of bytes that are read of its buffer. */
 static void widen(exg_range *ranges, const exg_location *location)
 {
@@ -225,18 +230,17 @@ static exg_status bind_constants(exg_rank *rank, exg_error *err)
     return EXG_OK;
 }
 
-/* Where the caller's memory behind a buffer is noted; NULL: it is not the caller's. */
-static uint8_t *const *callers_base(const exg_rank *rank, uint32_t buffer)
+/* Where memory behind a buffer that may move is noted: the caller's, or what is handed on.
+ * NULL: it stays. */
+static uint8_t *const *moving_base(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
 
-    if (rank->lane != NULL) { /* its bytes are copied */
-        return NULL;
-    }
     if (b->place == EXG_PLACE_OUTPUT) {
         return &rank->outputs[b->index];
     }
-    return b->place == EXG_PLACE_INPUT && rank->plan->inputs[b->index].kind == EXG_INPUT_USER
+    return b->place == EXG_PLACE_INPUT && rank->plan->inputs[b->index].kind == EXG_INPUT_USER &&
+                   (rank->lane == NULL || rank->plan->inputs[b->index].is_handed_on)
                ? &rank->inputs[b->index]
                : NULL;
 }
@@ -252,7 +256,7 @@ static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg
         if (locations[i].buffer == EXG_NO_BUFFER) {
             continue;
         }
-        base = callers_base(rank, locations[i].buffer);
+        base = moving_base(rank, locations[i].buffer);
         if (base == NULL) {
             operands[i].data = data_at(rank, &locations[i]);
             continue;
@@ -278,14 +282,17 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         step->call.pool = pool;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
+        if (rank->lane != NULL) {
+            exg_lane_bind(rank->lane, s, &rank->fault, &rank->random);
+        }
+        if (step->on_host) { /* its operands are copied */
+            continue;
+        }
         found += bind_operands(rank, step->inputs, step->call.inputs,
                                exg_step_operands(step),
                                patches == NULL ? NULL : patches + found);
         found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
                                patches == NULL ? NULL : patches + found);
-        if (rank->lane != NULL) {
-            exg_lane_bind(rank->lane, s, &rank->fault, &rank->random);
-        }
     }
     return found;
 }
@@ -398,14 +405,19 @@ void exg_rank_destroy(exg_rank *rank)
     }
 }
 
+void exg_rank_hand_on(exg_rank *rank, uint32_t index, void *held)
+{
+    rank->moved = rank->moved || rank->inputs[index] != held;
+    rank->inputs[index] = held;
+}
+
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data)
 {
     if (rank->lane != NULL) {
         exg_lane_give(rank->lane, index, data);
-        return;
+    } else {
+        exg_rank_hand_on(rank, index, data);
     }
-    rank->moved = rank->moved || rank->inputs[index] != data;
-    rank->inputs[index] = data;
 }
 
 uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index)
@@ -657,6 +669,9 @@ const char *exg_rank_at(const exg_rank *rank)
 
 static void rebind_moved(exg_rank *rank)
 {
+    if (rank->moved && rank->lane != NULL) {
+        exg_lane_moved(rank->lane);
+    }
     for (uint32_t i = 0; rank->moved && i < rank->patch_count; i++) {
         uint8_t *base = *rank->patches[i].base;
 

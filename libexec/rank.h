@@ -99,7 +99,13 @@ const char *exg_rank_at(const exg_rank *rank);
 void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, uint64_t *last_ns,
                     uint64_t *total_ns);
 
-/* Where tensor output `index` of the plan lies, or the host's copy of it. */
+/* Where tensor output `index` of the plan lies, or the host's copy of it: NULL, on a device, of
+ * what is handed on. */
 void *exg_rank_output(const exg_rank *rank, uint32_t index);
+
+/* Where it lies, the device's address on a device; and what gives graph input `index`, which is
+ * handed on, that place. */
+void *exg_rank_held(const exg_rank *rank, uint32_t index);
+void exg_rank_hand_on(exg_rank *rank, uint32_t index, void *held);
 
 #endif

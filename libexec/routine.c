@@ -267,19 +267,26 @@ static void set_inputs(exg_routine *r, exg_bound *b, void *const *data)
     const exg_plan *plan = exg_bound_plan(b);
     const exg_stretch *s = b->stretch;
     uint32_t own = plan->input_count - s->input_count;
+    uint32_t places = exg_engine_places(r->engine);
 
     for (uint32_t p = 0; p < own; p++) {
-        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].buffer != EXG_NO_BUFFER) {
+        if (plan->inputs[p].kind != EXG_INPUT_USER || plan->inputs[p].buffer == EXG_NO_BUFFER) {
+            continue;
+        }
+        if (!r->is_part) {
             exg_bound_set_input(b, p, data[p]);
         }
+        for (uint32_t at = 0; r->is_part && at < places; at++) {
+            exg_bound_hand_on(b, p, at, data[at * own + p]);
+        }
     }
-    for (uint32_t i = 0; i < s->input_count; i++) {
-        const exg_carried *from = &s->inputs[i];
+    for (uint32_t i = 0; i < s->input_count * places; i++) {
+        const exg_carried *from = &s->inputs[i / places];
         const exg_bound *maker = r->path[from->depth];
 
-        exg_bound_set_input(b, own + i,
-                            from->of_loop ? exg_loop_results(maker->loop)[from->index].data
-                                          : exg_bound_output(maker, from->index).tensor.data);
+        exg_bound_hand_on(b, own + i / places, i % places,
+                          from->of_loop ? exg_loop_held(maker->loop, from->index, i % places)
+                                        : exg_bound_held(maker, from->index, i % places));
     }
 }
 

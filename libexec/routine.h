@@ -38,7 +38,8 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
  * and engine->unproved tells of it. */
 exg_status exg_routine_explore(exg_routine *routine, exg_error *err);
 
-/* Runs from the current plan to the end. `data` by graph input: of the user's tensors. */
+/* Runs from the current plan to the end. `data` by graph input: of the user's tensors; of a part
+ * what is handed on, by memory (exg_engine_places) and graph input. */
 exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *err);
 
 #endif

@@ -23,7 +23,7 @@
 
 #include <exg/device.h>
 
-#define EXG_DEVICE_TABLE_VERSION 2
+#define EXG_DEVICE_TABLE_VERSION 3
 
 struct exg_communicator;
 struct exg_collective;
@@ -70,6 +70,9 @@ struct exg_device_table {
                           exg_error *err);
     exg_status (*copy_out)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                            exg_error *err);
+    /* Asked for; from one place on the device to another, which do not overlap. */
+    exg_status (*copy)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                       exg_error *err);
 
     /* Asks for kernel->run(call). The call stays as it is until wait(), or as long as a graph
      * that it was recorded in. `operands`: how many call->inputs there are, with those that

@@ -6,6 +6,7 @@
  *   - what is asked for is carried out late: in wait(), never before
  *   - fresh memory is NaN (every byte 0xff), each block ends at a page that is never open, and
  *     what was released stays closed until RELEASED_MAX others were
+ *   - what was recorded works where it did then: other operands by now are a fault
  *
  * Kernels are the host's own. `strict-host` has but two of them and leaves the rest to be
  * computed between copies, as a device with few kernels does.
@@ -39,6 +40,7 @@ typedef struct request {
     const void *from;
     uint64_t bytes;
     uint32_t operands;
+    uint64_t places; /* of a recorded call: where its operands lay, in short */
 } request;
 
 typedef struct requests {
@@ -291,10 +293,27 @@ static exg_status copy(exg_accelerator *device, void *to, const void *from, uint
                       : ask(device, &(request){.to = to, .from = from, .bytes = bytes}, err);
 }
 
+static uint64_t places_of(const exg_kernel_call *call, uint32_t operands)
+{
+    uint64_t places = 0;
+
+    for (uint32_t i = 0; i < operands + call->output_count; i++) {
+        const exg_tensor *t = i < operands ? &call->inputs[i] : &call->outputs[i - operands];
+
+        places = places * 31 + (uint64_t)(uintptr_t)t->data;
+    }
+    return places;
+}
+
 static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, uint32_t operands, exg_error *err)
 {
-    return ask(device, &(request){.kernel = kernel, .call = call, .operands = operands}, err);
+    return ask(device,
+               &(request){.kernel = kernel,
+                          .call = call,
+                          .operands = operands,
+                          .places = places_of(call, operands)},
+               err);
 }
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err)
@@ -343,7 +362,14 @@ static exg_status recorded(exg_accelerator *device, exg_device_graph **graph, ex
 static exg_status replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err)
 {
     for (uint32_t i = 0; i < graph->kept.count; i++) {
-        EXG_TRY(ask(device, &graph->kept.items[i], err));
+        const request *r = &graph->kept.items[i];
+
+        if (r->kernel != NULL && places_of(r->call, r->operands) != r->places) {
+            return EXG_FAIL(err, DEVICE, "DEV-008",
+                            "device strict: the operands of a recorded '%s' lie elsewhere now",
+                            r->kernel->name);
+        }
+        EXG_TRY(ask(device, r, err));
     }
     return EXG_OK;
 }
@@ -362,7 +388,7 @@ static void forget(exg_accelerator *device, exg_device_graph *graph)
         .version = EXG_DEVICE_TABLE_VERSION, .name = (name_), .count = count_devices,         \
         .describe = describe, .open = (open_), .close = close_strict,                         \
         .kernel_of = (kernel_of_), .allocate = allocate, .release = release, .copy_in = copy, \
-        .copy_out = copy, .launch = launch, .wait = carry_out, .record = record,              \
+        .copy_out = copy, .copy = copy, .launch = launch, .wait = carry_out, .record = record, \
         .recorded = recorded, .replay = replay, .forget = forget,                             \
     }
 

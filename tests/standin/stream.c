@@ -224,7 +224,7 @@ int cuStreamQuery(stream *s)
 
 int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t bytes, stream *s)
 {
-    task t = {.kind = TASK_IN, .to = (void *)(uintptr_t)to, .from = from, .bytes = bytes};
+    task t = {.kind = TASK_COPY, .to = (void *)(uintptr_t)to, .from = from, .bytes = bytes};
 
     ENTER("cuMemcpyHtoDAsync %zu", bytes);
     if (!memory_holds(t.to, bytes)) {
@@ -236,10 +236,25 @@ int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t bytes, stream *s)
 
 int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, stream *s)
 {
-    task t = {.kind = TASK_OUT, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes};
+    task t = {.kind = TASK_COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes};
 
     ENTER("cuMemcpyDtoHAsync %zu", bytes);
     if (!memory_holds(t.from, bytes)) {
+        return INVALID_VALUE;
+    }
+    ask(s, &t);
+    return 0;
+}
+
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, stream *s)
+{
+    task t = {.kind = TASK_COPY,
+              .to = (void *)(uintptr_t)to,
+              .from = (void *)(uintptr_t)from,
+              .bytes = bytes};
+
+    ENTER("cuMemcpyDtoDAsync %zu", bytes);
+    if (!memory_holds(t.to, bytes) || !memory_holds(t.from, bytes)) {
         return INVALID_VALUE;
     }
     ask(s, &t);

@@ -1,4 +1,4 @@
-/* copy.c - to and from the device. Long copies of pageable memory go through two pinned
+/* copy.c - to, from and within the device. Long copies of pageable memory go through two pinned
  * buffers in turn: the host fills one while the device empties the other.
  */
 #include "libexec/device/cuda/line.h"
@@ -130,4 +130,19 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
     }
     EXG_TRY(need_stages(d, err));
     return stage_out(d, to, address, bytes, err);
+}
+
+exg_status exg_cuda_copy_within(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                                exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_enter(d, err));
+    return exg_cuda_check(&d->driver,
+                          d->driver.copy((cuda_address)(uintptr_t)to, (cuda_address)(uintptr_t)from,
+                                         bytes, d->stream),
+                          "copying on the device", err);
 }

@@ -68,6 +68,8 @@ exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from,
                             exg_error *err);
 exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                              exg_error *err);
+exg_status exg_cuda_copy_within(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
+                                exg_error *err);
 void exg_cuda_drop_stages(exg_cuda_device *device);
 
 /* ---- graphs (graph.c) -------------------------------------------------------------- */

@@ -68,6 +68,8 @@ typedef struct dnn_convolution_handle *dnn_convolution;
       (cuda_address to, const void *from, size_t bytes, cuda_stream stream))                       \
     X(copy_out, "cuMemcpyDtoHAsync_v2",                                                            \
       (void *to, cuda_address from, size_t bytes, cuda_stream stream))                             \
+    X(copy, "cuMemcpyDtoDAsync_v2",                                                                \
+      (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \

@@ -260,6 +260,7 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .release = release,
     .copy_in = exg_cuda_copy_in,
     .copy_out = exg_cuda_copy_out,
+    .copy = exg_cuda_copy_within,
     .launch = launch,
     .wait = wait_for,
     .record = exg_cuda_record,

@@ -87,6 +87,19 @@ if [ -f "$work/log" ] && ! grep -q "cuGraphLaunch" "$work/log"; then
     echo "FAILED: no graph was asked for"
     failed=$((failed + 1))
 fi
+# What a loop carries (16 bytes an iteration, one result of as many) stays on the device.
+if [ -f "$work/log" ]; then
+    mv "$work/log" "$work/before"
+    run "a loop" fixtures/loops.pt2 fixtures/loops.inputs.safetensors \
+        fixtures/loops.expected.safetensors
+    out=$(grep -c '^cuMemcpyDtoHAsync 16$' "$work/log")
+    within=$(grep -c '^cuMemcpyDtoDAsync 16$' "$work/log")
+    if [ "$out" -ne 1 ] || [ "$within" -lt 3 ]; then
+        echo "FAILED: a loop's values leave the device ($out times, $within within)"
+        failed=$((failed + 1))
+    fi
+    mv "$work/before" "$work/log"
+fi
 # Were it the host that computed, all would pass too.
 for call in "$product" "cuLaunchKernel attention" "cuLaunchKernel normalize" \
     "cuLaunchKernel pointwise"; do

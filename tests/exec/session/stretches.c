@@ -20,7 +20,7 @@ static const fixture dynamic[] = {
     ROW("branch", "branch"),     ROW("branch.core", "branch"), ROW("loops", "loops"),
     ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
     ROW("elements", "elements"), ROW("elements.core", "elements"),
-    ROW("slices", "slices"),     ROW("slices.core", "slices"),
+    ROW("slices", "slices"),     ROW("slices.core", "slices"), ROW("slopes", "slopes"),
 };
 
 static void agrees_on_ranks(void **state)
@@ -242,6 +242,67 @@ static void what_a_run_plans_was_proved_before(void **state)
     unload_fixture(&l);
 }
 
+/* carry = carry / 2 + row, steps of 2 * carry; y = y / 2 + x three times from there: carry and
+ * the sum of the steps, y * 3. */
+static void check_slopes(exg_session *session, int64_t rows, uint64_t round)
+{
+    float x[16 * 4];
+    double steps[16 * 4];
+    const exg_session_input input = floats("x", x, rows, 4);
+    const float *sums;
+    const float *y;
+    exg_error err;
+
+    for (int64_t i = 0; i < rows * 4; i++) {
+        x[i] = (float)((i * 7 + (int64_t)round * 3) % 11) - 5;
+    }
+    assert_int_equal(exg_session_run(session, &input, 1, &err), EXG_OK);
+    sums = exg_session_output_at(session, 0)->tensor.data;
+    y = exg_session_output_at(session, 1)->tensor.data;
+    for (int64_t c = 0; c < 4; c++) {
+        double carry = 0;
+        double sum = 0;
+
+        for (int64_t r = 0; r < rows; r++) {
+            carry = carry * 0.5 + x[r * 4 + c];
+            steps[r * 4 + c] = carry * 2;
+            sum += carry * 2;
+        }
+        assert_true(fabs(sums[c] - (carry + sum)) < 1e-4);
+    }
+    for (int64_t i = 0; i < rows * 4; i++) {
+        double want = steps[i];
+
+        for (int again = 0; again < 3; again++) {
+            want = want * 0.5 + x[i];
+        }
+        assert_true(fabs(y[i] - want * 3) < 1e-4);
+    }
+}
+
+/* Runs of several lengths in turn, each with memory of its own: on devices too, where from the
+ * third of a length on they are recorded. */
+static void loops_are_as_long_as_what_they_cut(void **state)
+{
+    static const int64_t rows[] = {3, 3, 3, 9, 3, 3, 3, 2, 16, 9, 3, 2, 16, 3};
+
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+        exg_session_options options = {.size = sizeof(options), .mesh = {1, {ranks}}};
+        exg_session *session;
+        loaded l;
+
+        options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
+        load_fixture(&dynamic[10], &l);
+        session = open_session(&l, &options);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            check_slopes(session, rows[i], i);
+        }
+        exg_session_destroy(session);
+        unload_fixture(&l);
+    }
+}
+
 /* ---- what ends a run ------------------------------------------------------------------------ */
 
 static void a_loop_that_goes_on_is_stopped(void **state)
@@ -427,6 +488,7 @@ int main(void)
         cmocka_unit_test(plans_for_old_numbers_go),
         cmocka_unit_test(a_plan_tells_what_it_waits_for),
         cmocka_unit_test(what_a_run_plans_was_proved_before),
+        cmocka_unit_test(loops_are_as_long_as_what_they_cut),
         cmocka_unit_test(a_loop_that_goes_on_is_stopped),
         cmocka_unit_test(assertions_end_the_run_and_nothing_else),
         cmocka_unit_test(assertions_hold_without_ranges),

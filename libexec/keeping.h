@@ -1,0 +1,23 @@
+/* keeping.h - memory that a loop keeps something in from iteration to iteration: the host's, or
+ * as much on the device of each rank.
+ */
+#ifndef EXG_LIBEXEC_KEEPING_H
+#define EXG_LIBEXEC_KEEPING_H
+
+#include "libexec/engine.h"
+
+typedef struct exg_keeping {
+    void **data; /* by place (exg_engine_places), NULL at first */
+    uint64_t capacity;
+} exg_keeping;
+
+/* At least `bytes`. What was there is lost when that is more than before. NO_MEMORY, DEVICE. */
+exg_status exg_keeping_room(exg_keeping *keeping, const exg_engine *engine, uint64_t bytes,
+                            exg_error *err);
+void exg_keeping_drop(exg_keeping *keeping, const exg_engine *engine);
+
+/* In place `place`, which both lie in; on a device asked for. */
+exg_status exg_keeping_copy(const exg_engine *engine, uint32_t place, void *to, const void *from,
+                            uint64_t bytes, exg_error *err);
+
+#endif
