@@ -3,6 +3,7 @@
 #include "libexec/device/device.h"
 #include "libexec/rank.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/pipeline.h"
 #include "libexport/weights/storage.h"
 
 #include <inttypes.h>
@@ -44,6 +45,7 @@ typedef struct kept {
 
 struct exg_memory {
     exg_weights *weights;
+    exg_pool *pool;
     kept *storages;
     state *states;
     uint32_t state_count, state_capacity;
@@ -54,7 +56,8 @@ struct exg_memory {
     uint64_t bytes;
 };
 
-exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_error *err)
+exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **memory,
+                             exg_error *err)
 {
     exg_memory *m = calloc(1, sizeof(*m));
 
@@ -67,6 +70,7 @@ exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_erro
         return EXG_OUT_OF_MEMORY(err);
     }
     m->weights = exg_weights_retain(weights);
+    m->pool = pool;
     *memory = m;
     return EXG_OK;
 }
@@ -99,14 +103,19 @@ static void leave(exg_memory *memory, const home *to)
 }
 
 /* All of it, from the host's memory. */
-static exg_status move_in(const home *to, const void *from, exg_error *err)
+static exg_status move_in(const exg_memory *memory, const home *to, const void *from,
+                          exg_error *err)
 {
+    exg_status status;
+
     if (to->device == NULL) {
         memcpy(to->data, from, to->bytes);
         return EXG_OK;
     }
-    EXG_TRY(to->device->table->copy_in(to->device, to->data, from, to->bytes, err));
-    return to->device->table->wait(to->device, err);
+    to->device->pool = memory->pool;
+    status = to->device->table->copy_in(to->device, to->data, from, to->bytes, err);
+    to->device->pool = NULL;
+    return status == EXG_OK ? to->device->table->wait(to->device, err) : status;
 }
 
 static uint64_t state_bytes(const exg_tensor *tensor)
@@ -196,22 +205,88 @@ static exg_status check_range(const exg_memory *memory, const exg_plan_input *in
     return EXG_OK;
 }
 
-static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, exg_dtype dtype,
-                            exg_error *err)
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A part of a storage, frame by frame. */
+typedef struct reading {
+    exg_memory *memory;
+    uint32_t index;
+    exg_range part;
+    exg_dtype dtype;
+    const home *to;             /* where frames go as they are read; NULL: they stay here */
+    exg_frame_reader **readers; /* by worker */
+} reading;
+
+static exg_range frame_of(const reading *r, uint64_t block)
 {
-    const exg_storage *storage = &memory->weights->storages[index];
-    uint8_t *to = memory->storages[index].data + part.first;
+    uint64_t first = (r->part.first / EXG_FRAME_BYTES + block) * EXG_FRAME_BYTES;
+    uint64_t end = first + EXG_FRAME_BYTES;
+
+    return (exg_range){first < r->part.first ? r->part.first : first,
+                       end > r->part.end ? r->part.end : end};
+}
+
+static exg_status read_frame(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    const reading *r = context;
+    const exg_storage *storage = &r->memory->weights->storages[r->index];
+    exg_range frame = frame_of(r, block->index);
+    uint8_t *here = r->memory->storages[r->index].data + frame.first;
+
+    EXG_TRY(exg_storage_read_with(r->memory->weights, r->index, frame.first,
+                                  frame.end - frame.first, here, r->readers[block->worker], err));
+    if (storage->byte_order != exg_host_byte_order()) {
+        uint64_t item = exg_dtype_bytes(r->dtype);
+
+        exg_bytes_swap(here, (frame.end - frame.first) / item * item, r->dtype);
+    }
+    return EXG_OK;
+}
+
+/* While others are read. */
+static exg_status send_frame(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    const reading *r = context;
+    exg_range frame = frame_of(r, block->index);
+
+    return r->to == NULL
+               ? EXG_OK
+               : r->to->device->table->copy_in(
+                     r->to->device, (uint8_t *)r->to->data + (frame.first - r->part.first),
+                     r->memory->storages[r->index].data + frame.first, frame.end - frame.first,
+                     err);
+}
+
+/* `to` (NULL: none) is room on a device for the part, which is asked to go there. */
+static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, exg_dtype dtype,
+                            const home *to, exg_error *err)
+{
+    reading r = {memory, index, part, dtype, to, NULL};
+    uint32_t workers = exg_pipeline_workers(memory->pool);
+    uint64_t frames = exg_frame_count(part.end - part.first / EXG_FRAME_BYTES * EXG_FRAME_BYTES);
+    exg_status status = EXG_OK;
 
     if (part.first >= part.end) {
         return EXG_OK;
     }
-    EXG_TRY(exg_storage_read(memory->weights, index, part.first, part.end - part.first, to, err));
-    if (storage->byte_order != exg_host_byte_order()) {
-        uint64_t item = exg_dtype_bytes(dtype);
-
-        exg_bytes_swap(to, (part.end - part.first) / item * item, dtype);
+    r.readers = calloc(workers, sizeof(*r.readers));
+    if (r.readers == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
     }
-    return EXG_OK;
+    for (uint32_t i = 0; i < workers && status == EXG_OK &&
+                         memory->weights->storages[index].kind == EXG_STORAGE_FRAMES;
+         i++) {
+        status = exg_frame_reader_create(&r.readers[i], err);
+    }
+    if (status == EXG_OK) {
+        status = exg_pipeline_run(frames == 1 ? NULL : memory->pool, frames, read_frame, send_frame,
+                                  &r, err);
+    }
+    for (uint32_t i = 0; i < workers; i++) {
+        exg_frame_reader_destroy(r.readers[i]);
+    }
+    free(r.readers);
+    return status;
 }
 
 /* What is filled grows to the hull of it and `range`. */
@@ -221,14 +296,41 @@ static exg_status fill(exg_memory *memory, uint32_t index, exg_range range, exg_
     kept *k = &memory->storages[index];
 
     if (k->read.first == k->read.end) {
-        EXG_TRY(read_part(memory, index, range, dtype, err));
+        EXG_TRY(read_part(memory, index, range, dtype, NULL, err));
         k->read = range;
         return EXG_OK;
     }
-    EXG_TRY(read_part(memory, index, (exg_range){range.first, k->read.first}, dtype, err));
+    EXG_TRY(read_part(memory, index, (exg_range){range.first, k->read.first}, dtype, NULL, err));
     k->read.first = range.first < k->read.first ? range.first : k->read.first;
-    EXG_TRY(read_part(memory, index, (exg_range){k->read.end, range.end}, dtype, err));
+    EXG_TRY(read_part(memory, index, (exg_range){k->read.end, range.end}, dtype, NULL, err));
     k->read.end = range.end > k->read.end ? range.end : k->read.end;
+    return EXG_OK;
+}
+
+/* Where the file has it, as the host wants it; NULL: it has to be read, and there is room for
+ * all of the storage. */
+static exg_status map_or_make_room(exg_memory *memory, const exg_plan_input *input,
+                                   const exg_weight *weight, const uint8_t **mapped, exg_error *err)
+{
+    uint32_t item = exg_dtype_bytes(input->tensor.dtype);
+    uint64_t length = memory->weights->storages[weight->storage].length;
+    kept *k = &memory->storages[weight->storage];
+
+    *mapped = NULL;
+    if (k->data != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, mapped, err),
+               "weights[\"%s\"]", input->target);
+    if (*mapped != NULL && (uintptr_t)*mapped % (item > 8 ? 8 : item) == 0) {
+        return EXG_OK;
+    }
+    *mapped = NULL;
+    k->data = exg_allocate(exg_arena_allocator(memory->weights->arena), length);
+    if (k->data == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    memory->bytes += length;
     return EXG_OK;
 }
 
@@ -238,26 +340,15 @@ static exg_status find_bytes(exg_memory *memory, const exg_plan_input *input,
                              exg_error *err)
 {
     const uint8_t *mapped;
-    uint32_t item = exg_dtype_bytes(input->tensor.dtype);
-    uint64_t length = memory->weights->storages[weight->storage].length;
-    kept *k = &memory->storages[weight->storage];
 
-    if (k->data == NULL) {
-        EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, &mapped, err),
-                   "weights[\"%s\"]", input->target);
-        if (mapped != NULL && (uintptr_t)mapped % (item > 8 ? 8 : item) == 0) {
-            *data = mapped;
-            return EXG_OK;
-        }
-        k->data = exg_allocate(exg_arena_allocator(memory->weights->arena), length);
-        if (k->data == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        memory->bytes += length;
+    EXG_TRY(map_or_make_room(memory, input, weight, &mapped, err));
+    if (mapped != NULL) {
+        *data = mapped;
+        return EXG_OK;
     }
     EXG_TRY_IN(err, fill(memory, weight->storage, range, input->tensor.dtype, err),
                "weights[\"%s\"]", input->target);
-    *data = k->data;
+    *data = memory->storages[weight->storage].data;
     return EXG_OK;
 }
 
@@ -273,6 +364,28 @@ static void *grow(void *items, uint32_t count, uint32_t *capacity, size_t size)
     return bigger;
 }
 
+/* Copies `range` there. What has to be read goes as it is read. */
+static exg_status bring(exg_memory *memory, const exg_plan_input *input, const exg_weight *weight,
+                        exg_range range, const home *to, exg_error *err)
+{
+    const kept *k = &memory->storages[weight->storage];
+    const uint8_t *mapped;
+    const void *data;
+    exg_status status;
+
+    EXG_TRY(map_or_make_room(memory, input, weight, &mapped, err));
+    if (mapped != NULL || k->read.first < k->read.end) {
+        EXG_TRY(find_bytes(memory, input, weight, range, &data, err));
+        return move_in(memory, to, (const uint8_t *)data + range.first, err);
+    }
+    status = read_part(memory, weight->storage, range, input->tensor.dtype, to, err);
+    if (status != EXG_OK) { /* nothing of it is under way */
+        (void)to->device->table->wait(to->device, NULL);
+        return exg_error_within(err, status, "weights[\"%s\"]", input->target);
+    }
+    return to->device->table->wait(to->device, err);
+}
+
 /* A copy on the device of what `range` needs; the host's is not needed any more then. */
 static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
                                  const exg_plan_input *input, const exg_weight *weight,
@@ -280,7 +393,6 @@ static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
 {
     resident new = {.storage = weight->storage, .range = range};
     resident *residents;
-    const void *data;
     exg_status status;
 
     new.range.first = range.first / 256 * 256; /* aligned there as it is here */
@@ -299,9 +411,8 @@ static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
         return EXG_OUT_OF_MEMORY(err);
     }
     memory->residents = residents;
-    EXG_TRY(find_bytes(memory, input, weight, new.range, &data, err));
     EXG_TRY(settle(memory, device, new.range.end - new.range.first, &new.home, err));
-    status = move_in(&new.home, (const uint8_t *)data + new.range.first, err);
+    status = bring(memory, input, weight, new.range, &new.home, err);
     if (status != EXG_OK) {
         leave(memory, &new.home);
         return status;
@@ -429,7 +540,7 @@ static exg_status first_state(exg_memory *memory, const exg_plan_input *input, c
                           here);
     }
     if (to->device != NULL) {
-        status = status == EXG_OK ? move_in(to, here, err) : status;
+        status = status == EXG_OK ? move_in(memory, to, here, err) : status;
         free(here);
     }
     return status;

@@ -10,7 +10,9 @@
 /* Bytes of weights and state, shared by all plans of a session. */
 typedef struct exg_memory exg_memory;
 
-exg_status exg_memory_create(exg_weights *weights, exg_memory **memory, exg_error *err);
+/* `pool` (may be NULL) reads and copies what is long, and must stay. */
+exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **memory,
+                             exg_error *err);
 void exg_memory_destroy(exg_memory *memory); /* NULL is allowed */
 uint64_t exg_memory_bytes(const exg_memory *memory);
 

@@ -308,7 +308,8 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = status == EXG_OK ? open_devices(s, err) : status;
     status = status == EXG_OK ? join_devices(&s->engine, err) : status;
     status = status == EXG_OK
-                 ? exg_memory_create(verified->program->weights, &s->engine.memory, err)
+                 ? exg_memory_create(verified->program->weights, s->engine.pool,
+                                     &s->engine.memory, err)
                  : status;
     status = status == EXG_OK && s->engine.options.processes ? take_digest(s, err) : status;
     if (status != EXG_OK) {

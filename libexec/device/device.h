@@ -37,6 +37,7 @@ typedef struct exg_device_graph exg_device_graph; /* the table's own */
 typedef struct exg_accelerator {
     const exg_device_table *table;
     uint32_t index;
+    exg_pool *pool; /* cores lent for long copies of pageable memory; NULL: the caller's alone */
 } exg_accelerator;
 
 /* A rank's end of what joins the devices of the ranks of a communicator: the head of the

@@ -53,7 +53,8 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
     status = exg_cache_init(&made->cache, capacity, err);
     status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
                               : status;
-    status = status == EXG_OK ? exg_memory_create(made->empty->weights, &made->memory, err)
+    status = status == EXG_OK ? exg_memory_create(made->empty->weights, NULL, &made->memory,
+                                                    err)
                               : status;
     if (status != EXG_OK) {
         exg_dispatcher_destroy(made);

@@ -40,6 +40,9 @@ set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_E
 
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+add_test(NAME exec_cuda_weights COMMAND test_exec_weights WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_weights PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_cuda_lines exec/cuda/lines.c LIBS exg::exec)
 set_tests_properties(exec_cuda_lines PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
@@ -101,6 +104,7 @@ exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 # What a session makes of weights before it runs.
 exg_test(exec_constant exec/session/constant.c THREADS LIBS exg::exec)
+exg_test(exec_weights exec/session/weights.c THREADS LIBS exg::exec)
 exg_test(exec_attention exec/session/attention.c LIBS exg::exec)
 exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 

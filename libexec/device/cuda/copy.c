@@ -1,5 +1,6 @@
 /* copy.c - to, from and within the device. Long copies of pageable memory go through two pinned
- * buffers in turn: the host fills one while the device empties the other.
+ * buffers in turn: the host fills one, with all cores that are lent, while the device empties the
+ * other.
  */
 #include "libexec/device/cuda/line.h"
 
@@ -38,6 +39,32 @@ static exg_status need_stages(exg_cuda_device *d, exg_error *err)
     return EXG_OK;
 }
 
+/* A part between pageable memory and a stage, by each core a block at a time: one core alone
+ * copies at a fraction of what the device takes. */
+typedef struct staging {
+    char *to;
+    const char *from;
+    size_t bytes;
+} staging;
+
+#define BLOCK_BYTES (1u << 20)
+
+static void copy_block(void *context, uint32_t block)
+{
+    const staging *s = context;
+    size_t first = (size_t)block * BLOCK_BYTES;
+    size_t left = s->bytes - first;
+
+    memcpy(s->to + first, s->from + first, left < BLOCK_BYTES ? left : BLOCK_BYTES);
+}
+
+static void copy_part(const exg_cuda_device *d, void *to, const void *from, size_t bytes)
+{
+    staging s = {to, from, bytes};
+
+    exg_pool_run(d->head.pool, copy_block, &s, (uint32_t)((bytes + BLOCK_BYTES - 1) / BLOCK_BYTES));
+}
+
 static exg_status stage_in(exg_cuda_device *d, cuda_address to, const char *from, uint64_t bytes,
                            exg_error *err)
 {
@@ -49,7 +76,7 @@ static exg_status stage_in(exg_cuda_device *d, cuda_address to, const char *from
 
         /* an event that was never recorded is over */
         EXG_TRY(exg_cuda_check(c, c->event_wait(d->staged[turn % 2]), "waiting for a copy", err));
-        memcpy(d->stages[turn % 2], from + done, part);
+        copy_part(d, d->stages[turn % 2], from + done, part);
         EXG_TRY(exg_cuda_check(c, c->copy_in(to + done, d->stages[turn % 2], part, d->stream),
                                "copying to the device", err));
         EXG_TRY(exg_cuda_check(c, c->event_record(d->staged[turn % 2], d->stream),
@@ -87,7 +114,7 @@ static exg_status stage_out(exg_cuda_device *d, char *to, cuda_address from, uin
 
             EXG_TRY(
                 exg_cuda_check(c, c->event_wait(d->staged[last % 2]), "waiting for a copy", err));
-            memcpy(to + last * EXG_CUDA_STAGE, d->stages[last % 2], part_of(bytes, last));
+            copy_part(d, to + last * EXG_CUDA_STAGE, d->stages[last % 2], part_of(bytes, last));
         }
     }
     return EXG_OK;

@@ -287,7 +287,7 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
             exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
-            exg_memory_create(program->weights, &memory, &err) != EXG_OK ||
+            exg_memory_create(program->weights, NULL, &memory, &err) != EXG_OK ||
             exg_rank_create(plan, memory, NULL, &grid, NULL, 0, &rank, &err) != EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }

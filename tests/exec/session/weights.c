@@ -1,0 +1,178 @@
+/* weights.c - long weights that a session reads frame by frame, or copies where they are mapped, by
+ * several cores, on the host and to a device: x + weight, and x + a part of it that begins and ends
+ * inside frames. */
+#include <exg/emit.h>
+#include <exg/exec.h>
+#include <exg/export.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT 900001 /* floats: three frames and some of a fourth */
+#define FIRST 300003
+#define END   600005
+
+static char path[64];
+static exg_operators *operators;
+static exg_program *program;
+
+static float value(int64_t i)
+{
+    return (float)((i * 7919) % 251) / 8;
+}
+
+/* Written to a file. */
+static void make(bool part, exg_compression compression)
+{
+    const int64_t sizes[] = {COUNT};
+    const int64_t some[] = {part ? END - FIRST : COUNT};
+    exg_save_options save = {.size = sizeof(save), .compression = compression};
+    float *w = malloc(COUNT * sizeof(*w));
+    exg_program *written;
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_argument out;
+    exg_ref x;
+    exg_ref weight;
+    exg_error err;
+
+    assert_non_null(w);
+    for (int64_t i = 0; i < COUNT; i++) {
+        w[i] = value(i);
+    }
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &written, &err), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, written, &b, &err), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 1);
+    weight = exg_builder_weight(b, "w", &meta, EXG_INPUT_PARAMETER, w);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, some, 1);
+    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    if (part) {
+        weight = EMIT(b, slice_Tensor, weight, 0, FIRST, END, 1);
+    }
+    out = exg_arg_ref(EMIT(b, add_Tensor, x, weight));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(b, &err), EXG_OK);
+    assert_int_equal(exg_save(written, path, EXG_FORMAT_EXG, &save, &err), EXG_OK);
+    exg_program_destroy(written);
+    free(w);
+    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+}
+
+static exg_status run(const exg_session_options *options, bool part, exg_error *err)
+{
+    int64_t first = part ? FIRST : 0;
+    int64_t count = part ? END - FIRST : COUNT;
+    float *x = malloc((size_t)count * sizeof(*x));
+    exg_session_input input = {.name = "x",
+                               .tensor = {.data = x, .dtype = EXG_DTYPE_F32, .rank = 1}};
+    exg_session *session;
+    exg_verified verified;
+    exg_status status;
+
+    assert_non_null(x);
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (float)(i % 3);
+    }
+    input.tensor.sizes[0] = count;
+    exg_tensor_set_contiguous(&input.tensor);
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, err), EXG_OK);
+    assert_int_equal(exg_session_create(&verified, options, &session, err), EXG_OK);
+    status = exg_session_run(session, &input, 1, err);
+    if (status == EXG_OK) {
+        const float *y = exg_session_output_at(session, 0)->tensor.data;
+
+        for (int64_t i = 0; i < count; i++) {
+            assert_true(y[i] == (float)(i % 3) + value(first + i));
+        }
+    }
+    exg_session_destroy(session);
+    free(x);
+    return status;
+}
+
+static exg_session_options options_of(uint32_t threads, bool on_device)
+{
+    const char *device = getenv("EXG_TEST_DEVICE");
+
+    return (exg_session_options){.size = sizeof(exg_session_options),
+                                 .thread_count = threads,
+                                 .device = !on_device ? NULL : device == NULL ? "strict" : device};
+}
+
+static void what_is_read_by_many_is_whole(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        make(i % 2 == 1, i < 2 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE);
+        for (uint32_t k = 0; k < 6; k++) {
+            exg_session_options options = options_of(1 + k / 2, k % 2 == 1);
+            exg_error err;
+
+            assert_int_equal(run(&options, i % 2 == 1, &err), EXG_OK);
+        }
+        exg_program_destroy(program);
+    }
+}
+
+/* A byte of the second frame is another. */
+static void a_damaged_frame_ends_the_run(void **state)
+{
+    FILE *file;
+    long at;
+
+    (void)state;
+    make(false, EXG_COMPRESSION_ZSTD);
+    exg_program_destroy(program);
+    file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    at = ftell(file) / 2;
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fputc(fgetc(file) ^ 0x55, file) == EOF, 0);
+    assert_int_equal(fclose(file), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        exg_session_options options = options_of(1 + i / 2, i % 2 == 1);
+        exg_error err;
+
+        assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+        assert_int_equal(run(&options, false, &err), EXG_MALFORMED);
+        assert_string_equal(err.code, "EXG-022");
+        assert_non_null(strstr(err.where, "weights[\"w\"]"));
+        exg_program_destroy(program);
+    }
+}
+
+static int set_up(void **state)
+{
+    int file;
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "/tmp/exg-weights-XXXXXX");
+    file = mkstemp(path);
+    (void)close(file);
+    return file < 0 ? -1 : exg_operators_create(&operators, NULL) == EXG_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    exg_operators_destroy(operators);
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_read_by_many_is_whole),
+        cmocka_unit_test(a_damaged_frame_ends_the_run),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
