@@ -34,15 +34,6 @@ static exg_status member_keyword(exg_decoder *d, const char *key, uint32_t key_l
     return exg_early_argument(d, value, &named->arg);
 }
 
-static exg_status field_args(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_node *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_named_argument), item_positional, &half->args,
-                            &half->arg_count);
-}
-
 static exg_status field_kwargs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     half_node *half = base;
@@ -50,15 +41,6 @@ static exg_status field_kwargs(exg_decoder *d, exg_json value, void *base, const
     (void)field;
     return exg_decode_map(d, value, sizeof(exg_named_argument), member_keyword, &half->kwargs,
                           &half->kwarg_count);
-}
-
-static exg_status field_results(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_node *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_early_return, &half->node.outputs,
-                            &half->node.output_count);
 }
 
 static exg_status field_metadata(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -122,9 +104,10 @@ static exg_status item_node(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
         {"target",   6, EXG_FIELD_REQUIRED, field_target,   0},
-        {"args",     4, EXG_FIELD_REQUIRED, field_args,     0},
+        EXG_FIELD_LIST(half_node, args, arg_count, "args", EXG_FIELD_REQUIRED, item_positional),
         {"kwargs",   6, EXG_FIELD_REQUIRED, field_kwargs,   0},
-        {"outputs",  7, EXG_FIELD_REQUIRED, field_results,  0},
+        EXG_FIELD_LIST(half_node, node.outputs, node.output_count, "outputs", EXG_FIELD_REQUIRED,
+                       exg_early_return),
         {"metadata", 8, EXG_FIELD_REQUIRED, field_metadata, 0},
     };
     exg_node *node = item;
@@ -144,33 +127,6 @@ static exg_status item_node(exg_decoder *d, exg_json value, void *item)
 }
 
 /* ---- graph ---------------------------------------------------------------------------------- */
-
-static exg_status field_inputs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_early_tensor_name, &graph->inputs,
-                            &graph->input_count);
-}
-
-static exg_status field_outputs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_early_tensor_name, &graph->outputs,
-                            &graph->output_count);
-}
-
-static exg_status field_nodes(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_node), item_node, &graph->nodes,
-                            &graph->node_count);
-}
 
 /* TensorValue and SymIntValue on their way. */
 typedef struct half_value {
@@ -265,9 +221,11 @@ static exg_status field_sym_values(exg_decoder *d, exg_json value, void *base,
 static exg_status decode_graph(exg_decoder *d, exg_json value, exg_graph *graph)
 {
     static const exg_field fields[] = {
-        {"inputs",        6,  EXG_FIELD_REQUIRED, field_inputs,        0},
-        {"outputs",       7,  EXG_FIELD_REQUIRED, field_outputs,       0},
-        {"nodes",         5,  EXG_FIELD_REQUIRED, field_nodes,         0},
+        EXG_FIELD_LIST(exg_graph, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
+                       exg_early_tensor_name),
+        EXG_FIELD_LIST(exg_graph, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
+                       exg_early_tensor_name),
+        EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
         {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
         {"symint_values", 13, EXG_FIELD_REQUIRED, field_sym_values,    0},
     };

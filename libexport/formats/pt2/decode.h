@@ -101,17 +101,29 @@ enum {
     EXG_FIELD_NULLABLE = 2 /* null leaves the default */
 };
 
+typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
+
 struct exg_field {
     const char *key;
     uint32_t key_length;
     uint32_t flags;
     exg_decode_fn *decode;
     size_t offset; /* of the member in the struct, for decoders that serve many */
+    size_t count_offset; /* of a list */
+    size_t item_bytes;
+    exg_item_fn *item;
 };
 
 #define EXG_FIELD(type, member, key_, flags_, decode_)                                             \
     {                                                                                              \
         key_, sizeof(key_) - 1, flags_, decode_, offsetof(type, member)                            \
+    }
+/* A list: `member_` points to what `item_` decodes, of which there are `count_`. */
+#define EXG_FIELD_LIST(type, member_, count_, key_, flags_, item_)                                 \
+    {                                                                                              \
+        .key = key_, .key_length = sizeof(key_) - 1, .flags = flags_, .decode = exg_field_list,    \
+        .offset = offsetof(type, member_), .count_offset = offsetof(type, count_),                 \
+        .item_bytes = sizeof(*((type *)NULL)->member_), .item = item_                              \
     }
 #define EXG_FIELD_COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
 
@@ -125,8 +137,6 @@ exg_status exg_decode_union(exg_decoder *d, exg_json value, const char **tag, ui
 exg_status exg_decode_unknown_tag(exg_decoder *d, exg_json value, const char *of, const char *tag);
 
 /* An array: `item` decodes each element at its place in *items. */
-typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
-
 exg_status exg_decode_array(exg_decoder *d, exg_json value, size_t item_bytes, exg_item_fn *item,
                             void *items, uint32_t *count);
 
@@ -138,6 +148,7 @@ exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg
                           void *items, uint32_t *count);
 
 /* Members of these types. */
+exg_decode_fn exg_field_list;   /* EXG_FIELD_LIST */
 exg_decode_fn exg_field_text;   /* const char * */
 exg_decode_fn exg_field_int;    /* int64_t */
 exg_decode_fn exg_field_double; /* double */

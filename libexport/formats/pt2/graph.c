@@ -35,32 +35,14 @@ static exg_status item_named_argument(exg_decoder *d, exg_json value, void *item
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
-static exg_status field_node_inputs(exg_decoder *d, exg_json value, void *base,
-                                    const exg_field *field)
-{
-    exg_node *node = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_named_argument), item_named_argument,
-                            &node->inputs, &node->input_count);
-}
-
-static exg_status field_node_outputs(exg_decoder *d, exg_json value, void *base,
-                                     const exg_field *field)
-{
-    exg_node *node = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_decode_argument, &node->outputs,
-                            &node->output_count);
-}
-
 static exg_status item_node(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
         EXG_FIELD(exg_node, target, "target", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(exg_node, inputs, "inputs", EXG_FIELD_REQUIRED, field_node_inputs),
-        EXG_FIELD(exg_node, outputs, "outputs", EXG_FIELD_REQUIRED, field_node_outputs),
+        EXG_FIELD_LIST(exg_node, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
+                       item_named_argument),
+        EXG_FIELD_LIST(exg_node, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
+                       exg_decode_argument),
         EXG_FIELD(exg_node, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
         EXG_FIELD(exg_node, is_hop_single_tensor_return, "is_hop_single_tensor_return",
                   EXG_FIELD_NULLABLE, exg_field_tristate),
@@ -182,39 +164,14 @@ static exg_status field_custom_obj_values(exg_decoder *d, exg_json value, void *
 
 /* ---- graph ---------------------------------------------------------------------------------- */
 
-static exg_status field_inputs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_decode_argument, &graph->inputs,
-                            &graph->input_count);
-}
-
-static exg_status field_outputs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_decode_argument, &graph->outputs,
-                            &graph->output_count);
-}
-
-static exg_status field_nodes(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph *graph = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_node), item_node, &graph->nodes,
-                            &graph->node_count);
-}
-
 exg_status exg_decode_graph_body(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"inputs",            6,  EXG_FIELD_REQUIRED, field_inputs,            0},
-        {"outputs",           7,  EXG_FIELD_REQUIRED, field_outputs,           0},
-        {"nodes",             5,  EXG_FIELD_REQUIRED, field_nodes,             0},
+        EXG_FIELD_LIST(exg_graph, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
+                       exg_decode_argument),
+        EXG_FIELD_LIST(exg_graph, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
+                       exg_decode_argument),
+        EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
         {"tensor_values",     13, EXG_FIELD_REQUIRED, field_tensor_values,     0},
         {"sym_int_values",    14, EXG_FIELD_REQUIRED, field_sym_int_values,    0},
         {"sym_bool_values",   15, EXG_FIELD_REQUIRED, field_sym_bool_values,   0},

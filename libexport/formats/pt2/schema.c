@@ -8,45 +8,18 @@
 
 /* ---- module call graph ------------------------------------------------------------------- */
 
-static exg_status field_call_inputs(exg_decoder *d, exg_json value, void *base,
-                                    const exg_field *field)
-{
-    exg_module_call *call = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_decode_argument, &call->inputs,
-                            &call->input_count);
-}
-
-static exg_status field_call_outputs(exg_decoder *d, exg_json value, void *base,
-                                     const exg_field *field)
-{
-    exg_module_call *call = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_argument), exg_decode_argument, &call->outputs,
-                            &call->output_count);
-}
-
-static exg_status field_arg_names(exg_decoder *d, exg_json value, void *base,
-                                  const exg_field *field)
-{
-    exg_module_call *call = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(const char *), exg_item_text, &call->forward_arg_names,
-                            &call->forward_arg_name_count);
-}
-
 static exg_status field_call_signature(exg_decoder *d, exg_json value, void *base,
                                        const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"inputs",            6,  EXG_FIELD_REQUIRED, field_call_inputs,  0},
-        {"outputs",           7,  EXG_FIELD_REQUIRED, field_call_outputs, 0},
+        EXG_FIELD_LIST(exg_module_call, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
+                       exg_decode_argument),
+        EXG_FIELD_LIST(exg_module_call, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
+                       exg_decode_argument),
         EXG_FIELD(exg_module_call, in_spec, "in_spec", EXG_FIELD_REQUIRED, exg_field_text),
         EXG_FIELD(exg_module_call, out_spec, "out_spec", EXG_FIELD_REQUIRED, exg_field_text),
-        {"forward_arg_names", 17, EXG_FIELD_NULLABLE, field_arg_names,    0},
+        EXG_FIELD_LIST(exg_module_call, forward_arg_names, forward_arg_name_count,
+                       "forward_arg_names", EXG_FIELD_NULLABLE, exg_item_text),
     };
     exg_module_call *call = base;
 
@@ -84,31 +57,12 @@ static exg_status field_signature(exg_decoder *d, exg_json value, void *base,
     return exg_decode_signature(d, value, &program->signature);
 }
 
-static exg_status field_module_calls(exg_decoder *d, exg_json value, void *base,
-                                     const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_module_call), item_module_call,
-                            &program->module_calls, &program->module_call_count);
-}
-
-static exg_status field_field_names(exg_decoder *d, exg_json value, void *base,
-                                    const exg_field *field)
-{
-    exg_named_tuple *tuple = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(const char *), exg_item_text, &tuple->field_names,
-                            &tuple->field_count);
-}
-
 static exg_status member_named_tuple(exg_decoder *d, const char *key, uint32_t key_length,
                                      exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"field_names", 11, EXG_FIELD_REQUIRED, field_field_names, 0},
+        EXG_FIELD_LIST(exg_named_tuple, field_names, field_count, "field_names", EXG_FIELD_REQUIRED,
+                       exg_item_text),
     };
     exg_named_tuple *tuple = item;
 
@@ -132,7 +86,8 @@ static exg_status field_graph_module(exg_decoder *d, exg_json value, void *base,
     static const exg_field fields[] = {
         {"graph",                      5,  EXG_FIELD_REQUIRED, field_graph,        0},
         {"signature",                  9,  EXG_FIELD_REQUIRED, field_signature,    0},
-        {"module_call_graph",          17, EXG_FIELD_REQUIRED, field_module_calls, 0},
+        EXG_FIELD_LIST(exg_program, module_calls, module_call_count, "module_call_graph",
+                       EXG_FIELD_REQUIRED, item_module_call),
         EXG_FIELD(exg_program, metadata, "metadata", EXG_FIELD_OPTIONAL, exg_field_strings),
         {"treespec_namedtuple_fields", 26, EXG_FIELD_OPTIONAL, field_named_tuples, 0},
     };
@@ -207,25 +162,6 @@ static exg_status field_ranges(exg_decoder *d, exg_json value, void *base, const
                           &program->range_constraints, &program->range_constraint_count);
 }
 
-static exg_status field_verifiers(exg_decoder *d, exg_json value, void *base,
-                                  const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(const char *), exg_item_text, &program->verifiers,
-                            &program->verifier_count);
-}
-
-static exg_status field_guards(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(const char *), exg_item_text, &program->guards_code,
-                            &program->guard_count);
-}
-
 /* Before the verifiers list there was one dialect. */
 static exg_status field_dialect(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
@@ -295,9 +231,11 @@ exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budg
         {"opset_version",     13, EXG_FIELD_REQUIRED, field_opsets,       0},
         {"range_constraints", 17, EXG_FIELD_REQUIRED, field_ranges,       0},
         {"schema_version",    14, EXG_FIELD_REQUIRED, field_version,      0},
-        {"verifiers",         9,  EXG_FIELD_OPTIONAL, field_verifiers,    0},
+        EXG_FIELD_LIST(exg_program, verifiers, verifier_count, "verifiers", EXG_FIELD_OPTIONAL,
+                       exg_item_text),
         EXG_FIELD(exg_program, torch_version, "torch_version", EXG_FIELD_OPTIONAL, exg_field_text),
-        {"guards_code",       11, EXG_FIELD_OPTIONAL, field_guards,       0},
+        EXG_FIELD_LIST(exg_program, guards_code, guard_count, "guards_code", EXG_FIELD_OPTIONAL,
+                       exg_item_text),
         {"dialect",           7,  EXG_FIELD_OPTIONAL, field_dialect,      0},
     };
     exg_decoder d;

@@ -251,31 +251,13 @@ static exg_status item_output_spec(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
-static exg_status field_input_specs(exg_decoder *d, exg_json value, void *base,
-                                    const exg_field *field)
-{
-    exg_signature *signature = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_input_spec), item_input_spec, &signature->inputs,
-                            &signature->input_count);
-}
-
-static exg_status field_output_specs(exg_decoder *d, exg_json value, void *base,
-                                     const exg_field *field)
-{
-    exg_signature *signature = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_output_spec), item_output_spec,
-                            &signature->outputs, &signature->output_count);
-}
-
 exg_status exg_decode_signature(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"input_specs",  11, EXG_FIELD_REQUIRED, field_input_specs,  0},
-        {"output_specs", 12, EXG_FIELD_REQUIRED, field_output_specs, 0},
+        EXG_FIELD_LIST(exg_signature, inputs, input_count, "input_specs", EXG_FIELD_REQUIRED,
+                       item_input_spec),
+        EXG_FIELD_LIST(exg_signature, outputs, output_count, "output_specs", EXG_FIELD_REQUIRED,
+                       item_output_spec),
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
