@@ -356,13 +356,25 @@ static uint64_t draw_of(exg_engine *e)
     return e->stretches++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
 }
 
+static exg_status fill(const exg_engine *engine, exg_bound *bound, exg_error *err)
+{
+    for (uint32_t r = 0; !bound->is_filled && r < engine->rank_count; r++) {
+        EXG_TRY(exg_rank_fill(bound->ranks[r], err));
+    }
+    for (uint32_t r = 0; !bound->is_filled && r < engine->rank_count; r++) {
+        exg_rank_forget(bound->ranks[r]);
+    }
+    bound->is_filled = true;
+    return EXG_OK;
+}
+
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
 {
     const exg_stretch *s = bound->stretch;
     uint64_t draw = draw_of(engine);
 
+    EXG_TRY(fill(engine, bound, err));
     for (uint32_t r = 0; r < engine->rank_count; r++) {
-        EXG_TRY(exg_rank_fill(bound->ranks[r], err));
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);
     }
     EXG_TRY(engine->team != NULL   ? run_team(engine, bound, err)

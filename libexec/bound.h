@@ -16,6 +16,7 @@ typedef struct exg_bound {
     exg_rank **ranks;
     uint32_t rank_count;
     bool on_devices;
+    bool is_filled; /* the steps that run once have run, on all ranks */
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t copy_count;

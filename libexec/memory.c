@@ -35,12 +35,14 @@ typedef struct resident {
     uint32_t storage;
     exg_range range;
     home home;
+    bool stays;
 } resident;
 
 /* A storage read here: room for all of it, of which `read` is filled. */
 typedef struct kept {
     uint8_t *data; /* NULL: not read here */
     exg_range read;
+    bool stays;
 } kept;
 
 struct exg_memory {
@@ -183,9 +185,10 @@ static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_in
     return weight;
 }
 
-static exg_status check_range(const exg_memory *memory, const exg_plan_input *input,
-                              const exg_weight *weight, exg_range range, exg_error *err)
+exg_status exg_memory_check(const exg_memory *memory, const exg_plan_input *input,
+                            exg_range range, exg_error *err)
 {
+    const exg_weight *weight = find_weight(memory, input);
     const exg_storage *storage;
 
     if (weight == NULL || weight->storage >= memory->weights->storage_count) {
@@ -286,6 +289,8 @@ static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, 
         exg_frame_reader_destroy(r.readers[i]);
     }
     free(r.readers);
+    exg_storage_forget(memory->weights, index, part.first / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
+                       part.end);
     return status;
 }
 
@@ -389,7 +394,7 @@ static exg_status bring(exg_memory *memory, const exg_plan_input *input, const e
 /* A copy on the device of what `range` needs; the host's is not needed any more then. */
 static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
                                  const exg_plan_input *input, const exg_weight *weight,
-                                 exg_range range, const resident **found, exg_error *err)
+                                 exg_range range, resident **found, exg_error *err)
 {
     resident new = {.storage = weight->storage, .range = range};
     resident *residents;
@@ -397,7 +402,7 @@ static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
 
     new.range.first = range.first / 256 * 256; /* aligned there as it is here */
     for (uint32_t i = 0; i < memory->resident_count; i++) {
-        const resident *r = &memory->residents[i];
+        resident *r = &memory->residents[i];
 
         if (r->home.device == device && r->storage == weight->storage &&
             r->range.first <= range.first && r->range.end >= range.end) {
@@ -427,17 +432,19 @@ static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
 }
 
 exg_status exg_memory_weight(exg_memory *memory, exg_accelerator *device,
-                             const exg_plan_input *input, exg_range range, const void **data,
-                             exg_error *err)
+                             const exg_plan_input *input, exg_range range, bool stays,
+                             const void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(memory, input);
-    const resident *found = NULL;
+    resident *found = NULL;
 
-    EXG_TRY(check_range(memory, input, weight, range, err));
+    EXG_TRY(exg_memory_check(memory, input, range, err));
     if (device == NULL) {
+        memory->storages[weight->storage].stays |= stays;
         return find_bytes(memory, input, weight, range, data, err);
     }
     EXG_TRY(take_residence(memory, device, input, weight, range, &found, err));
+    found->stays |= stays;
     *data = (const void *)((uintptr_t)found->home.data - (uintptr_t)found->range.first);
     return EXG_OK;
 }
@@ -449,12 +456,33 @@ uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *i
     return weight == NULL ? UINT64_MAX : weight->storage;
 }
 
-void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t bytes)
+static void forget_residents(exg_memory *memory, const exg_accelerator *device, uint32_t storage)
+{
+    for (uint32_t i = memory->resident_count; i-- > 0;) {
+        const resident *r = &memory->residents[i];
+
+        if (r->home.device == device && r->storage == storage && !r->stays) {
+            leave(memory, &r->home);
+            memory->residents[i] = memory->residents[--memory->resident_count];
+        }
+    }
+}
+
+void exg_memory_forget(exg_memory *memory, exg_accelerator *device, const exg_plan_input *input,
+                       uint64_t bytes)
 {
     const exg_weight *weight = find_weight(memory, input);
+    const kept *k = weight == NULL ? NULL : &memory->storages[weight->storage];
 
-    if (weight != NULL && memory->storages[weight->storage].data == NULL) {
+    if (weight == NULL) {
+        return;
+    }
+    if (device != NULL) {
+        forget_residents(memory, device, weight->storage);
+    } else if (k->data == NULL) {
         exg_storage_forget(memory->weights, weight->storage, 0, bytes);
+    } else if (!k->stays) {
+        drop_kept(memory, weight->storage);
     }
 }
 
@@ -533,8 +561,8 @@ static exg_status first_state(exg_memory *memory, const exg_plan_input *input, c
     }
     status = exg_memory_weight(
         memory, NULL, input,
-        (exg_range){0, exg_tensor_numel(tensor) == 0 ? 0 : (uint64_t)(last + 1) * item}, &source,
-        err);
+        (exg_range){0, exg_tensor_numel(tensor) == 0 ? 0 : (uint64_t)(last + 1) * item}, true,
+        &source, err);
     if (status == EXG_OK) {
         exg_tensor_gather(tensor, (const uint8_t *)source + (uint64_t)input->storage_offset * item,
                           here);
@@ -559,7 +587,7 @@ exg_status exg_memory_state(exg_memory *memory, exg_accelerator *device, uint32_
         *data = s->home.data;
         return EXG_OK;
     }
-    EXG_TRY(check_range(memory, input, weight, (exg_range){0, 0}, err));
+    EXG_TRY(exg_memory_check(memory, input, (exg_range){0, 0}, err));
     new.fqn = weight->fqn;
     states = grow(memory->states, memory->state_count, &memory->state_capacity, sizeof(*states));
     if (states == NULL) {

@@ -40,6 +40,7 @@ struct exg_rank {
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
     uint8_t **outputs; /* of each graph output's memory, where that is the caller's */
+    exg_range *ranges; /* by buffer: the bytes that the steps read and the results are */
     exg_made **made;  /* by constant */
     bool is_filled;   /* the steps that run once have run */
     patch *patches;
@@ -121,10 +122,9 @@ static void widen(exg_range *ranges, const exg_location *location)
     range->end = end > range->end ? end : range->end;
 }
 
-/* By buffer: the bytes that the steps read and the results are. */
 static exg_range *ranges_of(const exg_plan *plan)
 {
-    exg_range *ranges = calloc(plan->buffer_count + 1, sizeof(*ranges));
+    exg_range *ranges = EXG_NEW_ARRAY(plan->arena, exg_range, plan->buffer_count);
 
     for (uint32_t s = 0; ranges != NULL && s < plan->step_count; s++) {
         for (uint32_t i = 0; i < exg_step_operands(&plan->steps[s]); i++) {
@@ -141,13 +141,53 @@ static exg_range *ranges_of(const exg_plan *plan)
     return ranges;
 }
 
-static exg_status bind_inputs(exg_rank *rank, const exg_range *ranges, exg_error *err)
+/* Bytes of the weight behind an input. */
+static exg_status fetch(exg_rank *rank, uint32_t input, bool stays, exg_error *err)
+{
+    const exg_plan_input *from = &rank->plan->inputs[input];
+    const void *data = NULL;
+
+    EXG_TRY(exg_memory_weight(rank->memory, rank->device, from, rank->ranges[from->buffer], stays,
+                              &data, err));
+    rank->inputs[input] = (uint8_t *)(uintptr_t)data;
+    return EXG_OK;
+}
+
+static void forget(exg_rank *rank, uint32_t input)
+{
+    const exg_plan_input *from = &rank->plan->inputs[input];
+
+    exg_memory_forget(rank->memory, rank->device, from, rank->plan->buffers[from->buffer].bytes);
+    rank->inputs[input] = NULL;
+}
+
+/* Is it a weight that only steps which run once read? It is brought when they need it, and goes
+ * when they have read it. */
+static bool is_passing(const exg_plan *plan, uint32_t buffer)
+{
+    const exg_buffer *b = &plan->buffers[buffer];
+    const exg_plan_input *input = b->place == EXG_PLACE_INPUT ? &plan->inputs[b->index] : NULL;
+
+    for (uint32_t o = 0; input != NULL && o < plan->output_count; o++) {
+        if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR &&
+            plan->outputs[o].location.buffer == buffer) {
+            return false;
+        }
+    }
+    return input != NULL && !b->is_read && !input->mutated && input->kind != EXG_INPUT_USER &&
+           input->kind != EXG_INPUT_TOKEN;
+}
+
+static exg_status bind_weights(exg_rank *rank, exg_error *err)
 {
     const exg_plan *plan = rank->plan;
 
+    rank->ranges = ranges_of(plan);
+    if (rank->ranges == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     for (uint32_t i = 0; i < plan->input_count; i++) {
         const exg_plan_input *input = &plan->inputs[i];
-        const void *data = NULL;
 
         if (input->buffer == EXG_NO_BUFFER || input->kind == EXG_INPUT_USER ||
             input->kind == EXG_INPUT_TOKEN) { /* which nothing reads */
@@ -156,22 +196,13 @@ static exg_status bind_inputs(exg_rank *rank, const exg_range *ranges, exg_error
         if (input->mutated) {
             EXG_TRY(exg_memory_state(rank->memory, rank->device, rank->index, input,
                                      (void **)&rank->inputs[i], err));
+        } else if (is_passing(plan, input->buffer)) {
+            EXG_TRY(exg_memory_check(rank->memory, input, rank->ranges[input->buffer], err));
         } else {
-            EXG_TRY(exg_memory_weight(rank->memory, rank->device, input, ranges[input->buffer],
-                                      &data, err));
-            rank->inputs[i] = (uint8_t *)(uintptr_t)data;
+            EXG_TRY(fetch(rank, i, true, err));
         }
     }
     return EXG_OK;
-}
-
-static exg_status bind_weights(exg_rank *rank, exg_error *err)
-{
-    exg_range *ranges = ranges_of(rank->plan);
-    exg_status status = ranges == NULL ? EXG_OUT_OF_MEMORY(err) : bind_inputs(rank, ranges, err);
-
-    free(ranges);
-    return status;
 }
 
 /* A weight packed alike is the same bytes in every plan of the session: the step's kernel,
@@ -460,18 +491,43 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Weights that only this step reads are not needed any more. */
+/* Brings the weights of a step that runs once. */
+static exg_status fetch_inputs(exg_rank *rank, exg_step *step, exg_error *err)
+{
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
+        uint32_t buffer = step->inputs[i].buffer;
+
+        if (buffer != EXG_NO_BUFFER && is_passing(rank->plan, buffer)) {
+            EXG_TRY(fetch(rank, rank->plan->buffers[buffer].index, false, err));
+        }
+    }
+    if (!step->on_host) {
+        (void)bind_operands(rank, step->inputs, step->call.inputs, exg_step_operands(step), NULL);
+    }
+    return EXG_OK;
+}
+
+/* What ranks share on the host stays until all have read it. */
 static void forget_inputs(exg_rank *rank, const exg_step *step)
 {
-    const exg_plan *plan = rank->plan;
+    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
+        uint32_t buffer = step->inputs[i].buffer;
 
-    for (uint32_t i = 0; i < step->call.input_count; i++) {
-        const exg_buffer *b = step->inputs[i].buffer == EXG_NO_BUFFER
-                                  ? NULL
-                                  : &plan->buffers[step->inputs[i].buffer];
+        if (buffer != EXG_NO_BUFFER && is_passing(rank->plan, buffer) &&
+            (rank->grid == NULL || rank->device != NULL)) {
+            forget(rank, rank->plan->buffers[buffer].index);
+        }
+    }
+}
 
-        if (b != NULL && b->place == EXG_PLACE_INPUT && !b->is_read) {
-            exg_memory_forget(rank->memory, &plan->inputs[b->index], b->bytes);
+void exg_rank_forget(exg_rank *rank)
+{
+    for (uint32_t i = 0; i < rank->plan->input_count; i++) {
+        const exg_plan_input *input = &rank->plan->inputs[i];
+
+        if (rank->inputs[i] != NULL && input->buffer != EXG_NO_BUFFER &&
+            is_passing(rank->plan, input->buffer)) {
+            forget(rank, i);
         }
     }
 }
@@ -553,16 +609,15 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
     }
     begin_faults(rank, &rank->once);
     for (uint32_t s = 0; s < plan->once_count; s++) {
-        const exg_step *step = &plan->steps[s];
+        exg_step *step = &rank->plan->steps[s];
         const exg_buffer *b = &plan->buffers[step->outputs[0].buffer];
         exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->made[b->index] : NULL;
 
         if (made == NULL || !made->is_filled) {
+            EXG_TRY(fetch_inputs(rank, step, err));
             EXG_TRY(carry_out(rank, s, err));
             note_fault(rank, s, &rank->once);
-            if (rank->lane == NULL) {
-                forget_inputs(rank, step);
-            }
+            forget_inputs(rank, step);
         }
         if (made != NULL) {
             made->is_filled = b->is_packed;

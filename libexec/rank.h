@@ -24,10 +24,14 @@ typedef struct exg_range {
 /* The first byte of the storage behind a weight input, aligned for its dtype: on the host
  * (`device` NULL) mapped where possible, else kept in memory; on a device a copy. Of that only
  * `range` is there to be read, and what was asked for before: the rest is not even read from
- * the file. */
+ * the file. It `stays` with the memory, or until exg_memory_forget(). */
 exg_status exg_memory_weight(exg_memory *memory, struct exg_accelerator *device,
-                             const exg_plan_input *input, exg_range range, const void **data,
-                             exg_error *err);
+                             const exg_plan_input *input, exg_range range, bool stays,
+                             const void **data, exg_error *err);
+
+/* Is there such a weight, with the bytes of `range`? SIG-005, WGT-005, WGT-012. */
+exg_status exg_memory_check(const exg_memory *memory, const exg_plan_input *input,
+                            exg_range range, exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the
  * weight's window on first use. */
@@ -50,8 +54,10 @@ void exg_memory_drop(exg_memory *memory, const exg_made *made);
 /* What names the bytes of a weight input's storage. */
 uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *input);
 
-/* Nothing reads the weight's own bytes again: mapped pages go back to the system. */
-void exg_memory_forget(exg_memory *memory, const exg_plan_input *input, uint64_t bytes);
+/* Who asked for the weight's own bytes has read them: mapped pages go back to the system, and
+ * what was read or copied and need not stay goes. */
+void exg_memory_forget(exg_memory *memory, struct exg_accelerator *device,
+                       const exg_plan_input *input, uint64_t bytes);
 
 /* The states of rank 0: equal on every rank. Of one on a device a copy, whose data is NULL
  * when the device does not give it any more. */
@@ -89,6 +95,8 @@ void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
 /* Runs the steps that run once, if they have not: before exg_rank_run, and one rank at a
  * time. */
 exg_status exg_rank_fill(exg_rank *rank, exg_error *err);
+/* All ranks have: weights that only such steps read go. */
+void exg_rank_forget(exg_rank *rank);
 
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
  * PEER on one of another rank. */

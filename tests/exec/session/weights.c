@@ -149,6 +149,120 @@ static void a_damaged_frame_ends_the_run(void **state)
     }
 }
 
+/* ---- weights that steps make others of ------------------------------------------------------- */
+
+#define ROWS    512
+#define COLUMNS 1024
+
+/* x @ w.t(), of which a packed form is made, and with `tied` x[0] + v[1] too, which reads v in
+ * every run: the same bytes in the file. */
+static void make_product(bool tied)
+{
+    const int64_t sizes[] = {ROWS, COLUMNS};
+    const int64_t some[] = {64, COLUMNS};
+    exg_save_options save = {
+        .size = sizeof(save), .compression = EXG_COMPRESSION_ZSTD, .deduplicate = true};
+    float *w = malloc(ROWS * COLUMNS * sizeof(*w));
+    exg_program *written;
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_argument out;
+    exg_ref weight;
+    exg_ref x;
+    exg_ref other = {0};
+    exg_error err;
+
+    assert_non_null(w);
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+        w[i] = value(i);
+    }
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &written, &err), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, written, &b, &err), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 2);
+    weight = exg_builder_weight(b, "w", &meta, EXG_INPUT_PARAMETER, w);
+    if (tied) {
+        other = exg_builder_weight(b, "v", &meta, EXG_INPUT_PARAMETER, w);
+    }
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, some, 2);
+    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    out = exg_arg_ref(EMIT(b, mm_default, x, EMIT(b, t_default, weight)));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    if (tied) {
+        out = exg_arg_ref(EMIT(b, add_Tensor, EMIT(b, select_int, x, 0, 0),
+                               EMIT(b, select_int, other, 0, 1)));
+        exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    }
+    assert_int_equal(exg_builder_finish(b, &err), EXG_OK);
+    assert_int_equal(exg_save(written, path, EXG_FORMAT_EXG, &save, &err), EXG_OK);
+    exg_program_destroy(written);
+    free(w);
+    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+}
+
+/* x is row r of the unit matrix, 64 of them: columns of w. */
+static void check_product(const exg_session_options *options, bool tied, uint64_t most)
+{
+    static float x[64 * COLUMNS];
+    exg_session_input input = {.name = "x",
+                               .tensor = {.data = x, .dtype = EXG_DTYPE_F32, .rank = 2}};
+    exg_session_stats stats;
+    exg_session *session;
+    exg_verified verified;
+    exg_error err;
+
+    for (int64_t i = 0; i < 64; i++) {
+        x[i * COLUMNS + i] = 1;
+    }
+    input.tensor.sizes[0] = 64;
+    input.tensor.sizes[1] = COLUMNS;
+    exg_tensor_set_contiguous(&input.tensor);
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
+    assert_int_equal(exg_session_create(&verified, options, &session, &err), EXG_OK);
+    for (int again = 0; again < 2; again++) {
+        const float *y;
+
+        assert_int_equal(exg_session_run(session, &input, 1, &err), EXG_OK);
+        y = exg_session_output_at(session, 0)->tensor.data;
+        for (int64_t i = 0; i < 64; i++) {
+            for (int64_t j = 0; j < ROWS; j++) {
+                assert_true(y[i * ROWS + j] == value(j * COLUMNS + i));
+            }
+        }
+        y = tied ? exg_session_output_at(session, 1)->tensor.data : NULL;
+        for (int64_t j = 0; tied && j < COLUMNS; j++) {
+            assert_true(y[j] == (j == 0 ? 1 : 0) + value(COLUMNS + j));
+        }
+    }
+    exg_session_statistics(session, &stats);
+    if (stats.memory_bytes > most) {
+        fail_msg("%llu bytes, %llu are enough", (unsigned long long)stats.memory_bytes,
+                 (unsigned long long)most);
+    }
+    exg_session_destroy(session);
+}
+
+/* What was packed is there once: its own bytes went when they had been read, unless something else
+ * reads them in every run. */
+static void what_was_packed_is_there_once(void **state)
+{
+    const uint64_t weight = ROWS * COLUMNS * sizeof(float);
+
+    (void)state;
+    for (int tied = 0; tied <= 1; tied++) {
+        make_product(tied == 1);
+        for (uint32_t i = 0; i < 6; i++) {
+            exg_session_options options = options_of(1, i % 2 == 1);
+
+            options.mesh = (exg_mesh_shape){1, {1 + i / 2}};
+            options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
+            options.place[0].mode = i < 2 ? EXG_PLACE_REPLICATE : EXG_PLACE_TENSOR;
+            check_product(&options, tied == 1,
+                          weight * (1 + (uint64_t)tied) * 11 / 10 + (512 << 10) * (1 + i / 2));
+        }
+        exg_program_destroy(program);
+    }
+}
+
 static int set_up(void **state)
 {
     int file;
@@ -172,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read_by_many_is_whole),
         cmocka_unit_test(a_damaged_frame_ends_the_run),
+        cmocka_unit_test(what_was_packed_is_there_once),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
