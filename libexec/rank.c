@@ -3,13 +3,13 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/lane.h"
+#include "libexec/supply.h"
 #include "libexport/base/arena.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <xxhash.h>
 
 /* An operand that moves when a user input's data does, or the memory of an output. */
 typedef struct patch {
@@ -31,17 +31,14 @@ typedef struct noted {
 
 struct exg_rank {
     exg_plan *plan;
-    exg_memory *memory;
+    exg_supply supply;
     const exg_grid *grid;
-    uint32_t index;
     exg_accelerator *device; /* NULL: the host */
     exg_lane *lane;     /* on a device: what the plan has there */
     uint8_t *arena;
     uint8_t *workspace;
     uint8_t **inputs; /* first byte behind each graph input */
     uint8_t **outputs; /* of each graph output's memory, where that is the caller's */
-    exg_range *ranges; /* by buffer: the bytes that the steps read and the results are */
-    exg_made **made;  /* by constant */
     bool is_filled;   /* the steps that run once have run */
     patch *patches;
     uint32_t patch_count;
@@ -69,7 +66,7 @@ static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
 
     switch (b->place) {
     case EXG_PLACE_CONSTANT:
-        return rank->made[b->index]->data;
+        return rank->supply.made[b->index]->data;
     case EXG_PLACE_INPUT:
         return rank->inputs[b->index];
     case EXG_PLACE_OUTPUT:
@@ -102,163 +99,6 @@ void *exg_rank_output(const exg_rank *rank, uint32_t index)
 void *exg_rank_held(const exg_rank *rank, uint32_t index)
 {
     return data_at(rank, &rank->plan->outputs[index].location);
-}
-
-/* Adds a window to the range of bytes that are read of its buffer. */
-static void widen(exg_range *ranges, const exg_location *location)
-{
-    exg_range *range = &ranges[location->buffer];
-    exg_span span = exg_location_span(location);
-    uint64_t first = (uint64_t)span.low;
-    uint64_t end = (uint64_t)span.high;
-
-    if (first == end) {
-        return;
-    }
-    if (range->first == range->end) {
-        *range = (exg_range){first, first};
-    }
-    range->first = first < range->first ? first : range->first;
-    range->end = end > range->end ? end : range->end;
-}
-
-static exg_range *ranges_of(const exg_plan *plan)
-{
-    exg_range *ranges = EXG_NEW_ARRAY(plan->arena, exg_range, plan->buffer_count);
-
-    for (uint32_t s = 0; ranges != NULL && s < plan->step_count; s++) {
-        for (uint32_t i = 0; i < exg_step_operands(&plan->steps[s]); i++) {
-            if (plan->steps[s].inputs[i].buffer != EXG_NO_BUFFER) {
-                widen(ranges, &plan->steps[s].inputs[i]);
-            }
-        }
-    }
-    for (uint32_t o = 0; ranges != NULL && o < plan->output_count; o++) {
-        if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR) {
-            widen(ranges, &plan->outputs[o].location);
-        }
-    }
-    return ranges;
-}
-
-/* Bytes of the weight behind an input. */
-static exg_status fetch(exg_rank *rank, uint32_t input, bool stays, exg_error *err)
-{
-    const exg_plan_input *from = &rank->plan->inputs[input];
-    const void *data = NULL;
-
-    EXG_TRY(exg_memory_weight(rank->memory, rank->device, from, rank->ranges[from->buffer], stays,
-                              &data, err));
-    rank->inputs[input] = (uint8_t *)(uintptr_t)data;
-    return EXG_OK;
-}
-
-static void forget(exg_rank *rank, uint32_t input)
-{
-    const exg_plan_input *from = &rank->plan->inputs[input];
-
-    exg_memory_forget(rank->memory, rank->device, from, rank->plan->buffers[from->buffer].bytes);
-    rank->inputs[input] = NULL;
-}
-
-/* Is it a weight that only steps which run once read? It is brought when they need it, and goes
- * when they have read it. */
-static bool is_passing(const exg_plan *plan, uint32_t buffer)
-{
-    const exg_buffer *b = &plan->buffers[buffer];
-    const exg_plan_input *input = b->place == EXG_PLACE_INPUT ? &plan->inputs[b->index] : NULL;
-
-    for (uint32_t o = 0; input != NULL && o < plan->output_count; o++) {
-        if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR &&
-            plan->outputs[o].location.buffer == buffer) {
-            return false;
-        }
-    }
-    return input != NULL && !b->is_read && !input->mutated && input->kind != EXG_INPUT_USER &&
-           input->kind != EXG_INPUT_TOKEN;
-}
-
-static exg_status bind_weights(exg_rank *rank, exg_error *err)
-{
-    const exg_plan *plan = rank->plan;
-
-    rank->ranges = ranges_of(plan);
-    if (rank->ranges == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t i = 0; i < plan->input_count; i++) {
-        const exg_plan_input *input = &plan->inputs[i];
-
-        if (input->buffer == EXG_NO_BUFFER || input->kind == EXG_INPUT_USER ||
-            input->kind == EXG_INPUT_TOKEN) { /* which nothing reads */
-            continue;
-        }
-        if (input->mutated) {
-            EXG_TRY(exg_memory_state(rank->memory, rank->device, rank->index, input,
-                                     (void **)&rank->inputs[i], err));
-        } else if (is_passing(plan, input->buffer)) {
-            EXG_TRY(exg_memory_check(rank->memory, input, rank->ranges[input->buffer], err));
-        } else {
-            EXG_TRY(fetch(rank, i, true, err));
-        }
-    }
-    return EXG_OK;
-}
-
-/* A weight packed alike is the same bytes in every plan of the session: the step's kernel,
- * the weight's storage and window, and the sizes of what is made say it all. Else 0. */
-static uint64_t key_of(const exg_rank *rank, const exg_step *step, const exg_kernel *kernel)
-{
-    const exg_plan *plan = rank->plan;
-    uint64_t words[8 + 4 * EXG_RANK_MAX] = {0};
-    uint32_t at = 4;
-
-    for (uint32_t i = 0; i < step->call.input_count; i++) {
-        const exg_location *from = &step->inputs[i];
-        const exg_buffer *buffer = from->buffer == EXG_NO_BUFFER ? NULL
-                                                                 : &plan->buffers[from->buffer];
-
-        if (buffer == NULL) {
-            continue;
-        }
-        if (buffer->place != EXG_PLACE_INPUT) {
-            return 0;
-        }
-        words[0] = (uint64_t)(uintptr_t)kernel;
-        words[1] = exg_memory_weight_key(rank->memory, &plan->inputs[buffer->index]);
-        words[2] = (uint64_t)from->offset;
-        words[3] = from->window.dtype;
-        for (uint32_t d = 0; d < from->window.rank; d++) {
-            words[at++] = (uint64_t)from->window.sizes[d];
-            words[at++] = (uint64_t)from->window.strides[d];
-        }
-    }
-    for (uint32_t d = 0; d < step->outputs[0].window.rank; d++) {
-        words[at++] = (uint64_t)step->outputs[0].window.sizes[d];
-    }
-    return XXH3_64bits(words, sizeof(words)) | 1;
-}
-
-static exg_status bind_constants(exg_rank *rank, exg_error *err)
-{
-    const exg_plan *plan = rank->plan;
-
-    for (uint32_t s = 0; s < plan->once_count; s++) {
-        const exg_step *step = &plan->steps[s];
-
-        for (uint32_t o = 0; o < step->call.output_count; o++) {
-            const exg_buffer *b = step->outputs[o].buffer == EXG_NO_BUFFER
-                                      ? NULL
-                                      : &plan->buffers[step->outputs[o].buffer];
-
-            if (b != NULL && b->place == EXG_PLACE_CONSTANT && rank->made[b->index] == NULL) {
-                EXG_TRY(exg_memory_made(rank->memory, rank->device,
-                                        b->is_packed ? key_of(rank, step, step->kernel) : 0,
-                                        b->bytes, &rank->made[b->index], err));
-            }
-        }
-    }
-    return EXG_OK;
 }
 
 /* Where memory behind a buffer that may move is noted: the caller's, or what is handed on.
@@ -335,8 +175,7 @@ static exg_status allocate(exg_rank *r, exg_error *err)
 
     r->inputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->input_count);
     r->outputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->output_count);
-    r->made = EXG_NEW_ARRAY(r->plan->arena, exg_made *, r->plan->constant_count);
-    if (r->inputs == NULL || r->outputs == NULL || r->made == NULL) {
+    if (r->inputs == NULL || r->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     if (r->device != NULL) {
@@ -383,13 +222,12 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
         return EXG_OUT_OF_MEMORY(err);
     }
     r->plan = plan;
-    r->memory = memory;
     r->grid = grid;
-    r->index = index;
     r->device = device;
     status = allocate(r, err);
-    status = status == EXG_OK ? bind_weights(r, err) : status;
-    status = status == EXG_OK ? bind_constants(r, err) : status;
+    r->supply = (exg_supply){
+        .plan = plan, .memory = memory, .device = device, .inputs = r->inputs};
+    status = status == EXG_OK ? exg_supply_bind(&r->supply, index, err) : status;
     if (status == EXG_OK) {
         r->patch_count = bind_steps(r, pool, NULL);
         r->patches = EXG_NEW_ARRAY(plan->arena, patch, r->patch_count);
@@ -423,9 +261,7 @@ void exg_rank_destroy(exg_rank *rank)
     if (rank != NULL) {
         const exg_allocator *allocator = exg_arena_allocator(rank->plan->arena);
 
-        for (uint32_t i = 0; rank->made != NULL && i < rank->plan->constant_count; i++) {
-            exg_memory_drop(rank->memory, rank->made[i]);
-        }
+        exg_supply_release(&rank->supply);
         if (rank->device == NULL) {
             exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
             exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
@@ -489,47 +325,6 @@ static uint64_t now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Brings the weights of a step that runs once. */
-static exg_status fetch_inputs(exg_rank *rank, exg_step *step, exg_error *err)
-{
-    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
-        uint32_t buffer = step->inputs[i].buffer;
-
-        if (buffer != EXG_NO_BUFFER && is_passing(rank->plan, buffer)) {
-            EXG_TRY(fetch(rank, rank->plan->buffers[buffer].index, false, err));
-        }
-    }
-    if (!step->on_host) {
-        (void)bind_operands(rank, step->inputs, step->call.inputs, exg_step_operands(step), NULL);
-    }
-    return EXG_OK;
-}
-
-/* What ranks share on the host stays until all have read it. */
-static void forget_inputs(exg_rank *rank, const exg_step *step)
-{
-    for (uint32_t i = 0; i < exg_step_operands(step); i++) {
-        uint32_t buffer = step->inputs[i].buffer;
-
-        if (buffer != EXG_NO_BUFFER && is_passing(rank->plan, buffer) &&
-            (rank->grid == NULL || rank->device != NULL)) {
-            forget(rank, rank->plan->buffers[buffer].index);
-        }
-    }
-}
-
-void exg_rank_forget(exg_rank *rank)
-{
-    for (uint32_t i = 0; i < rank->plan->input_count; i++) {
-        const exg_plan_input *input = &rank->plan->inputs[i];
-
-        if (rank->inputs[i] != NULL && input->buffer != EXG_NO_BUFFER &&
-            is_passing(rank->plan, input->buffer)) {
-            forget(rank, i);
-        }
-    }
 }
 
 static void begin_faults(exg_rank *rank, noted *first)
@@ -611,13 +406,19 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
     for (uint32_t s = 0; s < plan->once_count; s++) {
         exg_step *step = &rank->plan->steps[s];
         const exg_buffer *b = &plan->buffers[step->outputs[0].buffer];
-        exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->made[b->index] : NULL;
+        exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->supply.made[b->index] : NULL;
 
         if (made == NULL || !made->is_filled) {
-            EXG_TRY(fetch_inputs(rank, step, err));
+            EXG_TRY(exg_supply_fetch(&rank->supply, step, err));
+            if (!step->on_host) {
+                (void)bind_operands(rank, step->inputs, step->call.inputs,
+                                    exg_step_operands(step), NULL);
+            }
             EXG_TRY(carry_out(rank, s, err));
             note_fault(rank, s, &rank->once);
-            forget_inputs(rank, step);
+            if (rank->grid == NULL || rank->device != NULL) { /* else others will read it too */
+                exg_supply_forget(&rank->supply, step);
+            }
         }
         if (made != NULL) {
             made->is_filled = b->is_packed;
@@ -629,6 +430,11 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
     }
     rank->is_filled = true;
     return EXG_OK;
+}
+
+void exg_rank_forget(exg_rank *rank)
+{
+    exg_supply_forget_all(&rank->supply);
 }
 
 static exg_status exchange_status(const exg_rank *rank, const char *node, exg_error *err)
