@@ -356,16 +356,25 @@ static uint64_t draw_of(exg_engine *e)
     return e->stretches++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
 }
 
-static exg_status fill(const exg_engine *engine, exg_bound *bound, exg_error *err)
+/* What runs once. Weights are read for it, so all processes hear whether that went well. */
+static exg_status fill(exg_engine *engine, exg_bound *bound, exg_error *err)
 {
-    for (uint32_t r = 0; !bound->is_filled && r < engine->rank_count; r++) {
-        EXG_TRY(exg_rank_fill(bound->ranks[r], err));
+    exg_status status = EXG_OK;
+
+    if (bound->is_filled) {
+        return EXG_OK;
     }
-    for (uint32_t r = 0; !bound->is_filled && r < engine->rank_count; r++) {
+    for (uint32_t r = 0; status == EXG_OK && r < engine->rank_count; r++) {
+        status = exg_rank_fill(bound->ranks[r], err);
+    }
+    if (engine->options.processes && engine->grids != NULL) {
+        status = exg_grid_agree(&engine->grids[0], 0, status, err);
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < engine->rank_count; r++) {
         exg_rank_forget(bound->ranks[r]);
     }
-    bound->is_filled = true;
-    return EXG_OK;
+    bound->is_filled = status == EXG_OK;
+    return status;
 }
 
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)

@@ -84,6 +84,15 @@ npy() # DTYPE SHAPE, then the bytes
 refused 2 RUN-001 "exec $exg run fixtures/integer.pt2 --place sequence --input a=$work/a.npy --input b=$work/b.npy"
 [ "$(grep -c "^  where: rank 1\\.node '" "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
 
+# Weights that are damaged where one rank alone reads them: all hear of it, before they compute.
+"$exg" convert fixtures/lm.core.static.pt2 "$work/good.exg" --compress zstd > /dev/null
+cp "$work/good.exg" "$work/damaged.exg"
+for at in $(seq 400000 4096 1200000); do
+    printf X | dd of="$work/damaged.exg" bs=1 seek="$at" conv=notrunc 2> /dev/null
+done
+refused 3 EXG-022 'f=good; [ $rank = 1 ] && f=damaged; exec '"$exg"' run '"$work"'/$f.exg --place tensor'
+[ "$(grep -c "EXG-022" "$work/err")" -eq 3 ] || fault "not every rank hears of damaged weights"
+
 # A rank that never starts, and one that stops on its way, within --timeout.
 refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
 refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
