@@ -85,12 +85,12 @@ refused 2 RUN-001 "exec $exg run fixtures/integer.pt2 --place sequence --input a
 [ "$(grep -c "^  where: rank 1\\.node '" "$work/err")" -eq 2 ] || fault "not every rank names the rank whose data are at fault"
 
 # Weights that are damaged where one rank alone reads them: all hear of it, before they compute.
-"$exg" convert fixtures/lm.core.static.pt2 "$work/good.exg" --compress zstd > /dev/null
+"$exg" convert fixtures/lm.core.dynamic.pt2 "$work/good.exg" --compress zstd > /dev/null
 cp "$work/good.exg" "$work/damaged.exg"
 for at in $(seq 400000 4096 1200000); do
     printf X | dd of="$work/damaged.exg" bs=1 seek="$at" conv=notrunc 2> /dev/null
 done
-refused 3 EXG-022 'f=good; [ $rank = 1 ] && f=damaged; exec '"$exg"' run '"$work"'/$f.exg --place tensor'
+refused 3 EXG-022 'f=good; [ $rank = 1 ] && f=damaged; exec '"$exg"' run '"$work"'/$f.exg --input fixtures/lm.t200.inputs.safetensors --place tensor'
 [ "$(grep -c "EXG-022" "$work/err")" -eq 3 ] || fault "not every rank hears of damaged weights"
 
 # A rank that never starts, and one that stops on its way, within --timeout.
