@@ -407,9 +407,15 @@ static exg_status attach(exg_planner *p, const group_step *s)
     EXG_TRY(exg_pointwise_finish(s->program, &call, p->err));
     step->call.epilogue = s->program;
     step->call.epilogue_inputs = call.inputs;
+    step->call.epilogue_self = s->product;
     step->epilogue_count = count;
     step->fused += p->group.node_count;
-    return EXG_OK;
+    if ((step->kernel->flags & EXG_KERNEL_SEES_EPILOGUE) == 0) {
+        return EXG_OK;
+    }
+    step->call.params = NULL;
+    step->call.workspace_bytes = 0;
+    return exg_planner_prepare(p, step);
 }
 
 /* The uses the group's nodes made of values, of which those inside cost nothing. */

@@ -35,8 +35,14 @@ foreach(family attention convolution matmul)
   set_tests_properties(exec_cuda_${family}_libraries PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endforeach()
-exg_test(exec_cuda_libraries exec/cuda/libraries.c LIBS exg::exec)
+exg_test(exec_cuda_libraries exec/cuda/libraries.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_cuda_epilogues exec/cuda/epilogues.c exec/cuda/calls.c LIBS exg::exec)
+set_tests_properties(exec_cuda_epilogues PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+add_test(NAME exec_cuda_epilogues_libraries COMMAND test_exec_cuda_epilogues
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_epilogues_libraries PROPERTIES
+  ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 
 exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")

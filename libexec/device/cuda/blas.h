@@ -7,15 +7,23 @@
 #ifndef EXG_LIBEXEC_DEVICE_CUDA_BLAS_H
 #define EXG_LIBEXEC_DEVICE_CUDA_BLAS_H
 
-#include "libexec/device/cuda/rows.h"
+#include "libexec/device/cuda/epilogue.h"
 
-/* c (batch, m, n), dense, = alpha * a * b + beta * self; where each lies. */
+typedef struct exg_cuda_addend {
+    exg_cuda_slot at;
+    cuda_matrix matrix;
+    double factor;
+} exg_cuda_addend;
+
+/* c (batch, m, n), dense, = activation(alpha * a * b + addends); where each lies. */
 typedef struct exg_cuda_product {
-    cuda_gemm_params of; /* sizes, layouts and factors */
+    cuda_gemm_params of; /* sizes, layouts of a and b, alpha */
     exg_dtype dtype;     /* of a and b */
-    exg_dtype c_dtype;   /* of c and self: that, or f32 */
-    bool has_self;
-    exg_cuda_slot a, b, self, c;
+    exg_dtype c_dtype;   /* of c and addends: that, or f32 */
+    exg_cuda_slot a, b, c;
+    exg_cuda_addend addends[2];
+    uint32_t addend_count;
+    exg_cuda_activation activation;
     uint64_t workspace; /* offset from which on it may use some */
 } exg_cuda_product;
 

@@ -98,7 +98,8 @@ typedef enum exg_cuda_slot_kind {
     EXG_CUDA_OUTPUT,
     EXG_CUDA_WORKSPACE,
     EXG_CUDA_FAULT,
-    EXG_CUDA_RANDOM
+    EXG_CUDA_RANDOM,
+    EXG_CUDA_EPILOGUE /* an operand of what follows the kernel */
 } exg_cuda_slot_kind;
 
 #define EXG_CUDA_NO_OPERAND UINT8_MAX
@@ -123,7 +124,8 @@ struct exg_cuda_launch {
     bool is_copy_of_self; /* not asked for where the result lies in operand 0's memory */
     uint32_t params_bytes;
     uint32_t slot_count;
-    void *params; /* begins with slot_count addresses */
+    void *params; /* begins with slot_count addresses, but for the last ones, which are */
+    uint32_t apart_count, apart_at; /* so many, and lie so many bytes further on */
     exg_cuda_slot slots[EXG_CUDA_SLOTS_MAX];
     exg_cuda_launch *next;
 };

@@ -106,6 +106,8 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
         return call->fault;
     case EXG_CUDA_RANDOM:
         return (void *)(uintptr_t)call->random;
+    case EXG_CUDA_EPILOGUE:
+        return call->epilogue_inputs[slot->index].data;
     }
     return NULL;
 }
@@ -118,8 +120,10 @@ static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
     memcpy(params, l->params, l->params_bytes);
     for (uint32_t s = 0; s < l->slot_count; s++) {
         void *address = address_of(call, &l->slots[s]);
+        uint32_t first = l->slot_count - l->apart_count;
+        size_t at = s < first ? s * sizeof(address) : l->apart_at + (s - first) * sizeof(address);
 
-        memcpy(params + s * sizeof(address), &address, sizeof(address));
+        memcpy(params + at, &address, sizeof(address));
     }
     return l->ask(device, l, params, &device->err);
 }

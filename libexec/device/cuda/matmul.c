@@ -42,6 +42,7 @@ static exg_status check(exg_dtype a, exg_dtype b, exg_dtype c, exg_error *err)
     return EXG_OK;
 }
 
+/* With the epilogue in it where it can be; else that follows. */
 static exg_status by_library(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
                              const cuda_gemm_params *params, bool *taken, exg_error *err)
 {
@@ -50,18 +51,38 @@ static exg_status by_library(exg_kernel_call *call, uint32_t a, uint32_t b, uint
     exg_cuda_product product = {.of = *params,
                                 .dtype = dtype,
                                 .c_dtype = dtype,
-                                .has_self = has_self,
                                 .a = {EXG_CUDA_INPUT, (uint8_t)a, 0},
                                 .b = {EXG_CUDA_INPUT, (uint8_t)b, 0},
-                                .self = {EXG_CUDA_INPUT, (uint8_t)self, 0},
                                 .c = {EXG_CUDA_OUTPUT, 0, 0}};
+    exg_cuda_product whole;
+    exg_cuda_epilogue e;
 
     *taken = false;
     if (call->inputs[a].dtype != dtype || call->inputs[b].dtype != dtype ||
         (has_self && call->inputs[self].dtype != dtype)) {
         return EXG_OK;
     }
-    return exg_cuda_blas_add(call, &product, taken, err);
+    if (has_self) {
+        product.addends[product.addend_count++] = (exg_cuda_addend){
+            {EXG_CUDA_INPUT, (uint8_t)self, 0}, params->of_self, params->beta};
+    }
+    if (exg_cuda_read_epilogue(call, params->n, &e)) {
+        whole = product;
+        whole.activation = e.activation;
+        if (e.adds) {
+            whole.addends[whole.addend_count++] = (exg_cuda_addend){
+                e.added,
+                {e.adds_row ? 0 : params->m * params->n, e.adds_row ? 0 : params->n, 1},
+                1
+            };
+        }
+        EXG_TRY(exg_cuda_blas_add(call, &whole, taken, err));
+        if (*taken) {
+            return EXG_OK;
+        }
+    }
+    EXG_TRY(exg_cuda_blas_add(call, &product, taken, err));
+    return *taken ? exg_cuda_add_epilogue(call, err) : EXG_OK;
 }
 
 /* Operands a, b and self by number; self may be absent. */
@@ -70,7 +91,6 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
 {
     exg_dtype dtype = call->outputs[0].dtype;
     bool has_self = exg_cuda_has(call, self) && params->beta != 0;
-    bool is_real = exg_dtype_is_float(dtype);
     int64_t tiles = exg_ceil_div(params->m, TILE) * exg_ceil_div(params->n, TILE);
     exg_cuda_launch *launch = NULL;
     bool taken;
@@ -83,16 +103,20 @@ static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t s
     if (params->batch * params->m * params->n == 0) {
         return EXG_OK;
     }
+    call->takes_epilogue = true;
     EXG_TRY(by_library(call, a, b, self, params, &taken, err));
     if (taken) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "i0 i1 i2 o0", *params, &launch, err,
-                         "-DA=%s -DB=%s -DC=%s %s%s %s %s", exg_cuda_dtype(call->inputs[a].dtype),
+    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "i0 i1 i2 o0 e", *params, &launch, err,
+                         "-DA=%s -DB=%s -DRESULT=%s %s%s %s",
+                         exg_cuda_dtype(call->inputs[a].dtype),
                          exg_cuda_dtype(call->inputs[b].dtype), exg_cuda_dtype(dtype),
                          has_self ? "-DHAS_SELF -DSELF=" : "",
                          has_self ? exg_cuda_dtype(call->inputs[self].dtype) : "",
-                         is_real ? "-DIS_REAL" : "", dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : ""));
+                         !exg_dtype_is_float(dtype) ? "-DIS_INTEGER"
+                         : dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
+                                                    : ""));
     launch->slots[0].index = (uint8_t)a;
     launch->slots[1].index = (uint8_t)b;
     launch->slots[2].index = (uint8_t)self;
@@ -144,10 +168,10 @@ static exg_status baddbmm_prepare(exg_kernel_call *call, exg_error *err)
     return product(call, 1, 2, 0, exg_call_float(call, 3), exg_call_float(call, 4), err);
 }
 
-EXG_CUDA_ROW_OF(mm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(bmm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(addmm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(baddbmm, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_ROW_OF(mm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(bmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(addmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(baddbmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 
 /* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
@@ -172,4 +196,4 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     return gemm(call, 0, 1, 2, &params, err);
 }
 
-EXG_CUDA_ROW_OF(linear, EXG_KERNEL_ANY_STRIDES_1);
+EXG_CUDA_ROW_OF(linear, EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_SEES_EPILOGUE);

@@ -84,7 +84,8 @@ EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
 /* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
  * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
- * NULL. `params` is a struct. The options are printf's. */
+ * NULL; "e" says that the text has the call's epilogue in it, where there is one (tile.h).
+ * `params` is a struct. The options are printf's. */
 #define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
     exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
                  sizeof(params), launch, err, __VA_ARGS__)
