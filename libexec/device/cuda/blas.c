@@ -1,8 +1,8 @@
-/* blas.c - see blas.h. The algorithm is chosen when the plan is made, once for addresses that
+/* blas.c - see product.h. The algorithm is chosen when the plan is made, once for addresses that
  * are multiples of 16 bytes and once for any; descriptors live as long as the asking. Sums are
  * in f32 (f64 for f64), never in TF32, as PyTorch's own default is.
  */
-#include "libexec/device/cuda/blas.h"
+#include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define OPERATION_T 1
@@ -304,11 +304,13 @@ static bool takes(const exg_cuda_product *product, blas_product *p, exg_cuda_slo
     slots[AT_C] = product->c;
     slots[AT_WORKSPACE] = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, product->workspace};
     for (uint32_t i = 0; i < product->addend_count; i++) {
-        if (!takes_addend(g, &product->addends[i], p, slots)) {
+        if (product->addends[i].dtype != product->c_dtype ||
+            !takes_addend(g, &product->addends[i], p, slots)) {
             return false;
         }
     }
-    return types_of(product->dtype, product->c_dtype, p) && takes_activation(product, p) &&
+    return product->a_dtype == product->b_dtype &&
+           types_of(product->a_dtype, product->c_dtype, p) && takes_activation(product, p) &&
            g->batch <= INT32_MAX && g->k > 0 && g->alpha != 0 &&
            side_of(&g->of_b, g->k, g->n, &p->of_x) && side_of(&g->of_a, g->m, g->k, &p->of_y);
 }
@@ -366,7 +368,7 @@ exg_status exg_cuda_blas_add(exg_kernel_call *call, const exg_cuda_product *prod
     }
     EXG_TRY(exg_cuda_enter(device, err));
     blas = open_once(device);
-    if (blas == NULL || !choose(blas, product->dtype, &p)) {
+    if (blas == NULL || !choose(blas, product->a_dtype, &p)) {
         return EXG_OK;
     }
     *taken = true;

@@ -1,11 +1,6 @@
-/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides: by
- * cuBLASLt where it is there and takes it, else by gemm.cu.
- */
-#include "libexec/device/cuda/blas.h"
+/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides. */
+#include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
-
-#define TILE        64 /* of gemm.cu */
-#define BATCHES_MAX 65535
 
 /* The last two dimensions, and the one before as batch. */
 static cuda_matrix matrix_of(const exg_tensor *t)
@@ -42,87 +37,29 @@ static exg_status check(exg_dtype a, exg_dtype b, exg_dtype c, exg_error *err)
     return EXG_OK;
 }
 
-/* With the epilogue in it where it can be; else that follows. */
-static exg_status by_library(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
-                             const cuda_gemm_params *params, bool *taken, exg_error *err)
+/* Operands a, b and self by number; self may be absent, and is added beta times. */
+static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
+                       const cuda_gemm_params *params, exg_error *err)
 {
-    exg_dtype dtype = call->outputs[0].dtype;
-    bool has_self = exg_cuda_has(call, self) && params->beta != 0;
     exg_cuda_product product = {.of = *params,
-                                .dtype = dtype,
-                                .c_dtype = dtype,
+                                .a_dtype = call->inputs[a].dtype,
+                                .b_dtype = call->inputs[b].dtype,
+                                .c_dtype = call->outputs[0].dtype,
                                 .a = {EXG_CUDA_INPUT, (uint8_t)a, 0},
                                 .b = {EXG_CUDA_INPUT, (uint8_t)b, 0},
                                 .c = {EXG_CUDA_OUTPUT, 0, 0}};
-    exg_cuda_product whole;
-    exg_cuda_epilogue e;
 
-    *taken = false;
-    if (call->inputs[a].dtype != dtype || call->inputs[b].dtype != dtype ||
-        (has_self && call->inputs[self].dtype != dtype)) {
-        return EXG_OK;
-    }
-    if (has_self) {
-        product.addends[product.addend_count++] = (exg_cuda_addend){
-            {EXG_CUDA_INPUT, (uint8_t)self, 0}, params->of_self, params->beta};
-    }
-    if (exg_cuda_read_epilogue(call, params->n, &e)) {
-        whole = product;
-        whole.activation = e.activation;
-        if (e.adds) {
-            whole.addends[whole.addend_count++] = (exg_cuda_addend){
-                e.added,
-                {e.adds_row ? 0 : params->m * params->n, e.adds_row ? 0 : params->n, 1},
-                1
-            };
-        }
-        EXG_TRY(exg_cuda_blas_add(call, &whole, taken, err));
-        if (*taken) {
-            return EXG_OK;
-        }
-    }
-    EXG_TRY(exg_cuda_blas_add(call, &product, taken, err));
-    return *taken ? exg_cuda_add_epilogue(call, err) : EXG_OK;
-}
-
-/* Operands a, b and self by number; self may be absent. */
-static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
-                       cuda_gemm_params *params, exg_error *err)
-{
-    exg_dtype dtype = call->outputs[0].dtype;
-    bool has_self = exg_cuda_has(call, self) && params->beta != 0;
-    int64_t tiles = exg_ceil_div(params->m, TILE) * exg_ceil_div(params->n, TILE);
-    exg_cuda_launch *launch = NULL;
-    bool taken;
-
-    EXG_TRY(check(call->inputs[a].dtype, call->inputs[b].dtype, dtype, err));
-    if (tiles > INT32_MAX) {
-        return exg_cuda_refuse("a product of so many tiles", err);
-    }
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    if (params->batch * params->m * params->n == 0) {
-        return EXG_OK;
+    EXG_TRY(check(product.a_dtype, product.b_dtype, product.c_dtype, err));
+    if (exg_cuda_has(call, self) && params->beta != 0) {
+        product.addends[product.addend_count++] =
+            (exg_cuda_addend){.at = {EXG_CUDA_INPUT, (uint8_t)self, 0},
+                              .dtype = call->inputs[self].dtype,
+                              .matrix = params->of_self,
+                              .factor = params->beta};
     }
     call->takes_epilogue = true;
-    EXG_TRY(by_library(call, a, b, self, params, &taken, err));
-    if (taken) {
-        return EXG_OK;
-    }
-    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "i0 i1 i2 o0 e", *params, &launch, err,
-                         "-DA=%s -DB=%s -DRESULT=%s %s%s %s",
-                         exg_cuda_dtype(call->inputs[a].dtype),
-                         exg_cuda_dtype(call->inputs[b].dtype), exg_cuda_dtype(dtype),
-                         has_self ? "-DHAS_SELF -DSELF=" : "",
-                         has_self ? exg_cuda_dtype(call->inputs[self].dtype) : "",
-                         !exg_dtype_is_float(dtype) ? "-DIS_INTEGER"
-                         : dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
-                                                    : ""));
-    launch->slots[0].index = (uint8_t)a;
-    launch->slots[1].index = (uint8_t)b;
-    launch->slots[2].index = (uint8_t)self;
-    launch->blocks[0] = (uint32_t)tiles;
-    launch->blocks[1] = (uint32_t)EXG_MIN(params->batch, BATCHES_MAX);
-    return EXG_OK;
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    return exg_cuda_add_product(call, &product, err);
 }
 
 /* (batch, m, k) by (batch, k, n). */

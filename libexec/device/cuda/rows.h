@@ -35,8 +35,12 @@
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
     X(diagonal_scatter)                                                                            \
+    X(draw_bernoulli)                                                                              \
+    X(draw_binomial)                                                                               \
     X(draw_bits)                                                                                   \
+    X(draw_gamma)                                                                                  \
     X(draw_normal)                                                                                 \
+    X(draw_poisson)                                                                                \
     X(draw_uniform)                                                                                \
     X(embedding)                                                                                   \
     X(flip)                                                                                        \
@@ -58,6 +62,7 @@
     X(places)                                                                                      \
     X(pointwise)                                                                                   \
     X(prod)                                                                                        \
+    X(recurrent)                                                                                   \
     X(rms_norm)                                                                                    \
     X(roll)                                                                                        \
     X(scalar_tensor)                                                                               \
@@ -75,7 +80,8 @@
     X(sum)                                                                                         \
     X(topk)                                                                                        \
     X(tril)                                                                                        \
-    X(triu)
+    X(triu)                                                                                        \
+    X(var)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
