@@ -54,7 +54,7 @@ static exg_status arange_prepare(exg_kernel_call *call, exg_error *err)
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(out->dtype, &compute) || out->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(out->dtype, &compute)) {
         return exg_unsupported_dtype("arange", out->dtype, err);
     }
     EXG_TRY(exg_cuda_step_begin(call, err));

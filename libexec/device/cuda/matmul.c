@@ -30,7 +30,7 @@ static exg_status check(exg_dtype a, exg_dtype b, exg_dtype c, exg_error *err)
 
     if (!exg_compute_of(a, &computes[0]) || !exg_compute_of(b, &computes[1]) ||
         !exg_compute_of(c, &computes[2]) || computes[0] != computes[1] ||
-        computes[0] != computes[2] || a == EXG_DTYPE_B8 || a == EXG_DTYPE_U64 ||
+        computes[0] != computes[2] || a == EXG_DTYPE_B8 ||
         (computes[0] == EXG_COMPUTE_F32 && (exg_dtype_bytes(a) == 1 || exg_dtype_bytes(b) == 1))) {
         return exg_unsupported_dtype("a matrix product", a, err);
     }

@@ -32,12 +32,6 @@ static const struct {
     [EXG_COMPUTE_I64] = {"int64_t", "I64"},
 };
 
-/* As convert.def has it. */
-static const char *row_of(exg_dtype dtype)
-{
-    return dtype == EXG_DTYPE_U64 ? "I64" : exg_cuda_dtype(dtype);
-}
-
 /* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
 static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
 {
@@ -201,10 +195,10 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     switch (i->kind) {
     case EXG_INSTRUCTION_LOAD:
         exg_text_printf(text, "    %s v%u = load_%s(p->at[%u], o%u);\n", type, i->target,
-                        row_of(i->dtype), i->operand, i->operand);
+                        exg_cuda_dtype(i->dtype), i->operand, i->operand);
         break;
     case EXG_INSTRUCTION_STORE:
-        exg_text_printf(text, "    store_%s(p->at[%u], o%u, v%u);\n", row_of(i->dtype),
+        exg_text_printf(text, "    store_%s(p->at[%u], o%u, v%u);\n", exg_cuda_dtype(i->dtype),
                         i->operand, i->operand, i->target);
         break;
     case EXG_INSTRUCTION_CONVERT:
@@ -212,7 +206,7 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
                         i->sources[0], i->is_truth ? " != 0" : "");
         break;
     case EXG_INSTRUCTION_ROUND:
-        exg_text_printf(text, "    v%u = round_%s(v%u);\n", i->target, row_of(i->dtype),
+        exg_text_printf(text, "    v%u = round_%s(v%u);\n", i->target, exg_cuda_dtype(i->dtype),
                         i->target);
         break;
     case EXG_INSTRUCTION_FORMULA:

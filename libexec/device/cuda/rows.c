@@ -35,7 +35,7 @@ const char *exg_cuda_dtype(exg_dtype dtype)
 #undef EXG_DTYPE
     };
 
-    return names[dtype];
+    return names[dtype == EXG_DTYPE_U64 ? EXG_DTYPE_I64 : dtype]; /* as the host has it */
 }
 
 const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise)

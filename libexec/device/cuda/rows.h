@@ -1,6 +1,9 @@
 /* rows.h - the device's kernels. One row is one kernel, under the name of the host's that it
  * stands for; its text lies in libexec/kernels/cuda/.
  *
+ * What has no row the host computes, between copies: Fourier transforms, the factorisations of
+ * linalg_* and what goes with them, the order of rows (unique along a dimension).
+ *
  * To add one: a row here, prepare() in the file of its family, a text, and its line in
  * CMakeLists.txt. The tests run the host kernels' own tests on it.
  */
@@ -108,7 +111,7 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
         .flags = flags_,                                                                           \
     }
 
-/* A dtype's name in texts ("BF16"); of an absent operand that of another. */
+/* A dtype's name in texts ("BF16"), as convert.def has it; of an absent operand another's. */
 const char *exg_cuda_dtype(exg_dtype dtype);
 const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise);
 

@@ -59,7 +59,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(dtype, &compute) || dtype == EXG_DTYPE_B8 || dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(dtype, &compute) || dtype == EXG_DTYPE_B8) {
         return exg_unsupported_dtype("convolution", dtype, err);
     }
     for (uint32_t i = 1; i < call->input_count; i++) {
@@ -106,7 +106,7 @@ static exg_status pool(exg_kernel_call *call, cuda_pool_params *p, const char *k
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(in->dtype, &compute)) {
         return exg_unsupported_dtype("pooling", in->dtype, err);
     }
     p->height = in->sizes[in->rank - 2];

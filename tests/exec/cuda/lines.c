@@ -2,8 +2,8 @@
  * the host's, what is asked for on the way, and how faults end. */
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
-#include "libexec/device/device.h"
 #include "libexport/base/element.h"
+#include "tests/exec/cuda/calls.h"
 
 #include <exg/emit.h>
 #include <exg/exec.h>
@@ -55,13 +55,6 @@ static struct {
     bool uneven; /* ranks do not begin and finish at the same places */
 } t;
 
-static void expect_ok(exg_status status, const exg_error *err)
-{
-    if (status != EXG_OK) {
-        fail_msg("%s: %s (%s)", err->code, err->message, err->where);
-    }
-}
-
 /* ---- ranks ------------------------------------------------------------------------------- */
 
 static void join(void *context, uint32_t r)
@@ -87,7 +80,7 @@ static void open_ranks(uint32_t size, const char *devices, uint64_t deadline_ns)
 
     exg_error_clear(&err);
     assert_int_equal(setenv("EXG_STANDIN_DEVICES", devices, 1), 0);
-    expect_ok(exg_device_table_find("cuda", &t.table, &err), &err);
+    t.table = cuda_table();
     expect_ok(t.table->count(&count, &err), &err);
     count = (uint32_t)(devices[0] - '0') < count ? (uint32_t)(devices[0] - '0') : count;
     t.size = size;
@@ -486,18 +479,6 @@ static void devices_that_cannot_be_joined_are_told_alike_on_every_rank(void **st
 }
 
 /* ---- the call sequence ---------------------------------------------------------------------- */
-
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 65536);
-
-    assert_non_null(file);
-    assert_non_null(text);
-    (void)fread(text, 1, 65535, file);
-    (void)fclose(file);
-    return text;
-}
 
 /* What the first rank's device is asked for, from joining on. */
 static void expect_calls(const char *devices, const char *golden)
