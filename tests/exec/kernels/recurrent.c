@@ -118,10 +118,10 @@ static void check(const trial *of)
     c.outputs[2] = of->cell == EXG_CELL_LSTM ? make_tensor(of->dtype, 2, SIZES(BATCH, HIDDEN))
                                              : absent_tensor();
     work_out(&c, of, &a);
-    expect_kernel(&c, 0, a.out, 64);
-    expect_values(&c, 1, a.h, 64);
+    expect_kernel(&c, 0, a.out, tolerance_of(of->dtype, 64));
+    expect_values(&c, 1, a.h, tolerance_of(of->dtype, 64));
     if (of->cell == EXG_CELL_LSTM) {
-        expect_values(&c, 2, a.c, 64);
+        expect_values(&c, 2, a.c, tolerance_of(of->dtype, 64));
     }
     free_tensors();
 }

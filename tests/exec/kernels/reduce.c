@@ -413,6 +413,7 @@ static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_no_signed_one_holds_are_the_greatest),
         cmocka_unit_test(reductions_equal_plain_loops_over_any_dimension),
         cmocka_unit_test(a_reduction_over_several_or_all_dimensions_keeps_the_others),
         cmocka_unit_test(nothing_sums_to_the_neutral_element),
@@ -422,7 +423,6 @@ int main(void)
         cmocka_unit_test(argmax_without_a_dimension_is_flat_and_stops_at_nan),
         cmocka_unit_test(scans_run_along_their_dimension),
         cmocka_unit_test(sort_is_stable_both_ways_and_topk_is_its_beginning),
-        cmocka_unit_test(numbers_that_no_signed_one_holds_are_the_greatest),
     };
 
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
