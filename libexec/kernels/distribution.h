@@ -161,7 +161,8 @@ typedef struct exg_hat {
     double a, b, top, quick;
 } exg_hat;
 
-static inline double exg_candidate(const exg_hat *h, exg_numbers *n, double centre, double *height, bool *quick)
+static inline double exg_candidate(const exg_hat *h, exg_numbers *n, double centre, double *height,
+                                   bool *quick)
 {
     double u = exg_uniform(n) - 0.5;
     double v = exg_positive(n);
@@ -178,7 +179,8 @@ static inline double exg_draw_poisson(exg_numbers *n, double rate, double unused
 {
     double spread = sqrt(rate);
     double b = 0.931 + 2.53 * spread;
-    const exg_hat h = {-0.059 + 0.02483 * b, b, 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)};
+    const exg_hat h = {-0.059 + 0.02483 * b, b, 1.1239 + 1.1328 / (b - 3.4),
+                       0.9277 - 3.6224 / (b - 2)};
 
     (void)unused;
     *bad = !(rate >= 0);
@@ -213,7 +215,8 @@ static inline double exg_successes(exg_numbers *n, double count, double p)
 {
     double spread = sqrt(count * p * (1 - p));
     double b = 1.15 + 2.53 * spread;
-    const exg_hat h = {-0.0873 + 0.0248 * b + 0.01 * p, b, (2.83 + 5.1 / b) * spread, 0.92 - 4.2 / b};
+    const exg_hat h = {-0.0873 + 0.0248 * b + 0.01 * p, b, (2.83 + 5.1 / b) * spread,
+                       0.92 - 4.2 / b};
     double likeliest = floor((count + 1) * p);
     double peak = exg_log_gamma(likeliest + 1) + exg_log_gamma(count - likeliest + 1);
 
@@ -247,7 +250,9 @@ static inline double exg_draw_binomial(exg_numbers *n, double count, double p, b
     if (!(count > 0 && p > 0) || isinf(count)) {
         return isnan(p) || isnan(count) ? NAN : 0;
     }
-    return p >= 1 ? count : p <= 0.5 ? exg_successes(n, count, p) : count - exg_successes(n, count, 1 - p);
+    return p >= 1     ? count
+           : p <= 0.5 ? exg_successes(n, count, p)
+                      : count - exg_successes(n, count, 1 - p);
 }
 
 #endif

@@ -2,6 +2,7 @@
  * are multiples of 16 bytes and once for any; descriptors live as long as the asking. Sums are
  * in f32 (f64 for f64), never in TF32, as PyTorch's own default is.
  */
+#include "libexec/device/cuda/library.h"
 #include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 
@@ -63,44 +64,13 @@ typedef struct description {
 
 /* ---- the library ----------------------------------------------------------------------- */
 
-static const exg_cuda_symbol symbols[] = {
-#define ROW(name, symbol, params) {symbol, offsetof(exg_cuda_blas, name)},
-    EXG_BLAS_CALLS(ROW)
-#undef ROW
-};
+EXG_CUDA_LIBRARY(blas, EXG_BLAS_CALLS, "cublasLt", exg_cuda_major(driver), CUDA_OLDEST)
 
 static exg_status check(int status, const char *what, exg_error *err)
 {
     return status == 0 ? EXG_OK
                        : EXG_FAIL(err, DEVICE, "DEV-008", "%s failed: status %d of cuBLASLt", what,
                                   status);
-}
-
-bool exg_cuda_blas_find(const exg_cuda_driver *driver, exg_cuda_blas *blas)
-{
-    return exg_cuda_library_open("cublasLt", exg_cuda_major(driver), CUDA_OLDEST, symbols,
-                                 sizeof(symbols) / sizeof(symbols[0]), blas);
-}
-
-/* NULL where it cannot be used. */
-static exg_cuda_blas *open_once(exg_cuda_device *d)
-{
-    exg_cuda_blas *blas = &d->blas;
-
-    if (!blas->was_asked) {
-        blas->was_asked = true;
-        if (!exg_cuda_blas_find(&d->driver, blas) || blas->create(&blas->handle) != 0) {
-            blas->handle = NULL;
-        }
-    }
-    return blas->handle == NULL ? NULL : blas;
-}
-
-void exg_cuda_blas_close(exg_cuda_device *device)
-{
-    if (device->blas.handle != NULL) {
-        (void)device->blas.destroy(device->blas.handle);
-    }
 }
 
 /* ---- describing ------------------------------------------------------------------------ */

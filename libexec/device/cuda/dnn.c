@@ -8,6 +8,7 @@
  */
 #include "libexec/device/cuda/dnn.h"
 #include "libexec/device/cuda/epilogue.h"
+#include "libexec/device/cuda/library.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define NEWEST 9
@@ -52,38 +53,7 @@ typedef struct description {
     dnn_activation activation;
 } description;
 
-static const exg_cuda_symbol symbols[] = {
-#define ROW(name, symbol, params) {symbol, offsetof(exg_cuda_dnn, name)},
-    EXG_DNN_CALLS(ROW)
-#undef ROW
-};
-
-bool exg_cuda_dnn_find(exg_cuda_dnn *dnn)
-{
-    return exg_cuda_library_open("cudnn", NEWEST, OLDEST, symbols,
-                                 sizeof(symbols) / sizeof(symbols[0]), dnn);
-}
-
-/* NULL where it cannot be used. */
-static exg_cuda_dnn *open_once(exg_cuda_device *d)
-{
-    exg_cuda_dnn *dnn = &d->dnn;
-
-    if (!dnn->was_asked) {
-        dnn->was_asked = true;
-        if (!exg_cuda_dnn_find(dnn) || dnn->create(&dnn->handle) != 0) {
-            dnn->handle = NULL;
-        }
-    }
-    return dnn->handle == NULL ? NULL : dnn;
-}
-
-void exg_cuda_dnn_close(exg_cuda_device *device)
-{
-    if (device->dnn.handle != NULL) {
-        (void)device->dnn.destroy(device->dnn.handle);
-    }
-}
+EXG_CUDA_LIBRARY(dnn, EXG_DNN_CALLS, "cudnn", NEWEST, OLDEST)
 
 /* ---- describing ------------------------------------------------------------------------ */
 

@@ -70,8 +70,8 @@ static bool read_load(const exg_kernel_call *call, const exg_instruction *i, int
         return false;
     }
     r->e.adds = true;
-    r->e.adds_row = p->rank == 2 && o->strides[0] == 0 && o->strides[1] == 1 &&
-                    p->sizes[last] == width;
+    r->e.adds_row =
+        p->rank == 2 && o->strides[0] == 0 && o->strides[1] == 1 && p->sizes[last] == width;
     r->e.added = (exg_cuda_slot){EXG_CUDA_EPILOGUE, (uint8_t)o->index, 0};
     r->other = i->target;
     return r->e.adds_row || o->is_dense;

@@ -61,9 +61,9 @@ static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *produ
                          exg_cuda_dtype(product->b_dtype), exg_cuda_dtype(product->c_dtype),
                          self != NULL ? "-DHAS_SELF -DSELF=" : "",
                          self != NULL ? exg_cuda_dtype(self->dtype) : "",
-                         !exg_dtype_is_float(product->c_dtype)     ? "-DIS_INTEGER"
-                         : product->c_dtype == EXG_DTYPE_F64       ? "-DIS_DOUBLE"
-                                                                   : ""));
+                         !exg_dtype_is_float(product->c_dtype) ? "-DIS_INTEGER"
+                         : product->c_dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
+                                                               : ""));
     launch->slots[0] = product->a;
     launch->slots[1] = product->b;
     if (self != NULL) {

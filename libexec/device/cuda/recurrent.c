@@ -40,11 +40,10 @@ static exg_status add_cells(exg_kernel_call *call, const layer *l, int64_t t, ex
     const cuda_cell_params params = {.rows = l->batch, .units = l->hidden, .gates = l->gates};
     exg_cuda_launch *launch = NULL;
 
-    EXG_TRY(EXG_CUDA_ADD(call, "recurrent", "step", is_last ? "i0 w i2 iz o2 o0 o1"
-                                                            : "i0 w i2 iz o2 o0 iz",
-                         params, &launch, err, "-DX=%s -DCELL=exg_cell_%s_%s",
-                         exg_cuda_dtype(l->dtype), cells[l->kind],
-                         l->dtype == EXG_DTYPE_F64 ? "f64" : "f32"));
+    EXG_TRY(EXG_CUDA_ADD(call, "recurrent", "step",
+                         is_last ? "i0 w i2 iz o2 o0 o1" : "i0 w i2 iz o2 o0 iz", params, &launch,
+                         err, "-DX=%s -DCELL=exg_cell_%s_%s", exg_cuda_dtype(l->dtype),
+                         cells[l->kind], l->dtype == EXG_DTYPE_F64 ? "f64" : "f32"));
     launch->slots[0].offset = bytes_of(l, t * l->batch * l->gates);
     launch->slots[3] = state;
     launch->slots[5].offset = bytes_of(l, t * l->batch * l->hidden);
@@ -58,13 +57,18 @@ static exg_cuda_product product_of(const exg_kernel_call *call, const layer *l)
     const exg_tensor *weight = &call->inputs[1];
 
     return (exg_cuda_product){
-        .of = {.batch = 1, .m = l->batch, .n = l->gates, .k = l->hidden, .alpha = 1,
-               .of_a = {0, l->hidden, 1}, .of_b = {0, weight->strides[1], weight->strides[0]}},
+        .of = {.batch = 1,
+               .m = l->batch,
+               .n = l->gates,
+               .k = l->hidden,
+               .alpha = 1,
+               .of_a = {0, l->hidden, 1},
+               .of_b = {0, weight->strides[1], weight->strides[0]}},
         .a_dtype = l->dtype,
         .b_dtype = l->dtype,
         .c_dtype = l->dtype,
-        .b = {EXG_CUDA_INPUT, 1, 0},
-        .c = {EXG_CUDA_WORKSPACE, 0, 0},
+        .b = {EXG_CUDA_INPUT,     1, 0},
+        .c = {EXG_CUDA_WORKSPACE, 0,     0                           },
         .workspace = (uint64_t)exg_round_up((int64_t)bytes_of(l, l->batch * l->gates), 256),
     };
 }

@@ -1,11 +1,11 @@
 /* random_rejected.c - a distribution an element (distribution.h): draw_bernoulli, draw_gamma,
  * draw_poisson, draw_binomial.
  */
-#include "libexec/kernels/distribution.h"
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/distribution.h"
 
 #define CHUNK     256
-#define PER_BLOCK 1024  /* elements of a block: each costs some thirty of simple work */
+#define PER_BLOCK 1024 /* elements of a block: each costs some thirty of simple work */
 
 typedef double draw_function(exg_numbers *n, double a, double b, bool *bad);
 
@@ -112,15 +112,15 @@ static exg_status prepare(exg_kernel_call *call, draw_function *draw, exg_error 
     return EXG_OK;
 }
 
-#define KERNEL(name_)                                                                  \
-    static exg_status prepare_##name_(exg_kernel_call *call, exg_error *err)          \
-    {                                                                                  \
-        return prepare(call, exg_draw_##name_, err);                                       \
-    }                                                                                  \
-    const exg_kernel exg_kernel_draw_##name_ = {                                       \
-        .name = "draw_" #name_,                                                        \
-        .prepare = prepare_##name_,                                                    \
-        .run = draw_run,                                                               \
+#define KERNEL(name_)                                                                              \
+    static exg_status prepare_##name_(exg_kernel_call *call, exg_error *err)                       \
+    {                                                                                              \
+        return prepare(call, exg_draw_##name_, err);                                               \
+    }                                                                                              \
+    const exg_kernel exg_kernel_draw_##name_ = {                                                   \
+        .name = "draw_" #name_,                                                                    \
+        .prepare = prepare_##name_,                                                                \
+        .run = draw_run,                                                                           \
     };
 KERNEL(bernoulli)
 KERNEL(gamma)

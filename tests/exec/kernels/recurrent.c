@@ -110,9 +110,8 @@ static void check(const trial *of)
     c.inputs[1] = make_random(of->dtype, 2, SIZES(width, HIDDEN), -1, 1);
     c.inputs[2] = of->has_bias ? make_random(of->dtype, 1, SIZES(width), -1, 1) : absent_tensor();
     c.inputs[3] = make_random(of->dtype, 2, SIZES(BATCH, HIDDEN), -1, 1);
-    c.inputs[4] = of->cell == EXG_CELL_LSTM
-                      ? make_random(of->dtype, 2, SIZES(BATCH, HIDDEN), -1, 1)
-                      : absent_tensor();
+    c.inputs[4] = of->cell == EXG_CELL_LSTM ? make_random(of->dtype, 2, SIZES(BATCH, HIDDEN), -1, 1)
+                                            : absent_tensor();
     c.outputs[0] = make_tensor(of->dtype, 3, SIZES(of->steps, BATCH, HIDDEN));
     c.outputs[1] = make_tensor(of->dtype, 2, SIZES(BATCH, HIDDEN));
     c.outputs[2] = of->cell == EXG_CELL_LSTM ? make_tensor(of->dtype, 2, SIZES(BATCH, HIDDEN))
