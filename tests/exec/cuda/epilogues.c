@@ -31,7 +31,7 @@
 #define NUMBERS_MAX 64
 
 typedef enum product_kind { LINEAR, MATRICES, CONVOLUTION } product_kind;
-typedef enum then { NOTHING, RELU, GELU, SIGMOID } then;
+typedef enum then { NOTHING, RELU, GELU, SIGMOID, SQUARE } then;
 
 typedef struct trial {
     product_kind product;
@@ -53,7 +53,7 @@ static const trial trials[] = {
     {LINEAR,      true,  false, 0, NOTHING, false, EXG_DTYPE_F32,  BLAS " bias\n"          },
     {LINEAR,      true,  false, 0, RELU,    false, EXG_DTYPE_F32,  BLAS " bias relu\n"     },
     {LINEAR,      false, false, 0, RELU,    false, EXG_DTYPE_BF16, BLAS " relu\n"          },
-    /* it has no bias of f64 */
+ /* it has no bias of f64 */
     {LINEAR,      true,  false, 0, RELU,    false, EXG_DTYPE_F64,  GEMM                    },
     {LINEAR,      true,  false, 1, NOTHING, false, EXG_DTYPE_BF16, BLAS " bias beta\n"     },
     {LINEAR,      true,  false, 1, RELU,    false, EXG_DTYPE_F16,  BLAS " bias beta relu\n"},
@@ -63,6 +63,8 @@ static const trial trials[] = {
     {LINEAR,      true,  false, 0, GELU,    false, EXG_DTYPE_F32,  BLAS " bias\n" LAST     },
     {LINEAR,      true,  false, 0, SIGMOID, false, EXG_DTYPE_F32,  BLAS " bias\n" LAST     },
     {LINEAR,      true,  true,  0, NOTHING, false, EXG_DTYPE_F32,  BLAS " bias\n" LAST     },
+    {LINEAR,      true,  false, 1, SQUARE,  false, EXG_DTYPE_F32,  BLAS " bias beta\n" LAST},
+    {LINEAR,      true,  false, 0, SQUARE,  false, EXG_DTYPE_F32,  BLAS " bias\n" LAST     },
     {MATRICES,    false, true,  0, NOTHING, false, EXG_DTYPE_F32,  BLAS " bias\n"          },
     {MATRICES,    false, true,  0, RELU,    false, EXG_DTYPE_BF16, BLAS " bias relu\n"     },
     {MATRICES,    false, true,  1, NOTHING, false, EXG_DTYPE_F32,  BLAS "\n" LAST          },
@@ -193,6 +195,7 @@ static void build(bench *s)
                            : y;
     y = s->of->then == RELU      ? EMIT(b, relu_default, y)
         : s->of->then == SIGMOID ? EMIT(b, sigmoid_default, y)
+        : s->of->then == SQUARE  ? EMIT(b, mul_Tensor, EMIT(b, neg_default, y), y)
         : s->of->then == GELU    ? EMIT(b, gelu_default, y, exg_arg_string("tanh"))
                                  : y;
     y = s->of->adds_last ? EMIT(b, add_Tensor, y, added_of(s)) : y;
@@ -236,6 +239,7 @@ static double expected(const trial *of, int i)
     x += of->adds * numbers[ADDED][i];
     x = of->then == RELU      ? fmax(x, 0)
         : of->then == SIGMOID ? 1 / (1 + exp(-x))
+        : of->then == SQUARE  ? -x * x
         : of->then == GELU
             ? 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)))
             : x;
@@ -325,10 +329,13 @@ static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
     make_numbers();
     for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
         char *calls = run(i);
-        bool is_product = trials[i].product != CONVOLUTION;
-        const char *own = is_product ? GEMM : "cuLaunchKernel convolution 1,1,1 256 s1\n";
+        const trial *of = &trials[i];
+        const char *own = of->product == CONVOLUTION ? "cuLaunchKernel convolution 1,1,1 256 s1\n"
+                          : of->adds == 1 && of->then == SQUARE
+                              ? GEMM LAST /* the sum is read twice */
+                              : GEMM;
 
-        if (!is_compiled_only() && strcmp(calls, by_libraries ? trials[i].calls : own) != 0) {
+        if (!is_compiled_only() && strcmp(calls, by_libraries ? of->calls : own) != 0) {
             fail_msg("trial %zu: %s", i, calls);
         }
         free(calls);
