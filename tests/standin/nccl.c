@@ -465,13 +465,24 @@ static bool is_planned(const char *kind, const request *o)
     return is_plan(text);
 }
 
+/* No more of it: it is over, or was aborted. */
+static int end(progress *p, void **state)
+{
+    if (p != NULL) {
+        free(p->received);
+        free(p);
+    }
+    *state = NULL;
+    return 1;
+}
+
 static int meet(void *operation, void **state)
 {
     const request *o = operation;
     progress *p = *state;
 
     if (o->comm->aborted) {
-        return 1;
+        return end(p, state);
     }
     if (is_planned("error", o)) {
         o->comm->fault = REMOTE_ERROR;
@@ -487,10 +498,7 @@ static int meet(void *operation, void **state)
     for (size_t i = 0; p->received != NULL && i < o->calls[0].count; i++) {
         reduce_element(&o->calls[0], o->comm->size, p, i);
     }
-    free(p->received);
-    free(p);
-    *state = NULL;
-    return 1;
+    return end(p, state);
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
