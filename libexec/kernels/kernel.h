@@ -59,6 +59,7 @@ typedef struct exg_kernel_call {
     bool takes_epilogue; /* said by prepare */
     const struct exg_pointwise *epilogue;
     const exg_tensor *epilogue_inputs;
+    uint32_t epilogue_self; /* which of them is what the kernel itself gives */
 
     bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
@@ -75,6 +76,7 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_ANY_STRIDES_1 4u /* operand 1 alone: a weight, or a chunk of one */
 #define EXG_KERNEL_EACH_RUN      8u /* its results are not those of its operands alone */
 #define EXG_KERNEL_EXCHANGES     16u /* with other ranks */
+#define EXG_KERNEL_SEES_EPILOGUE 32u /* prepare is called again once there is one */
 
 typedef struct exg_kernel {
     const char *name;

@@ -64,6 +64,37 @@ exg_status exg_planner_need(exg_planner *p, exg_value_id value)
     return p->group_of[value] != 0 ? exg_planner_close(p) : EXG_OK;
 }
 
+static uint32_t uses_of(const exg_node *node, exg_value_id value)
+{
+    uint32_t uses = 0;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        uses += node->inputs[i].arg.kind == EXG_ARGUMENT_TENSOR &&
+                node->inputs[i].arg.as_tensor == value;
+    }
+    return uses;
+}
+
+/* Is the group a residual, added to the result of a step whose library may add it, and needed by
+ * others than `node` too? Then it is not to grow: a sum that is a result of its own is done there. */
+static bool is_residual(const exg_planner *p, const exg_node *node)
+{
+    const exg_plan *plan = p->plan;
+    const exg_group *g = &p->group;
+    const exg_node *sum;
+
+    if (g->node_count != 1 || g->load_count != 2 || plan->step_count == 0 ||
+        (plan->steps[plan->step_count - 1].kernel->flags & EXG_KERNEL_SEES_EPILOGUE) == 0 ||
+        exg_tensor_numel(&p->locations[g->loads[0]].window) !=
+            exg_tensor_numel(&p->locations[g->loads[1]].window)) {
+        return false;
+    }
+    sum = &p->graph->nodes[g->nodes[0]];
+    return exg_operators_find(p->operators, sum->target)->id == EXG_OP_add_Tensor &&
+           p->value_uses[sum->outputs[0].as_tensor] >
+               uses_of(node, sum->outputs[0].as_tensor);
+}
+
 exg_status exg_planner_group(exg_planner *p, uint32_t index)
 {
     const exg_node *node = &p->graph->nodes[index];
@@ -73,6 +104,9 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
     exg_argument args[32];
     uint32_t new_loads;
 
+    if (is_residual(p, node)) {
+        EXG_TRY(exg_planner_part(p));
+    }
     EXG_TRY(exg_operator_normalize(op, node, args, p->err));
     if (!fits_group(p, meta) || !can_join(p, op, args, &new_loads)) {
         EXG_TRY(exg_planner_close(p));
@@ -215,12 +249,7 @@ static uint32_t inner_uses(const exg_planner *p, exg_value_id value)
     uint32_t uses = 0;
 
     for (uint32_t at = 0; at < p->group.node_count; at++) {
-        const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
-
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            uses += node->inputs[i].arg.kind == EXG_ARGUMENT_TENSOR &&
-                    node->inputs[i].arg.as_tensor == value;
-        }
+        uses += uses_of(&p->graph->nodes[p->group.nodes[at]], value);
     }
     return uses;
 }
@@ -407,9 +436,15 @@ static exg_status attach(exg_planner *p, const group_step *s)
     EXG_TRY(exg_pointwise_finish(s->program, &call, p->err));
     step->call.epilogue = s->program;
     step->call.epilogue_inputs = call.inputs;
+    step->call.epilogue_self = s->product;
     step->epilogue_count = count;
     step->fused += p->group.node_count;
-    return EXG_OK;
+    if ((step->kernel->flags & EXG_KERNEL_SEES_EPILOGUE) == 0) {
+        return EXG_OK;
+    }
+    step->call.params = NULL;
+    step->call.workspace_bytes = 0;
+    return exg_planner_prepare(p, step);
 }
 
 /* The uses the group's nodes made of values, of which those inside cost nothing. */

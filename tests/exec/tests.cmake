@@ -2,7 +2,7 @@
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
-foreach(family attention convolution draw formula index matmul move norm pointwise reduce)
+foreach(family attention convolution draw formula index matmul move norm pointwise recurrent reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
     exec/kernels/on_device.c
     LIBS exg::exec)
@@ -13,7 +13,7 @@ endforeach()
 
 # The same tests on CUDA's kernels, in the emulator; one call in four of the two families with
 # most. With sanitizers, whose compiler takes its time over each text, those of few texts.
-set(families draw index move norm)
+set(families draw index move norm recurrent)
 if(NOT EXG_SANITIZE)
   list(APPEND families attention convolution matmul pointwise reduce)
 endif()
@@ -29,21 +29,27 @@ foreach(family ${families})
 endforeach()
 
 # By the stand-ins of cuBLASLt and cuDNN.
-foreach(family attention convolution matmul)
+foreach(family attention convolution matmul recurrent)
   add_test(NAME exec_cuda_${family}_libraries COMMAND test_exec_kernels_${family}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${family}_libraries PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endforeach()
-exg_test(exec_cuda_libraries exec/cuda/libraries.c LIBS exg::exec)
+exg_test(exec_cuda_libraries exec/cuda/libraries.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_cuda_epilogues exec/cuda/epilogues.c exec/cuda/calls.c LIBS exg::exec)
+set_tests_properties(exec_cuda_epilogues PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+add_test(NAME exec_cuda_epilogues_libraries COMMAND test_exec_cuda_epilogues
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_epilogues_libraries PROPERTIES
+  ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 
-exg_test(exec_cuda_device exec/cuda/device.c LIBS exg::exec)
+exg_test(exec_cuda_device exec/cuda/device.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 add_test(NAME exec_cuda_weights COMMAND test_exec_weights WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_weights PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
-exg_test(exec_cuda_lines exec/cuda/lines.c LIBS exg::exec)
+exg_test(exec_cuda_lines exec/cuda/lines.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_lines PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
   add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>

@@ -10,8 +10,10 @@ import tempfile
 import time
 
 PACKAGE = "nvidia-cuda-nvrtc"
-FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise", "reduce"]
+FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise",
+            "recurrent", "reduce"]
 TESTS = {family: [f"test_exec_kernels_{family}"] for family in FAMILIES}
+TESTS["epilogues"] = ["test_exec_cuda_epilogues"]
 TESTS["collectives"] = ["test_exec_cuda_lines", "ranks_on_one_device*"]
 # Of how many programs of a kernel one is compiled, the first always: texts are the same for all. --all: every one.
 ARCHITECTURES = {"90": 64, "80": 1000, "100": 1000}

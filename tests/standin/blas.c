@@ -7,6 +7,7 @@
 #include "tests/standin/memory.h"
 #include "tests/standin/numbers.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,11 @@
 #define TYPE_F64  1
 #define TYPE_F16  2
 #define TYPE_BF16 14
+
+#define EPILOGUE_NONE 1u
+#define EPILOGUE_RELU 2u
+#define EPILOGUE_BIAS 4u
+#define EPILOGUE_GELU 32u
 
 #define WORKSPACE 64 /* bytes that aligned algorithms ask for */
 
@@ -220,6 +226,20 @@ static bool makes_sense(const product *p, const layout *a, const layout *b, cons
            depth > 0 && d->rows > 0 && d->columns > 0;
 }
 
+static bool is_epilogue(uint32_t e)
+{
+    return e == EPILOGUE_NONE || e == EPILOGUE_BIAS || (e & ~EPILOGUE_BIAS) == EPILOGUE_RELU ||
+           (e & ~EPILOGUE_BIAS) == EPILOGUE_GELU;
+}
+
+static double epilogue_of(uint32_t e, double x)
+{
+    return (e & EPILOGUE_RELU) != 0   ? (x < 0 ? 0 : x)
+           : (e & EPILOGUE_GELU) != 0 ? 0.5 * x * (1 + tanh(0.7978845608028654 *
+                                                            (x + 0.044715 * x * x * x)))
+                                      : x;
+}
+
 static uint64_t key_of(const product *p, const layout *a, const layout *b, const layout *c,
                        const layout *d)
 {
@@ -248,7 +268,9 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout 
     if (most < 1 || !makes_sense(p, a, b, c, d)) {
         return INVALID_VALUE;
     }
-    if (p->epilogue != 1 && (p->epilogue != 4 || p->bias == NULL || d->type == TYPE_F64)) {
+    if (!is_epilogue(p->epilogue) ||
+        (p->epilogue != EPILOGUE_NONE && d->type == TYPE_F64) ||
+        ((p->epilogue & EPILOGUE_BIAS) != 0 && p->bias == NULL)) {
         return NOT_SUPPORTED;
     }
     for (int i = 0; i < 4; i++) {
@@ -299,10 +321,11 @@ static const char *multiply(const void *params)
             sum += w->beta *
                    number_load(w->at_c, of_d, batch * w->c.stride + column * w->c.lead + row);
         }
-        if (w->product.epilogue == 4) {
+        if ((w->product.epilogue & EPILOGUE_BIAS) != 0) {
             sum += number_load(w->product.bias, of_d, row);
         }
-        number_store(w->at_d, of_d, batch * d->stride + column * d->lead + row, sum);
+        number_store(w->at_d, of_d, batch * d->stride + column * d->lead + row,
+                     epilogue_of(w->product.epilogue, sum));
     }
     return NULL;
 }
@@ -337,14 +360,18 @@ int cublasLtMatmul(void *handle, const product *p, const void *alpha, const void
     };
 
     (void)handle;
-    standin_log("cublasLtMatmul %llu,%llu,%llu%s%s", (unsigned long long)d->rows,
+    standin_log("cublasLtMatmul %llu,%llu,%llu%s%s%s", (unsigned long long)d->rows,
                 (unsigned long long)d->columns,
                 (unsigned long long)(p->transposes[0] ? a->rows : a->columns),
-                p->epilogue == 4 ? " bias" : "", w.beta != 0 ? " beta" : "");
+                (p->epilogue & EPILOGUE_BIAS) != 0 ? " bias" : "", w.beta != 0 ? " beta" : "",
+                (p->epilogue & EPILOGUE_RELU) != 0   ? " relu"
+                : (p->epilogue & EPILOGUE_GELU) != 0 ? " gelu"
+                                                     : "");
     if (!makes_sense(p, a, b, c, d) || how->key != key_of(p, a, b, c, d) ||
         how->workspace > workspace_bytes ||
         (how->workspace > 0 && !memory_holds(workspace, how->workspace)) ||
-        (p->epilogue == 4 && !memory_holds(p->bias, d->rows * number_bytes(kind_of(d->type))))) {
+        ((p->epilogue & EPILOGUE_BIAS) != 0 &&
+         !memory_holds(p->bias, d->rows * number_bytes(kind_of(d->type))))) {
         return INVALID_VALUE;
     }
     if (!is_there(at_a, a, how->alignment) || !is_there(at_b, b, how->alignment) ||

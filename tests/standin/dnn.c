@@ -1,6 +1,8 @@
 /* dnn.c - a stand-in for libcudnn: the entry points that the plugin uses. Sizes that do not fit,
  * an algorithm that was not proposed for the convolution, too little workspace and memory that is
  * not there are refused. The first proposal does not always give the same bits, the second fails.
+ * Without an activation the call of all in one takes one algorithm alone; EXG_STANDIN_DNN_PARTS:
+ * it is not supported.
  */
 #include "tests/standin/cuda.h"
 #include "tests/standin/log.h"
@@ -21,6 +23,10 @@
 #define GOOD      6   /* algorithms proposed */
 #define UNSTEADY  0
 #define FAILING   4
+#define PRECOMPUTED 1
+
+#define RELU     1
+#define IDENTITY 5
 
 typedef struct tensor {
     int type, rank, sizes[RANK_MAX], strides[RANK_MAX];
@@ -37,15 +43,22 @@ typedef struct choice {
     int determinism, math, reserved[3];
 } choice;
 
+typedef struct activation {
+    int mode, nan;
+} activation;
+
 typedef struct handle {
     void *stream;
 } handle;
 
+/* y = activation(convolution + beta * z + bias), rounded once */
 typedef struct work {
     tensor of_x, of_w, of_y;
     convolution c;
-    const void *x, *w;
+    const void *x, *w, *z, *bias;
     void *y;
+    double beta;
+    int activation;
 } work;
 
 #define CALLS(X)                                                                                   \
@@ -73,6 +86,17 @@ typedef struct work {
       (handle * h, const void *alpha, const tensor *of_x, const void *x, const tensor *of_w,       \
        const void *w, const convolution *c, int algorithm, void *workspace,                        \
        size_t workspace_bytes, const void *beta, const tensor *of_y, void *y))                     \
+    X(cudnnCreateActivationDescriptor, (activation * *made))                                       \
+    X(cudnnDestroyActivationDescriptor, (activation * a))                                          \
+    X(cudnnSetActivationDescriptor, (activation * a, int mode, int nan, double limit))             \
+    X(cudnnConvolutionBiasActivationForward,                                                       \
+      (handle * h, const void *alpha, const tensor *of_x, const void *x, const tensor *of_w,       \
+       const void *w, const convolution *c, int algorithm, void *workspace,                        \
+       size_t workspace_bytes, const void *alpha_of_z, const tensor *of_z, const void *z,          \
+       const tensor *of_bias, const void *bias, const activation *a, const tensor *of_y, void *y)) \
+    X(cudnnActivationForward,                                                                      \
+      (handle * h, const activation *a, const void *alpha, const tensor *of_x, const void *x,      \
+       const void *beta, const tensor *of_y, void *y))                                             \
     X(cudnnAddTensor, (handle * h, const void *alpha, const tensor *of_a, const void *a,           \
                        const void *beta, const tensor *of_c, void *c))
 #define DECLARE(name, parameters) int name parameters;
@@ -230,14 +254,15 @@ int cudnnGetConvolutionForwardAlgorithm_v7(handle *h, const tensor *x, const ten
 {
     (void)h;
     *found = 0;
-    if (!fits(x, w, c, y) || most < 3) {
+    if (!fits(x, w, c, y) || most < 4) {
         return BAD_PARAM;
     }
     choices[0] = (choice){.algorithm = UNSTEADY, .determinism = 0, .math = c->math};
     choices[1] = (choice){.algorithm = FAILING, .status = NOT_SUPPORTED, .determinism = 1};
     choices[2] = (choice){.algorithm = GOOD, .determinism = 1, .math = c->math};
-    choices[2].memory = WORKSPACE;
-    *found = 3;
+    choices[3] = (choice){.algorithm = PRECOMPUTED, .determinism = 1, .math = c->math};
+    choices[2].memory = choices[3].memory = WORKSPACE;
+    *found = 4;
     return 0;
 }
 
@@ -284,17 +309,27 @@ static int64_t numel(const tensor *t)
     return (int64_t)t->sizes[0] * t->strides[0];
 }
 
+static double activated(int mode, double x)
+{
+    return mode == RELU && x < 0 ? 0 : x; /* NaN stays */
+}
+
 static const char *convolve(const void *params)
 {
     const work *k = params;
+    const number_kind kind = kind_of(k->of_y.type);
 
     for (int64_t i = 0; i < numel(&k->of_y); i++) {
         int at[RANK_MAX];
+        double x;
 
         for (int d = 0; d < k->of_y.rank; d++) {
             at[d] = (int)(i / k->of_y.strides[d] % k->of_y.sizes[d]);
         }
-        number_store(k->y, kind_of(k->of_y.type), i, element(k, at));
+        x = element(k, at);
+        x += k->beta == 0 ? 0 : k->beta * number_load(k->z, kind, i);
+        x += k->bias == NULL ? 0 : number_load(k->bias, kind, at[1]);
+        number_store(k->y, kind, i, activated(k->activation, x));
     }
     return NULL;
 }
@@ -304,57 +339,143 @@ static bool is_there(const tensor *t, const void *at)
     return memory_holds(at, (size_t)numel(t) * number_bytes(kind_of(t->type)));
 }
 
+static double factor(int type, const void *at)
+{
+    return type == 1 ? *(const double *)at : (double)*(const float *)at;
+}
+
+/* What both ways of asking for a convolution have in common. */
+static bool is_right(const work *k, const void *alpha, int algorithm, const void *workspace,
+                     size_t workspace_bytes)
+{
+    return fits(&k->of_x, &k->of_w, &k->c, &k->of_y) &&
+           (algorithm == GOOD || algorithm == PRECOMPUTED) && workspace_bytes >= WORKSPACE &&
+           memory_holds(workspace, WORKSPACE) && is_there(&k->of_x, k->x) &&
+           is_there(&k->of_w, k->w) && is_there(&k->of_y, k->y) &&
+           factor(k->of_x.type, alpha) == 1;
+}
+
 int cudnnConvolutionForward(handle *h, const void *alpha, const tensor *of_x, const void *x,
                             const tensor *of_w, const void *w, const convolution *c, int algorithm,
                             void *workspace, size_t workspace_bytes, const void *beta,
                             const tensor *of_y, void *y)
 {
-    const work k = {*of_x, *of_w, *of_y, *c, x, w, y};
-    const bool is_double = of_x->type == 1;
+    const work k = {*of_x,    *of_w, *of_y, *c, x,
+                    w,        y,     NULL,  y,  factor(of_x->type, beta),
+                    IDENTITY};
 
-    standin_log("cudnnConvolutionForward %d of %d groups", algorithm, c->groups);
-    if (!fits(of_x, of_w, c, of_y) || algorithm != GOOD || workspace_bytes < WORKSPACE ||
-        !memory_holds(workspace, WORKSPACE) || !is_there(of_x, x) || !is_there(of_w, w) ||
-        !is_there(of_y, y) ||
-        (is_double ? *(const double *)alpha : (double)*(const float *)alpha) != 1 ||
-        (is_double ? *(const double *)beta : (double)*(const float *)beta) != 0) {
+    standin_log("cudnnConvolutionForward %d of %d groups%s", algorithm, c->groups,
+                k.beta != 0 ? " beta" : "");
+    if (!is_right(&k, alpha, algorithm, workspace, workspace_bytes)) {
         return BAD_PARAM;
     }
     return standin_ask(h->stream, convolve, &k, sizeof(k)) == 0 ? 0 : EXECUTION;
 }
 
-typedef struct sum {
-    tensor of_c;
-    const void *a;
-    void *c;
-} sum;
-
 /* A number for each channel. */
-static const char *add(const void *params)
+static bool is_bias(const tensor *bias, const tensor *y)
 {
-    const sum *s = params;
-    const number_kind kind = kind_of(s->of_c.type);
+    return bias->type == y->type && bias->rank == y->rank && bias->sizes[1] == y->sizes[1] &&
+           numel(bias) == bias->sizes[1];
+}
 
-    for (int64_t i = 0; i < numel(&s->of_c); i++) {
-        int64_t channel = i / s->of_c.strides[1] % s->of_c.sizes[1];
+static bool is_same(const tensor *a, const tensor *b)
+{
+    return a->type == b->type && a->rank == b->rank &&
+           memcmp(a->sizes, b->sizes, (size_t)a->rank * sizeof(a->sizes[0])) == 0;
+}
 
-        number_store(s->c, kind, i,
-                     number_load(s->c, kind, i) + number_load(s->a, kind, channel));
+int cudnnConvolutionBiasActivationForward(handle *h, const void *alpha, const tensor *of_x,
+                                          const void *x, const tensor *of_w, const void *w,
+                                          const convolution *c, int algorithm, void *workspace,
+                                          size_t workspace_bytes, const void *alpha_of_z,
+                                          const tensor *of_z, const void *z,
+                                          const tensor *of_bias, const void *bias,
+                                          const activation *a, const tensor *of_y, void *y)
+{
+    const work k = {*of_x,  *of_w, *of_y, *c, x,
+                    w,      z,     bias,  y,  factor(of_x->type, alpha_of_z),
+                    a->mode};
+
+    standin_log("cudnnConvolutionBiasActivationForward %d of %d groups%s%s", algorithm, c->groups,
+                a->mode == RELU ? " relu" : "", k.beta != 0 ? " z" : "");
+    if (!is_right(&k, alpha, algorithm, workspace, workspace_bytes) || !is_same(of_z, of_y) ||
+        !is_bias(of_bias, of_y) || !is_there(of_bias, bias) || !is_there(of_z, z) ||
+        (a->mode != RELU && a->mode != IDENTITY)) {
+        return BAD_PARAM;
+    }
+    if ((a->mode == IDENTITY && algorithm != PRECOMPUTED) ||
+        getenv("EXG_STANDIN_DNN_PARTS") != NULL) {
+        return NOT_SUPPORTED;
+    }
+    return standin_ask(h->stream, convolve, &k, sizeof(k)) == 0 ? 0 : EXECUTION;
+}
+
+/* ---- what else is done with a tensor ----------------------------------------------------- */
+
+int cudnnCreateActivationDescriptor(activation **made)
+{
+    return make((void **)made, sizeof(**made));
+}
+
+int cudnnDestroyActivationDescriptor(activation *a)
+{
+    free(a);
+    return 0;
+}
+
+int cudnnSetActivationDescriptor(activation *a, int mode, int nan, double limit)
+{
+    (void)limit;
+    *a = (activation){mode, nan};
+    return nan == 1 ? 0 : BAD_PARAM; /* else NaN is lost */
+}
+
+typedef struct pointwise {
+    tensor of_y;
+    const void *x;
+    void *y;
+    double beta;
+    int is_bias, activation;
+} pointwise;
+
+static const char *go(const void *params)
+{
+    const pointwise *p = params;
+    const number_kind kind = kind_of(p->of_y.type);
+
+    for (int64_t i = 0; i < numel(&p->of_y); i++) {
+        int64_t channel = i / p->of_y.strides[1] % p->of_y.sizes[1];
+        double x = number_load(p->x, kind, p->is_bias ? channel : i);
+
+        x += p->beta == 0 ? 0 : p->beta * number_load(p->y, kind, i);
+        number_store(p->y, kind, i, activated(p->activation, x));
     }
     return NULL;
+}
+
+int cudnnActivationForward(handle *h, const activation *a, const void *alpha, const tensor *of_x,
+                           const void *x, const void *beta, const tensor *of_y, void *y)
+{
+    const pointwise p = {*of_y, x, y, factor(of_y->type, beta), 0, a->mode};
+
+    standin_log("cudnnActivationForward");
+    if (a->mode != RELU || !is_same(of_x, of_y) || factor(of_y->type, alpha) != 1 ||
+        p.beta != 0 || !is_there(of_x, x) || !is_there(of_y, y)) {
+        return BAD_PARAM;
+    }
+    return standin_ask(h->stream, go, &p, sizeof(p)) == 0 ? 0 : EXECUTION;
 }
 
 int cudnnAddTensor(handle *h, const void *alpha, const tensor *of_a, const void *a,
                    const void *beta, const tensor *of_c, void *c)
 {
-    const sum s = {*of_c, a, c};
+    const pointwise p = {*of_c, a, c, factor(of_c->type, beta), is_bias(of_a, of_c), IDENTITY};
 
-    (void)alpha;
-    (void)beta;
-    standin_log("cudnnAddTensor");
-    if (of_a->type != of_c->type || of_a->rank != of_c->rank || of_a->sizes[1] != of_c->sizes[1] ||
-        numel(of_a) != of_a->sizes[1] || !is_there(of_a, a) || !is_there(of_c, c)) {
+    standin_log("cudnnAddTensor%s", p.beta != 0 ? " beta" : "");
+    if ((!p.is_bias && !is_same(of_a, of_c)) || factor(of_c->type, alpha) != 1 ||
+        !is_there(of_a, a) || !is_there(of_c, c)) {
         return BAD_PARAM;
     }
-    return standin_ask(h->stream, add, &s, sizeof(s)) == 0 ? 0 : EXECUTION;
+    return standin_ask(h->stream, go, &p, sizeof(p)) == 0 ? 0 : EXECUTION;
 }

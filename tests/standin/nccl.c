@@ -6,7 +6,8 @@
  * no host adds up. Each call is noted in the log.
  *
  * EXG_STANDIN_NCCL_VERSION: as ncclGetVersion tells it. EXG_STANDIN_NCCL=error:RANK:NUMBER,
- * or hang:RANK:NUMBER: what becomes of the rank's collective of this number, from 0.
+ * or hang:RANK:NUMBER: what becomes of the rank's collective of this number, from 0; start:RANK: a
+ * rank that never gets ready.
  */
 #include "libexport/base/element.h"
 #include "tests/standin/cuda.h"
@@ -69,6 +70,7 @@ typedef struct comm {
     struct comm *next; /* of all that there were */
     group *group;
     int rank, size;
+    unique_id id;
     unsigned asked;
     int fault;
     bool aborted;
@@ -147,6 +149,13 @@ int ncclGetUniqueId(unique_id *id)
     return SUCCESS;
 }
 
+static bool is_plan(const char *text)
+{
+    const char *plan = getenv("EXG_STANDIN_NCCL");
+
+    return plan != NULL && strcmp(plan, text) == 0;
+}
+
 static size_t group_bytes(int size)
 {
     return sizeof(group) + (size_t)size * (size_t)size * sizeof(channel);
@@ -170,6 +179,7 @@ int ncclCommInitRankConfig(comm **c, int size, unique_id id, int rank, const con
 {
     group *g;
     int result = IN_PROGRESS;
+    char hangs[32];
 
     standin_log("ncclCommInitRankConfig %d of %d, %zu bytes, version %u, blocking %d", rank, size,
                 how->size, how->version, how->blocking);
@@ -191,10 +201,15 @@ int ncclCommInitRankConfig(comm **c, int size, unique_id id, int rank, const con
     (*c)->group = g;
     (*c)->rank = rank;
     (*c)->size = size;
+    (*c)->id = id;
     pthread_mutex_lock(&lock);
     (*c)->next = comms;
     comms = *c;
     pthread_mutex_unlock(&lock);
+    (void)snprintf(hangs, sizeof(hangs), "start:%d", rank);
+    if (is_plan(hangs)) {
+        return result;
+    }
     if (atomic_fetch_add(&g->joined, 1) + 1 == size) {
         (void)unlink(id.bytes);
     }
@@ -231,6 +246,7 @@ int ncclCommAbort(comm *c)
 {
     standin_log("ncclCommAbort %d", c->rank);
     c->aborted = true;
+    (void)unlink(c->id.bytes); /* where not all came */
     return SUCCESS;
 }
 
@@ -443,11 +459,21 @@ static void reduce_element(const call *what, int size, const progress *p, size_t
 /* "error:1:4", of this rank's collective? */
 static bool is_planned(const char *kind, const request *o)
 {
-    const char *plan = getenv("EXG_STANDIN_NCCL");
     char text[64];
 
     (void)snprintf(text, sizeof(text), "%s:%d:%u", kind, o->comm->rank, o->number);
-    return plan != NULL && strcmp(plan, text) == 0;
+    return is_plan(text);
+}
+
+/* No more of it: it is over, or was aborted. */
+static int end(progress *p, void **state)
+{
+    if (p != NULL) {
+        free(p->received);
+        free(p);
+    }
+    *state = NULL;
+    return 1;
 }
 
 static int meet(void *operation, void **state)
@@ -456,7 +482,7 @@ static int meet(void *operation, void **state)
     progress *p = *state;
 
     if (o->comm->aborted) {
-        return 1;
+        return end(p, state);
     }
     if (is_planned("error", o)) {
         o->comm->fault = REMOTE_ERROR;
@@ -472,10 +498,7 @@ static int meet(void *operation, void **state)
     for (size_t i = 0; p->received != NULL && i < o->calls[0].count; i++) {
         reduce_element(&o->calls[0], o->comm->size, p, i);
     }
-    free(p->received);
-    free(p);
-    *state = NULL;
-    return 1;
+    return end(p, state);
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ set_target_properties(exg_standin_blas PROPERTIES OUTPUT_NAME cublasLt SOVERSION
 add_library(exg_standin_dnn SHARED standin/dnn.c standin/log.c)
 set_target_properties(exg_standin_dnn PROPERTIES OUTPUT_NAME cudnn SOVERSION 9)
 foreach(standin blas dnn)
-  target_link_libraries(exg_standin_${standin} PRIVATE exg_flags exg_standin_cuda)
+  target_link_libraries(exg_standin_${standin} PRIVATE exg_flags exg_standin_cuda m)
   set_target_properties(exg_standin_${standin} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_LIBRARIES})
 endforeach()

@@ -1,7 +1,7 @@
 /* attention.c - scaled_dot_product_attention: of many rows by two products of cuBLASLt, which use
  * the device's matrix units, around the weights (weights.cu); else by attention.cu.
  */
-#include "libexec/device/cuda/blas.h"
+#include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 
 #include <math.h>
@@ -136,8 +136,8 @@ static exg_status by_products(exg_kernel_call *call, const cuda_attention_params
     uint64_t at = 0;
     uint64_t of_scores;
     uint64_t of_weights;
-    exg_cuda_product first = {.dtype = dtype, .c_dtype = score};
-    exg_cuda_product second = {.dtype = dtype, .c_dtype = dtype};
+    exg_cuda_product first = {.a_dtype = dtype, .b_dtype = dtype, .c_dtype = score};
+    exg_cuda_product second = {.a_dtype = dtype, .b_dtype = dtype, .c_dtype = dtype};
 
     *taken = false;
     if (p->rows < FEWEST_ROWS || p->keys * p->depth == 0 || rows > INT32_MAX ||

@@ -1,8 +1,9 @@
-/* blas.c - see blas.h. The algorithm is chosen when the plan is made, once for addresses that
+/* blas.c - see product.h. The algorithm is chosen when the plan is made, once for addresses that
  * are multiples of 16 bytes and once for any; descriptors live as long as the asking. Sums are
  * in f32 (f64 for f64), never in TF32, as PyTorch's own default is.
  */
-#include "libexec/device/cuda/blas.h"
+#include "libexec/device/cuda/library.h"
+#include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define OPERATION_T 1
@@ -17,7 +18,11 @@
 #define CHOICE_WORKSPACE     1
 #define CHOICE_ALIGNMENT     5 /* of X; Y's, C's and D's follow */
 
+/* which are added up */
+#define EPILOGUE_NONE 1u
+#define EPILOGUE_RELU 2u
 #define EPILOGUE_BIAS 4u
+#define EPILOGUE_GELU 32u /* with tanh */
 
 #define ALIGNED        16          /* bytes: as far as its kernels read at once */
 #define WORKSPACE_MOST (32u << 20) /* bytes; what PyTorch grants on sm_90 */
@@ -41,13 +46,13 @@ typedef struct blas_choice { /* cublasLtMatmulHeuristicResult_t */
 } blas_choice;
 
 typedef struct blas_product {
-    const void *x, *y, *self; /* x is b, y is a: the result's transpose is b' a' */
+    const void *x, *y, *self, *bias; /* x is b, y is a: the result's transpose is b' a' */
     void *c, *workspace;
     side of_x, of_y, of_self, of_c;
     int32_t batch;
     int type, c_type, compute, scale;
-    bool has_bias;
-    double alpha, beta;
+    uint32_t epilogue;
+    double alpha, beta; /* beta 0: no self */
     blas_choice choices[2]; /* for aligned addresses; for any */
 } blas_product;
 
@@ -59,44 +64,13 @@ typedef struct description {
 
 /* ---- the library ----------------------------------------------------------------------- */
 
-static const exg_cuda_symbol symbols[] = {
-#define ROW(name, symbol, params) {symbol, offsetof(exg_cuda_blas, name)},
-    EXG_BLAS_CALLS(ROW)
-#undef ROW
-};
+EXG_CUDA_LIBRARY(blas, EXG_BLAS_CALLS, "cublasLt", exg_cuda_major(driver), CUDA_OLDEST)
 
 static exg_status check(int status, const char *what, exg_error *err)
 {
     return status == 0 ? EXG_OK
                        : EXG_FAIL(err, DEVICE, "DEV-008", "%s failed: status %d of cuBLASLt", what,
                                   status);
-}
-
-bool exg_cuda_blas_find(const exg_cuda_driver *driver, exg_cuda_blas *blas)
-{
-    return exg_cuda_library_open("cublasLt", exg_cuda_major(driver), CUDA_OLDEST, symbols,
-                                 sizeof(symbols) / sizeof(symbols[0]), blas);
-}
-
-/* NULL where it cannot be used. */
-static exg_cuda_blas *open_once(exg_cuda_device *d)
-{
-    exg_cuda_blas *blas = &d->blas;
-
-    if (!blas->was_asked) {
-        blas->was_asked = true;
-        if (!exg_cuda_blas_find(&d->driver, blas) || blas->create(&blas->handle) != 0) {
-            blas->handle = NULL;
-        }
-    }
-    return blas->handle == NULL ? NULL : blas;
-}
-
-void exg_cuda_blas_close(exg_cuda_device *device)
-{
-    if (device->blas.handle != NULL) {
-        (void)device->blas.destroy(device->blas.handle);
-    }
 }
 
 /* ---- describing ------------------------------------------------------------------------ */
@@ -132,7 +106,6 @@ static int describe_product(const exg_cuda_blas *blas, const blas_product *p, co
                             blas_descriptor *made)
 {
     const int transposed = OPERATION_T;
-    const uint32_t epilogue = EPILOGUE_BIAS;
     int status = blas->product_create(made, p->compute, p->scale);
 
     if (status == 0 && p->of_x.is_transposed) {
@@ -141,10 +114,10 @@ static int describe_product(const exg_cuda_blas *blas, const blas_product *p, co
     if (status == 0 && p->of_y.is_transposed) {
         status = blas->product_set(*made, PRODUCT_TRANSPOSES_Y, &transposed, sizeof(transposed));
     }
-    if (status == 0 && p->has_bias) {
-        status = blas->product_set(*made, PRODUCT_EPILOGUE, &epilogue, sizeof(epilogue));
+    if (status == 0 && p->epilogue != EPILOGUE_NONE) {
+        status = blas->product_set(*made, PRODUCT_EPILOGUE, &p->epilogue, sizeof(p->epilogue));
     }
-    if (status == 0 && p->has_bias) {
+    if (status == 0 && (p->epilogue & EPILOGUE_BIAS) != 0) {
         status = blas->product_set(*made, PRODUCT_BIAS, &bias, sizeof(bias));
     }
     return status;
@@ -247,32 +220,69 @@ static bool types_of(exg_dtype dtype, exg_dtype c_dtype, blas_product *p)
     return false;
 }
 
-/* self as a vector along the result's rows, or as a matrix. */
-static bool takes_self(const cuda_gemm_params *g, blas_product *p)
-{
-    const cuda_matrix *m = &g->of_self;
+/* Where the addresses go. */
+enum { AT_X, AT_Y, AT_SELF, AT_BIAS, AT_C, AT_WORKSPACE, ADDRESSES };
 
-    p->beta = g->beta;
-    if (m->batch == 0 && m->row == 0 && (m->column == 1 || g->n == 1) && g->beta == 1) {
-        p->has_bias = true;
-        p->beta = 0;
+/* One addend may be a vector along the result's rows, its bias, and one a matrix. */
+static bool takes_addend(const cuda_gemm_params *g, const exg_cuda_addend *addend, blas_product *p,
+                         exg_cuda_slot *slots)
+{
+    const cuda_matrix *m = &addend->matrix;
+
+    if (m->batch == 0 && m->row == 0 && (m->column == 1 || g->n == 1) && addend->factor == 1 &&
+        (p->epilogue & EPILOGUE_BIAS) == 0) {
+        p->epilogue |= EPILOGUE_BIAS;
+        slots[AT_BIAS] = addend->at;
         return true;
     }
+    if (p->beta != 0) {
+        return false;
+    }
+    p->beta = addend->factor;
+    slots[AT_SELF] = addend->at;
     return (m->column == 1 || g->n == 1) && side_of(m, g->m, g->n, &p->of_self) &&
            !p->of_self.is_transposed;
 }
 
-static bool takes(const exg_cuda_product *product, blas_product *p)
+/* How precise its tanh is nobody says: numbers of 16 bits alone go through it. */
+static bool takes_activation(const exg_cuda_product *product, blas_product *p)
+{
+    switch (product->activation) {
+    case EXG_CUDA_IDENTITY:
+        break;
+    case EXG_CUDA_RELU:
+        p->epilogue |= EPILOGUE_RELU;
+        break;
+    case EXG_CUDA_GELU_TANH:
+        p->epilogue |= EPILOGUE_GELU;
+        return exg_dtype_bytes(product->c_dtype) == 2;
+    }
+    p->epilogue = p->epilogue == 0 ? EPILOGUE_NONE : p->epilogue;
+    return true;
+}
+
+static bool takes(const exg_cuda_product *product, blas_product *p, exg_cuda_slot *slots)
 {
     const cuda_gemm_params *g = &product->of;
 
     p->batch = (int32_t)g->batch;
     p->alpha = g->alpha;
     p->of_c = p->of_self = (side){g->n, g->m, EXG_MAX(g->n, 1), g->m * g->n, 0};
-    return types_of(product->dtype, product->c_dtype, p) &&
-           (!product->has_self || takes_self(g, p)) && g->batch <= INT32_MAX && g->k > 0 &&
-           g->alpha != 0 && side_of(&g->of_b, g->k, g->n, &p->of_x) &&
-           side_of(&g->of_a, g->m, g->k, &p->of_y);
+    slots[AT_X] = product->b;
+    slots[AT_Y] = product->a;
+    slots[AT_SELF] = slots[AT_BIAS] = (exg_cuda_slot){EXG_CUDA_INPUT, EXG_CUDA_NO_OPERAND, 0};
+    slots[AT_C] = product->c;
+    slots[AT_WORKSPACE] = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, product->workspace};
+    for (uint32_t i = 0; i < product->addend_count; i++) {
+        if (product->addends[i].dtype != product->c_dtype ||
+            !takes_addend(g, &product->addends[i], p, slots)) {
+            return false;
+        }
+    }
+    return product->a_dtype == product->b_dtype &&
+           types_of(product->a_dtype, product->c_dtype, p) && takes_activation(product, p) &&
+           g->batch <= INT32_MAX && g->k > 0 && g->alpha != 0 &&
+           side_of(&g->of_b, g->k, g->n, &p->of_x) && side_of(&g->of_a, g->m, g->k, &p->of_y);
 }
 
 /* ---- asking ---------------------------------------------------------------------------- */
@@ -287,13 +297,13 @@ static exg_status ask(exg_cuda_device *device, const exg_cuda_launch *launch, vo
 {
     const exg_cuda_blas *blas = &device->blas;
     const blas_product *p = params;
-    const void *self = p->self == NULL || p->has_bias ? p->c : p->self;
+    const void *self = p->self == NULL ? p->c : p->self;
     bool aligned = is_aligned(p->x) && is_aligned(p->y) && is_aligned(self) && is_aligned(p->c);
     const blas_choice *choice = &p->choices[aligned ? 0 : 1];
     const float narrow[] = {(float)p->alpha, (float)p->beta};
     const bool is_double = p->scale == 1;
     description d = {0};
-    int status = describe(blas, p, p->self, &d);
+    int status = describe(blas, p, p->bias, &d);
 
     (void)launch;
     if (status == 0) {
@@ -318,28 +328,23 @@ exg_status exg_cuda_blas_add(exg_kernel_call *call, const exg_cuda_product *prod
 {
     exg_cuda_device *device = (exg_cuda_device *)call->device;
     blas_product p = {0};
+    exg_cuda_slot slots[ADDRESSES];
     exg_cuda_blas *blas;
     exg_cuda_launch *launch;
 
     *taken = false;
-    if (!takes(product, &p)) {
+    if (!takes(product, &p, slots)) {
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_enter(device, err));
     blas = open_once(device);
-    if (blas == NULL || !choose(blas, product->dtype, &p)) {
+    if (blas == NULL || !choose(blas, product->a_dtype, &p)) {
         return EXG_OK;
     }
     *taken = true;
     call->workspace_bytes = EXG_MAX(call->workspace_bytes, product->workspace + workspace_of(&p));
     EXG_TRY(exg_cuda_step_add(call, ask, &p, sizeof(p), &launch, err));
-    launch->slots[0] = product->b;
-    launch->slots[1] = product->a;
-    launch->slots[2] = product->has_self
-                           ? product->self
-                           : (exg_cuda_slot){EXG_CUDA_INPUT, EXG_CUDA_NO_OPERAND, 0};
-    launch->slots[3] = product->c;
-    launch->slots[4] = (exg_cuda_slot){EXG_CUDA_WORKSPACE, 0, product->workspace};
-    launch->slot_count = 5;
+    memcpy(launch->slots, slots, sizeof(slots));
+    launch->slot_count = ADDRESSES;
     return EXG_OK;
 }

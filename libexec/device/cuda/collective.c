@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT    "libexec/kernels/cuda/collective.cu"
-#define THREADS 256
+#define TEXT "libexec/kernels/cuda/collective.cu"
 
 static bool reduces(const exg_collective *what)
 {
@@ -52,14 +51,11 @@ static exg_status launch(const exg_cuda_device *d, cuda_function function, int64
                          uint32_t rows, void *params, size_t bytes, cuda_stream stream,
                          exg_error *err)
 {
-    void *extra[] = {CUDA_LAUNCH_BYTES, params, CUDA_LAUNCH_SIZE, &bytes, CUDA_LAUNCH_END};
-    exg_cuda_launch grid;
+    exg_cuda_launch l = {
+        .function = function, .blocks = {1, rows, 1}, .params_bytes = (uint32_t)bytes};
 
-    exg_cuda_grid(&grid, count);
-    return exg_cuda_check(&d->driver,
-                          d->driver.launch(function, grid.blocks[0], rows, 1, THREADS, 1, 1, 0,
-                                           stream, NULL, extra),
-                          "asking for a kernel", err);
+    exg_cuda_grid(&l, count);
+    return exg_cuda_ask_kernel(d, &l, params, stream, err);
 }
 
 void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves, uint32_t *count,

@@ -54,7 +54,7 @@ static exg_status arange_prepare(exg_kernel_call *call, exg_error *err)
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(out->dtype, &compute) || out->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(out->dtype, &compute)) {
         return exg_unsupported_dtype("arange", out->dtype, err);
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
@@ -112,3 +112,37 @@ static exg_status draw_bits_prepare(exg_kernel_call *call, exg_error *err)
 EXG_CUDA_ROW_OF(draw_uniform, 0);
 EXG_CUDA_ROW_OF(draw_normal, 0);
 EXG_CUDA_ROW_OF(draw_bits, 0);
+
+/* Each element its own distribution. */
+static exg_status draw_each(exg_kernel_call *call, const char *distribution, exg_error *err)
+{
+    exg_dtype dtype = call->outputs[0].dtype;
+    bool is_of_two = call->input_count > 1;
+    cuda_draw_each_params params = {.numel = exg_tensor_numel(&call->outputs[0]),
+                                    .stream =
+                                        (uint32_t)exg_call_int(call, call->input_count)};
+    exg_cuda_launch *launch = NULL;
+
+    EXG_TRY(exg_require_float("random numbers", dtype, err));
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    if (params.numel == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "random", "draw_each", is_of_two ? "i0 i1 o0 r f" : "i0 iz o0 r f",
+                         params, &launch, err, "-DOUT=%s -DDISTRIBUTION=exg_draw_%s",
+                         exg_cuda_dtype(dtype), distribution));
+    exg_cuda_grid(launch, params.numel);
+    return EXG_OK;
+}
+
+#define DRAW_EACH(name)                                                                            \
+    static exg_status draw_##name##_prepare(exg_kernel_call *call, exg_error *err)                 \
+    {                                                                                              \
+        return draw_each(call, #name, err);                                                        \
+    }                                                                                              \
+    EXG_CUDA_ROW_OF(draw_##name, 0)
+
+DRAW_EACH(bernoulli);
+DRAW_EACH(binomial);
+DRAW_EACH(gamma);
+DRAW_EACH(poisson);

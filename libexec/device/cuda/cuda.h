@@ -41,6 +41,8 @@ typedef struct exg_cuda_device {
     bool is_recording;
     cuda_address *blocks; /* of memory, to be freed with the device */
     uint32_t block_count, block_capacity;
+    bool has_texts_key;
+    uint64_t texts_key[2]; /* of all kernel texts */
     exg_cuda_module *modules;
     uint32_t module_count, module_capacity;
     exg_status status; /* of the launches of a run() */
@@ -56,9 +58,10 @@ typedef struct exg_cuda_device {
 /* Makes the device the calling thread's. */
 exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err);
 
-/* blas.c, dnn.c: whether the library is there. What a device opened of it is closed with it. */
+/* blas.c, dnn.c (library.h): whether the library is there. What a device opened of it is closed
+ * with it. */
 bool exg_cuda_blas_find(const exg_cuda_driver *driver, exg_cuda_blas *blas);
-bool exg_cuda_dnn_find(exg_cuda_dnn *dnn);
+bool exg_cuda_dnn_find(const exg_cuda_driver *driver, exg_cuda_dnn *dnn);
 void exg_cuda_blas_close(exg_cuda_device *device);
 void exg_cuda_dnn_close(exg_cuda_device *device);
 
@@ -98,7 +101,8 @@ typedef enum exg_cuda_slot_kind {
     EXG_CUDA_OUTPUT,
     EXG_CUDA_WORKSPACE,
     EXG_CUDA_FAULT,
-    EXG_CUDA_RANDOM
+    EXG_CUDA_RANDOM,
+    EXG_CUDA_EPILOGUE /* an operand of what follows the kernel */
 } exg_cuda_slot_kind;
 
 #define EXG_CUDA_NO_OPERAND UINT8_MAX
@@ -123,7 +127,8 @@ struct exg_cuda_launch {
     bool is_copy_of_self; /* not asked for where the result lies in operand 0's memory */
     uint32_t params_bytes;
     uint32_t slot_count;
-    void *params; /* begins with slot_count addresses */
+    void *params; /* begins with slot_count addresses, but for the last ones, which are */
+    uint32_t apart_count, apart_at; /* so many, and lie so many bytes further on */
     exg_cuda_slot slots[EXG_CUDA_SLOTS_MAX];
     exg_cuda_launch *next;
 };
@@ -147,6 +152,10 @@ exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, con
 
 /* The run() of every kernel of this device. */
 void exg_cuda_step_run(const exg_kernel_call *call);
+
+/* Asks for the launch's function, on its grid, with parameters that are whole. */
+exg_status exg_cuda_ask_kernel(const exg_cuda_device *device, const exg_cuda_launch *launch,
+                               void *params, cuda_stream stream, exg_error *err);
 
 /* Slots in the order of the addresses. */
 void exg_cuda_slot_add(exg_cuda_launch *launch, exg_cuda_slot_kind kind, uint32_t index);

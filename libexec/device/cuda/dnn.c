@@ -1,8 +1,14 @@
 /* dnn.c - see dnn.h. Of the algorithms that the library proposes the first that always gives the
  * same bits and is content with the workspace is taken, when the plan is made; descriptors live as
  * long as the asking. f32 is multiplied as f32, not as TF32.
+ *
+ * activation(convolution + z + bias) is one call, which rounds once, with the one algorithm that it
+ * allows where there is no activation. What the library then says it cannot do so is done part by
+ * part, the sum in the result: bias and z first, so that it is rounded as rarely as can be.
  */
 #include "libexec/device/cuda/dnn.h"
+#include "libexec/device/cuda/epilogue.h"
+#include "libexec/device/cuda/library.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define NEWEST 9
@@ -17,6 +23,11 @@
 #define MATH_TENSOR      1 /* matrix units, of narrow numbers */
 #define MATH_FMA         3
 
+#define ALGORITHM_PRECOMPUTED 1 /* implicit, precomputed GEMM */
+#define ACTIVATION_RELU       1
+#define ACTIVATION_IDENTITY   5
+#define PROPAGATE_NAN         1
+
 typedef struct dnn_choice { /* cudnnConvolutionFwdAlgoPerf_t */
     int algorithm, status;
     float time;
@@ -25,11 +36,12 @@ typedef struct dnn_choice { /* cudnnConvolutionFwdAlgoPerf_t */
 } dnn_choice;
 
 typedef struct dnn_params {
-    const void *x, *w, *bias;
+    const void *x, *w, *bias, *z;
     void *y, *workspace;
     int type, compute, rank; /* rank: of the tensors, 4 or 5 */
     int of_x[5], of_w[5], of_y[5];
     int padding[3], stride[3], dilation[3], groups;
+    int activation;
     dnn_choice choice;
 } dnn_params;
 
@@ -38,40 +50,10 @@ typedef struct description {
     dnn_tensor x, y, bias;
     dnn_filter w;
     dnn_convolution convolution;
+    dnn_activation activation;
 } description;
 
-static const exg_cuda_symbol symbols[] = {
-#define ROW(name, symbol, params) {symbol, offsetof(exg_cuda_dnn, name)},
-    EXG_DNN_CALLS(ROW)
-#undef ROW
-};
-
-bool exg_cuda_dnn_find(exg_cuda_dnn *dnn)
-{
-    return exg_cuda_library_open("cudnn", NEWEST, OLDEST, symbols,
-                                 sizeof(symbols) / sizeof(symbols[0]), dnn);
-}
-
-/* NULL where it cannot be used. */
-static exg_cuda_dnn *open_once(exg_cuda_device *d)
-{
-    exg_cuda_dnn *dnn = &d->dnn;
-
-    if (!dnn->was_asked) {
-        dnn->was_asked = true;
-        if (!exg_cuda_dnn_find(dnn) || dnn->create(&dnn->handle) != 0) {
-            dnn->handle = NULL;
-        }
-    }
-    return dnn->handle == NULL ? NULL : dnn;
-}
-
-void exg_cuda_dnn_close(exg_cuda_device *device)
-{
-    if (device->dnn.handle != NULL) {
-        (void)device->dnn.destroy(device->dnn.handle);
-    }
-}
+EXG_CUDA_LIBRARY(dnn, EXG_DNN_CALLS, "cudnn", NEWEST, OLDEST)
 
 /* ---- describing ------------------------------------------------------------------------ */
 
@@ -89,6 +71,9 @@ static void forget(const exg_cuda_dnn *dnn, const description *d)
     }
     if (d->convolution != NULL) {
         (void)dnn->convolution_destroy(d->convolution);
+    }
+    if (d->activation != NULL) {
+        (void)dnn->activation_destroy(d->activation);
     }
 }
 
@@ -131,12 +116,22 @@ static int describe(const exg_cuda_dnn *dnn, const dnn_params *p, int math, desc
     status = status != 0 ? status : dnn->filter_create(&d->w);
     status = status != 0 ? status
                          : dnn->filter_set(d->w, p->type, FORMAT_NCHW, p->rank, p->of_w);
-    return status != 0 ? status : describe_convolution(dnn, p, math, &d->convolution);
+    status = status != 0 ? status : describe_convolution(dnn, p, math, &d->convolution);
+    status = status != 0 ? status : dnn->activation_create(&d->activation);
+    return status != 0 ? status
+                       : dnn->activation_set(d->activation, p->activation, PROPAGATE_NAN, 0);
 }
 
 /* ---- choosing -------------------------------------------------------------------------- */
 
-static bool choose(const exg_cuda_dnn *dnn, exg_dtype dtype, dnn_params *p)
+/* Can all be one call with this algorithm? */
+static bool goes_whole(const dnn_params *p, int algorithm, bool has_bias)
+{
+    return has_bias && (p->activation == ACTIVATION_RELU || algorithm == ALGORITHM_PRECOMPUTED);
+}
+
+/* The best that does all in one call, else the best. */
+static bool choose(const exg_cuda_dnn *dnn, exg_dtype dtype, bool has_bias, dnn_params *p)
 {
     const int math = dtype == EXG_DTYPE_F32   ? MATH_FMA
                      : dtype == EXG_DTYPE_F64 ? MATH_DEFAULT
@@ -148,10 +143,15 @@ static bool choose(const exg_cuda_dnn *dnn, exg_dtype dtype, dnn_params *p)
 
     if (describe(dnn, p, math, &d) == 0 &&
         dnn->choose(dnn->handle, d.x, d.w, d.convolution, d.y, CHOICES, &count, choices) == 0) {
-        for (int i = 0; i < count && !chosen; i++) {
-            chosen = choices[i].status == 0 && choices[i].memory <= WORKSPACE_MOST &&
-                     choices[i].determinism == DETERMINISTIC;
-            p->choice = choices[i];
+        for (int i = 0; i < count; i++) {
+            bool is_good = choices[i].status == 0 && choices[i].memory <= WORKSPACE_MOST &&
+                           choices[i].determinism == DETERMINISTIC;
+
+            if (is_good && (!chosen || (goes_whole(p, choices[i].algorithm, has_bias) &&
+                                        !goes_whole(p, p->choice.algorithm, has_bias)))) {
+                p->choice = choices[i];
+                chosen = true;
+            }
         }
     }
     forget(dnn, &d);
@@ -221,26 +221,78 @@ static bool sizes_of(const cuda_convolution_params *c, dnn_params *p)
 
 /* ---- asking ---------------------------------------------------------------------------- */
 
+/* Of version 8, of 9. */
+static bool is_unsupported(int status)
+{
+    return status == 9 || status / 1000 == 3;
+}
+
+/* Factors as the library wants them. */
+typedef struct factors {
+    const void *zero, *one;
+} factors;
+
+static factors factors_of(const dnn_params *p)
+{
+    static const double wide[] = {0, 1};
+    static const float narrow[] = {0, 1};
+
+    return p->compute == 1 ? (factors){&wide[0], &wide[1]} : (factors){&narrow[0], &narrow[1]};
+}
+
+static int ask_whole(const exg_cuda_dnn *dnn, const dnn_params *p, const description *d)
+{
+    const factors f = factors_of(p);
+
+    return dnn->forward_whole(dnn->handle, f.one, d->x, p->x, d->w, p->w, d->convolution,
+                              p->choice.algorithm, p->workspace, p->choice.memory,
+                              p->z == NULL ? f.zero : f.one, d->y, p->z == NULL ? p->y : p->z,
+                              d->bias, p->bias, d->activation, d->y, p->y);
+}
+
+static int ask_parts(const exg_cuda_dnn *dnn, const dnn_params *p, const description *d)
+{
+    const factors f = factors_of(p);
+    const void *beta = f.zero; /* of what the result has so far */
+    int status = 0;
+
+    if (p->bias != NULL) {
+        status = dnn->add(dnn->handle, f.one, d->bias, p->bias, beta, d->y, p->y);
+        beta = f.one;
+    }
+    if (status == 0 && p->z != NULL) {
+        status = dnn->add(dnn->handle, f.one, d->y, p->z, beta, d->y, p->y);
+        beta = f.one;
+    }
+    if (status == 0) {
+        status = dnn->forward(dnn->handle, f.one, d->x, p->x, d->w, p->w, d->convolution,
+                              p->choice.algorithm, p->workspace, p->choice.memory, beta, d->y,
+                              p->y);
+    }
+    if (status == 0 && p->activation != ACTIVATION_IDENTITY) {
+        status = dnn->activate(dnn->handle, d->activation, f.one, d->y, p->y, f.zero, d->y, p->y);
+    }
+    return status;
+}
+
 static exg_status ask(exg_cuda_device *device, const exg_cuda_launch *launch, void *params,
                       exg_error *err)
 {
     const exg_cuda_dnn *dnn = &device->dnn;
     const dnn_params *p = params;
-    const double wide[] = {1, 0};
-    const float narrow[] = {1, 0};
-    const void *one = p->compute == 1 ? (const void *)&wide[0] : &narrow[0];
-    const void *zero = p->compute == 1 ? (const void *)&wide[1] : &narrow[1];
+    bool whole = goes_whole(p, p->choice.algorithm, p->bias != NULL);
     description d = {0};
     int status = dnn->set_stream(dnn->handle, device->stream);
 
     (void)launch;
     status = status != 0 ? status : describe(dnn, p, p->choice.math, &d);
-    status = status != 0 ? status
-                         : dnn->forward(dnn->handle, one, d.x, p->x, d.w, p->w, d.convolution,
-                                        p->choice.algorithm, p->workspace, p->choice.memory, zero,
-                                        d.y, p->y);
-    if (status == 0 && p->bias != NULL) {
-        status = dnn->add(dnn->handle, one, d.bias, p->bias, one, d.y, p->y);
+    if (status == 0 && whole) {
+        status = ask_whole(dnn, p, &d);
+        whole = !is_unsupported(status);
+        status = whole ? status : 0;
+    }
+    if (status == 0 && !whole) {
+        status = ask_parts(dnn, p, &d);
     }
     forget(dnn, &d);
     return status == 0 ? EXG_OK
@@ -253,7 +305,11 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
 {
     exg_cuda_device *device = (exg_cuda_device *)call->device;
     exg_dtype dtype = call->inputs[0].dtype;
-    dnn_params p = {0};
+    bool has_bias = exg_cuda_has(call, 2);
+    dnn_params p = {.activation = ACTIVATION_IDENTITY};
+    exg_cuda_epilogue e;
+    bool is_read = has_bias && exg_cuda_read_epilogue(call, 0, &e) &&
+                   e.activation != EXG_CUDA_GELU_TANH;
     exg_cuda_dnn *dnn;
     exg_cuda_launch *launch;
 
@@ -261,9 +317,12 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
     if (convolution->is_transposed || !types_of(dtype, &p) || !sizes_of(convolution, &p)) {
         return EXG_OK;
     }
+    if (is_read && e.activation == EXG_CUDA_RELU) {
+        p.activation = ACTIVATION_RELU;
+    }
     EXG_TRY(exg_cuda_enter(device, err));
     dnn = open_once(device);
-    if (dnn == NULL || !choose(dnn, dtype, &p)) {
+    if (dnn == NULL || !choose(dnn, dtype, has_bias, &p)) {
         return EXG_OK;
     }
     *taken = true;
@@ -272,7 +331,11 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
     for (uint32_t i = 0; i < 3; i++) {
         exg_cuda_slot_add(launch, EXG_CUDA_INPUT, i);
     }
+    exg_cuda_slot_add(launch, EXG_CUDA_INPUT, EXG_CUDA_NO_OPERAND);
+    if (is_read && e.adds) {
+        launch->slots[3] = e.added;
+    }
     exg_cuda_slot_add(launch, EXG_CUDA_OUTPUT, 0);
     exg_cuda_slot_add(launch, EXG_CUDA_WORKSPACE, 0);
-    return EXG_OK;
+    return is_read ? EXG_OK : exg_cuda_add_epilogue(call, err);
 }

@@ -29,6 +29,7 @@ typedef struct dnn_handle_handle *dnn_handle;
 typedef struct dnn_tensor_handle *dnn_tensor;
 typedef struct dnn_filter_handle *dnn_filter;
 typedef struct dnn_convolution_handle *dnn_convolution;
+typedef struct dnn_activation_handle *dnn_activation;
 
 #define CUDA_SUCCESS             0
 #define CUDA_OUT_OF_MEMORY       2
@@ -162,6 +163,18 @@ typedef struct dnn_convolution_handle *dnn_convolution;
       (dnn_handle handle, const void *alpha, dnn_tensor of_x, const void *x, dnn_filter of_w,      \
        const void *w, dnn_convolution convolution, int algorithm, void *workspace,                 \
        size_t workspace_bytes, const void *beta, dnn_tensor of_y, void *y))                        \
+    X(forward_whole, "cudnnConvolutionBiasActivationForward",                                      \
+      (dnn_handle handle, const void *alpha, dnn_tensor of_x, const void *x, dnn_filter of_w,      \
+       const void *w, dnn_convolution convolution, int algorithm, void *workspace,                 \
+       size_t workspace_bytes, const void *alpha_of_z, dnn_tensor of_z, const void *z,             \
+       dnn_tensor of_bias, const void *bias, dnn_activation activation, dnn_tensor of_y, void *y)) \
+    X(activation_create, "cudnnCreateActivationDescriptor", (dnn_activation * activation))         \
+    X(activation_destroy, "cudnnDestroyActivationDescriptor", (dnn_activation activation))         \
+    X(activation_set, "cudnnSetActivationDescriptor",                                              \
+      (dnn_activation activation, int mode, int nan, double limit))                                \
+    X(activate, "cudnnActivationForward",                                                          \
+      (dnn_handle handle, dnn_activation activation, const void *alpha, dnn_tensor of_x,           \
+       const void *x, const void *beta, dnn_tensor of_y, void *y))                                 \
     X(add, "cudnnAddTensor",                                                                       \
       (dnn_handle handle, const void *alpha, dnn_tensor of_a, const void *a, const void *beta,     \
        dnn_tensor of_c, void *c))

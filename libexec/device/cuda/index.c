@@ -48,13 +48,16 @@ static exg_status gather_prepare(exg_kernel_call *call, exg_error *err)
     exg_cuda_launch *launch = NULL;
 
     EXG_TRY(exg_require_index("gather", index->dtype, err));
-    if (self.rank != index->rank || self.rank == 0) {
-        return exg_cuda_refuse("gather of a number", err);
+    if (self.rank != index->rank) {
+        return exg_cuda_refuse("gather of another rank than its index", err);
     }
-    dim = exg_call_dim(call, 1, self.rank);
-    params.dim_size = self.sizes[dim];
-    params.dim_stride = self.strides[dim];
-    self.strides[dim] = 0;
+    params.dim_size = 1; /* of a number */
+    if (self.rank > 0) {
+        dim = exg_call_dim(call, 1, self.rank);
+        params.dim_size = self.sizes[dim];
+        params.dim_stride = self.strides[dim];
+        self.strides[dim] = 0;
+    }
     memcpy(self.sizes, index->sizes, sizeof(self.sizes));
     exg_cuda_windows(index, &self, &params.of_index, &params.of_self);
     EXG_TRY(exg_cuda_step_begin(call, err));

@@ -42,17 +42,23 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, exg_cuda_ask *ask, const voi
     return EXG_OK;
 }
 
-static exg_status ask_kernel(exg_cuda_device *device, const exg_cuda_launch *l, void *params,
-                             exg_error *err)
+exg_status exg_cuda_ask_kernel(const exg_cuda_device *device, const exg_cuda_launch *l,
+                               void *params, cuda_stream stream, exg_error *err)
 {
     size_t bytes = l->params_bytes;
     void *extra[] = {CUDA_LAUNCH_BYTES, params, CUDA_LAUNCH_SIZE, &bytes, CUDA_LAUNCH_END};
 
     return exg_cuda_check(&device->driver,
                           device->driver.launch(l->function, l->blocks[0], l->blocks[1],
-                                                l->blocks[2], l->threads, 1, 1, 0, device->stream,
-                                                NULL, extra),
+                                                l->blocks[2], l->threads, 1, 1, 0, stream, NULL,
+                                                extra),
                           "asking for a kernel", err);
+}
+
+static exg_status ask_kernel(exg_cuda_device *device, const exg_cuda_launch *l, void *params,
+                             exg_error *err)
+{
+    return exg_cuda_ask_kernel(device, l, params, device->stream, err);
 }
 
 exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, const char *options,
@@ -106,6 +112,8 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
         return call->fault;
     case EXG_CUDA_RANDOM:
         return (void *)(uintptr_t)call->random;
+    case EXG_CUDA_EPILOGUE:
+        return call->epilogue_inputs[slot->index].data;
     }
     return NULL;
 }
@@ -118,8 +126,10 @@ static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
     memcpy(params, l->params, l->params_bytes);
     for (uint32_t s = 0; s < l->slot_count; s++) {
         void *address = address_of(call, &l->slots[s]);
+        uint32_t first = l->slot_count - l->apart_count;
+        size_t at = s < first ? s * sizeof(address) : l->apart_at + (s - first) * sizeof(address);
 
-        memcpy(params + s * sizeof(address), &address, sizeof(address));
+        memcpy(params + at, &address, sizeof(address));
     }
     return l->ask(device, l, params, &device->err);
 }

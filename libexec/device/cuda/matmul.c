@@ -1,11 +1,6 @@
-/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides: by
- * cuBLASLt where it is there and takes it, else by gemm.cu.
- */
-#include "libexec/device/cuda/blas.h"
+/* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides. */
+#include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
-
-#define TILE        64 /* of gemm.cu */
-#define BATCHES_MAX 65535
 
 /* The last two dimensions, and the one before as batch. */
 static cuda_matrix matrix_of(const exg_tensor *t)
@@ -35,70 +30,36 @@ static exg_status check(exg_dtype a, exg_dtype b, exg_dtype c, exg_error *err)
 
     if (!exg_compute_of(a, &computes[0]) || !exg_compute_of(b, &computes[1]) ||
         !exg_compute_of(c, &computes[2]) || computes[0] != computes[1] ||
-        computes[0] != computes[2] || a == EXG_DTYPE_B8 || a == EXG_DTYPE_U64 ||
+        computes[0] != computes[2] || a == EXG_DTYPE_B8 ||
         (computes[0] == EXG_COMPUTE_F32 && (exg_dtype_bytes(a) == 1 || exg_dtype_bytes(b) == 1))) {
         return exg_unsupported_dtype("a matrix product", a, err);
     }
     return EXG_OK;
 }
 
-static exg_status by_library(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
-                             const cuda_gemm_params *params, bool *taken, exg_error *err)
+/* Operands a, b and self by number; self may be absent, and is added beta times. */
+static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
+                       const cuda_gemm_params *params, exg_error *err)
 {
-    exg_dtype dtype = call->outputs[0].dtype;
-    bool has_self = exg_cuda_has(call, self) && params->beta != 0;
     exg_cuda_product product = {.of = *params,
-                                .dtype = dtype,
-                                .c_dtype = dtype,
-                                .has_self = has_self,
+                                .a_dtype = call->inputs[a].dtype,
+                                .b_dtype = call->inputs[b].dtype,
+                                .c_dtype = call->outputs[0].dtype,
                                 .a = {EXG_CUDA_INPUT, (uint8_t)a, 0},
                                 .b = {EXG_CUDA_INPUT, (uint8_t)b, 0},
-                                .self = {EXG_CUDA_INPUT, (uint8_t)self, 0},
                                 .c = {EXG_CUDA_OUTPUT, 0, 0}};
 
-    *taken = false;
-    if (call->inputs[a].dtype != dtype || call->inputs[b].dtype != dtype ||
-        (has_self && call->inputs[self].dtype != dtype)) {
-        return EXG_OK;
+    EXG_TRY(check(product.a_dtype, product.b_dtype, product.c_dtype, err));
+    if (exg_cuda_has(call, self) && params->beta != 0) {
+        product.addends[product.addend_count++] =
+            (exg_cuda_addend){.at = {EXG_CUDA_INPUT, (uint8_t)self, 0},
+                              .dtype = call->inputs[self].dtype,
+                              .matrix = params->of_self,
+                              .factor = params->beta};
     }
-    return exg_cuda_blas_add(call, &product, taken, err);
-}
-
-/* Operands a, b and self by number; self may be absent. */
-static exg_status gemm(exg_kernel_call *call, uint32_t a, uint32_t b, uint32_t self,
-                       cuda_gemm_params *params, exg_error *err)
-{
-    exg_dtype dtype = call->outputs[0].dtype;
-    bool has_self = exg_cuda_has(call, self) && params->beta != 0;
-    bool is_real = exg_dtype_is_float(dtype);
-    int64_t tiles = exg_ceil_div(params->m, TILE) * exg_ceil_div(params->n, TILE);
-    exg_cuda_launch *launch = NULL;
-    bool taken;
-
-    EXG_TRY(check(call->inputs[a].dtype, call->inputs[b].dtype, dtype, err));
-    if (tiles > INT32_MAX) {
-        return exg_cuda_refuse("a product of so many tiles", err);
-    }
+    call->takes_epilogue = true;
     EXG_TRY(exg_cuda_step_begin(call, err));
-    if (params->batch * params->m * params->n == 0) {
-        return EXG_OK;
-    }
-    EXG_TRY(by_library(call, a, b, self, params, &taken, err));
-    if (taken) {
-        return EXG_OK;
-    }
-    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "i0 i1 i2 o0", *params, &launch, err,
-                         "-DA=%s -DB=%s -DC=%s %s%s %s %s", exg_cuda_dtype(call->inputs[a].dtype),
-                         exg_cuda_dtype(call->inputs[b].dtype), exg_cuda_dtype(dtype),
-                         has_self ? "-DHAS_SELF -DSELF=" : "",
-                         has_self ? exg_cuda_dtype(call->inputs[self].dtype) : "",
-                         is_real ? "-DIS_REAL" : "", dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : ""));
-    launch->slots[0].index = (uint8_t)a;
-    launch->slots[1].index = (uint8_t)b;
-    launch->slots[2].index = (uint8_t)self;
-    launch->blocks[0] = (uint32_t)tiles;
-    launch->blocks[1] = (uint32_t)EXG_MIN(params->batch, BATCHES_MAX);
-    return EXG_OK;
+    return exg_cuda_add_product(call, &product, err);
 }
 
 /* (batch, m, k) by (batch, k, n). */
@@ -144,10 +105,10 @@ static exg_status baddbmm_prepare(exg_kernel_call *call, exg_error *err)
     return product(call, 1, 2, 0, exg_call_float(call, 3), exg_call_float(call, 4), err);
 }
 
-EXG_CUDA_ROW_OF(mm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(bmm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(addmm, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(baddbmm, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_ROW_OF(mm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(bmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(addmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_ROW_OF(baddbmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 
 /* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
@@ -172,4 +133,4 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     return gemm(call, 0, 1, 2, &params, err);
 }
 
-EXG_CUDA_ROW_OF(linear, EXG_KERNEL_ANY_STRIDES_1);
+EXG_CUDA_ROW_OF(linear, EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_SEES_EPILOGUE);

@@ -26,28 +26,45 @@ static void add_to_key(XXH3_state_t *state, const char *text)
     (void)XXH3_128bits_update(state, text, strlen(text) + 1);
 }
 
-static bool key_of(const exg_cuda_device *d, const char *text, const char *options, uint64_t key[2])
+static void end_key(XXH3_state_t *state, uint64_t key[2])
+{
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+
+    key[0] = hash.low64;
+    key[1] = hash.high64;
+}
+
+/* Of all texts, once a device. */
+static void add_texts(exg_cuda_device *d, XXH3_state_t *state)
+{
+    if (!d->has_texts_key) {
+        (void)XXH3_128bits_reset(state);
+        for (uint32_t i = 0; i < exg_cuda_text_count; i++) {
+            add_to_key(state, exg_cuda_texts[i].name);
+            add_to_key(state, exg_cuda_texts[i].text);
+        }
+        end_key(state, d->texts_key);
+        d->has_texts_key = true;
+    }
+    (void)XXH3_128bits_reset(state);
+    (void)XXH3_128bits_update(state, d->texts_key, sizeof(d->texts_key));
+}
+
+static bool key_of(exg_cuda_device *d, const char *text, const char *options, uint64_t key[2])
 {
     XXH3_state_t *state = XXH3_createState();
     int version[] = {d->nvrtc.major, d->nvrtc.minor};
-    XXH128_hash_t hash;
 
     if (state == NULL) {
         return false;
     }
-    (void)XXH3_128bits_reset(state);
-    for (uint32_t i = 0; i < exg_cuda_text_count; i++) {
-        add_to_key(state, exg_cuda_texts[i].name);
-        add_to_key(state, exg_cuda_texts[i].text);
-    }
+    add_texts(d, state);
     add_to_key(state, text);
     add_to_key(state, options);
     add_to_key(state, d->architecture);
     (void)XXH3_128bits_update(state, version, sizeof(version));
-    hash = XXH3_128bits_digest(state);
+    end_key(state, key);
     (void)XXH3_freeState(state);
-    key[0] = hash.low64;
-    key[1] = hash.high64;
     return true;
 }
 

@@ -34,7 +34,7 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
     exg_cuda_launch *launch = NULL;
     bool by_thread;
 
-    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(in->dtype, &compute)) {
         return exg_unsupported_dtype("max or min", in->dtype, err);
     }
     if (!exg_call_is_none(call, 1)) {
@@ -209,7 +209,10 @@ static exg_status add_sort_step(exg_kernel_call *call, const cuda_sort_params *p
     (void)exg_compute_of(dtype, &compute);
     EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, slots, *params, &launch, err,
                          "-DIN=%s -DELEMENT=element_%u %s %s", exg_cuda_dtype(dtype),
-                         exg_dtype_bytes(dtype), compute <= EXG_COMPUTE_F64 ? "-DIS_FLOAT" : "",
+                         exg_dtype_bytes(dtype),
+                         compute <= EXG_COMPUTE_F64 ? "-DIS_FLOAT"
+                         : dtype == EXG_DTYPE_U64   ? "-DIS_UNSIGNED"
+                                                    : "",
                          is_descending ? "-DIS_DESCENDING" : ""));
     launch->slots[1].offset = items;
     exg_cuda_grid(launch, threads);
@@ -229,7 +232,7 @@ static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
     exg_compute compute;
     uint64_t sorted;
 
-    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(in->dtype, &compute)) {
         return exg_unsupported_dtype("sort", in->dtype, err);
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
@@ -268,8 +271,7 @@ static exg_status searchsorted_prepare(exg_kernel_call *call, exg_error *err)
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(values->dtype, &compute) || edges->dtype != values->dtype ||
-        values->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(values->dtype, &compute) || edges->dtype != values->dtype) {
         return exg_unsupported_dtype("searchsorted", values->dtype, err);
     }
     EXG_TRY(exg_require_index("searchsorted", call->outputs[0].dtype, err));

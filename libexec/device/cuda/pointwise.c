@@ -1,16 +1,13 @@
-/* pointwise.c - a pointwise program as a kernel: the formulas of pointwise.def as text, one
- * function each, called in turn for every element.
+/* pointwise.c - a pointwise program as text: the formulas of pointwise.def, one function each,
+ * called in turn for every element.
  *
  * On the way in call->params is the finished program (exg_pointwise_finish). What differs
  * between programs of one shape (sizes, strides, scalars) is a parameter, not text.
  */
-#include "libexec/device/cuda/rows.h"
-#include "libexec/kernels/pointwise_program.h"
+#include "libexec/device/cuda/pointwise.h"
 #include "libexport/base/text.h"
 
 #include <string.h>
-
-#define WORDS_MAX (EXG_CUDA_PARAMS_MAX / 8)
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
 
@@ -34,12 +31,6 @@ static const struct {
     [EXG_COMPUTE_I32] = {"int32_t", "I32"},
     [EXG_COMPUTE_I64] = {"int64_t", "I64"},
 };
-
-/* As convert.def has it. */
-static const char *row_of(exg_dtype dtype)
-{
-    return dtype == EXG_DTYPE_U64 ? "I64" : exg_cuda_dtype(dtype);
-}
 
 /* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
 static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
@@ -152,26 +143,26 @@ static void write_offsets(exg_text *text, const exg_pointwise *p)
         walks |= !p->operands[o].is_dense && !p->operands[o].is_invariant;
     }
     if (walks) {
-        exg_text_puts(text, "        int64_t rest = i;\n\n");
+        exg_text_puts(text, "    int64_t rest = i;\n\n");
         for (uint32_t d = p->rank; d-- > 0;) {
             if (d == 0) {
-                exg_text_puts(text, "        const int64_t i0 = rest;\n");
+                exg_text_puts(text, "    const int64_t i0 = rest;\n");
             } else {
                 exg_text_printf(text,
-                                "        const int64_t i%u = rest %% p.sizes[%u];\n"
-                                "        rest /= p.sizes[%u];\n",
+                                "    const int64_t i%u = rest %% p->sizes[%u];\n"
+                                "    rest /= p->sizes[%u];\n",
                                 d, d, d);
             }
         }
     }
     for (uint8_t o = 0; o < p->operand_count; o++) {
-        exg_text_printf(text, "        const int64_t o%u = ", o);
+        exg_text_printf(text, "    const int64_t o%u = ", o);
         if (p->operands[o].is_dense || p->operands[o].is_invariant) {
             exg_text_puts(text, p->operands[o].is_dense ? "i;\n" : "0;\n");
             continue;
         }
         for (uint32_t d = 0; d < p->rank; d++) {
-            exg_text_printf(text, "%si%u * p.strides[%u][%u]", d == 0 ? "" : " + ", d, o, d);
+            exg_text_printf(text, "%si%u * p->strides[%u][%u]", d == 0 ? "" : " + ", d, o, d);
         }
         exg_text_puts(text, ";\n");
     }
@@ -182,18 +173,18 @@ static void write_call(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     const exg_instruction *i = &p->instructions[k];
     exg_compute compute = compute_of(p, i);
 
-    exg_text_printf(text, "        %s v%u = formula_%u(v%u, v%u, v%u",
+    exg_text_printf(text, "    %s v%u = formula_%u(v%u, v%u, v%u",
                     computes[p->values[i->target].compute].type, i->target, k, i->sources[0],
                     i->sources[1], i->sources[2]);
     for (uint32_t s = 0; s < EXG_POINTWISE_SCALARS; s++) {
         if (s < i->scalar_count) {
-            exg_text_printf(text, ", *(const %s *)&p.scalars[%u]", computes[compute].type,
+            exg_text_printf(text, ", *(const %s *)&p->scalars[%u]", computes[compute].type,
                             scalar + s);
         } else {
             exg_text_puts(text, ", 0");
         }
     }
-    exg_text_puts(text, ", &bad);\n");
+    exg_text_puts(text, ", bad);\n");
 }
 
 static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32_t scalar)
@@ -203,19 +194,19 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
 
     switch (i->kind) {
     case EXG_INSTRUCTION_LOAD:
-        exg_text_printf(text, "        %s v%u = load_%s(p.at[%u], o%u);\n", type, i->target,
-                        row_of(i->dtype), i->operand, i->operand);
+        exg_text_printf(text, "    %s v%u = load_%s(p->at[%u], o%u);\n", type, i->target,
+                        exg_cuda_dtype(i->dtype), i->operand, i->operand);
         break;
     case EXG_INSTRUCTION_STORE:
-        exg_text_printf(text, "        store_%s(p.at[%u], o%u, v%u);\n", row_of(i->dtype),
+        exg_text_printf(text, "    store_%s(p->at[%u], o%u, v%u);\n", exg_cuda_dtype(i->dtype),
                         i->operand, i->operand, i->target);
         break;
     case EXG_INSTRUCTION_CONVERT:
-        exg_text_printf(text, "        %s v%u = (%s)(v%u%s);\n", type, i->target, type,
+        exg_text_printf(text, "    %s v%u = (%s)(v%u%s);\n", type, i->target, type,
                         i->sources[0], i->is_truth ? " != 0" : "");
         break;
     case EXG_INSTRUCTION_ROUND:
-        exg_text_printf(text, "        v%u = round_%s(v%u);\n", i->target, row_of(i->dtype),
+        exg_text_printf(text, "    v%u = round_%s(v%u);\n", i->target, exg_cuda_dtype(i->dtype),
                         i->target);
         break;
     case EXG_INSTRUCTION_FORMULA:
@@ -224,16 +215,15 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     }
 }
 
-static void write_text(exg_text *text, const exg_pointwise *p)
+void exg_cuda_write_program(exg_text *text, const exg_pointwise *p)
 {
     uint32_t scalar = 0;
 
     exg_text_puts(text, "#include \"libexec/kernels/cuda/common.h\"\n");
     write_formulas(text, p);
     write_params(text, p);
-    exg_text_puts(text, "KERNEL(pointwise, pointwise_params)\n{\n"
-                        "    int bad = 0;\n\n"
-                        "    FOR_EACH(i, p.numel) {\n");
+    exg_text_puts(text, "static inline void element(const pointwise_params *p, int64_t i, "
+                        "int *bad)\n{\n");
     write_offsets(text, p);
     for (uint8_t k = 0; k < p->instruction_count; k++) {
         write_step(text, p, k, scalar);
@@ -241,21 +231,17 @@ static void write_text(exg_text *text, const exg_pointwise *p)
                       ? p->instructions[k].scalar_count
                       : 0;
     }
-    exg_text_puts(text, "    }\n"
-                        "    if (bad != 0) {\n"
-                        "        raise_fault(p.fault, FAULT_DIVIDE_BY_ZERO, 0, -1);\n"
-                        "    }\n}\n");
+    exg_text_puts(text, "    (void)bad;\n}\n");
 }
 
 /* ---- parameters --------------------------------------------------------------------------- */
 
-/* As write_params() lays them out; gives their number, 0 when there are too many. */
-static uint32_t fill_params(const exg_pointwise *p, uint64_t *words)
+uint32_t exg_cuda_program_words(const exg_pointwise *p, uint64_t *words, uint32_t most)
 {
     uint32_t scalars = scalar_words(p);
     uint32_t at = p->operand_count + 1u;
 
-    if (at + 1 + p->rank * (1u + p->operand_count) + scalars + 1 > WORDS_MAX) {
+    if (at + 1 + p->rank * (1u + p->operand_count) + scalars + 1 > most) {
         return 0;
     }
     words[at++] = (uint64_t)p->numel;
@@ -279,40 +265,57 @@ static uint32_t fill_params(const exg_pointwise *p, uint64_t *words)
     return scalars == 0 ? at + 1 : at;
 }
 
-static exg_status prepare(exg_kernel_call *call, exg_error *err)
+void exg_cuda_program_slots(const exg_pointwise *p, exg_cuda_slot_kind inputs,
+                            exg_cuda_launch *launch)
 {
-    const exg_pointwise *p = call->params;
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_cuda_slot_add(launch, p->operands[o].is_output ? EXG_CUDA_OUTPUT : inputs,
+                          p->operands[o].index);
+    }
+    exg_cuda_slot_add(launch, EXG_CUDA_FAULT, 0);
+}
+
+exg_status exg_cuda_add_program(exg_kernel_call *call, const exg_pointwise *p,
+                                exg_cuda_slot_kind inputs, exg_error *err)
+{
     uint64_t words[WORDS_MAX] = {0};
-    uint32_t count = fill_params(p, words);
+    uint32_t count = exg_cuda_program_words(p, words, WORDS_MAX);
     exg_cuda_launch *launch = NULL;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
     if (count == 0) {
-        return EXG_FAIL(err, UNSUPPORTED, "DEV-010",
-                        "an elementwise program of %u operands has too many parameters",
-                        p->operand_count);
+        return exg_cuda_refuse("an elementwise program of so many parameters", err);
     }
-    EXG_TRY(exg_cuda_step_begin(call, err));
     if (p->numel == 0) {
         return EXG_OK;
     }
-    write_text(&text, p);
-    if (exg_text_string(&text) == NULL) {
-        exg_text_free(&text);
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    status = exg_cuda_step_add_kernel(call, exg_text_string(&text), "", "pointwise", words,
-                                      count * 8, &launch, err);
+    exg_cuda_write_program(&text, p);
+    exg_text_puts(&text, "KERNEL(pointwise, pointwise_params)\n{\n"
+                         "    int bad = 0;\n\n"
+                         "    FOR_EACH(i, p.numel) {\n"
+                         "        element(&p, i, &bad);\n"
+                         "    }\n"
+                         "    if (bad != 0) {\n"
+                         "        raise_fault(p.fault, FAULT_DIVIDE_BY_ZERO, 0, -1);\n"
+                         "    }\n}\n");
+    status = exg_text_string(&text) == NULL
+                 ? EXG_OUT_OF_MEMORY(err)
+                 : exg_cuda_step_add_kernel(call, exg_text_string(&text), "", "pointwise", words,
+                                            count * 8, &launch, err);
     exg_text_free(&text);
     EXG_TRY(status);
-    for (uint8_t o = 0; o < p->operand_count; o++) {
-        exg_cuda_slot_add(launch, p->operands[o].is_output ? EXG_CUDA_OUTPUT : EXG_CUDA_INPUT,
-                          p->operands[o].index);
-    }
-    exg_cuda_slot_add(launch, EXG_CUDA_FAULT, 0);
+    exg_cuda_program_slots(p, inputs, launch);
     exg_cuda_grid(launch, p->numel);
     return EXG_OK;
+}
+
+static exg_status prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_pointwise *p = call->params;
+
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    return exg_cuda_add_program(call, p, EXG_CUDA_INPUT, err);
 }
 
 const exg_kernel exg_cuda_pointwise = {

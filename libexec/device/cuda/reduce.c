@@ -34,8 +34,7 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     exg_cuda_launch *launch = NULL;
     bool by_thread;
 
-    if (!exg_compute_of(in->dtype, &loaded) || !exg_compute_of(out, &stored) ||
-        in->dtype == EXG_DTYPE_U64 || out == EXG_DTYPE_U64) {
+    if (!exg_compute_of(in->dtype, &loaded) || !exg_compute_of(out, &stored)) {
         return exg_unsupported_dtype("a reduction", in->dtype, err);
     }
     compute = of_input ? loaded : stored;

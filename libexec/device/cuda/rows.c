@@ -1,5 +1,5 @@
 /* rows.c - the device's kernels by the names of the host's. */
-#include "libexec/device/cuda/rows.h"
+#include "libexec/device/cuda/epilogue.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ const char *exg_cuda_dtype(exg_dtype dtype)
 #undef EXG_DTYPE
     };
 
-    return names[dtype];
+    return names[dtype == EXG_DTYPE_U64 ? EXG_DTYPE_I64 : dtype]; /* as the host has it */
 }
 
 const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise)
@@ -76,6 +76,7 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
 {
     char text[OPTIONS_MAX];
     va_list list;
+    bool finishes;
     int length;
 
     va_start(list, options);
@@ -87,9 +88,15 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
     if (call->params == NULL) {
         EXG_TRY(exg_cuda_step_begin(call, err));
     }
-    EXG_TRY(exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry, params,
-                                     params_bytes, launch, err));
+    finishes = call->epilogue != NULL && strchr(slots, 'e') != NULL;
+    EXG_TRY(finishes ? exg_cuda_add_finishing(call, file, text, entry, params, params_bytes,
+                                              launch, err)
+                     : exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry,
+                                                params, params_bytes, launch, err));
     add_slots(*launch, slots);
+    if (finishes) {
+        exg_cuda_add_epilogue_slots(call, (uint32_t)params_bytes, *launch);
+    }
     return EXG_OK;
 }
 

@@ -1,6 +1,9 @@
 /* rows.h - the device's kernels. One row is one kernel, under the name of the host's that it
  * stands for; its text lies in libexec/kernels/cuda/.
  *
+ * What has no row the host computes, between copies: Fourier transforms, the factorisations of
+ * linalg_* and what goes with them, the order of rows (unique along a dimension).
+ *
  * To add one: a row here, prepare() in the file of its family, a text, and its line in
  * CMakeLists.txt. The tests run the host kernels' own tests on it.
  */
@@ -35,8 +38,12 @@
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
     X(diagonal_scatter)                                                                            \
+    X(draw_bernoulli)                                                                              \
+    X(draw_binomial)                                                                               \
     X(draw_bits)                                                                                   \
+    X(draw_gamma)                                                                                  \
     X(draw_normal)                                                                                 \
+    X(draw_poisson)                                                                                \
     X(draw_uniform)                                                                                \
     X(embedding)                                                                                   \
     X(flip)                                                                                        \
@@ -58,6 +65,7 @@
     X(places)                                                                                      \
     X(pointwise)                                                                                   \
     X(prod)                                                                                        \
+    X(recurrent)                                                                                   \
     X(rms_norm)                                                                                    \
     X(roll)                                                                                        \
     X(scalar_tensor)                                                                               \
@@ -75,7 +83,8 @@
     X(sum)                                                                                         \
     X(topk)                                                                                        \
     X(tril)                                                                                        \
-    X(triu)
+    X(triu)                                                                                        \
+    X(var)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
@@ -84,7 +93,8 @@ EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
 /* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
  * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
- * NULL. `params` is a struct. The options are printf's. */
+ * NULL; "e" says that the text has the call's epilogue in it, where there is one (tile.h).
+ * `params` is a struct. The options are printf's. */
 #define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
     exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
                  sizeof(params), launch, err, __VA_ARGS__)
@@ -101,7 +111,7 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
         .flags = flags_,                                                                           \
     }
 
-/* A dtype's name in texts ("BF16"); of an absent operand that of another. */
+/* A dtype's name in texts ("BF16"), as convert.def has it; of an absent operand another's. */
 const char *exg_cuda_dtype(exg_dtype dtype);
 const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise);
 

@@ -32,7 +32,7 @@ static exg_status add_scatter(exg_kernel_call *call, cuda_scatter_params *params
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (kind[0] != '\0' && (!exg_compute_of(dtype, &compute) || dtype == EXG_DTYPE_U64)) {
+    if (kind[0] != '\0' && !exg_compute_of(dtype, &compute)) {
         return exg_unsupported_dtype("scatter", dtype, err);
     }
     memcpy(slots + 2, source, 2);

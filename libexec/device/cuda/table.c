@@ -60,7 +60,7 @@ static void describe_libraries(const exg_cuda_driver *driver, exg_device_info *i
 
     (void)snprintf(info->libraries, sizeof(info->libraries), "%scuBLASLt, %scuDNN",
                    exg_cuda_blas_find(driver, &blas) ? "" : "no ",
-                   exg_cuda_dnn_find(&dnn) ? "" : "no ");
+                   exg_cuda_dnn_find(driver, &dnn) ? "" : "no ");
     if (exg_nccl_open(&nccl, NULL) == EXG_OK) {
         exg_nccl_name(&nccl, info->collectives, sizeof(info->collectives));
     } else {

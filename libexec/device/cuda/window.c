@@ -59,7 +59,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(dtype, &compute) || dtype == EXG_DTYPE_B8 || dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(dtype, &compute) || dtype == EXG_DTYPE_B8) {
         return exg_unsupported_dtype("convolution", dtype, err);
     }
     for (uint32_t i = 1; i < call->input_count; i++) {
@@ -80,12 +80,13 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     if (exg_tensor_numel(&call->outputs[0]) == 0) {
         return EXG_OK;
     }
+    call->takes_epilogue = true;
     EXG_TRY(exg_cuda_dnn_add(call, &p, &taken, err));
     if (taken) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "convolution", "convolution", "i0 i1 i2 o0", p, &launch, err,
-                         "-DX=%s %s %s", exg_cuda_dtype(dtype),
+    EXG_TRY(EXG_CUDA_ADD(call, "convolution", "convolution", "i0 i1 i2 o0 e", p, &launch, err,
+                         "-DRESULT=%s %s %s", exg_cuda_dtype(dtype),
                          compute > EXG_COMPUTE_F64 ? "-DIS_INTEGER" : "",
                          dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : ""));
     launch->blocks[0] = (uint32_t)tiles;
@@ -94,7 +95,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(convolution, 0);
+EXG_CUDA_ROW_OF(convolution, EXG_KERNEL_SEES_EPILOGUE);
 
 /* ---- pooling ----------------------------------------------------------------------------- */
 
@@ -105,7 +106,7 @@ static exg_status pool(exg_kernel_call *call, cuda_pool_params *p, const char *k
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (!exg_compute_of(in->dtype, &compute) || in->dtype == EXG_DTYPE_U64) {
+    if (!exg_compute_of(in->dtype, &compute)) {
         return exg_unsupported_dtype("pooling", in->dtype, err);
     }
     p->height = in->sizes[in->rank - 2];

@@ -1,10 +1,6 @@
-/* random.c - draw_uniform, draw_normal, draw_bits: tensors of random numbers. A block of
- * four words is four elements of 32 bits or less, or two of 64.
- */
-#include "libexec/kernels/random.h"
+/* random.c - draw_uniform, draw_normal, draw_bits: tensors of random numbers (distribution.h). */
+#include "libexec/kernels/distribution.h"
 #include "libexec/kernels/cpu/common.h"
-
-#include <math.h>
 
 #define CHUNK 256 /* elements drawn before they are stored; even blocks of words */
 
@@ -14,7 +10,7 @@ typedef struct draw_params {
     draw_kind kind;
     exg_dtype dtype;
     uint32_t stream;
-    uint32_t digits; /* of a uniform number: no dtype rounds it to 1 */
+    uint32_t digits; /* of a uniform number */
     int64_t numel;
     exg_store_loop *store;
 } draw_params;
@@ -68,54 +64,21 @@ static exg_status bits_prepare(exg_kernel_call *call, exg_error *err)
     return draw_prepare(call, BITS, err);
 }
 
-static uint64_t pair(const uint32_t *words, int at)
+/* The elements of a block of words, from `at` on. */
+static void draw_words(const draw_params *p, const uint32_t *words, values *v, int64_t at)
 {
-    return (uint64_t)words[2 * at + 1] << 32 | words[2 * at];
-}
-
-/* Two normal numbers of two uniform ones, u in (0, 1], v in [0, 1) (Box, Muller). */
-static void normal_pair(double u, double v, double *z0, double *z1)
-{
-    double radius = sqrt(-2 * log(u));
-    double angle = 6.28318530717958647693 * v;
-
-    *z0 = radius * cos(angle);
-    *z1 = radius * sin(angle);
-}
-
-/* Elements of 64 bits: `first` and the next. */
-static void draw_wide(const draw_params *p, const uint32_t *words, values *v, int64_t at)
-{
-    double u[2] = {(double)(pair(words, 0) >> 11) * 0x1p-53,
-                   (double)(pair(words, 1) >> 11) * 0x1p-53};
+    bool is_wide = exg_dtype_bytes(p->dtype) == 8;
 
     if (p->kind == BITS) {
-        v->i64[at] = (int64_t)(pair(words, 0) >> 1);
-        v->i64[at + 1] = (int64_t)(pair(words, 1) >> 1);
+        exg_draw_bits(words, v->i64 + at);
+    } else if (p->kind == UNIFORM && is_wide) {
+        exg_draw_uniform_f64(words, v->f64 + at);
     } else if (p->kind == UNIFORM) {
-        v->f64[at] = u[0];
-        v->f64[at + 1] = u[1];
+        exg_draw_uniform_f32(words, p->digits, v->f32 + at);
+    } else if (is_wide) {
+        exg_draw_normal_f64(words, v->f64 + at);
     } else {
-        normal_pair(u[0] + 0x1p-53, u[1], &v->f64[at], &v->f64[at + 1]);
-    }
-}
-
-/* Elements of at most 32 bits: four. */
-static void draw_narrow(const draw_params *p, const uint32_t *words, values *v, int64_t at)
-{
-    if (p->kind == UNIFORM) {
-        for (int k = 0; k < 4; k++) {
-            v->f32[at + k] = ldexpf((float)(words[k] >> (32 - p->digits)), -(int)p->digits);
-        }
-        return;
-    }
-    for (int k = 0; k < 4; k += 2) {
-        double z0;
-        double z1;
-
-        normal_pair(((double)words[k] + 1) * 0x1p-32, (double)words[k + 1] * 0x1p-32, &z0, &z1);
-        v->f32[at + k] = (float)z0;
-        v->f32[at + k + 1] = (float)z1;
+        exg_draw_normal_f32(words, v->f32 + at);
     }
 }
 
@@ -125,8 +88,7 @@ static void draw_block(void *context, uint32_t block)
     const draw_params *p = r->p;
     int64_t first = (int64_t)block * EXG_GRAIN;
     int64_t end = EXG_MIN(first + EXG_GRAIN, p->numel);
-    bool is_wide = exg_dtype_bytes(p->dtype) == 8;
-    int step = is_wide ? 2 : 4;
+    int step = exg_dtype_bytes(p->dtype) == 8 ? 2 : 4;
     values v;
 
     for (; first < end; first += CHUNK) {
@@ -136,11 +98,7 @@ static void draw_block(void *context, uint32_t block)
             uint32_t words[4];
 
             exg_random_block(r->source, p->stream, (uint64_t)((first + at) / step), words);
-            if (is_wide) {
-                draw_wide(p, words, &v, at);
-            } else {
-                draw_narrow(p, words, &v, at);
-            }
+            draw_words(p, words, &v, at);
         }
         p->store((uint32_t)count, r->out + first * exg_dtype_bytes(p->dtype), 1, &v);
     }

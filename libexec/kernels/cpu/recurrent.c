@@ -8,7 +8,6 @@ typedef struct recurrent_params {
     exg_gemm gemm; /* state (batch, hidden) by the weight's transpose */
     int64_t steps, batch, hidden, gates;
     uint64_t products_offset; /* in the workspace: of one step */
-    uint64_t bias_offset;     /* and zeros for a bias that is not there */
     exg_cell_loop *cell;
     bool has_cell; /* the state has a second part */
     bool backward;
@@ -75,8 +74,7 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
                          .alpha = 1};
     EXG_TRY(exg_gemm_plan(&p->gemm, call, err));
     p->products_offset = (call->workspace_bytes + 63) & ~(uint64_t)63;
-    p->bias_offset = p->products_offset + (uint64_t)(p->batch * p->gates) * p->bytes;
-    call->workspace_bytes = p->bias_offset + (uint64_t)p->gates * p->bytes;
+    call->workspace_bytes = p->products_offset + (uint64_t)(p->batch * p->gates) * p->bytes;
     call->params = p;
     return EXG_OK;
 }
@@ -89,13 +87,10 @@ static void recurrent_run(const exg_kernel_call *call)
     uint64_t row = (uint64_t)p->hidden * p->bytes;
     uint64_t gates = (uint64_t)p->gates * p->bytes;
     char *products = (char *)call->workspace + p->products_offset;
-    const void *bias = call->inputs[2].data;
+    const void *bias = exg_tensor_is_absent(&call->inputs[2]) ? NULL : call->inputs[2].data;
     char *h = call->outputs[1].data;
     char *c = call->outputs[2].data;
 
-    if (exg_tensor_is_absent(&call->inputs[2])) {
-        bias = memset((char *)call->workspace + p->bias_offset, 0, gates);
-    }
     memcpy(h, call->inputs[3].data, state);
     if (p->has_cell) {
         memcpy(c, call->inputs[4].data, state);

@@ -2,25 +2,12 @@
  *
  *   result (out, positions) = weight (out, in * taps) times columns (in * taps, positions)
  *
- * for each image and group, in tiles as gemm.cu. X: the dtype of all operands.
+ * for each image and group, in tiles (tile.h). RESULT: the dtype of all operands.
  */
-#include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/tile.h"
 
-#define TILE 64
-#define EACH 4
-#define DEEP 16
-#define SIDE (TILE / EACH)
-
-typedef COMPUTE(X) real;
-
-#ifdef IS_INTEGER
-#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
-#elif defined(IS_DOUBLE)
-#define MULTIPLY_ADD(x, y, z) fma(x, y, z)
-#else
-#define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
-#endif
+FINISHING(convolution_params, cuda_convolution_params);
 
 /* The image's coordinate along dimension d that result coordinate o and tap k read, or -1. */
 static inline int64_t source_of(const cuda_convolution_params *p, int d, int64_t o, int64_t k)
@@ -41,13 +28,12 @@ static inline real weight_at(const cuda_convolution_params *p, int64_t group, in
 {
     const int64_t taps = p->kernel[0] * p->kernel[1] * p->kernel[2];
     const int64_t channel = k / taps;
-    const int64_t tap = k % taps;
+    const int64_t tap = p->is_transposed ? taps - 1 - k % taps : k % taps;
+    const int64_t filter =
+        p->is_transposed ? (group * p->in_channels + channel) * p->out_channels + o
+                         : (group * p->out_channels + o) * p->in_channels + channel;
 
-    return p->is_transposed
-               ? LOAD(X)(p->weight, ((group * p->in_channels + channel) * p->out_channels + o) *
-                                            taps + (taps - 1 - tap))
-               : LOAD(X)(p->weight, ((group * p->out_channels + o) * p->in_channels + channel) *
-                                            taps + tap);
+    return LOAD(RESULT)(p->weight, filter * taps + tap);
 }
 
 static inline real column_at(const cuda_convolution_params *p, int64_t image, int64_t group,
@@ -64,63 +50,61 @@ static inline real column_at(const cuda_convolution_params *p, int64_t image, in
 
     return z < 0 || y < 0 || x < 0
                ? 0
-               : LOAD(X)(p->in, ((plane * p->size[0] + z) * p->size[1] + y) * p->size[2] + x);
+               : LOAD(RESULT)(p->in, ((plane * p->size[0] + z) * p->size[1] + y) * p->size[2] + x);
 }
 
-KERNEL(convolution, cuda_convolution_params)
+/* A tile's channels [row, row + TILE) and positions [column, column + TILE), at depth k and on. */
+static inline void load_tile(const cuda_convolution_params *p, strip *a, strip *b, int64_t image,
+                             int64_t row, int64_t column, int64_t k)
 {
-    SHARED real a[DEEP][TILE + 1];
-    SHARED real b[DEEP][TILE + 1];
-    const int64_t positions = p.result[0] * p.result[1] * p.result[2];
-    const int64_t depth = p.in_channels * p.kernel[0] * p.kernel[1] * p.kernel[2];
+    const int64_t positions = p->result[0] * p->result[1] * p->result[2];
+    const int64_t depth = p->in_channels * p->kernel[0] * p->kernel[1] * p->kernel[2];
+    const int64_t group = BLOCK_Y;
+
+    for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
+        const int r = i / DEEP;
+        const int c = i % TILE;
+
+        a[i % DEEP][r] = row + r < p->out_channels && k + i % DEEP < depth
+                             ? weight_at(p, group, row + r, k + i % DEEP)
+                             : 0;
+        b[i / TILE][c] = column + c < positions && k + i / TILE < depth
+                             ? column_at(p, image, group, k + i / TILE, column + c)
+                             : 0;
+    }
+}
+
+KERNEL(convolution, convolution_params)
+{
+    SHARED strip a[DEEP];
+    SHARED strip b[DEEP];
+    const int64_t positions = p.of.result[0] * p.of.result[1] * p.of.result[2];
+    const int64_t depth = p.of.in_channels * p.of.kernel[0] * p.of.kernel[1] * p.of.kernel[2];
     const int64_t tiles = (positions + TILE - 1) / TILE;
     const int64_t row = BLOCK_X / tiles * TILE;
     const int64_t column = BLOCK_X % tiles * TILE;
-    const int64_t group = BLOCK_Y;
-    const int y = THREAD / SIDE;
-    const int x = THREAD % SIDE;
 
-    for (int64_t image = BLOCK_Z; image < p.batch; image += 65535) {
-        real sums[EACH][EACH];
+    for (int64_t image = BLOCK_Z; image < p.of.batch; image += 65535) {
+        real sums[EACH][EACH] = {{0}};
 
-        for (int i = 0; i < EACH * EACH; i++) {
-            sums[i / EACH][i % EACH] = 0;
-        }
         for (int64_t k = 0; k < depth; k += DEEP) {
-            for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
-                const int r = i / DEEP;
-                const int c = i % TILE;
-
-                a[i % DEEP][r] = row + r < p.out_channels && k + i % DEEP < depth
-                                     ? weight_at(&p, group, row + r, k + i % DEEP)
-                                     : 0;
-                b[i / TILE][c] = column + c < positions && k + i / TILE < depth
-                                     ? column_at(&p, image, group, k + i / TILE, column + c)
-                                     : 0;
-            }
+            load_tile(&p.of, a, b, image, row, column, k);
             BARRIER();
-            for (int d = 0; d < DEEP; d++) {
-                for (int i = 0; i < EACH; i++) {
-                    for (int j = 0; j < EACH; j++) {
-                        sums[i][j] = MULTIPLY_ADD(a[d][y + i * SIDE], b[d][x + j * SIDE],
-                                                  sums[i][j]);
-                    }
-                }
-            }
+            add_products(a, b, sums);
             BARRIER();
         }
-        for (int i = 0; i < EACH; i++) {
-            const int64_t o = row + y + i * SIDE;
-            const int64_t channel = group * p.out_channels + o;
+        for (int i = 0; i < EACH * EACH; i++) {
+            const int64_t o = row + THREAD / SIDE + i / EACH * SIDE;
+            const int64_t position = column + THREAD % SIDE + i % EACH * SIDE;
+            const int64_t channel = BLOCK_Y * p.of.out_channels + o;
+            const int64_t at =
+                (image * p.of.groups * p.of.out_channels + channel) * positions + position;
+            const real sum = sums[i / EACH][i % EACH];
 
-            for (int j = 0; j < EACH; j++) {
-                const int64_t at = column + x + j * SIDE;
-
-                if (o < p.out_channels && at < positions) {
-                    STORE(X)(p.out,
-                             (image * p.groups * p.out_channels + channel) * positions + at,
-                             p.bias != 0 ? sums[i][j] + LOAD(X)(p.bias, channel) : sums[i][j]);
-                }
+            if (o < p.of.out_channels && position < positions) {
+                STORE(RESULT)(p.of.out, at,
+                              p.of.bias != 0 ? sum + LOAD(RESULT)(p.of.bias, channel) : sum);
+                FINISH(p, at);
             }
         }
     }

@@ -1,31 +1,15 @@
-/* gemm.cu - c = alpha * a * b + beta * self, a tile of TILE by TILE of c a block of 256
- * threads, each EACH by EACH of it; a and b pass through shared memory DEEP at a time.
+/* gemm.cu - c = alpha * a * b + beta * self, in tiles (tile.h).
  *
- * A, B, C, SELF: dtypes; HAS_SELF. Strides are any: a matrix may be transposed.
+ * A, B, RESULT, SELF: dtypes; HAS_SELF. Strides are any: a matrix may be transposed.
  */
-#include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/tile.h"
 
-#define TILE 64
-#define EACH 4
-#define DEEP 16
-#define SIDE (TILE / EACH) /* threads along one side of the tile */
-
-typedef COMPUTE(C) real;
-
-#ifdef IS_REAL
-#define MULTIPLY_ADD(x, y, z) ((real)fma(x, y, z))
-#else
-#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
-#endif
-#if defined(IS_REAL) && !defined(IS_DOUBLE)
-#undef MULTIPLY_ADD
-#define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
-#endif
+FINISHING(gemm_params, cuda_gemm_params);
 
 /* Rows [row, row + TILE), columns [k, k + DEEP) of a, transposed; zero outside. */
-static inline void load_a(const cuda_gemm_params *p, real to[DEEP][TILE + 1], int64_t batch,
-                          int64_t row, int64_t k)
+static inline void load_a(const cuda_gemm_params *p, strip *to, int64_t batch, int64_t row,
+                          int64_t k)
 {
     for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
         /* neighbouring threads along what lies together */
@@ -40,8 +24,8 @@ static inline void load_a(const cuda_gemm_params *p, real to[DEEP][TILE + 1], in
     }
 }
 
-static inline void load_b(const cuda_gemm_params *p, real to[DEEP][TILE + 1], int64_t batch,
-                          int64_t k, int64_t column)
+static inline void load_b(const cuda_gemm_params *p, strip *to, int64_t batch, int64_t k,
+                          int64_t column)
 {
     for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
         const int by_column = p->of_b.row == 1;
@@ -55,8 +39,9 @@ static inline void load_b(const cuda_gemm_params *p, real to[DEEP][TILE + 1], in
     }
 }
 
-static inline void finish(const cuda_gemm_params *p, int64_t batch, int64_t row, int64_t column,
-                          real sum)
+/* alpha * sum + beta * self */
+static inline real whole(const cuda_gemm_params *p, int64_t batch, int64_t row, int64_t column,
+                         real sum)
 {
     real x = p->alpha == 1 ? sum : (real)p->alpha * sum;
 
@@ -66,44 +51,35 @@ static inline void finish(const cuda_gemm_params *p, int64_t batch, int64_t row,
 
     x += p->beta == 1 ? self : (real)p->beta * self;
 #endif
-    STORE(C)(p->c, (batch * p->m + row) * p->n + column, x);
+    return x;
 }
 
-KERNEL(gemm, cuda_gemm_params)
+KERNEL(gemm, gemm_params)
 {
-    SHARED real a[DEEP][TILE + 1];
-    SHARED real b[DEEP][TILE + 1];
-    const int64_t tiles = (p.n + TILE - 1) / TILE;
+    SHARED strip a[DEEP];
+    SHARED strip b[DEEP];
+    const int64_t tiles = (p.of.n + TILE - 1) / TILE;
     const int64_t row = BLOCK_X / tiles * TILE;
     const int64_t column = BLOCK_X % tiles * TILE;
-    const int y = THREAD / SIDE;
-    const int x = THREAD % SIDE;
 
-    for (int64_t batch = BLOCK_Y; batch < p.batch; batch += 65535) {
-        real sums[EACH][EACH];
+    for (int64_t batch = BLOCK_Y; batch < p.of.batch; batch += 65535) {
+        real sums[EACH][EACH] = {{0}};
 
+        for (int64_t k = 0; k < p.of.k; k += DEEP) {
+            load_a(&p.of, a, batch, row, k);
+            load_b(&p.of, b, batch, k, column);
+            BARRIER();
+            add_products(a, b, sums);
+            BARRIER();
+        }
         for (int i = 0; i < EACH * EACH; i++) {
-            sums[i / EACH][i % EACH] = 0;
-        }
-        for (int64_t k = 0; k < p.k; k += DEEP) {
-            load_a(&p, a, batch, row, k);
-            load_b(&p, b, batch, k, column);
-            BARRIER();
-            for (int d = 0; d < DEEP; d++) {
-                for (int i = 0; i < EACH; i++) {
-                    for (int j = 0; j < EACH; j++) {
-                        sums[i][j] = MULTIPLY_ADD(a[d][y + i * SIDE], b[d][x + j * SIDE],
-                                                  sums[i][j]);
-                    }
-                }
-            }
-            BARRIER();
-        }
-        for (int i = 0; i < EACH; i++) {
-            for (int j = 0; j < EACH; j++) {
-                if (row + y + i * SIDE < p.m && column + x + j * SIDE < p.n) {
-                    finish(&p, batch, row + y + i * SIDE, column + x + j * SIDE, sums[i][j]);
-                }
+            const int64_t y = row + THREAD / SIDE + i / EACH * SIDE;
+            const int64_t x = column + THREAD % SIDE + i % EACH * SIDE;
+            const int64_t at = (batch * p.of.m + y) * p.of.n + x;
+
+            if (y < p.of.m && x < p.of.n) {
+                STORE(RESULT)(p.of.c, at, whole(&p.of, batch, y, x, sums[i / EACH][i % EACH]));
+                FINISH(p, at);
             }
         }
     }

@@ -87,6 +87,16 @@ typedef struct cuda_draw_params {
     uint32_t stream, digits;
 } cuda_draw_params;
 
+/* Each element its own distribution; b may be NULL. */
+typedef struct cuda_draw_each_params {
+    const void *a, *b;
+    void *out;
+    const void *source;
+    void *fault;
+    int64_t numel;
+    uint32_t stream;
+} cuda_draw_each_params;
+
 /* ---- reductions, rows -------------------------------------------------------------------- */
 
 typedef struct cuda_reduce_params {
@@ -239,6 +249,14 @@ typedef struct cuda_gemm_params {
     cuda_matrix of_a, of_b, of_self;
     double alpha, beta;
 } cuda_gemm_params;
+
+/* One step of a recurrent layer (cell.h): h of rows of units to out, and to last where that is
+ * there; the cells of an LSTM are replaced. */
+typedef struct cuda_cell_params {
+    const void *x, *s, *bias, *h;
+    void *c, *out, *last;
+    int64_t rows, units, gates; /* gates: all numbers of a row of x and s */
+} cuda_cell_params;
 
 /* Batch dimensions in front of the heads, as strides of each operand. */
 typedef struct cuda_attention_params {

@@ -1,25 +1,26 @@
-/* random.cu - numbers by position, the same as the host draws: a block of four words of Philox
- * is four elements of 32 bits or less, or two of 64. OUT: the dtype; one of UNIFORM, NORMAL,
- * BITS; IS_WIDE.
+/* random.cu - numbers by position, the same as the host draws (distribution.h). OUT: the dtype.
+ * One of UNIFORM, NORMAL, BITS; IS_WIDE. Or DISTRIBUTION: a function.
  */
 #include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
-#include "libexec/kernels/random.h"
+#include "libexec/kernels/distribution.h"
 
-static inline uint64_t pair_of(const uint32_t *words, int at)
+#ifdef DISTRIBUTION
+KERNEL(draw_each, cuda_draw_each_params)
 {
-    return (uint64_t)words[2 * at + 1] << 32 | words[2 * at];
-}
+    FOR_EACH(i, p.numel) {
+        exg_numbers n = exg_numbers_of((const exg_random_source *)p.source, p.stream, (uint64_t)i);
+        const double a = (double)LOAD(OUT)(p.a, i);
+        const double b = p.b == 0 ? 0 : (double)LOAD(OUT)(p.b, i);
+        bool bad;
 
-/* Two normal numbers of two uniform ones, u in (0, 1], v in [0, 1) (Box, Muller). */
-static inline void normal_pair(double u, double v, double *z)
-{
-    const double radius = sqrt(-2 * log(u));
-    const double angle = 6.28318530717958647693 * v;
-
-    z[0] = radius * cos(angle);
-    z[1] = radius * sin(angle);
+        STORE(OUT)(p.out, i, (COMPUTE(OUT))DISTRIBUTION(&n, a, b, &bad));
+        if (bad) {
+            raise_fault(p.fault, FAULT_PARAMETER, 0, -1);
+        }
+    }
 }
+#else
 
 #ifdef IS_WIDE
 #define STEP 2
@@ -27,43 +28,26 @@ static inline void normal_pair(double u, double v, double *z)
 #define STEP 4
 #endif
 
-static inline void draw_block(const cuda_draw_params *p, int64_t block, COMPUTE(OUT) v[STEP])
-{
-    uint32_t words[4];
-    double z[2];
-
-    exg_random_block((const exg_random_source *)p->source, p->stream, (uint64_t)block, words);
-    (void)z;
 #if defined(BITS)
-    v[0] = (int64_t)(pair_of(words, 0) >> 1);
-    v[1] = (int64_t)(pair_of(words, 1) >> 1);
+#define DRAW(words, v) exg_draw_bits(words, v)
 #elif defined(UNIFORM) && defined(IS_WIDE)
-    v[0] = (double)(pair_of(words, 0) >> 11) * 0x1p-53;
-    v[1] = (double)(pair_of(words, 1) >> 11) * 0x1p-53;
+#define DRAW(words, v) exg_draw_uniform_f64(words, v)
 #elif defined(UNIFORM)
-    for (int k = 0; k < 4; k++) {
-        v[k] = ldexpf((float)(words[k] >> (32 - p->digits)), -(int)p->digits);
-    }
+#define DRAW(words, v) exg_draw_uniform_f32(words, p.digits, v)
 #elif defined(IS_WIDE)
-    normal_pair((double)(pair_of(words, 0) >> 11) * 0x1p-53 + 0x1p-53,
-                (double)(pair_of(words, 1) >> 11) * 0x1p-53, z);
-    v[0] = z[0];
-    v[1] = z[1];
+#define DRAW(words, v) exg_draw_normal_f64(words, v)
 #else
-    for (int k = 0; k < 4; k += 2) {
-        normal_pair(((double)words[k] + 1) * 0x1p-32, (double)words[k + 1] * 0x1p-32, z);
-        v[k] = (float)z[0];
-        v[k + 1] = (float)z[1];
-    }
+#define DRAW(words, v) exg_draw_normal_f32(words, v)
 #endif
-}
 
 KERNEL(draw, cuda_draw_params)
 {
     FOR_EACH(block, (p.numel + STEP - 1) / STEP) {
+        uint32_t words[4];
         COMPUTE(OUT) v[STEP];
 
-        draw_block(&p, block, v);
+        exg_random_block((const exg_random_source *)p.source, p.stream, (uint64_t)block, words);
+        DRAW(words, v);
         for (int k = 0; k < STEP; k++) {
             if (block * STEP + k < p.numel) {
                 STORE(OUT)(p.out, block * STEP + k, v[k]);
@@ -71,3 +55,4 @@ KERNEL(draw, cuda_draw_params)
         }
     }
 }
+#endif

@@ -1,6 +1,6 @@
 /* sort.cu - lines of items in order of their keys, equal ones as they were: short runs by
  * insertion, then runs merged two by two, each item finding its place among the other run's.
- * IN: the dtype of what is sorted; ELEMENT; IS_DESCENDING.
+ * IN: the dtype of what is sorted, IS_FLOAT, IS_UNSIGNED; ELEMENT; IS_DESCENDING.
  */
 #include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
@@ -18,6 +18,8 @@ static inline uint64_t key_of(COMPUTE(IN) x)
         return UINT64_MAX;
     }
     return bits >> 63 != 0 ? ~bits : bits | (uint64_t)1 << 63;
+#elif defined(IS_UNSIGNED)
+    return (uint64_t)x;
 #else
     return (uint64_t)(int64_t)x ^ (uint64_t)1 << 63;
 #endif

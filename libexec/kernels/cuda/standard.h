@@ -1,6 +1,6 @@
 /* standard.h - what kernel texts use of C's own headers, where the compiler comes without
- * them: NVRTC is given this text under the names stdint.h, math.h and string.h. The functions
- * of math.h and memcpy it knows by itself.
+ * them: NVRTC is given this text under the names math.h, stdbool.h, stdint.h and string.h. The
+ * functions of math.h, bool and memcpy it knows by itself.
  */
 #ifndef EXG_LIBEXEC_KERNELS_CUDA_STANDARD_H
 #define EXG_LIBEXEC_KERNELS_CUDA_STANDARD_H

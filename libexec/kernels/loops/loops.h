@@ -201,8 +201,7 @@ typedef enum exg_cell {
     EXG_CELL_COUNT
 } exg_cell;
 
-/* One row of a step of n units, whose gates lie n apart: x, s: what input and state give
- * each gate; h and c (of an LSTM) are replaced. */
+/* One row of a step of n units (cell.h): h and c (of an LSTM) are replaced. */
 typedef void exg_cell_loop(int64_t n, const void *x, const void *s, const void *bias, void *h,
                            void *c);
 

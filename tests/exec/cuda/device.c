@@ -1,7 +1,7 @@
 /* The CUDA plugin on stand-ins for its libraries: what it asks of them, and what becomes of
  * faults. */
-#include "libexec/device/device.h"
 #include "libexec/kernels/kernels.h"
+#include "tests/exec/cuda/calls.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,13 +25,6 @@ static char folder[64]; /* of this run's cache and log */
 static const exg_device_table *table;
 static exg_error err;
 
-static void expect_ok(exg_status status)
-{
-    if (status != EXG_OK) {
-        fail_msg("%s: %s", err.code, err.message);
-    }
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -39,7 +32,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(folder));
     assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
     exg_error_clear(&err);
-    expect_ok(exg_device_table_find("cuda", &table, &err));
+    table = cuda_table();
     return 0;
 }
 
@@ -72,7 +65,7 @@ static exg_accelerator *open_device(void)
 {
     exg_accelerator *device;
 
-    expect_ok(table->open(0, &device, &err));
+    expect_ok(table->open(0, &device, &err), &err);
     return device;
 }
 
@@ -80,7 +73,7 @@ static void *allocate(exg_accelerator *device, uint64_t bytes)
 {
     void *address;
 
-    expect_ok(table->allocate(device, bytes, &address, &err));
+    expect_ok(table->allocate(device, bytes, &address, &err), &err);
     return address;
 }
 
@@ -106,7 +99,7 @@ static void prepare_turn(turn *t, exg_accelerator *device)
     t->kernel = table->kernel_of(&exg_kernel_copy);
     assert_non_null(t->kernel);
     assert_ptr_equal(table->kernel_of(t->kernel), t->kernel);
-    expect_ok(t->kernel->prepare(&t->call, &err));
+    expect_ok(t->kernel->prepare(&t->call, &err), &err);
     t->in.data = allocate(device, 24);
     t->out.data = allocate(device, 24);
 }
@@ -116,10 +109,10 @@ static const float turned[6] = {1, 4, 2, 5, 3, 6};
 
 static void run_turn(turn *t, exg_accelerator *device, float *result)
 {
-    expect_ok(table->copy_in(device, t->in.data, numbers, sizeof(numbers), &err));
-    expect_ok(table->launch(device, t->kernel, &t->call, 1, &err));
-    expect_ok(table->copy_out(device, result, t->out.data, sizeof(numbers), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->copy_in(device, t->in.data, numbers, sizeof(numbers), &err), &err);
+    expect_ok(table->launch(device, t->kernel, &t->call, 1, &err), &err);
+    expect_ok(table->copy_out(device, result, t->out.data, sizeof(numbers), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
 }
 
 /* Opens a device, runs the transposition, closes: must be right. */
@@ -137,18 +130,6 @@ static void turn_once(void)
 }
 
 /* ---- the call sequence -------------------------------------------------------------------- */
-
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 65536);
-
-    assert_non_null(file);
-    assert_non_null(text);
-    (void)fread(text, 1, 65535, file);
-    (void)fclose(file);
-    return text;
-}
 
 static void log_to(const char *name, char *path, size_t bytes)
 {
@@ -172,11 +153,11 @@ static void a_small_run_asks_the_driver_for_what_the_golden_file_says(void **sta
     device = open_device();
     prepare_turn(&t, device);
     run_turn(&t, device, result);
-    expect_ok(table->record(device, &err));
-    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err));
-    expect_ok(table->recorded(device, &graph, &err));
-    expect_ok(table->replay(device, graph, &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->record(device, &err), &err);
+    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err), &err);
+    expect_ok(table->recorded(device, &graph, &err), &err);
+    expect_ok(table->replay(device, graph, &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     table->forget(device, graph);
     table->release(device, t.in.data);
     table->close(device);
@@ -203,9 +184,9 @@ static void long_copies_pass_through_two_buffers_unharmed(void **state)
     for (uint32_t i = 0; i < LONG_BYTES / 4; i++) {
         from[i] = i * 2654435761u;
     }
-    expect_ok(table->copy_in(device, address, from, LONG_BYTES, &err));
-    expect_ok(table->copy_out(device, to, address, LONG_BYTES, &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->copy_in(device, address, from, LONG_BYTES, &err), &err);
+    expect_ok(table->copy_out(device, to, address, LONG_BYTES, &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     assert_memory_equal(from, to, LONG_BYTES);
     free(from);
     free(to);
@@ -222,24 +203,24 @@ static void what_is_recorded_runs_when_it_is_replayed_and_not_before(void **stat
 
     (void)state;
     prepare_turn(&t, device);
-    expect_ok(table->record(device, &err));
-    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err));
-    expect_ok(table->recorded(device, &graph, &err));
-    expect_ok(table->copy_in(device, t.in.data, numbers, sizeof(numbers), &err));
-    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->record(device, &err), &err);
+    expect_ok(table->launch(device, t.kernel, &t.call, 1, &err), &err);
+    expect_ok(table->recorded(device, &graph, &err), &err);
+    expect_ok(table->copy_in(device, t.in.data, numbers, sizeof(numbers), &err), &err);
+    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     assert_true(isnan(result[0])); /* nobody wrote it */
-    expect_ok(table->replay(device, graph, &err));
-    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->replay(device, graph, &err), &err);
+    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     assert_memory_equal(result, turned, sizeof(turned));
     for (int i = 0; i < 6; i++) {
         twice[i] = 2 * numbers[i];
     }
-    expect_ok(table->copy_in(device, t.in.data, twice, sizeof(twice), &err));
-    expect_ok(table->replay(device, graph, &err));
-    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->copy_in(device, t.in.data, twice, sizeof(twice), &err), &err);
+    expect_ok(table->replay(device, graph, &err), &err);
+    expect_ok(table->copy_out(device, result, t.out.data, sizeof(result), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     assert_true(result[1] == 2 * turned[1]);
     table->forget(device, graph);
     exg_arena_destroy(t.call.arena);
@@ -394,7 +375,7 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
     void *address;
 
     (void)state;
-    expect_ok(table->describe(0, &before, &err));
+    expect_ok(table->describe(0, &before, &err), &err);
     assert_string_equal(before.architecture, "sm_90");
     assert_string_equal(before.libraries, "no cuBLASLt, no cuDNN");
     expect_code(table->allocate(device, before.memory_bytes + 1, &address, &err), EXG_NO_MEMORY,
@@ -405,9 +386,34 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
     table->release(device, allocate(device, 1000));
     table->close(device);
     device = open_device();
-    expect_ok(table->describe(0, &after, &err));
+    expect_ok(table->describe(0, &after, &err), &err);
     assert_true(after.free_bytes == before.free_bytes);
     table->close(device);
+}
+
+/* As rows.h says. */
+static void what_has_no_row_is_left_to_the_host(void **state)
+{
+    static const char *const hosts[] = {
+        "cholesky_factor", "eig",       "eigh",         "fft",       "householder",
+        "ldl_factor",      "ldl_solve", "lu_factor",    "matrix_exp", "pivots_order",
+        "qr_factor",       "row_order", "solve_triangular", "svd_factor",
+    };
+    static const exg_kernel *const all[] = {
+#define EXG_KERNEL_AT(name) &exg_kernel_##name,
+        EXG_KERNELS(EXG_KERNEL_AT)
+#undef EXG_KERNEL_AT
+    };
+    size_t found = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (table->kernel_of(all[i]) == NULL) {
+            assert_true(found < sizeof(hosts) / sizeof(hosts[0]));
+            assert_string_equal(all[i]->name, hosts[found++]);
+        }
+    }
+    assert_int_equal(found, sizeof(hosts) / sizeof(hosts[0]));
 }
 
 int main(void)
@@ -420,6 +426,7 @@ int main(void)
         CASE(compiled_code_is_kept_and_what_is_not_whole_is_made_again),
         CASE(a_cache_that_cannot_be_written_is_no_fault),
         CASE(several_writers_leave_one_whole_file),
+        CASE(what_has_no_row_is_left_to_the_host),
         CASE(what_is_missing_or_too_old_has_a_code_and_a_fix),
         CASE(too_little_memory_says_what_is_free_and_leaves_nothing_taken),
     };

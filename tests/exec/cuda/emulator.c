@@ -23,6 +23,7 @@
 static const char *const headers[] = {
     "libexport/base/element.h",      "libexec/kernels/convert.def", "libexec/kernels/cuda/common.h",
     "libexec/kernels/cuda/params.h", "libexec/kernels/math_f32.h",  "libexec/kernels/cuda/block.h",
+    "libexec/kernels/cuda/tile.h",
 };
 #define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))
 
@@ -161,10 +162,10 @@ static void give_back(void *memory)
 /* A product of matrices of ones by gemm.cu: how many elements are not SIZE. */
 static int wrong_of_gemm(const char *planted, int without)
 {
-    static const char *const options[] = {"-D__FMA__", "-DA=F32", "-DB=F32", "-DC=F32",
-                                          "-DIS_REAL"};
+    static const char *const options[] = {"-D__FMA__", "-DA=F32", "-DB=F32",
+                                          "-DRESULT=F32"};
     const char *file = "libexec/kernels/cuda/gemm.cu";
-    cuda_function function = kernel_of(file, "gemm", options, 5, planted, without);
+    cuda_function function = kernel_of(file, "gemm", options, 4, planted, without);
     float *ones = malloc(SIZE * SIZE * sizeof(float));
     void *a = device_memory(SIZE * SIZE * sizeof(float));
     void *c = device_memory(SIZE * SIZE * sizeof(float));

@@ -1,15 +1,12 @@
 /* Products by cuBLASLt and convolutions by cuDNN, on stand-ins: what goes there, what does not, and
  * which algorithm. */
-#include "libexec/device/device.h"
 #include "libexec/kernels/kernels.h"
+#include "tests/exec/cuda/calls.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,28 +17,14 @@
 static const exg_device_table *table;
 static exg_accelerator *device;
 static exg_error err;
-static char log_path[64];
-
-static void expect_ok(exg_status status)
-{
-    if (status != EXG_OK) {
-        fail_msg("%s: %s", err.code, err.message);
-    }
-}
 
 static int set_up(void **state)
 {
-    int file;
-
     (void)state;
-    (void)snprintf(log_path, sizeof(log_path), "/tmp/exg-libraries-XXXXXX");
-    file = mkstemp(log_path);
-    assert_true(file >= 0);
-    (void)close(file);
-    assert_int_equal(setenv("EXG_STANDIN_LOG", log_path, 1), 0);
+    keep_calls();
     exg_error_clear(&err);
-    expect_ok(exg_device_table_find("cuda", &table, &err));
-    expect_ok(table->open(0, &device, &err));
+    table = cuda_table();
+    expect_ok(table->open(0, &device, &err), &err);
     return 0;
 }
 
@@ -49,24 +32,8 @@ static int tear_down(void **state)
 {
     (void)state;
     table->close(device);
-    assert_int_equal(unsetenv("EXG_STANDIN_LOG"), 0);
-    assert_int_equal(unlink(log_path), 0);
+    drop_calls();
     return 0;
-}
-
-/* How often the log has a line that begins with `call`. */
-static uint32_t asked(const char *call)
-{
-    FILE *file = fopen(log_path, "r");
-    char line[256];
-    uint32_t count = 0;
-
-    assert_non_null(file);
-    while (fgets(line, sizeof(line), file) != NULL) {
-        count += strncmp(line, call, strlen(call)) == 0 ? 1 : 0;
-    }
-    (void)fclose(file);
-    return count;
 }
 
 /* linear: (M, K) by (N, K), with a bias of (N); element i of an operand is i + 1. */
@@ -86,10 +53,10 @@ static void place(exg_tensor *t, size_t shift)
     for (int i = 0; i < M * K; i++) {
         values[i] = (float)(i + 1);
     }
-    expect_ok(table->allocate(device, sizeof(values) + 64, &block, &err));
+    expect_ok(table->allocate(device, sizeof(values) + 64, &block, &err), &err);
     t->data = (char *)block + shift;
-    expect_ok(table->copy_in(device, t->data, values, sizeof(values), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->copy_in(device, t->data, values, sizeof(values), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
 }
 
 /* `shift`: bytes by which addresses are off. */
@@ -111,8 +78,8 @@ static void prepare(product *p, size_t shift)
     p->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     p->kernel = table->kernel_of(&exg_kernel_linear);
     assert_non_null(p->kernel);
-    expect_ok(p->kernel->prepare(&p->call, &err));
-    expect_ok(table->allocate(device, p->call.workspace_bytes, &workspace, &err));
+    expect_ok(p->kernel->prepare(&p->call, &err), &err);
+    expect_ok(table->allocate(device, p->call.workspace_bytes, &workspace, &err), &err);
     p->call.workspace = workspace;
     for (int i = 0; i < 3; i++) {
         place(&p->operands[i], shift);
@@ -124,8 +91,8 @@ static void expect_result(const product *p)
 {
     float got[M * N];
 
-    expect_ok(table->copy_out(device, got, p->out.data, sizeof(got), &err));
-    expect_ok(table->wait(device, &err));
+    expect_ok(table->copy_out(device, got, p->out.data, sizeof(got), &err), &err);
+    expect_ok(table->wait(device, &err), &err);
     assert_memory_equal(got, want, sizeof(want));
 }
 
@@ -135,13 +102,13 @@ static void a_product_and_its_bias_are_one_call(void **state)
 
     (void)state;
     prepare(&p, 0);
-    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err), &err);
     expect_result(&p);
-    assert_int_equal(asked("cublasLtCreate"), 1);
-    assert_int_equal(asked("cublasLtMatmulAlgoGetHeuristic 16"), 1);
-    assert_int_equal(asked("cublasLtMatmulAlgoGetHeuristic 4"), 1);
-    assert_int_equal(asked("cublasLtMatmul 2,3,4 bias"), 1);
-    assert_int_equal(asked("cuLaunchKernel"), 0);
+    assert_int_equal(calls_of("cublasLtCreate"), 1);
+    assert_int_equal(calls_of("cublasLtMatmulAlgoGetHeuristic 16"), 1);
+    assert_int_equal(calls_of("cublasLtMatmulAlgoGetHeuristic 4"), 1);
+    assert_int_equal(calls_of("cublasLtMatmul 2,3,4 bias"), 1);
+    assert_int_equal(calls_of("cuLaunchKernel"), 0);
     exg_arena_destroy(p.call.arena);
 }
 
@@ -152,7 +119,7 @@ static void badly_aligned_addresses_have_their_own_algorithm(void **state)
 
     (void)state;
     prepare(&p, 4);
-    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err), &err);
     expect_result(&p);
     exg_arena_destroy(p.call.arena);
 }
@@ -164,13 +131,13 @@ static void a_recorded_product_runs_again_on_what_is_there_then(void **state)
 
     (void)state;
     prepare(&p, 0);
-    expect_ok(table->record(device, &err));
-    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
-    expect_ok(table->recorded(device, &graph, &err));
-    expect_ok(table->replay(device, graph, &err));
+    expect_ok(table->record(device, &err), &err);
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err), &err);
+    expect_ok(table->recorded(device, &graph, &err), &err);
+    expect_ok(table->replay(device, graph, &err), &err);
     expect_result(&p);
     place(&p.out, 0);
-    expect_ok(table->replay(device, graph, &err));
+    expect_ok(table->replay(device, graph, &err), &err);
     table->forget(device, graph);
     exg_arena_destroy(p.call.arena);
 }
@@ -188,11 +155,11 @@ static void what_it_does_not_take_is_a_kernel_of_ours(void **state)
     p.operands[0].sizes[1] = p.operands[1].sizes[1] = K / 2;
     p.operands[1].strides[1] = 2;
     p.operands[0].strides[0] = K / 2; /* linear's input is dense */
-    expect_ok(p.kernel->prepare(&p.call, &err));
-    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err));
-    expect_ok(table->wait(device, &err));
-    assert_int_equal(asked("cublasLtMatmul "), 0);
-    assert_int_equal(asked("cuLaunchKernel gemm"), 1);
+    expect_ok(p.kernel->prepare(&p.call, &err), &err);
+    expect_ok(table->launch(device, p.kernel, &p.call, 3, &err), &err);
+    expect_ok(table->wait(device, &err), &err);
+    assert_int_equal(calls_of("cublasLtMatmul "), 0);
+    assert_int_equal(calls_of("cuLaunchKernel gemm"), 1);
     exg_arena_destroy(p.call.arena);
 }
 
@@ -214,7 +181,7 @@ static void a_device_tells_which_libraries_there_are(void **state)
     exg_device_info info = {.name = ""};
 
     (void)state;
-    expect_ok(table->describe(0, &info, &err));
+    expect_ok(table->describe(0, &info, &err), &err);
     assert_string_equal(info.libraries, "cuBLASLt, cuDNN");
 }
 
@@ -284,19 +251,19 @@ static void convolutions_of_every_geometry_are_calls_of_cudnn(void **state)
         operands[2].strides[0] = 1;
         contiguous(&out, g->rank, 1, g->out, g->result);
         call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-        expect_ok(kernel->prepare(&call, &err));
-        expect_ok(table->allocate(device, call.workspace_bytes, &call.workspace, &err));
+        expect_ok(kernel->prepare(&call, &err), &err);
+        expect_ok(table->allocate(device, call.workspace_bytes, &call.workspace, &err), &err);
         for (int k = 0; k < 3; k++) {
-            expect_ok(table->allocate(device, 4096, &operands[k].data, &err));
+            expect_ok(table->allocate(device, 4096, &operands[k].data, &err), &err);
         }
-        expect_ok(table->allocate(device, 4096, &out.data, &err));
-        expect_ok(table->launch(device, kernel, &call, 3, &err));
-        expect_ok(table->wait(device, &err));
-        assert_int_equal(asked("cudnnConvolutionForward"), i + 1);
-        assert_int_equal(asked("cudnnAddTensor"), i + 1);
+        expect_ok(table->allocate(device, 4096, &out.data, &err), &err);
+        expect_ok(table->launch(device, kernel, &call, 3, &err), &err);
+        expect_ok(table->wait(device, &err), &err);
+        assert_int_equal(calls_of("cudnnConvolutionBiasActivationForward 1 of"), i + 1);
+        assert_int_equal(calls_of("cudnnConvolutionForward"), 0);
         exg_arena_destroy(call.arena);
     }
-    assert_int_equal(asked("cuLaunchKernel"), 0);
+    assert_int_equal(calls_of("cuLaunchKernel"), 0);
 }
 
 int main(void)

@@ -2,8 +2,8 @@
  * the host's, what is asked for on the way, and how faults end. */
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
-#include "libexec/device/device.h"
 #include "libexport/base/element.h"
+#include "tests/exec/cuda/calls.h"
 
 #include <exg/emit.h>
 #include <exg/exec.h>
@@ -55,13 +55,6 @@ static struct {
     bool uneven; /* ranks do not begin and finish at the same places */
 } t;
 
-static void expect_ok(exg_status status, const exg_error *err)
-{
-    if (status != EXG_OK) {
-        fail_msg("%s: %s (%s)", err->code, err->message, err->where);
-    }
-}
-
 /* ---- ranks ------------------------------------------------------------------------------- */
 
 static void join(void *context, uint32_t r)
@@ -80,14 +73,14 @@ static void leave(void *context, uint32_t r)
 }
 
 /* `devices`: how many ranks take, in turn; the stand-in has as many. */
-static void open_ranks(uint32_t size, const char *devices, uint64_t deadline_ns)
+static void open_devices(uint32_t size, const char *devices, uint64_t deadline_ns)
 {
     exg_error err;
     uint32_t count;
 
     exg_error_clear(&err);
     assert_int_equal(setenv("EXG_STANDIN_DEVICES", devices, 1), 0);
-    expect_ok(exg_device_table_find("cuda", &t.table, &err), &err);
+    t.table = cuda_table();
     expect_ok(t.table->count(&count, &err), &err);
     count = (uint32_t)(devices[0] - '0') < count ? (uint32_t)(devices[0] - '0') : count;
     t.size = size;
@@ -99,6 +92,11 @@ static void open_ranks(uint32_t size, const char *devices, uint64_t deadline_ns)
         t.met[r]->deadline_ns = deadline_ns;
         expect_ok(t.table->open(r % count, &t.devices[r], &err), &err);
     }
+}
+
+static void open_ranks(uint32_t size, const char *devices, uint64_t deadline_ns)
+{
+    open_devices(size, devices, deadline_ns);
     exg_team_run(t.team, join, NULL);
 }
 
@@ -487,18 +485,6 @@ static void devices_that_cannot_be_joined_are_told_alike_on_every_rank(void **st
 
 /* ---- the call sequence ---------------------------------------------------------------------- */
 
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 65536);
-
-    assert_non_null(file);
-    assert_non_null(text);
-    (void)fread(text, 1, 65535, file);
-    (void)fclose(file);
-    return text;
-}
-
 /* What the first rank's device is asked for, from joining on. */
 static void expect_calls(const char *devices, const char *golden)
 {
@@ -579,10 +565,11 @@ static exg_program *make_program(const exg_operators *operators)
     return program;
 }
 
-static exg_status run_session(const char *device, float *result, exg_error *err)
+static exg_status run_session(const char *device, uint64_t timeout_ns, float *result,
+                              exg_error *err)
 {
     exg_session_options options = {
-        .size = sizeof(options), .mesh = {1, {2}}, .device = device, .timeout_ns = 2 * SMALL};
+        .size = sizeof(options), .mesh = {1, {2}}, .device = device, .timeout_ns = timeout_ns};
     exg_session_input input = {.name = "x"};
     float x[64];
     exg_operators *operators;
@@ -599,10 +586,12 @@ static exg_status run_session(const char *device, float *result, exg_error *err)
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
                                            .mode = EXG_PLACE_TENSOR};
     expect_ok(exg_verify(program, operators, &verified, NULL, err), err);
-    expect_ok(exg_session_create(&verified, &options, &session, err), err);
     input.tensor = (exg_tensor){.data = x, .dtype = F32, .rank = 2, .sizes = {8, 8}};
     exg_tensor_set_contiguous(&input.tensor);
-    status = exg_session_run(session, &input, 1, err);
+    status = exg_session_create(&verified, &options, &session, err);
+    if (status == EXG_OK) {
+        status = exg_session_run(session, &input, 1, err);
+    }
     if (status == EXG_OK) {
         memcpy(result, exg_session_output_at(session, 0)->tensor.data, 64 * sizeof(float));
     }
@@ -612,8 +601,9 @@ static exg_status run_session(const char *device, float *result, exg_error *err)
     return status;
 }
 
-/* And the process goes on with the host. */
-static void expect_fault(const char *planned, const char *code, const char *where)
+/* With `variable` set so; and the process goes on, with the host and with devices. */
+static void expect_fault(const char *variable, const char *planned, uint64_t timeout_ns,
+                         exg_status status, const char *code, const char *where)
 {
     float want[64];
     float got[64];
@@ -621,31 +611,121 @@ static void expect_fault(const char *planned, const char *code, const char *wher
 
     exg_error_clear(&err);
     assert_int_equal(setenv("EXG_STANDIN_DEVICES", "2", 1), 0);
-    expect_ok(run_session(NULL, want, &err), &err);
-    assert_int_equal(setenv("EXG_STANDIN_NCCL", planned, 1), 0);
-    assert_int_equal(run_session("cuda", got, &err), EXG_PEER);
-    assert_int_equal(unsetenv("EXG_STANDIN_NCCL"), 0);
+    expect_ok(run_session(NULL, timeout_ns, want, &err), &err);
+    assert_int_equal(setenv(variable, planned, 1), 0);
+    assert_int_equal(run_session("cuda", timeout_ns, got, &err), status);
+    assert_int_equal(unsetenv(variable), 0);
     assert_string_equal(err.code, code);
     if (strstr(err.where, where) == NULL) {
         fail_msg("%s", err.where);
     }
     exg_error_clear(&err);
-    expect_ok(run_session(NULL, got, &err), &err);
+    expect_ok(run_session(NULL, timeout_ns, got, &err), &err);
     assert_memory_equal(got, want, sizeof(want));
-    expect_ok(run_session("cuda", got, &err), &err); /* a new one meets again */
-    assert_memory_equal(got, want, sizeof(want));    /* whole numbers */
+    expect_ok(run_session("cuda", timeout_ns, got, &err), &err); /* a new one meets again */
+    assert_memory_equal(got, want, sizeof(want));                /* whole numbers */
 }
 
 static void an_error_of_nccl_ends_the_run_on_all_ranks(void **state)
 {
     (void)state;
-    expect_fault("error:1:0", "COM-011", "rank 1, node '");
+    expect_fault("EXG_STANDIN_NCCL", "error:1:0", 2 * SMALL, EXG_PEER, "COM-011",
+                 "rank 1, node '");
 }
 
 static void a_collective_that_hangs_ends_the_run_in_time(void **state)
 {
     (void)state;
-    expect_fault("hang:1:0", "COM-012", "node 'all_reduce");
+    expect_fault("EXG_STANDIN_NCCL", "hang:1:0", 2 * SMALL, EXG_PEER, "COM-012",
+                 "node 'all_reduce");
+}
+
+/* The others wait on their devices for a collective that never comes; they do not wait for the
+ * deadline. */
+static void a_rank_that_fails_by_itself_ends_the_run_on_all_ranks(void **state)
+{
+    (void)state;
+    keep_calls();
+    expect_fault("EXG_STANDIN_NO_LAUNCH", "1", EXG_DEADLINE_NS, EXG_DEVICE, "DEV-008", "rank 1");
+    assert_int_equal(calls_of("ncclCommAbort 0"), 1);
+    assert_int_equal(calls_of("ncclCommAbort 1"), 1);
+    drop_calls();
+}
+
+static const trial alone = {EXG_ALL_REDUCE, F32, SUM, {1, 2, 5}, 0, 0, {0}};
+
+/* The second rank stops where the first one has begun a collective. */
+static void run_first(void *context, uint32_t r)
+{
+    (void)context;
+    exg_error_clear(&t.errors[r]);
+    if (r == 0) {
+        t.status[r] = run_trials(r, &t.errors[r]);
+        return;
+    }
+    while (calls_of("ncclAllReduce") == 0) {
+    }
+    exg_communicator_abort(t.met[r], EXG_DEVICE);
+}
+
+static void who_is_inside_a_collective_hears_of_a_failure(void **state)
+{
+    (void)state;
+    keep_calls();
+    open_ranks(2, "2", EXG_DEADLINE_NS);
+    t.trials[0] = &alone;
+    t.trial_count = 1;
+    for (uint32_t r = 0; r < 2; r++) {
+        make_side(&alone, r, &t.sides[r][0]);
+    }
+    exg_team_run(t.team, run_first, NULL);
+    assert_int_equal(t.status[0], EXG_PEER);
+    assert_string_equal(t.errors[0].code, "COM-003");
+    assert_int_equal(calls_of("ncclCommAbort 0"), 1);
+    for (uint32_t r = 0; r < 2; r++) {
+        free_side(r, &t.sides[r][0]);
+    }
+    close_ranks();
+    drop_calls();
+}
+
+/* ---- a start that hangs ---------------------------------------------------------------------- */
+
+static void nccl_that_does_not_start_is_given_up_in_time(void **state)
+{
+    (void)state;
+    keep_calls();
+    expect_fault("EXG_STANDIN_NCCL", "start:1", 2 * SMALL, EXG_PEER, "COM-001", "");
+    assert_int_equal(calls_of("ncclCommAbort 0"), 1);
+    assert_int_equal(calls_of("ncclCommAbort 1"), 1);
+    drop_calls();
+}
+
+static void join_first(void *context, uint32_t r)
+{
+    if (r == 0) {
+        join(context, r);
+    }
+}
+
+/* The first rank's id is never taken. */
+static void a_rank_that_does_not_come_to_join_is_given_up_in_time(void **state)
+{
+    exg_error err;
+
+    (void)state;
+    keep_calls();
+    open_devices(2, "2", SMALL);
+    exg_team_run(t.team, join_first, NULL);
+    assert_int_equal(t.status[0], EXG_PEER);
+    assert_string_equal(t.errors[0].code, "COM-001");
+    assert_null(t.lines[0]);
+    assert_int_equal(calls_of("ncclCommInitRankConfig"), 0);
+    exg_error_clear(&err);
+    assert_int_equal(t.table->join(t.devices[1], t.met[1], &t.lines[1], &err), EXG_PEER);
+    assert_null(t.lines[1]);
+    close_ranks();
+    drop_calls();
 }
 
 /* lines [PATTERN]: those of the tests. */
@@ -658,6 +738,10 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_rank_asks_nccl_for_what_the_golden_file_says),
         cmocka_unit_test(an_error_of_nccl_ends_the_run_on_all_ranks),
         cmocka_unit_test(a_collective_that_hangs_ends_the_run_in_time),
+        cmocka_unit_test(a_rank_that_fails_by_itself_ends_the_run_on_all_ranks),
+        cmocka_unit_test(who_is_inside_a_collective_hears_of_a_failure),
+        cmocka_unit_test(nccl_that_does_not_start_is_given_up_in_time),
+        cmocka_unit_test(a_rank_that_does_not_come_to_join_is_given_up_in_time),
     };
 
     memset(junk, 0x55, sizeof(junk));

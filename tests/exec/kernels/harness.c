@@ -10,12 +10,13 @@
 #include <string.h>
 
 const exg_dtype float_dtypes[4] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16};
-const exg_dtype real_dtypes[10] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+const exg_dtype real_dtypes[11] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
                                    EXG_DTYPE_B8,  EXG_DTYPE_U8,  EXG_DTYPE_I8,   EXG_DTYPE_I16,
-                                   EXG_DTYPE_I32, EXG_DTYPE_I64};
-const exg_dtype all_dtypes[12] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+                                   EXG_DTYPE_I32, EXG_DTYPE_I64, EXG_DTYPE_U64};
+const exg_dtype all_dtypes[13] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
                                   EXG_DTYPE_B8,  EXG_DTYPE_U8,  EXG_DTYPE_I8,   EXG_DTYPE_I16,
-                                  EXG_DTYPE_I32, EXG_DTYPE_I64, EXG_DTYPE_C64,  EXG_DTYPE_C128};
+                                  EXG_DTYPE_I32, EXG_DTYPE_I64, EXG_DTYPE_U64,  EXG_DTYPE_C64,
+                                  EXG_DTYPE_C128};
 
 /* ---- tensors --------------------------------------------------------------------- */
 

@@ -91,7 +91,7 @@ void expect_kernel(kernel_case *c, uint32_t output, const double *expected, doub
 double tolerance_of(exg_dtype dtype, int64_t terms);
 
 extern const exg_dtype float_dtypes[4]; /* f32, f64, bf16, f16 */
-extern const exg_dtype real_dtypes[10]; /* and bool, u8, i8, i16, i32, i64 */
-extern const exg_dtype all_dtypes[12];  /* and c64, c128 */
+extern const exg_dtype real_dtypes[11]; /* and bool, u8, i8, i16, i32, i64, u64 */
+extern const exg_dtype all_dtypes[13];  /* and c64, c128 */
 
 #endif

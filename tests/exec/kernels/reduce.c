@@ -392,9 +392,28 @@ static void sort_is_stable_both_ways_and_topk_is_its_beginning(void **state)
     }
 }
 
+static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
+{
+    static const uint64_t numbers[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 7, INT64_MAX};
+    static const int64_t order[] = {1, 3, 4, 2, 0};
+    exg_argument args[] = {arg_tensor(), arg_bool(true), arg_int(0), arg_bool(false)};
+    kernel_case c = {.kernel = &exg_kernel_sort, .args = args, .arg_count = 4, .input_count = 1,
+                     .output_count = 2};
+
+    (void)state;
+    c.inputs[0] = make_tensor(EXG_DTYPE_U64, 1, SIZES(5));
+    memcpy(c.inputs[0].data, numbers, sizeof(numbers));
+    c.outputs[0] = make_tensor(EXG_DTYPE_U64, 1, SIZES(5));
+    c.outputs[1] = make_tensor(EXG_DTYPE_I64, 1, SIZES(5));
+    run_everywhere(&c);
+    assert_memory_equal(c.outputs[1].data, order, sizeof(order));
+    free_tensors();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_no_signed_one_holds_are_the_greatest),
         cmocka_unit_test(reductions_equal_plain_loops_over_any_dimension),
         cmocka_unit_test(a_reduction_over_several_or_all_dimensions_keeps_the_others),
         cmocka_unit_test(nothing_sums_to_the_neutral_element),

@@ -1,0 +1,88 @@
+/* product.c - see product.h. */
+#include "libexec/device/cuda/product.h"
+#include "libexec/kernels/cpu/common.h"
+
+#define TILE        64 /* of gemm.cu */
+#define BATCHES_MAX 65535
+
+/* The product with the epilogue in it; false: it is not of that form. */
+static bool with_epilogue(const exg_kernel_call *call, const exg_cuda_product *product,
+                          exg_cuda_product *whole)
+{
+    const cuda_gemm_params *g = &product->of;
+    exg_cuda_epilogue e;
+
+    if (!exg_cuda_read_epilogue(call, g->n, &e)) {
+        return false;
+    }
+    *whole = *product;
+    whole->activation = e.activation;
+    if (e.adds) {
+        exg_cuda_addend *added = &whole->addends[whole->addend_count++];
+
+        *added = (exg_cuda_addend){.at = e.added, .dtype = product->c_dtype, .factor = 1};
+        added->matrix = (cuda_matrix){e.adds_row ? 0 : g->m * g->n, e.adds_row ? 0 : g->n, 1};
+    }
+    return true;
+}
+
+static exg_status by_library(exg_kernel_call *call, const exg_cuda_product *product, bool *taken,
+                             exg_error *err)
+{
+    exg_cuda_product whole;
+
+    *taken = false;
+    if (with_epilogue(call, product, &whole)) {
+        EXG_TRY(exg_cuda_blas_add(call, &whole, taken, err));
+    }
+    if (*taken) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_blas_add(call, product, taken, err));
+    return *taken ? exg_cuda_add_epilogue(call, err) : EXG_OK;
+}
+
+static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *product, exg_error *err)
+{
+    const exg_cuda_addend *self = product->addend_count > 0 ? &product->addends[0] : NULL;
+    cuda_gemm_params params = product->of;
+    int64_t tiles = exg_ceil_div(params.m, TILE) * exg_ceil_div(params.n, TILE);
+    exg_cuda_launch *launch = NULL;
+
+    if (tiles > INT32_MAX) {
+        return exg_cuda_refuse("a product of so many tiles", err);
+    }
+    if (self != NULL) {
+        params.of_self = self->matrix;
+        params.beta = self->factor;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "iz iz iz o0 e", params, &launch, err,
+                         "-DA=%s -DB=%s -DRESULT=%s %s%s %s", exg_cuda_dtype(product->a_dtype),
+                         exg_cuda_dtype(product->b_dtype), exg_cuda_dtype(product->c_dtype),
+                         self != NULL ? "-DHAS_SELF -DSELF=" : "",
+                         self != NULL ? exg_cuda_dtype(self->dtype) : "",
+                         !exg_dtype_is_float(product->c_dtype) ? "-DIS_INTEGER"
+                         : product->c_dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
+                                                               : ""));
+    launch->slots[0] = product->a;
+    launch->slots[1] = product->b;
+    if (self != NULL) {
+        launch->slots[2] = self->at;
+    }
+    launch->slots[3] = product->c;
+    launch->blocks[0] = (uint32_t)tiles;
+    launch->blocks[1] = (uint32_t)EXG_MIN(params.batch, BATCHES_MAX);
+    return EXG_OK;
+}
+
+exg_status exg_cuda_add_product(exg_kernel_call *call, const exg_cuda_product *product,
+                                exg_error *err)
+{
+    bool taken;
+
+    if (product->of.batch * product->of.m * product->of.n == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(by_library(call, product, &taken, err));
+    return taken ? EXG_OK : by_kernel(call, product, err);
+}
