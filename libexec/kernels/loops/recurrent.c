@@ -7,10 +7,10 @@
 /* What a gate gets from input, state and bias. */
 #define GATE(k) (x[(k) * n + i] + s[(k) * n + i] + bias[(k) * n + i])
 
-#define CELLS(name, real, exp_, tanh_)                                                         \
+#define CELLS(name, real, one_plus_exp, tanh_)                                                 \
     static inline real name##_sigmoid(real x)                                                  \
     {                                                                                          \
-        return 1 / (1 + exp_(-x));                                                             \
+        return 1 / one_plus_exp(-x);                                                           \
     }                                                                                          \
     static void name##_tanh_cell(int64_t n, const void *x_, const void *s_, const void *bias_, \
                                  void *h_, void *c_)                                           \
@@ -69,8 +69,13 @@
         }                                                                                      \
     }
 
-CELLS(f32, float, exg_f32_exp, exg_f32_tanh)
-CELLS(f64, double, exp, tanh)
+static inline double f64_one_plus_exp(double x)
+{
+    return 1 + exp(x);
+}
+
+CELLS(f32, float, exg_f32_one_plus_exp, exg_f32_tanh)
+CELLS(f64, double, f64_one_plus_exp, tanh)
 
 #define TABLE(name)                                                                            \
     {                                                                                          \
