@@ -1,11 +1,16 @@
 /* pointwise_run.c - blocks of an iteration space, tile by tile. */
 #include "libexec/kernels/pointwise_program.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 typedef struct run {
     const exg_pointwise *p;
     exg_fault_note *fault;
+    bool is_near; /* operands and results are in a cache */
     char *data[EXG_POINTWISE_REGISTERS * 2]; /* of operands */
 } run;
 
@@ -98,11 +103,47 @@ static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
     }
 }
 
+/* A copy past the caches: a line that is written whole is not read first. Others see it after
+ * a full fence. */
+static void copy_past_caches(char *to, const char *from, size_t bytes)
+{
+#ifdef __SSE2__
+    size_t head = -(uintptr_t)to & 63;
+    size_t i;
+
+    head = head < bytes ? head : bytes;
+    memcpy(to, from, head);
+    for (i = head; i + 64 <= bytes; i += 64) {
+        for (size_t k = i; k < i + 64; k += 16) {
+            _mm_stream_si128((void *)(to + k), _mm_loadu_si128((const void *)(from + k)));
+        }
+    }
+    memcpy(to + i, from + i, bytes - i);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+static void store_past_caches(const run *r, const exg_instruction *i, const tile *t)
+{
+    const void *values = t->values[i->target];
+    _Alignas(64) char narrow[EXG_TILE * 8];
+
+    if (!exg_compute_is_storage(i->dtype)) {
+        i->store(t->count, narrow, 1, values);
+        values = narrow;
+    }
+    copy_past_caches(operand_at(r, i->operand, t), values,
+                     t->count * (size_t)r->p->operands[i->operand].element_bytes);
+}
+
 static void store(const run *r, const exg_instruction *i, tile *t)
 {
     const exg_tile_value *v = &r->p->values[i->target];
 
-    if (is_dense_here(r, i->operand, t)) {
+    if (r->p->operands[i->operand].is_past_caches && !r->is_near) {
+        store_past_caches(r, i, t);
+    } else if (is_dense_here(r, i->operand, t)) {
         if (!i->is_direct) {
             i->store(t->count, operand_at(r, i->operand, t), 1, t->values[i->target]);
         }
@@ -145,6 +186,25 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
     }
 }
 
+/* Asks for the lines of the next tile, so that they come while this one is computed on: for
+ * those that will be written too, since they are read first. */
+static void ask(const run *r, const tile *t, int64_t end)
+{
+    const exg_pointwise *p = r->p;
+    int64_t first = t->start + t->count;
+    int64_t last = end - first < p->tile ? end : first + p->tile;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        int64_t bytes = p->operands[o].element_bytes;
+
+        if (p->operands[o].is_dense && !p->operands[o].is_past_caches) {
+            for (int64_t at = first * bytes; at < last * bytes; at += 64) {
+                __builtin_prefetch(r->data[o] + at);
+            }
+        }
+    }
+}
+
 /* Elements [start, end) of the iteration space. */
 static void run_range(const run *r, int64_t start, int64_t end)
 {
@@ -167,6 +227,9 @@ static void run_range(const run *r, int64_t start, int64_t end)
         count = p->by_rows && row_left < count ? row_left : count;
         t.count = (uint32_t)count;
         t.is_run = count <= row_left;
+        if (p->asks && !r->is_near) {
+            ask(r, &t, end);
+        }
         for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
             step(r, &p->instructions[k], &t, buffers, &bad);
         }
@@ -195,6 +258,7 @@ static void run_block(void *context, uint32_t block)
     int64_t end = start + r->p->block_elements;
 
     run_range(r, start, end < r->p->numel ? end : r->p->numel);
+    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
 }
 
 static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
@@ -210,7 +274,7 @@ static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
 void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
                             int64_t count, int64_t stride)
 {
-    run r = {.p = call->epilogue, .fault = call->fault};
+    run r = {.p = call->epilogue, .fault = call->fault, .is_near = true};
 
     bind(&r, call->epilogue_inputs, call->outputs);
     for (int64_t row = 0; row < rows; row++) {
