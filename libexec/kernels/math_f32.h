@@ -63,14 +63,15 @@ static inline float exg_f32_rint(float x)
 #endif
 }
 
-/* p * 2^n in two factors, so that neither overflows and denormals come out: 2^64 or 2^-64, by
+/* (1 + p) * 2^n in two factors, so that neither overflows and denormals come out: 2^64 or 2^-64, by
  * the sign of x, is the second. The low bits of `power` are n + 254. */
 static inline float exg_f32_scale(float p, float power, float x)
 {
     int32_t second = 0x5f800000 ^ (exg_f32_bits(x) >> 1 & 0x40000000);
-    uint32_t first = ((uint32_t)exg_f32_bits(power) << 23) - (uint32_t)second;
+    uint32_t bits = ((uint32_t)exg_f32_bits(power) << 23) - (uint32_t)second;
+    float first = exg_f32_of_bits((int32_t)bits);
 
-    return p * exg_f32_of_bits((int32_t)first) * exg_f32_of_bits(second);
+    return exg_f32_fma(p, first, first) * exg_f32_of_bits(second);
 }
 
 /* x less the nearest n times ln2; the low bits of *power are n + bias. */
@@ -107,7 +108,7 @@ static inline float exg_f32_exp_tail(float r)
 static inline float exg_f32_exp(float x)
 {
     float power;
-    float p = exg_f32_exp_tail(exg_f32_exp_rest(x, 254.0f, &power)) + 1.0f;
+    float p = exg_f32_exp_tail(exg_f32_exp_rest(x, 254.0f, &power));
 
     p = exg_f32_scale(p, power, x);
     p = x > 88.8f ? INFINITY : p;
@@ -126,8 +127,9 @@ static inline float exg_f32_exp_down(float x)
     q = exg_f32_fma(q, r, 4.1668388093e-2f);
     q = exg_f32_fma(q, r, 1.6666520629e-1f);
     q = exg_f32_fma(q, r, 4.9999993448e-1f);
-    p = exg_f32_fma(q * r, r, r) + 1.0f;
-    return x < -87.0f ? 0.0f : p * exg_f32_power_shifted(power);
+    p = exg_f32_fma(q * r, r, r);
+    power = exg_f32_power_shifted(power);
+    return x < -87.0f ? 0.0f : exg_f32_fma(p, power, power);
 }
 
 /* e^x - 1 for |x| <= 87, in fewer steps. */
@@ -145,9 +147,10 @@ static inline float exg_f32_one_plus_exp(float x)
 {
     float power; /* 2^(n - 1): 2^128 is none */
     float r = exg_f32_exp_rest(x < -86.0f ? -86.0f : x, 126.0f, &power);
-    float p = exg_f32_exp_tail(r) + 1.0f;
+    float p = exg_f32_exp_tail(r);
 
-    p = exg_f32_fma(p * exg_f32_power_shifted(power), 2.0f, 1.0f);
+    power = exg_f32_power_shifted(power);
+    p = exg_f32_fma(exg_f32_fma(p, power, power), 2.0f, 1.0f);
     return x > 88.8f ? INFINITY : p;
 }
 
@@ -162,7 +165,7 @@ static inline float exg_f32_exp2(float x)
     c = exg_f32_fma(c, r, 5.5503276761e-2f);
     c = exg_f32_fma(c, r, 2.4022651333e-1f);
     c = exg_f32_fma(c, r, 6.9314720632e-1f);
-    c = exg_f32_scale(exg_f32_fma(c, r, 1.0f), power, x);
+    c = exg_f32_scale(c * r, power, x);
     c = x >= 128.0f ? INFINITY : c;
     return x < -151.0f ? 0.0f : c;
 }

@@ -4,6 +4,7 @@
  * dtype is put off until somebody computes with the value; a store narrows anyway.
  */
 #include "libexec/kernels/pointwise_program.h"
+#include "libexec/kernels/stream.h"
 
 #include <exg/operators.h>
 #include <assert.h>
@@ -11,8 +12,6 @@
 
 #define BLOCK_ELEMENTS       32768
 #define BLOCK_ELEMENTS_HEAVY 8192
-#define STREAMING_BYTES      (1 << 20)
-#define PAST_CACHES_BYTES    (32 << 20) /* a result no cache keeps until it is read */
 #define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
@@ -661,7 +660,7 @@ static void describe_operands(exg_pointwise *p, uint64_t *bytes, uint32_t *wides
         }
         size = operand->is_invariant ? 0 : p->numel * operand->element_bytes;
         operand->is_past_caches =
-            operand->is_output && operand->is_dense && size >= PAST_CACHES_BYTES;
+            operand->is_output && operand->is_dense && size >= EXG_PAST_CACHES_BYTES;
         *bytes += (uint64_t)size;
         *widest = operand->element_bytes > *widest ? operand->element_bytes : *widest;
     }
@@ -674,7 +673,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
     int64_t tile = EXG_TILE;
 
-    p->asks = bytes > (p->has_heavy ? PAST_CACHES_BYTES : STREAMING_BYTES);
+    p->asks = bytes > (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
     if (p->asks) {
         tile = EXG_TILE_ASKED / widest;
         tile = tile < EXG_TILE ? tile : EXG_TILE;

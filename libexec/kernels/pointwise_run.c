@@ -1,11 +1,9 @@
 /* pointwise_run.c - blocks of an iteration space, tile by tile. */
 #include "libexec/kernels/pointwise_program.h"
+#include "libexec/kernels/stream.h"
 
 #include <stdatomic.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 typedef struct run {
     const exg_pointwise *p;
@@ -103,27 +101,6 @@ static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
     }
 }
 
-/* A copy past the caches: a line that is written whole is not read first. Others see it after
- * a full fence. */
-static void copy_past_caches(char *to, const char *from, size_t bytes)
-{
-#ifdef __SSE2__
-    size_t head = -(uintptr_t)to & 63;
-    size_t i;
-
-    head = head < bytes ? head : bytes;
-    memcpy(to, from, head);
-    for (i = head; i + 64 <= bytes; i += 64) {
-        for (size_t k = i; k < i + 64; k += 16) {
-            _mm_stream_si128((void *)(to + k), _mm_loadu_si128((const void *)(from + k)));
-        }
-    }
-    memcpy(to + i, from + i, bytes - i);
-#else
-    memcpy(to, from, bytes);
-#endif
-}
-
 static void store_past_caches(const run *r, const exg_instruction *i, const tile *t)
 {
     const void *values = t->values[i->target];
@@ -133,8 +110,8 @@ static void store_past_caches(const run *r, const exg_instruction *i, const tile
         i->store(t->count, narrow, 1, values);
         values = narrow;
     }
-    copy_past_caches(operand_at(r, i->operand, t), values,
-                     t->count * (size_t)r->p->operands[i->operand].element_bytes);
+    exg_copy_past_caches(operand_at(r, i->operand, t), values,
+                         t->count * (size_t)r->p->operands[i->operand].element_bytes);
 }
 
 static void store(const run *r, const exg_instruction *i, tile *t)
@@ -186,8 +163,7 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
     }
 }
 
-/* Asks for the lines of the next tile, so that they come while this one is computed on: for
- * those that will be written too, since they are read first. */
+/* Asks for the next tile. */
 static void ask(const run *r, const tile *t, int64_t end)
 {
     const exg_pointwise *p = r->p;
@@ -198,9 +174,7 @@ static void ask(const run *r, const tile *t, int64_t end)
         int64_t bytes = p->operands[o].element_bytes;
 
         if (p->operands[o].is_dense && !p->operands[o].is_past_caches) {
-            for (int64_t at = first * bytes; at < last * bytes; at += 64) {
-                __builtin_prefetch(r->data[o] + at);
-            }
+            exg_ask(r->data[o] + first * bytes, (last - first) * bytes);
         }
     }
 }

@@ -154,7 +154,7 @@ static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row
         p->ROW_LOOPS->scale(p->width, result, result, factor);
     }
     b->greatest[row] = greatest;
-    b->sums[row] += p->ROW_LOOPS->exp(keys, scores, scores, greatest);
+    b->sums[row] += p->ROW_LOOPS->exp(keys, scores, scores, greatest, NULL);
 }
 
 /* result += scores * value. */
