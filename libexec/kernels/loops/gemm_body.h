@@ -281,14 +281,26 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_pane
 
 /* ---- dot products ------------------------------------------------------------------- */
 
-static inline REAL GEMM(lanes_sum)(VECTOR v)
+/* The sums of the lanes of up to four vectors: folded to four lanes each, then all at once. */
+static inline __attribute__((always_inline)) void
+GEMM(lanes_sums)(const int count, const VECTOR *v, REAL *totals)
 {
-    REAL total = 0;
+    FOUR folded[4] = {{0}};
+    REAL turned[16];
+    const REAL *rows[4];
 
-    for (int k = 0; k < LANES; k++) {
-        total += v[k];
+    UNROLL for (int j = 0; j < 4; j++) {
+        UNROLL for (int k = 0; k < LANES / 4 && j < count; k++) {
+            folded[j] += ((const FOUR *)&v[j])[k];
+        }
+        UNROLL for (int k = 0; k < LANES % 4 && j < count; k++) {
+            folded[j][k] = v[j][k];
+        }
+        rows[j] = (const REAL *)&folded[j];
     }
-    return total;
+    TRANSPOSE4(turned, 4, rows, 0);
+    *(FOUR *)totals = (((FOUR *)turned)[0] + ((FOUR *)turned)[1]) +
+                      (((FOUR *)turned)[2] + ((FOUR *)turned)[3]);
 }
 
 /* A vector of b's elements from memory of their dtype. */
@@ -316,7 +328,7 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
                int64_t c_stride, bool adds)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
-    VECTOR sums[3][4] = {{{0}}};
+    VECTOR sums[3][DOT_COLUMNS] = {{{0}}};
     int64_t k = 0;
 
     for (; k + LANES <= depth; k += LANES) {
@@ -333,11 +345,14 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
             }
         }
     }
-    UNROLL for (int j = 0; j < columns; j++) {
-        UNROLL for (int i = 0; i < rows; i++) {
-            REAL sum = GEMM(lanes_sum)(sums[i][j]);
+    UNROLL for (int i = 0; i < rows; i++) {
+        REAL totals[DOT_COLUMNS];
 
-            c[i * c_stride + j] = adds ? c[i * c_stride + j] + sum : sum;
+        UNROLL for (int j = 0; j < columns; j += 4) {
+            GEMM(lanes_sums)(columns - j, &sums[i][j], &totals[j]);
+        }
+        UNROLL for (int j = 0; j < columns; j++) {
+            c[i * c_stride + j] = adds ? c[i * c_stride + j] + totals[j] : totals[j];
         }
     }
     for (; k < depth; k++) {
@@ -384,13 +399,17 @@ GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const R
              int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
-    /* with many rows, four columns of b stay in the first cache while all pass by */
+    /* with many rows, some columns of b stay in the first cache while all pass by */
     const int64_t step = m > 3 && depth > DOT_DEPTH ? DOT_DEPTH : depth > 0 ? depth : 1;
 
     for (int64_t k = 0; k < depth || k == 0; k += step) {
         int64_t length = depth - k < step ? depth - k : step;
         int64_t j = 0;
 
+        for (; j + DOT_COLUMNS <= n; j += DOT_COLUMNS) {
+            GEMM(dot_columns)(DOT_COLUMNS, dtype, m, length, a + k, a_stride,
+                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+        }
         for (; j + 4 <= n; j += 4) {
             GEMM(dot_columns)(4, dtype, m, length, a + k, a_stride,
                               b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
