@@ -13,6 +13,7 @@
 
 #define TILE_VECTORS 3
 #define DOT_DEPTH    1024
+#define STREAM_AHEAD 8 /* rows of b */
 #if EXG_VECTOR_BYTES == 64
 #define ROWS        8
 #define DOT_COLUMNS 8

@@ -152,11 +152,13 @@ typedef struct exg_gemm_loops {
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
     /* One panel of A from `rows` dense rows of what panels hold. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
-    /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements.
+    /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
+     * packed (a_stride 0), or rows dense along the depth, of the type of c and not in groups.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
      * panel that will be read after these, or NULL. */
-    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
-                  int64_t c_stride, bool adds, const void *start, const void *next);
+    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
+                  const void *b, void *c, int64_t c_stride, bool adds, const void *start,
+                  const void *next);
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
                        float *c, int64_t c_stride, bool adds);
