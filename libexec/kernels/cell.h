@@ -19,10 +19,10 @@
 #define EXG_OF_STATE(k) (s[(k) * n + i] + (bias == 0 ? 0 : bias[(k) * n + i]))
 #define EXG_GATE(k)     (x[(k) * n + i] + EXG_OF_STATE(k))
 
-#define EXG_DEFINE_CELLS(suffix, real, exp_, tanh_)                                               \
+#define EXG_DEFINE_CELLS(suffix, real, one_plus_exp, tanh_)                                       \
     static inline real exg_sigmoid_##suffix(real x)                                               \
     {                                                                                             \
-        return 1 / (1 + exp_(-x));                                                                \
+        return 1 / one_plus_exp(-x);                                                              \
     }                                                                                             \
     static inline real exg_cell_tanh_##suffix(EXG_CELL_PARAMS(real))                              \
     {                                                                                             \
@@ -54,7 +54,12 @@
         return fresh + exg_sigmoid_##suffix(EXG_GATE(1)) * (h - fresh);                           \
     }
 
-EXG_DEFINE_CELLS(f32, float, exg_f32_exp, exg_f32_tanh)
-EXG_DEFINE_CELLS(f64, double, exp, tanh)
+static inline double exg_f64_one_plus_exp(double x)
+{
+    return 1 + exp(x);
+}
+
+EXG_DEFINE_CELLS(f32, float, exg_f32_one_plus_exp, exg_f32_tanh)
+EXG_DEFINE_CELLS(f64, double, exg_f64_one_plus_exp, tanh)
 
 #endif

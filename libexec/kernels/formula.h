@@ -152,6 +152,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef LOG1P
 #undef LOG2
 #undef NEXTAFTER
+#undef ONE_PLUS_EXP
 #undef POW
 #undef REMAINDER
 #undef ROUND
@@ -195,6 +196,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG1P(x)        exg_f32_log1p(x)
 #define LOG2(x)         exg_f32_log2(x)
 #define NEXTAFTER(x, y) nextafterf(x, y)
+#define ONE_PLUS_EXP(x) exg_f32_one_plus_exp(x)
 #define POW(x, y)       exg_f32_pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f32(x, y)
 #define ROUND(x)        exg_f32_rint(x)
@@ -235,6 +237,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG1P(x)        log1p(x)
 #define LOG2(x)         log2(x)
 #define NEXTAFTER(x, y) nextafter(x, y)
+#define ONE_PLUS_EXP(x) (1 + exp(x))
 #define POW(x, y)       pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f64(x, y)
 #define ROUND(x)        rint(x)

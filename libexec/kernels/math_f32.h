@@ -51,12 +51,6 @@ static inline float exg_f32_abs(float x)
     return exg_f32_of_bits(exg_f32_bits(x) & INT32_MAX);
 }
 
-/* 2^n for n in [-126, 127]. */
-static inline float exg_f32_power_of_two(int32_t n)
-{
-    return exg_f32_of_bits((int32_t)((uint32_t)(n + 127) << 23));
-}
-
 static inline float exg_f32_rint(float x)
 {
 #if defined(__AVX__)
@@ -69,15 +63,34 @@ static inline float exg_f32_rint(float x)
 #endif
 }
 
-/* p(r) * 2^n in two factors, so that neither overflows and denormals come out. */
-static inline float exg_f32_scale(float p, int32_t n)
+/* (1 + p) * 2^n in two factors, so that neither overflows and denormals come out: 2^64 or 2^-64, by
+ * the sign of x, is the second. The low bits of `power` are n + 254. */
+static inline float exg_f32_scale(float p, float power, float x)
 {
-    int32_t half = n >> 1;
+    int32_t second = 0x5f800000 ^ (exg_f32_bits(x) >> 1 & 0x40000000);
+    uint32_t bits = ((uint32_t)exg_f32_bits(power) << 23) - (uint32_t)second;
+    float first = exg_f32_of_bits((int32_t)bits);
 
-    return p * exg_f32_power_of_two(half) * exg_f32_power_of_two(n - half);
+    return exg_f32_fma(p, first, first) * exg_f32_of_bits(second);
 }
 
-/* (e^r - 1 - r) / r^2 for |r| <= ln2 / 2. */
+/* x less the nearest n times ln2; the low bits of *power are n + bias. */
+static inline float exg_f32_exp_rest(float x, float bias, float *power)
+{
+    float t = exg_f32_fma(x, 1.44269504f, EXG_F32_ROUNDER + bias);
+    float n = t - (EXG_F32_ROUNDER + bias);
+
+    *power = t;
+    return exg_f32_fma(n, 2.12194440e-4f, exg_f32_fma(n, -0.693359375f, x));
+}
+
+/* 2^(low bits - 127). */
+static inline float exg_f32_power_shifted(float power)
+{
+    return exg_f32_of_bits((int32_t)((uint32_t)exg_f32_bits(power) << 23));
+}
+
+/* e^r - 1 for |r| <= ln2 / 2. */
 static inline float exg_f32_exp_tail(float r)
 {
     float q = 1.99135746e-4f;
@@ -86,47 +99,65 @@ static inline float exg_f32_exp_tail(float r)
     q = exg_f32_fma(q, r, 8.3332741322e-3f);
     q = exg_f32_fma(q, r, 4.1666354423e-2f);
     q = exg_f32_fma(q, r, 1.6666666812e-1f);
-    return exg_f32_fma(q, r, 5.0000000465e-1f);
+    q = exg_f32_fma(q, r, 5.0000000465e-1f);
+    return exg_f32_fma(q * r, r, r);
 }
 
+/* Where the true value is none of a float, what comes before means nothing. Bounds stand in
+ * selects of their own, one before and one after, since nested they do not vectorise well. */
 static inline float exg_f32_exp(float x)
 {
-    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER);
-    float n = t - EXG_F32_ROUNDER;
-    float r = exg_f32_fma(n, -0.693359375f, clamped);
-    float p;
+    float power;
+    float p = exg_f32_exp_tail(exg_f32_exp_rest(x, 254.0f, &power));
 
-    r = exg_f32_fma(n, 2.12194440e-4f, r);
-    p = exg_f32_fma(exg_f32_exp_tail(r) * r, r, r) + 1.0f;
-    return exg_f32_scale(p, exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER));
+    p = exg_f32_scale(p, power, x);
+    p = x > 88.8f ? INFINITY : p;
+    return x < -104.0f ? 0.0f : p;
 }
 
 /* exp for x <= 0, or NaN, in fewer steps: results below the normal numbers are 0. */
 static inline float exg_f32_exp_down(float x)
 {
-    float clamped = x < -87.0f ? -87.0f : x;
-    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER + 127.0f);
-    float n = t - (EXG_F32_ROUNDER + 127.0f);
-    float r = exg_f32_fma(n, -0.693359375f, clamped);
+    float power;
+    float r = exg_f32_exp_rest(x < -87.0f ? -87.0f : x, 127.0f, &power);
     float q = 1.3814596381e-3f;
     float p;
 
-    r = exg_f32_fma(n, 2.12194440e-4f, r);
     q = exg_f32_fma(q, r, 8.3687170908e-3f);
     q = exg_f32_fma(q, r, 4.1668388093e-2f);
     q = exg_f32_fma(q, r, 1.6666520629e-1f);
     q = exg_f32_fma(q, r, 4.9999993448e-1f);
-    p = exg_f32_fma(q * r, r, r) + 1.0f;
-    p *= exg_f32_of_bits((int32_t)((uint32_t)exg_f32_bits(t) << 23));
-    return x < -87.0f ? 0.0f : p;
+    p = exg_f32_fma(q * r, r, r);
+    power = exg_f32_power_shifted(power);
+    return x < -87.0f ? 0.0f : exg_f32_fma(p, power, power);
+}
+
+/* e^x - 1 for |x| <= 87, in fewer steps. */
+static inline float exg_f32_expm1_near(float x)
+{
+    float power;
+    float p = exg_f32_exp_tail(exg_f32_exp_rest(x, 127.0f, &power));
+
+    power = exg_f32_power_shifted(power);
+    return exg_f32_fma(power, p, power - 1.0f);
+}
+
+/* 1 + e^x: what e^x is where 1 swallows it does not matter. */
+static inline float exg_f32_one_plus_exp(float x)
+{
+    float power; /* 2^(n - 1): 2^128 is none */
+    float r = exg_f32_exp_rest(x < -86.0f ? -86.0f : x, 126.0f, &power);
+    float p = exg_f32_exp_tail(r);
+
+    power = exg_f32_power_shifted(power);
+    p = exg_f32_fma(exg_f32_fma(p, power, power), 2.0f, 1.0f);
+    return x > 88.8f ? INFINITY : p;
 }
 
 static inline float exg_f32_exp2(float x)
 {
-    float clamped = x < -151.0f ? -151.0f : x > 129.0f ? 129.0f : x;
-    float t = clamped + EXG_F32_ROUNDER;
-    float r = clamped - (t - EXG_F32_ROUNDER);
+    float power = x + (EXG_F32_ROUNDER + 254.0f);
+    float r = x - (power - (EXG_F32_ROUNDER + 254.0f));
     float c = 1.5475927465e-4f;
 
     c = exg_f32_fma(c, r, 1.3400309821e-3f);
@@ -134,23 +165,19 @@ static inline float exg_f32_exp2(float x)
     c = exg_f32_fma(c, r, 5.5503276761e-2f);
     c = exg_f32_fma(c, r, 2.4022651333e-1f);
     c = exg_f32_fma(c, r, 6.9314720632e-1f);
-    return exg_f32_scale(exg_f32_fma(c, r, 1.0f),
-                         exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER));
+    c = exg_f32_scale(c * r, power, x);
+    c = x >= 128.0f ? INFINITY : c;
+    return x < -151.0f ? 0.0f : c;
 }
 
 static inline float exg_f32_expm1(float x)
 {
-    float clamped = x < -30.0f ? -30.0f : x > 89.0f ? 89.0f : x;
-    float t = exg_f32_fma(clamped, 1.44269504f, EXG_F32_ROUNDER);
-    float n = t - EXG_F32_ROUNDER;
-    float r = exg_f32_fma(n, -0.693359375f, clamped);
-    float half; /* 2^(n - 1): 2^128 is none */
-    float p;
+    float power; /* 2^(n - 1): 2^128 is none */
+    float p = exg_f32_exp_tail(exg_f32_exp_rest(x < -30.0f ? -30.0f : x, 126.0f, &power));
 
-    r = exg_f32_fma(n, 2.12194440e-4f, r);
-    p = exg_f32_fma(exg_f32_exp_tail(r) * r, r, r);
-    half = exg_f32_power_of_two(exg_f32_bits(t) - exg_f32_bits(EXG_F32_ROUNDER) - 1);
-    p = 2.0f * exg_f32_fma(half, p, half - 0.5f);
+    power = exg_f32_power_shifted(power);
+    p = 2.0f * exg_f32_fma(power, p, power - 0.5f);
+    p = x > 88.8f ? INFINITY : p;
     return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(0.5f * x, x, x) : p;
 }
 
@@ -223,41 +250,29 @@ static inline float exg_f32_log1p(float x)
 static inline float exg_f32_tanh(float x)
 {
     float magnitude = exg_f32_abs(x);
-    float s = x * x;
-    float p = 2.1429587528e-3f;
-    float far = 1.0f - 2.0f / (exg_f32_exp(2.0f * magnitude) + 1.0f);
+    float e;
 
-    p = exg_f32_fma(p, s, -8.1773945953e-3f);
-    p = exg_f32_fma(p, s, 2.1700701614e-2f);
-    p = exg_f32_fma(p, s, -5.3946762736e-2f);
-    p = exg_f32_fma(p, s, 1.3333206005e-1f);
-    p = exg_f32_fma(p, s, -3.3333330803e-1f);
-    return magnitude < 0.625f ? exg_f32_fma(p * s, x, x) : exg_f32_copysign(far, x);
+    magnitude = magnitude > 9.1f ? 9.1f : magnitude;
+    e = exg_f32_expm1_near(magnitude + magnitude);
+    return exg_f32_copysign(e / (e + 2.0f), x);
 }
 
+/* 1 - e^-(t * q(t)): near 0 the first coefficient's 1 is t itself, unrounded. */
 static inline float exg_f32_erf(float x)
 {
     float t = exg_f32_abs(x);
-    float s = x * x;
-    float near = 8.3167725479e-5f;
-    float far = -4.5581180873e-5f;
+    float q = -9.2562654539e-6f;
 
-    near = exg_f32_fma(near, s, -8.1300119905e-4f);
-    near = exg_f32_fma(near, s, 5.1999066048e-3f);
-    near = exg_f32_fma(near, s, -2.6858941481e-2f);
-    near = exg_f32_fma(near, s, 1.1283687188e-1f);
-    near = exg_f32_fma(near, s, -3.7612633188e-1f);
-    near = exg_f32_fma(near, s, 1.2837916658e-1f);
     t = t > 4.0f ? 4.0f : t;
-    far = exg_f32_fma(4.9382142236e-6f, t, far);
-    far = exg_f32_fma(far, t, -4.9586787114e-5f);
-    far = exg_f32_fma(far, t, 2.9301577205e-3f);
-    far = exg_f32_fma(far, t, -2.2674138573e-2f);
-    far = exg_f32_fma(far, t, 1.0526269994e-1f);
-    far = exg_f32_fma(far, t, 6.3562527283e-1f);
-    far = exg_f32_fma(far, t, 1.1285517475f);
-    far = 1.0f - exg_f32_exp(-t * far);
-    return t < 0.92f ? exg_f32_fma(near, x, x) : x != x ? x : exg_f32_copysign(far, x);
+    q = exg_f32_fma(q, t, 1.1764127426e-4f);
+    q = exg_f32_fma(q, t, -6.3283686701e-4f);
+    q = exg_f32_fma(q, t, 1.6670274865e-3f);
+    q = exg_f32_fma(q, t, -1.6039609733e-4f);
+    q = exg_f32_fma(q, t, -1.9153063881e-2f);
+    q = exg_f32_fma(q, t, 1.0277783050e-1f);
+    q = exg_f32_fma(q, t, 6.3661938197e-1f);
+    q = exg_f32_fma(q, t, 1.2837917161e-1f);
+    return exg_f32_copysign(exg_f32_expm1_near(-exg_f32_fma(q, t, t)), x);
 }
 
 /* sin, cos and tan: what is left of x after whole quarters of a turn, in double.

@@ -4,6 +4,7 @@
  * dtype is put off until somebody computes with the value; a store narrows anyway.
  */
 #include "libexec/kernels/pointwise_program.h"
+#include "libexec/kernels/stream.h"
 
 #include <exg/operators.h>
 #include <assert.h>
@@ -11,7 +12,6 @@
 
 #define BLOCK_ELEMENTS       32768
 #define BLOCK_ELEMENTS_HEAVY 8192
-#define STREAMING_BYTES      (1 << 20)
 #define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
@@ -536,6 +536,7 @@ static void find_direct_stores(exg_pointwise *p)
         exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
         bool direct = store->kind == EXG_INSTRUCTION_STORE &&
                       exg_compute_is_storage(store->dtype) &&
+                      !p->operands[store->operand].is_past_caches &&
                       maker->kind == EXG_INSTRUCTION_FORMULA && !maker->is_invariant &&
                       !maker->is_direct;
 
@@ -636,12 +637,15 @@ static void coalesce(exg_pointwise *p)
     p->rank = rank;
 }
 
-static void describe_operands(exg_pointwise *p, uint64_t *bytes)
+/* Gives the bytes of all operands and those of the widest's elements. */
+static void describe_operands(exg_pointwise *p, uint64_t *bytes, uint32_t *widest)
 {
     *bytes = 0;
+    *widest = 1;
     for (uint8_t o = 0; o < p->operand_count; o++) {
         exg_pointwise_operand *operand = &p->operands[o];
         int64_t stride = 1;
+        int64_t size;
 
         operand->is_dense = true;
         operand->is_invariant = !operand->is_output;
@@ -654,17 +658,26 @@ static void describe_operands(exg_pointwise *p, uint64_t *bytes)
             operand->is_dense = true;
             operand->is_invariant = false;
         }
-        *bytes += operand->is_invariant ? 0 : (uint64_t)p->numel * operand->element_bytes;
+        size = operand->is_invariant ? 0 : p->numel * operand->element_bytes;
+        operand->is_past_caches =
+            operand->is_output && operand->is_dense && size >= EXG_PAST_CACHES_BYTES;
+        *bytes += (uint64_t)size;
+        *widest = operand->element_bytes > *widest ? operand->element_bytes : *widest;
     }
 }
 
 /* How the iteration space is cut into blocks and tiles. */
-static void cut(exg_pointwise *p, uint64_t bytes)
+static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
 {
     int64_t row = p->sizes[p->rank - 1];
     int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
-    int64_t tile = bytes > STREAMING_BYTES && !p->has_heavy ? EXG_TILE_STREAMING : EXG_TILE;
+    int64_t tile = EXG_TILE;
 
+    p->asks = bytes > (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
+    if (p->asks) {
+        tile = EXG_TILE_ASKED / widest;
+        tile = tile < EXG_TILE ? tile : EXG_TILE;
+    }
     p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;
     if (p->by_rows) {
         int64_t tiles_of_row = (row + tile - 1) / tile;
@@ -682,6 +695,7 @@ static void cut(exg_pointwise *p, uint64_t bytes)
 exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err)
 {
     uint64_t bytes;
+    uint32_t widest;
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
         exg_pointwise_operand *operand = &p->operands[o];
@@ -695,7 +709,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
         }
     }
     coalesce(p);
-    describe_operands(p, &bytes);
+    describe_operands(p, &bytes, &widest);
     move_stores_last(p);
     move_invariants_first(p);
     find_lifetimes(p);
@@ -707,7 +721,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
         return EXG_FAIL(err, LIMIT, "PW-005", "a tensor of %lld elements is too large",
                         (long long)p->numel);
     }
-    cut(p, bytes);
+    cut(p, bytes, widest);
     call->params = p;
     call->workspace_bytes = 0;
     return EXG_OK;

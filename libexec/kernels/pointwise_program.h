@@ -8,7 +8,7 @@
 #include "libexec/kernels/pointwise.h"
 
 #define EXG_TILE            512 /* elements that go through all instructions at once */
-#define EXG_TILE_STREAMING  128 /* when operands come from memory */
+#define EXG_TILE_ASKED      1024 /* bytes of the widest operand, when they come from memory */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
 #define EXG_NO_TILE         UINT8_MAX
@@ -65,6 +65,7 @@ typedef struct exg_pointwise_operand {
     bool is_output;
     bool is_dense;  /* row-major over the whole iteration space */
     bool is_invariant;
+    bool is_past_caches; /* written, and more than they hold */
     uint32_t element_bytes;
     int64_t strides[EXG_RANK_MAX]; /* after coalescing, elements */
 } exg_pointwise_operand;
@@ -78,6 +79,7 @@ struct exg_pointwise {
     uint32_t block_count;
     uint32_t tile; /* elements */
     bool by_rows;  /* tiles do not cross rows */
+    bool asks;     /* operands come from memory */
     bool has_heavy;
     uint8_t instruction_count;
     uint8_t invariant_count; /* the first so many instructions are invariant */

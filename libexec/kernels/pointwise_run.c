@@ -1,11 +1,14 @@
 /* pointwise_run.c - blocks of an iteration space, tile by tile. */
 #include "libexec/kernels/pointwise_program.h"
+#include "libexec/kernels/stream.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 typedef struct run {
     const exg_pointwise *p;
     exg_fault_note *fault;
+    bool is_near; /* operands and results are in a cache */
     char *data[EXG_POINTWISE_REGISTERS * 2]; /* of operands */
 } run;
 
@@ -98,11 +101,26 @@ static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
     }
 }
 
+static void store_past_caches(const run *r, const exg_instruction *i, const tile *t)
+{
+    const void *values = t->values[i->target];
+    _Alignas(64) char narrow[EXG_TILE * 8];
+
+    if (!exg_compute_is_storage(i->dtype)) {
+        i->store(t->count, narrow, 1, values);
+        values = narrow;
+    }
+    exg_copy_past_caches(operand_at(r, i->operand, t), values,
+                         t->count * (size_t)r->p->operands[i->operand].element_bytes);
+}
+
 static void store(const run *r, const exg_instruction *i, tile *t)
 {
     const exg_tile_value *v = &r->p->values[i->target];
 
-    if (is_dense_here(r, i->operand, t)) {
+    if (r->p->operands[i->operand].is_past_caches && !r->is_near) {
+        store_past_caches(r, i, t);
+    } else if (is_dense_here(r, i->operand, t)) {
         if (!i->is_direct) {
             i->store(t->count, operand_at(r, i->operand, t), 1, t->values[i->target]);
         }
@@ -145,6 +163,22 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
     }
 }
 
+/* Asks for the next tile. */
+static void ask(const run *r, const tile *t, int64_t end)
+{
+    const exg_pointwise *p = r->p;
+    int64_t first = t->start + t->count;
+    int64_t last = end - first < p->tile ? end : first + p->tile;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        int64_t bytes = p->operands[o].element_bytes;
+
+        if (p->operands[o].is_dense && !p->operands[o].is_past_caches) {
+            exg_ask(r->data[o] + first * bytes, (last - first) * bytes);
+        }
+    }
+}
+
 /* Elements [start, end) of the iteration space. */
 static void run_range(const run *r, int64_t start, int64_t end)
 {
@@ -167,6 +201,9 @@ static void run_range(const run *r, int64_t start, int64_t end)
         count = p->by_rows && row_left < count ? row_left : count;
         t.count = (uint32_t)count;
         t.is_run = count <= row_left;
+        if (p->asks && !r->is_near) {
+            ask(r, &t, end);
+        }
         for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
             step(r, &p->instructions[k], &t, buffers, &bad);
         }
@@ -195,6 +232,7 @@ static void run_block(void *context, uint32_t block)
     int64_t end = start + r->p->block_elements;
 
     run_range(r, start, end < r->p->numel ? end : r->p->numel);
+    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
 }
 
 static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
@@ -210,7 +248,7 @@ static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
 void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
                             int64_t count, int64_t stride)
 {
-    run r = {.p = call->epilogue, .fault = call->fault};
+    run r = {.p = call->epilogue, .fault = call->fault, .is_near = true};
 
     bind(&r, call->epilogue_inputs, call->outputs);
     for (int64_t row = 0; row < rows; row++) {

@@ -9,9 +9,9 @@
 #include "libexec/kernels/isa.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/pointwise.h"
+#include "tests/bench/onednn.h"
 
 #include <exg/operators.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -163,6 +163,25 @@ static void release(bench_call *b)
     memset(b, 0, sizeof(*b));
 }
 
+/* What the kernel's packer makes of its operand, which lies in the call from then on. */
+static void prepare_packed(bench_call *b, const exg_kernel *kernel, const exg_argument *args,
+                           uint32_t arg_count, uint32_t inputs, exg_tensor *packed)
+{
+    bench_call pack = {0};
+
+    memcpy(pack.inputs, b->inputs, sizeof(pack.inputs));
+    packed->data = NULL;
+    prepare(&pack, kernel->packer, args, arg_count, inputs, 1);
+    *packed = tensor(EXG_DTYPE_U8, pack.outputs[0].rank, pack.outputs[0].sizes);
+    pack.outputs[0].data = packed->data;
+    run_ours(&pack);
+    memset(pack.inputs, 0, sizeof(pack.inputs));
+    pack.outputs[0].data = NULL;
+    release(&pack);
+    b->call.packed = packed;
+    prepare(b, kernel, args, arg_count, inputs, 1);
+}
+
 /* ---- measuring -------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
@@ -252,150 +271,6 @@ static void against_copy(const char *name, bench_call *b, double bytes)
     free(c.src);
 }
 
-/* ---- oneDNN -------------------------------------------------------------------------- */
-
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
-
-static void check(dnnl_status_t status)
-{
-    if (status != dnnl_success) {
-        die("oneDNN refuses");
-    }
-}
-
-typedef struct dnnl_call {
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t args[4];
-    int count;
-    dnnl_primitive_t reorders[2]; /* before and after; NULL: none */
-    dnnl_exec_arg_t reorder_args[2][2];
-} dnnl_call;
-
-static void run_dnnl(void *context)
-{
-    dnnl_call *c = context;
-
-    if (c->reorders[0] != NULL) {
-        check(dnnl_primitive_execute(c->reorders[0], stream, 2, c->reorder_args[0]));
-    }
-    check(dnnl_primitive_execute(c->primitive, stream, c->count, c->args));
-    if (c->reorders[1] != NULL) {
-        check(dnnl_primitive_execute(c->reorders[1], stream, 2, c->reorder_args[1]));
-    }
-    dnnl_stream_wait(stream);
-}
-
-static dnnl_memory_t memory_of(const dnnl_memory_desc_t *md, void *data)
-{
-    dnnl_memory_t m;
-
-    check(dnnl_memory_create(&m, md, engine, data));
-    return m;
-}
-
-/* c, of `sums`, = a times b, both of `type`. */
-static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, dnnl_data_type_t type,
-                              dnnl_data_type_t sums, void *a, void *b, bool b_is_rows, void *c)
-{
-    dnnl_memory_desc_t ma;
-    dnnl_memory_desc_t mb;
-    dnnl_memory_desc_t mc;
-    dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    dnnl_call call = {.count = 3};
-
-    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, type,
-                                           (dnnl_dims_t){k, 1}));
-    check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, type,
-                                           b_is_rows ? (dnnl_dims_t){n, 1}
-                                                     : (dnnl_dims_t){1, k}));
-    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, sums,
-                                           (dnnl_dims_t){n, 1}));
-    check(dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc));
-    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
-    check(dnnl_primitive_create(&call.primitive, pd));
-    call.args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, memory_of(&ma, a)};
-    call.args[1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, memory_of(&mb, b)};
-    call.args[2] = (dnnl_exec_arg_t){DNNL_ARG_DST, memory_of(&mc, c)};
-    return call;
-}
-
-static void add_reorder(dnnl_call *call, int which, const int64_t *sizes, dnnl_memory_t blocked)
-{
-    dnnl_memory_desc_t plain;
-    const dnnl_memory_desc_t *md;
-    dnnl_primitive_desc_t pd;
-    void *data;
-    dnnl_memory_t memory;
-
-    check(dnnl_memory_desc_init_by_tag(&plain, 4, sizes, dnnl_f32, dnnl_nchw));
-    check(dnnl_memory_get_memory_desc(blocked, &md));
-    if (dnnl_memory_desc_equal(&plain, md)) {
-        return;
-    }
-    data = aligned_alloc(64, (dnnl_memory_desc_get_size(&plain) + 63) & ~(size_t)63);
-    memset(data, 0, dnnl_memory_desc_get_size(&plain));
-    memory = memory_of(&plain, data);
-    check(which == 0 ? dnnl_reorder_primitive_desc_create(&pd, &plain, engine, md, engine, NULL)
-                     : dnnl_reorder_primitive_desc_create(&pd, md, engine, &plain, engine, NULL));
-    check(dnnl_primitive_create(&call->reorders[which], pd));
-    call->reorder_args[which][0] = (dnnl_exec_arg_t){DNNL_ARG_FROM, which == 0 ? memory : blocked};
-    call->reorder_args[which][1] = (dnnl_exec_arg_t){DNNL_ARG_TO, which == 0 ? blocked : memory};
-}
-
-/* Layouts as oneDNN likes them; activations are brought there and back, the weights
- * lie there already. */
-static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int64_t *y, int64_t s,
-                                  int64_t p)
-{
-    dnnl_memory_desc_t mx;
-    dnnl_memory_desc_t mw;
-    dnnl_memory_desc_t my;
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    dnnl_call call = {.count = 3};
-    const dnnl_query_t queries[] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md};
-    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-
-    check(dnnl_memory_desc_init_by_tag(&mx, 4, x, dnnl_f32, dnnl_format_tag_any));
-    check(dnnl_memory_desc_init_by_tag(&mw, 4, w, dnnl_f32, dnnl_format_tag_any));
-    check(dnnl_memory_desc_init_by_tag(&my, 4, y, dnnl_f32, dnnl_format_tag_any));
-    check(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference,
-                                             dnnl_convolution_direct, &mx, &mw, NULL, &my,
-                                             (dnnl_dims_t){s, s}, (dnnl_dims_t){p, p},
-                                             (dnnl_dims_t){p, p}));
-    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
-    check(dnnl_primitive_create(&call.primitive, pd));
-    for (int i = 0; i < 3; i++) {
-        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, queries[i], 0);
-        size_t bytes = dnnl_memory_desc_get_size(md);
-        void *data = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-
-        memset(data, 0, bytes);
-        call.args[i] = (dnnl_exec_arg_t){args[i], memory_of(md, data)};
-    }
-    add_reorder(&call, 0, x, call.args[0].memory);
-    add_reorder(&call, 1, y, call.args[2].memory);
-    return call;
-}
-
-static dnnl_call peer_softmax(int64_t rows, int64_t size, void *x, void *y)
-{
-    dnnl_memory_desc_t md;
-    dnnl_softmax_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    dnnl_call call = {.count = 2};
-
-    check(dnnl_memory_desc_init_by_tag(&md, 2, (dnnl_dims_t){rows, size}, dnnl_f32, dnnl_ab));
-    check(dnnl_softmax_forward_desc_init(&desc, dnnl_forward_inference, &md, 1));
-    check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
-    check(dnnl_primitive_create(&call.primitive, pd));
-    call.args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, memory_of(&md, x)};
-    call.args[1] = (dnnl_exec_arg_t){DNNL_ARG_DST, memory_of(&md, y)};
-    return call;
-}
-
 /* ---- rows ------------------------------------------------------------------------------ */
 
 static void bench_products(void)
@@ -405,16 +280,19 @@ static void bench_products(void)
         const exg_kernel *kernel;
         exg_dtype dtype, result;
         dnnl_data_type_t type, sums;
+        bool is_packed;
     } kinds[] = {
-        {"linear f32", &exg_kernel_linear, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32},
-        {"mm f32", &exg_kernel_mm, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32},
-        {"linear bf16", &exg_kernel_linear, EXG_DTYPE_BF16, EXG_DTYPE_BF16, dnnl_bf16, dnnl_bf16},
-        {"mm i8", &exg_kernel_mm, EXG_DTYPE_I8, EXG_DTYPE_I32, dnnl_s8, dnnl_s32},
+        {"linear f32", &exg_kernel_linear, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32, 0},
+        {"packed f32", &exg_kernel_linear, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32, 1},
+        {"mm f32", &exg_kernel_mm, EXG_DTYPE_F32, EXG_DTYPE_F32, dnnl_f32, dnnl_f32, 0},
+        {"linear bf16", &exg_kernel_linear, EXG_DTYPE_BF16, EXG_DTYPE_BF16, dnnl_bf16, dnnl_bf16,
+         0},
+        {"mm i8", &exg_kernel_mm, EXG_DTYPE_I8, EXG_DTYPE_I32, dnnl_s8, dnnl_s32, 0},
     };
     static const int64_t shapes[][3] = { /* m, k, n */
         {1, 4096, 4096},    {4, 768, 3072},     {12, 768, 768},     {36, 768, 3072},
-        {64, 64, 64},       {128, 768, 768},    {512, 768, 3072},   {512, 3072, 768},
-        {1020, 1024, 1024}, {2040, 2048, 2048}, {4096, 64, 64},
+        {64, 64, 64},       {128, 768, 768},    {128, 768, 3072},   {512, 768, 3072},
+        {512, 3072, 768},   {1020, 1024, 1024}, {2040, 2048, 2048}, {4096, 64, 64},
     };
 
     for (uint32_t s = 0; s < COUNT(shapes); s++) {
@@ -427,6 +305,7 @@ static void bench_products(void)
             const exg_argument args[3] = {none_arg(), none_arg(), none_arg()};
             char name[80];
             bench_call b = {0};
+            exg_tensor packed;
             dnnl_call peer;
 
             snprintf(name, sizeof(name), "%s %lld,%lld,%lld", kinds[kind].name, (long long)m,
@@ -438,7 +317,11 @@ static void bench_products(void)
             b.inputs[1] = tensor(kinds[kind].dtype, 2, is_mm ? SIZES(k, n) : SIZES(n, k));
             b.inputs[2].dtype = EXG_DTYPE_COUNT;
             b.outputs[0] = tensor(kinds[kind].result, 2, SIZES(m, n));
-            prepare(&b, kinds[kind].kernel, args, 3, is_mm ? 2 : 3, 1);
+            if (kinds[kind].is_packed) {
+                prepare_packed(&b, kinds[kind].kernel, args, 3, 3, &packed);
+            } else {
+                prepare(&b, kinds[kind].kernel, args, 3, is_mm ? 2 : 3, 1);
+            }
             peer = peer_product(m, n, k, kinds[kind].type, kinds[kind].sums, b.inputs[0].data,
                                 b.inputs[1].data, is_mm, b.outputs[0].data);
             compare_with(name, run_ours, &b, run_dnnl, &peer,
@@ -492,25 +375,24 @@ static void bench_rows(void)
     static const int64_t shapes[][2] = {{64, 768}, {256, 1024}, {8192, 1024}};
 
     for (uint32_t s = 0; s < COUNT(shapes); s++) {
-        for (int kind = 0; kind < 6; kind++) {
-            static const char *const names[] = {"softmax",    "log_softmax", "native_layer_norm",
-                                                "rms_norm",   "softmax bf16", "layer_norm bf16"};
+        for (int at = 0; at < 8; at++) {
             static const exg_kernel *const kernels[] = {
-                &exg_kernel_softmax,  &exg_kernel_log_softmax, &exg_kernel_native_layer_norm,
-                &exg_kernel_rms_norm, &exg_kernel_softmax,     &exg_kernel_native_layer_norm};
+                &exg_kernel_softmax, &exg_kernel_log_softmax, &exg_kernel_native_layer_norm,
+                &exg_kernel_rms_norm};
+            int kind = at % 4;
             int64_t n = shapes[s][1];
-            exg_dtype dtype = kind >= 4 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+            exg_dtype dtype = at >= 4 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
             exg_argument softmax[] = {none_arg(), int_arg(1), bool_arg(false)};
             exg_argument layer[] = {none_arg(), ints_arg(1, &n), none_arg(), none_arg(),
                                     float_arg(1e-5)};
             exg_argument rms[] = {none_arg(), int_arg(1), none_arg(), float_arg(1e-5)};
-            bool is_norm = kind == 2 || kind == 3 || kind == 5;
+            bool is_norm = kind >= 2;
             char name[80];
             bench_call b = {0};
             double bytes = 2.0 * (double)(shapes[s][0] * n * exg_dtype_bytes(dtype));
 
-            snprintf(name, sizeof(name), "%s %lldx%lld", names[kind], (long long)shapes[s][0],
-                     (long long)n);
+            snprintf(name, sizeof(name), "%s %s %lldx%lld", kernels[kind]->name,
+                     exg_dtype_name(dtype), (long long)shapes[s][0], (long long)n);
             if (!wanted(name)) {
                 continue;
             }
@@ -526,7 +408,7 @@ static void bench_rows(void)
                               : softmax,
                     kind == 3 ? 4 : is_norm ? 5 : 3, is_norm ? (kind == 3 ? 2 : 3) : 1,
                     is_norm && kind != 3 ? 3 : 1);
-            if (kind == 0) {
+            if (at == 0) {
                 dnnl_call peer = peer_softmax(shapes[s][0], n, b.inputs[0].data,
                                               b.outputs[0].data);
 
@@ -676,36 +558,74 @@ static void bench_reductions(void)
 
 /* ---- pointwise -------------------------------------------------------------------------- */
 
+typedef struct pointwise_step {
+    exg_operator_id op;
+    uint32_t operands, scalars; /* the second operand is b */
+} pointwise_step;
+
+static void prepare_pointwise(bench_call *b, const pointwise_step *chain, int count,
+                              exg_dtype result)
+{
+    exg_dtype dtype = b->inputs[0].dtype;
+    exg_argument one = int_arg(1);
+    exg_error err;
+    exg_pointwise *p;
+    uint32_t regs[2];
+
+    b->kernel = &exg_kernel_pointwise;
+    b->call = (exg_kernel_call){.inputs = b->inputs, .outputs = b->outputs, .input_count = 2,
+                                .output_count = 1, .pool = pool, .fault = &b->fault};
+    b->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    p = exg_pointwise_begin(b->call.arena, 1, b->inputs[0].sizes);
+    for (uint32_t i = 0; i < chain[0].operands; i++) {
+        exg_pointwise_load(p, i, dtype, &regs[i], &err);
+    }
+    for (int k = 0; k < count; k++) {
+        if (exg_pointwise_apply(p, chain[k].op, dtype, result, regs, chain[k].operands, &one,
+                                chain[k].scalars, &regs[0], &err) != EXG_OK) {
+            die(err.message);
+        }
+    }
+    if (exg_pointwise_store(p, 0, result, regs[0], &err) != EXG_OK ||
+        exg_pointwise_finish(p, &b->call, &err) != EXG_OK) {
+        die(err.message);
+    }
+}
+
 /* out = op(a[, b]) as one node; chain: gelu(a * b + b) fused. */
 static void bench_pointwise(void)
 {
     static const struct {
         const char *name;
-        exg_operator_id op;
-        uint32_t operands, scalars;
+        int count;
+        pointwise_step steps[3];
     } rows[] = {
-        {"add", EXG_OP_add_Tensor, 2, 1},    {"mul", EXG_OP_mul_Tensor, 2, 0},
-        {"relu", EXG_OP_relu_default, 1, 0}, {"exp", EXG_OP_exp_default, 1, 0},
-        {"tanh", EXG_OP_tanh_default, 1, 0}, {"gelu", EXG_OP_gelu_none, 1, 0},
-        {"silu", EXG_OP_silu_default, 1, 0}, {"sin", EXG_OP_sin_default, 1, 0},
-        {"log", EXG_OP_log_default, 1, 0},   {"div", EXG_OP_div_Tensor, 2, 0},
-        {"pow", EXG_OP_pow_Tensor_Tensor, 2, 0}, {"cast", EXG_OP__to_copy_default, 1, 0},
+        {"add", 1, {{EXG_OP_add_Tensor, 2, 1}}},
+        {"mul", 1, {{EXG_OP_mul_Tensor, 2, 0}}},
+        {"relu", 1, {{EXG_OP_relu_default, 1, 0}}},
+        {"exp", 1, {{EXG_OP_exp_default, 1, 0}}},
+        {"tanh", 1, {{EXG_OP_tanh_default, 1, 0}}},
+        {"gelu", 1, {{EXG_OP_gelu_none, 1, 0}}},
+        {"gelu_tanh", 1, {{EXG_OP_gelu_tanh, 1, 0}}},
+        {"silu", 1, {{EXG_OP_silu_default, 1, 0}}},
+        {"sin", 1, {{EXG_OP_sin_default, 1, 0}}},
+        {"log", 1, {{EXG_OP_log_default, 1, 0}}},
+        {"div", 1, {{EXG_OP_div_Tensor, 2, 0}}},
+        {"pow", 1, {{EXG_OP_pow_Tensor_Tensor, 2, 0}}},
+        {"cast", 1, {{EXG_OP__to_copy_default, 1, 0}}},
+        {"chain", 3,
+         {{EXG_OP_mul_Tensor, 2, 0}, {EXG_OP_add_Tensor, 2, 1}, {EXG_OP_gelu_none, 1, 0}}},
     };
-    static const int64_t sizes[] = {1, 1000, 100000, 10000000};
+    static const int64_t sizes[] = {1, 1000, 100000, 1 << 20, 10 << 20, 40 << 20};
 
     for (uint32_t r = 0; r < COUNT(rows); r++) {
         for (uint32_t s = 0; s < COUNT(sizes) * 2; s++) {
             exg_dtype dtype = s % 2 == 0 ? EXG_DTYPE_F32 : EXG_DTYPE_BF16;
-            exg_dtype result = rows[r].op == EXG_OP__to_copy_default
+            exg_dtype result = rows[r].steps[0].op == EXG_OP__to_copy_default
                                    ? (s % 2 == 0 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32)
                                    : dtype;
             int64_t n = sizes[s / 2];
-            exg_argument one = int_arg(1);
-            exg_error err;
             bench_call b = {0};
-            exg_pointwise *p;
-            uint32_t regs[2];
-            uint32_t reg;
             char name[80];
 
             snprintf(name, sizeof(name), "pointwise %s %s %lld", rows[r].name,
@@ -713,24 +633,11 @@ static void bench_pointwise(void)
             if (!wanted(name)) {
                 continue;
             }
-            b.kernel = &exg_kernel_pointwise;
             b.inputs[0] = tensor(dtype, 1, &n);
             b.inputs[1] = tensor(dtype, 1, &n);
             b.outputs[0] = tensor(result, 1, &n);
-            b.call = (exg_kernel_call){.inputs = b.inputs, .outputs = b.outputs, .input_count = 2,
-                                       .output_count = 1, .pool = pool, .fault = &b.fault};
-            b.call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-            p = exg_pointwise_begin(b.call.arena, 1, &n);
-            for (uint32_t i = 0; i < rows[r].operands; i++) {
-                exg_pointwise_load(p, i, dtype, &regs[i], &err);
-            }
-            if (exg_pointwise_apply(p, rows[r].op, dtype, result, regs, rows[r].operands, &one,
-                                    rows[r].scalars, &reg, &err) != EXG_OK ||
-                exg_pointwise_store(p, 0, result, reg, &err) != EXG_OK ||
-                exg_pointwise_finish(p, &b.call, &err) != EXG_OK) {
-                die(err.message);
-            }
-            against_copy(name, &b, (double)n * (exg_dtype_bytes(dtype) * rows[r].operands +
+            prepare_pointwise(&b, rows[r].steps, rows[r].count, result);
+            against_copy(name, &b, (double)n * (exg_dtype_bytes(dtype) * rows[r].steps[0].operands +
                                                 exg_dtype_bytes(result)));
             release(&b);
         }

@@ -84,7 +84,7 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
             /* whole vectors: panels end in zeros, rows of scores in room */
             int64_t whole = exg_ceil_div(columns, p->gemm->lanes) * p->gemm->lanes;
 
-            p->gemm->block(t->count, whole, depth, b->query_panels + d * padded,
+            p->gemm->block(t->count, whole, depth, b->query_panels + d * padded, 0,
                            ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
                            KEYS, d > 0, NULL, NULL);
         }
@@ -154,7 +154,7 @@ static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row
         p->ROW_LOOPS->scale(p->width, result, result, factor);
     }
     b->greatest[row] = greatest;
-    b->sums[row] += p->ROW_LOOPS->exp(keys, scores, scores, greatest);
+    b->sums[row] += p->ROW_LOOPS->exp(keys, scores, scores, greatest, NULL);
 }
 
 /* result += scores * value. */
@@ -184,7 +184,7 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, 
                           value + j * width_stride * exg_dtype_bytes(v->dtype), v->dtype,
                           width_stride, key_stride);
         }
-        p->gemm->block(t->count, columns, keys, b->panels, panels, b->result + j, p->width, true,
+        p->gemm->block(t->count, columns, keys, b->panels, 0, panels, b->result + j, p->width, true,
                        NULL, NULL);
     }
 }

@@ -35,6 +35,8 @@
 #define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
 #define PANELS_MIN         2     /* of ready b in a tile */
 #define PANELS_MAX         32
+#define DIRECT_PANELS      2     /* of b in a tile: few enough not to pack A for them */
+#define ROW_SETS_BYTES     4096
 #define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
 
 typedef struct gemm_run {
@@ -370,6 +372,16 @@ static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
            i * exg_gemm_panel_bytes(r->g->loops, depth);
 }
 
+/* Whether rows of A are read where they lie: by few columns, and where they do not fall on the
+ * same sets of a cache. */
+static bool reads_rows(const exg_gemm *g)
+{
+    return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 && g->loops->group == 1 &&
+           exg_dtype_bytes(g->a.dtype) == real_bytes(g) &&
+           g->columns_of_tile <= DIRECT_PANELS * g->loops->columns &&
+           g->a.row * (int64_t)real_bytes(g) % ROW_SETS_BYTES != 0;
+}
+
 /* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
 static void pack_a(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t k,
                    int64_t depth, char *panels)
@@ -517,6 +529,7 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     int64_t room = exg_round_up(TILE_COLUMNS, g->loops->columns);
     int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
     int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
+    bool is_direct = reads_rows(g);
     _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
     _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
@@ -532,12 +545,14 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
                 int64_t count = EXG_MIN(rows - p, chunk);
                 const char *panels = a_panels;
 
-                if (g->packs_a_first) {
+                if (is_direct) {
+                    panels = exg_matrix_at(r->a, &g->a, batch, i + p, k);
+                } else if (g->packs_a_first) {
                     panels = packed_rows(r, k, depth, i + p);
                 } else if (at == 0 || rows > PACK_ROWS) {
                     pack_a(r, batch, i + p, count, k, depth, a_panels);
                 }
-                g->loops->block(count, width, depth, panels, b,
+                g->loops->block(count, width, depth, panels, is_direct ? g->a.row : 0, b,
                                 c + (p * g->n + at) * real_bytes(g), g->n, k > 0,
                                 r->start != NULL ? r->start + (j + at) * real_bytes(g) : NULL,
                                 next);

@@ -8,8 +8,10 @@
  * f32. Weights are read in their own dtype.
  */
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/stream.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
 #define CHUNK 4096 /* elements brought into the compute type at once */
 
@@ -22,6 +24,9 @@ typedef struct norm_params {
     int64_t groups;
     double eps;
     bool is_double;
+    bool is_short;       /* a row is one chunk */
+    bool asks;           /* for the next row, which comes from memory */
+    bool is_past_caches; /* what is written */
     exg_dtype dtype;
     uint32_t bytes;
     uint32_t weight, bias; /* inputs; 0: absent */
@@ -66,7 +71,8 @@ static source part(source s, int64_t from)
 }
 
 /* Mean and 1 / sqrt(variance + eps), or for rms norm 0 and 1 / sqrt(mean square). */
-static void statistics(const norm_params *p, source row, double *mean, double *factor)
+static void statistics(const norm_params *p, source row, const exg_ahead *ahead, double *mean,
+                       double *factor)
 {
     double sum = 0;
     double squares = 0;
@@ -83,8 +89,8 @@ static void statistics(const norm_params *p, source row, double *mean, double *f
         int64_t n = EXG_MIN(p->size - i, CHUNK);
         const void *x = bring(p, part(row, i).memory, row.dtype, n, &scratch);
 
-        squares += p->is_double ? p->f64->sum_squares(n, x, *mean)
-                                : p->f32->sum_squares(n, x, (float)*mean);
+        squares += p->is_double ? p->f64->sum_squares(n, x, *mean, ahead)
+                                : p->f32->sum_squares(n, x, (float)*mean, ahead);
     }
     *factor = 1.0 / sqrt(squares / (double)p->size + p->eps);
 }
@@ -95,14 +101,17 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
 {
     chunk scratch;
     const void *from = bring(p, x.memory, x.dtype, count, &scratch);
-    void *to = exg_compute_is_storage(p->dtype) ? (void *)y : &scratch;
+    bool is_storage = exg_compute_is_storage(p->dtype);
+    void *to = is_storage && !p->is_past_caches ? (void *)y : &scratch;
 
     if (p->is_double) {
         p->f64->normalize(count, to, from, mean, factor, weight, bias);
     } else {
         p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias);
     }
-    if (to != y) {
+    if (to != y && is_storage) {
+        exg_copy_past_caches(y, to, (size_t)count * p->bytes);
+    } else if (to != y) {
         p->convert->store[p->dtype]((uint32_t)count, y, 1, to);
     }
 }
@@ -207,24 +216,27 @@ static void norm_block(void *context, uint32_t block)
     const norm_run_context *r = context;
     const norm_params *p = r->p;
     int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->rows);
-    bool is_short = p->kind != GROUP && p->size <= CHUNK;
+    uint32_t lanes = p->is_double ? 16 : 32;
     affine a;
     chunk wide;
 
-    if (is_short) {
+    if (p->is_short && p->kind != GROUP) {
         bring_affine(r, 0, p->size, &a);
     }
     for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
         source x = {r->call->inputs[0].data, p->dtype, p->bytes};
         char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
+        exg_ahead ahead;
         double mean;
         double factor;
 
         x = part(x, row * p->size);
-        if (is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
+        ahead = (exg_ahead){{part(x, p->size).memory, y + p->size * p->bytes},
+                            {lanes * p->bytes, p->is_past_caches ? 0 : lanes * p->bytes}};
+        if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
             x = (source){bring(p, x.memory, x.dtype, p->size, &wide), EXG_DTYPE_F32, 4};
         }
-        statistics(p, x, &mean, &factor);
+        statistics(p, x, p->asks ? &ahead : NULL, &mean, &factor);
         if (p->kind == GROUP) {
             apply_group(r, y, x, row % p->groups * p->channels, mean, factor);
         } else {
@@ -235,6 +247,7 @@ static void norm_block(void *context, uint32_t block)
             store_statistic(p, &r->call->outputs[2], row, factor);
         }
     }
+    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
 }
 
 static void norm_run(const exg_kernel_call *call)
@@ -286,6 +299,18 @@ static exg_status plan(exg_kernel_call *call, norm_kind kind, norm_params **out,
     return EXG_OK;
 }
 
+/* How rows and size, now known, are walked. */
+static void plan_rows(norm_params *p)
+{
+    int64_t bytes = p->rows * p->size * p->bytes;
+
+    p->is_short = p->size <= CHUNK;
+    p->asks = p->is_short && 2 * bytes > EXG_STREAM_BYTES;
+    p->is_past_caches = p->kind != GROUP && exg_compute_is_storage(p->dtype) &&
+                        bytes >= EXG_PAST_CACHES_BYTES;
+    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+}
+
 /* The last `dims` dimensions are one row. */
 static void set_rows(norm_params *p, const exg_tensor *in, uint32_t dims)
 {
@@ -298,7 +323,7 @@ static void set_rows(norm_params *p, const exg_tensor *in, uint32_t dims)
             p->size *= in->sizes[d];
         }
     }
-    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+    plan_rows(p);
 }
 
 static exg_status native_layer_norm_prepare(exg_kernel_call *call, exg_error *err)
@@ -347,7 +372,7 @@ static exg_status native_group_norm_prepare(exg_kernel_call *call, exg_error *er
     p->rows = exg_call_int(call, 3) * p->groups;
     p->size = p->channels * p->area;
     p->eps = exg_call_float(call, 7);
-    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+    plan_rows(p);
     return EXG_OK;
 }
 

@@ -203,6 +203,7 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
 {
     const reduce_params *p = r->p;
     bool is_double = p->compute == EXG_COMPUTE_F64;
+    exg_ahead ahead = {{(const char *)x + count * (is_double ? 8 : 4)}, {128}};
     reduce_state s = start_of(p, r->op);
 
     switch (r->op) {
@@ -211,8 +212,8 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
         s.f = is_double ? p->f64->sum(count, x) : p->f32->sum(count, x);
         break;
     case SQUARES:
-        s.f = is_double ? p->f64->sum_squares(count, x, mean)
-                        : p->f32->sum_squares(count, x, (float)mean);
+        s.f = is_double ? p->f64->sum_squares(count, x, mean, &ahead)
+                        : p->f32->sum_squares(count, x, (float)mean, &ahead);
         break;
     case AMAX:
         s.f = is_double ? p->f64->max(count, x) : (double)p->f32->max(count, x);

@@ -7,10 +7,13 @@
  * scratch row.
  */
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/stream.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
-#define SCRATCH_BYTES 32768
+#define SCRATCH_BYTES   32768
+#define ASKED_BYTES_MAX 16384 /* of a row, in the compute type */
 
 typedef struct softmax_params {
     exg_around around;
@@ -20,6 +23,8 @@ typedef struct softmax_params {
     uint32_t in_bytes, out_bytes;
     int64_t rows_of_block;
     uint64_t scratch_bytes; /* of a block in the workspace, when a row is long */
+    bool asks;           /* for the next row: it comes from memory, and is short */
+    bool is_past_caches; /* what is written */
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
     exg_load_loop *load;
@@ -35,41 +40,50 @@ typedef struct softmax_run_context {
 
 /* y may be x. A NaN passes through exp into the sum and so into the whole row; a row
  * of -inf only gives NaN, as exp(-inf - -inf) does. */
-static void row_of_f32(const softmax_params *p, float *y, const float *x)
+static void row_of_f32(const softmax_params *p, float *y, const float *x, const exg_ahead *ahead)
 {
     int64_t n = p->around.size;
     float greatest = p->f32->peak(n, x);
 
     if (p->is_log) {
-        double sum = p->f32->exp_sum(n, x, greatest);
+        double sum = p->f32->exp_sum(n, x, greatest, ahead);
 
         p->f32->shift(n, y, x, greatest);
         p->f32->shift(n, y, y, (float)log(sum));
     } else {
-        double sum = p->f32->exp(n, y, x, greatest);
+        double sum = p->f32->exp(n, y, x, greatest, ahead);
 
         p->f32->scale(n, y, y, (float)(1.0 / sum));
     }
 }
 
-static void row_of_f64(const softmax_params *p, double *y, const double *x)
+static void row_of_f64(const softmax_params *p, double *y, const double *x,
+                       const exg_ahead *ahead)
 {
     int64_t n = p->around.size;
     double greatest = p->f64->peak(n, x);
 
     if (p->is_log) {
-        p->f64->shift(n, y, x, greatest + log(p->f64->exp_sum(n, x, greatest)));
+        p->f64->shift(n, y, x, greatest + log(p->f64->exp_sum(n, x, greatest, ahead)));
     } else {
-        p->f64->scale(n, y, y, 1.0 / p->f64->exp(n, y, x, greatest));
+        p->f64->scale(n, y, y, 1.0 / p->f64->exp(n, y, x, greatest, ahead));
     }
 }
 
-static void softmax_row(const softmax_params *p, void *y, const void *x)
+/* in, out: what the row is brought from and goes to. */
+static void softmax_row(const softmax_params *p, void *y, const void *x, const char *in,
+                        const char *out)
 {
+    int64_t n = p->around.size;
+    uint32_t lanes = p->is_double ? 16 : 32;
+    exg_ahead next = {{in + n * p->in_bytes, out + n * p->out_bytes},
+                      {lanes * p->in_bytes, p->is_past_caches ? 0 : lanes * p->out_bytes}};
+    const exg_ahead *ahead = p->asks ? &next : NULL;
+
     if (p->is_double) {
-        row_of_f64(p, y, x);
+        row_of_f64(p, y, x, ahead);
     } else {
-        row_of_f32(p, y, x);
+        row_of_f32(p, y, x, ahead);
     }
 }
 
@@ -93,14 +107,18 @@ static void softmax_block(void *context, uint32_t block)
         const char *in = r->in + at * p->in_bytes;
         char *out = r->out + at * p->out_bytes;
 
-        if (is_direct(p)) {
-            softmax_row(p, out, in);
+        if (p->is_past_caches) {
+            softmax_row(p, scratch, in, in, out);
+            exg_copy_past_caches(out, scratch, (size_t)a.size * p->out_bytes);
+        } else if (is_direct(p)) {
+            softmax_row(p, out, in, in, out);
         } else {
             p->load((uint32_t)a.size, scratch, in, a.inner);
-            softmax_row(p, scratch, scratch);
+            softmax_row(p, scratch, scratch, in, out);
             p->store((uint32_t)a.size, out, a.inner, scratch);
         }
     }
+    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
 }
 
 static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
@@ -108,6 +126,7 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     const exg_tensor *in = &call->inputs[0];
     softmax_params *p = EXG_NEW(call->arena, softmax_params);
     int64_t row_bytes;
+    int64_t all;
 
     if (p == NULL) {
         return EXG_OUT_OF_MEMORY(err);
@@ -127,6 +146,11 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     p->store = EXG_LOOPS(exg_loops_convert)->store[p->out_dtype];
     p->rows_of_block = exg_items_per_block(4 * p->around.size, EXG_GRAIN);
     row_bytes = p->around.size * (p->is_double ? 8 : 4);
+    all = p->around.outer * p->around.inner * p->around.size;
+    p->asks = p->around.inner == 1 && row_bytes <= ASKED_BYTES_MAX &&
+              all * (p->in_bytes + p->out_bytes) > EXG_STREAM_BYTES;
+    p->is_past_caches = is_direct(p) && row_bytes <= SCRATCH_BYTES &&
+                        all * p->out_bytes >= EXG_PAST_CACHES_BYTES;
     if (!is_direct(p) && row_bytes > SCRATCH_BYTES) {
         p->scratch_bytes = ((uint64_t)row_bytes + 63) & ~UINT64_C(63);
         call->workspace_bytes =

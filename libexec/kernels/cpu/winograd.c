@@ -240,7 +240,7 @@ static void product_block(void *context, uint32_t block)
             const float *next = k + depth < w->c.in || e < 15 ? weights + depth * w->padded_out
                                                                : NULL;
 
-            w->gemm->block(tiles, columns, depth, factors_at(r, e, tile, k), weights,
+            w->gemm->block(tiles, columns, depth, factors_at(r, e, tile, k), 0, weights,
                            products + e * stride, columns, k > 0, NULL, next);
         }
     }

@@ -13,10 +13,13 @@
 
 #define TILE_VECTORS 3
 #define DOT_DEPTH    1024
+#define STREAM_AHEAD 8 /* rows of b */
 #if EXG_VECTOR_BYTES == 64
-#define ROWS 8
+#define ROWS        8
+#define DOT_COLUMNS 8
 #else
-#define ROWS 4
+#define ROWS        4
+#define DOT_COLUMNS 4
 #endif
 
 #define UNROLL _Pragma("GCC unroll 32")
@@ -69,7 +72,10 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *c
     }
 }
 
+typedef double vf64x4 __attribute__((vector_size(32), aligned(8), may_alias));
+
 #define REAL       float
+#define FOUR       vf32x4
 #define VECTOR     exg_vf32
 #define LANES      EXG_VF32
 #define DTYPE      EXG_DTYPE_F32
@@ -77,6 +83,7 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *c
 #define TRANSPOSE4 transpose4_f32
 #include "libexec/kernels/loops/gemm_body.h"
 #undef REAL
+#undef FOUR
 #undef VECTOR
 #undef LANES
 #undef DTYPE
@@ -84,6 +91,7 @@ static inline void transpose4_f64(double *panel, uint32_t width, const double *c
 #undef TRANSPOSE4
 
 #define REAL       double
+#define FOUR       vf64x4
 #define VECTOR     exg_vf64
 #define LANES      EXG_VF64
 #define DTYPE      EXG_DTYPE_F64

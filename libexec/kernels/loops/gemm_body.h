@@ -129,14 +129,16 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 
 /* ---- register tiles ---------------------------------------------------------------- */
 
-/* c (rows, vectors * LANES) = or += panel a times rows of b, `b_stride` apart: a
- * panel, or memory; rows and vectors constant. `start` (NULL: 0) is what every row of c
- * begins with. On the way `ahead` is asked for, `ahead_step` bytes a row of b. */
+/* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times rows of b,
+ * `b_stride` apart: a panel, or memory; rows and vectors constant. `start` (NULL: 0) is what
+ * every row of c begins with. On the way `ahead` is asked for, `ahead_step` bytes a row of b. */
 static inline __attribute__((always_inline)) void
-GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, const REAL *b,
-           int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start,
+GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t a_stride,
+           const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start,
            const char *ahead, int64_t ahead_step)
 {
+    const int64_t a_row = a_stride == 0 ? 1 : a_stride;
+    const int64_t a_step = a_stride == 0 ? ROWS : 1;
     VECTOR sums[ROWS][TILE_VECTORS];
 
     UNROLL for (int i = 0; i < rows; i++) {
@@ -155,10 +157,10 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
         }
         UNROLL for (int i = 0; i < rows; i++) {
             UNROLL for (int j = 0; j < vectors; j++) {
-                sums[i][j] += a[i] * column[j];
+                sums[i][j] += a[i * a_row] * column[j];
             }
         }
-        a += ROWS;
+        a += a_step;
         b += b_stride;
     }
     UNROLL for (int i = 0; i < rows; i++) {
@@ -175,18 +177,17 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, cons
     }
 }
 
-typedef void GEMM(tile_function)(int64_t depth, const REAL *a, const REAL *b, int64_t b_stride,
-                                 REAL *c, int64_t c_stride, bool adds, const REAL *start,
-                                 const char *ahead, int64_t ahead_step);
+typedef void GEMM(tile_function)(int64_t depth, const REAL *a, int64_t a_stride, const REAL *b,
+                                 int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
+                                 const REAL *start, const char *ahead, int64_t ahead_step);
 
 #define TILE_FUNCTION(rows, vectors)                                                          \
-    static void GEMM(tile_##rows##_##vectors)(int64_t depth, const REAL *a, const REAL *b,    \
-                                              int64_t b_stride, REAL *c, int64_t c_stride,    \
-                                              bool adds, const REAL *start,                   \
-                                              const char *ahead, int64_t ahead_step)          \
+    static void GEMM(tile_##rows##_##vectors)(                                                \
+        int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, int64_t b_stride, REAL *c, \
+        int64_t c_stride, bool adds, const REAL *start, const char *ahead, int64_t ahead_step)    \
     {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, b, b_stride, c, c_stride, adds, start, ahead,     \
-                   ahead_step);                                                               \
+        GEMM(tile)(rows, vectors, depth, a, a_stride, b, b_stride, c, c_stride, adds, start,  \
+                   ahead, ahead_step);                                                        \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
@@ -211,13 +212,13 @@ static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
 
 /* A tile whose last vector is not whole goes through a buffer. */
 static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const REAL *a,
-                            const REAL *b, REAL *c, int64_t c_stride, bool adds,
+                            int64_t a_stride, const REAL *b, REAL *c, int64_t c_stride, bool adds,
                             const REAL *start)
 {
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
     GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
-        depth, a, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL,
+        depth, a, a_stride, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL,
         (const char *)b, 0);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
@@ -230,7 +231,7 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     }
 }
 
-static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panels,
+static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int64_t a_stride,
                         const void *b_panels, void *c_, int64_t c_stride, bool adds,
                         const void *start_, const void *next)
 {
@@ -247,24 +248,24 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_panel
 
         ahead = step > 0 ? ahead : (const char *)b;
         for (int64_t i = 0; i < m; i += ROWS) {
-            const REAL *a = (const REAL *)a_panels + i * depth;
+            const REAL *a = (const REAL *)a_ + i * (a_stride == 0 ? depth : a_stride);
             int64_t rows = m - i < ROWS ? m - i : ROWS;
             REAL *at = c + i * c_stride + j;
             const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
 
             if (columns % LANES == 0) {
-                GEMM(tiles)[rows - 1][columns / LANES - 1](depth, a, b, TILE_VECTORS * LANES, at,
-                                                           c_stride, adds, start,
-                                                           ahead + depth * step * (i / ROWS),
-                                                           step);
+                GEMM(tiles)[rows - 1][columns / LANES - 1](
+                    depth, a, a_stride, b, TILE_VECTORS * LANES, at, c_stride, adds, start,
+                    ahead + depth * step * (i / ROWS), step);
             } else {
-                GEMM(edge_tile)(rows, columns, depth, a, b, at, c_stride, adds, start);
+                GEMM(edge_tile)(rows, columns, depth, a, a_stride, b, at, c_stride, adds, start);
             }
         }
     }
 }
 
-/* Few rows of packed A over rows of b where they lie; n a multiple of LANES. */
+/* Few rows of packed A over rows of b where they lie; n a multiple of LANES. The first of A's
+ * panels asks for the rows of b that come some steps later: they lie far apart. */
 static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_panels, const void *b_,
                          int64_t b_stride, void *c_, int64_t c_stride, bool adds)
 {
@@ -272,23 +273,39 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_pane
         int64_t vectors = (n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES) / LANES;
 
         for (int64_t i = 0; i < m; i += ROWS) {
+            const REAL *b = (const REAL *)b_ + j;
+            int64_t step = i == 0 ? b_stride : 0;
+
             GEMM(tiles)[(m - i < ROWS ? m - i : ROWS) - 1][vectors - 1](
-                depth, (const REAL *)a_panels + i * depth, (const REAL *)b_ + j, b_stride,
-                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL, b_, 0);
+                depth, (const REAL *)a_panels + i * depth, 0, b, b_stride,
+                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL,
+                (const char *)(b + STREAM_AHEAD * step), step * (int64_t)sizeof(REAL));
         }
     }
 }
 
 /* ---- dot products ------------------------------------------------------------------- */
 
-static inline REAL GEMM(lanes_sum)(VECTOR v)
+/* The sums of the lanes of up to four vectors: folded to four lanes each, then all at once. */
+static inline __attribute__((always_inline)) void
+GEMM(lanes_sums)(const int count, const VECTOR *v, REAL *totals)
 {
-    REAL total = 0;
+    FOUR folded[4] = {{0}};
+    REAL turned[16];
+    const REAL *rows[4];
 
-    for (int k = 0; k < LANES; k++) {
-        total += v[k];
+    UNROLL for (int j = 0; j < 4; j++) {
+        UNROLL for (int k = 0; k < LANES / 4 && j < count; k++) {
+            folded[j] += ((const FOUR *)&v[j])[k];
+        }
+        UNROLL for (int k = 0; k < LANES % 4 && j < count; k++) {
+            folded[j][k] = v[j][k];
+        }
+        rows[j] = (const REAL *)&folded[j];
     }
-    return total;
+    TRANSPOSE4(turned, 4, rows, 0);
+    *(FOUR *)totals = (((FOUR *)turned)[0] + ((FOUR *)turned)[1]) +
+                      (((FOUR *)turned)[2] + ((FOUR *)turned)[3]);
 }
 
 /* A vector of b's elements from memory of their dtype. */
@@ -316,7 +333,7 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
                int64_t c_stride, bool adds)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
-    VECTOR sums[3][4] = {{{0}}};
+    VECTOR sums[3][DOT_COLUMNS] = {{{0}}};
     int64_t k = 0;
 
     for (; k + LANES <= depth; k += LANES) {
@@ -333,11 +350,14 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
             }
         }
     }
-    UNROLL for (int j = 0; j < columns; j++) {
-        UNROLL for (int i = 0; i < rows; i++) {
-            REAL sum = GEMM(lanes_sum)(sums[i][j]);
+    UNROLL for (int i = 0; i < rows; i++) {
+        REAL totals[DOT_COLUMNS];
 
-            c[i * c_stride + j] = adds ? c[i * c_stride + j] + sum : sum;
+        UNROLL for (int j = 0; j < columns; j += 4) {
+            GEMM(lanes_sums)(columns - j, &sums[i][j], &totals[j]);
+        }
+        UNROLL for (int j = 0; j < columns; j++) {
+            c[i * c_stride + j] = adds ? c[i * c_stride + j] + totals[j] : totals[j];
         }
     }
     for (; k < depth; k++) {
@@ -384,13 +404,17 @@ GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const R
              int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
-    /* with many rows, four columns of b stay in the first cache while all pass by */
+    /* with many rows, some columns of b stay in the first cache while all pass by */
     const int64_t step = m > 3 && depth > DOT_DEPTH ? DOT_DEPTH : depth > 0 ? depth : 1;
 
     for (int64_t k = 0; k < depth || k == 0; k += step) {
         int64_t length = depth - k < step ? depth - k : step;
         int64_t j = 0;
 
+        for (; j + DOT_COLUMNS <= n; j += DOT_COLUMNS) {
+            GEMM(dot_columns)(DOT_COLUMNS, dtype, m, length, a + k, a_stride,
+                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+        }
         for (; j + 4 <= n; j += 4) {
             GEMM(dot_columns)(4, dtype, m, length, a + k, a_stride,
                               b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);

@@ -247,11 +247,13 @@ static tile_function *const tiles[ROWS][VECTORS] = {
     TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
 };
 
-static void block(int64_t m, int64_t n, int64_t depth, const void *a_panels, const void *b_panels,
-                  void *c, int64_t c_stride, bool adds, const void *start, const void *next)
+static void block(int64_t m, int64_t n, int64_t depth, const void *a_panels, int64_t a_stride,
+                  const void *b_panels, void *c, int64_t c_stride, bool adds, const void *start,
+                  const void *next)
 {
     const int64_t pairs = (depth + 1) / 2;
 
+    (void)a_stride;
     for (int64_t j = 0; j < n; j += COLUMNS) {
         const pair *b = (const pair *)b_panels + j * pairs;
         int64_t columns = n - j < COLUMNS ? n - j : COLUMNS;

@@ -78,17 +78,27 @@ EXG_LOOPS_DECLARE(exg_convert_loops, exg_loops_convert);
 
 /* ---- rows ------------------------------------------------------------------------ */
 
+/* What is asked for meanwhile: the next row, what it is read from and written to, a stretch of
+ * so many bytes with every 128 of this row in its type. No address is wrong. */
+typedef struct exg_ahead {
+    const char *at[2];
+    uint32_t bytes[2];
+} exg_ahead;
+
 /* Functions of a dense row. Sums run over fixed lanes, each stretch of 4096 elements
- * in the row's type and those in double. max and min give NaN when there is one. */
+ * in the row's type and those in double. max and min give NaN when there is one.
+ * ahead: NULL for nothing. */
 typedef struct exg_row_f32_loops {
     double (*sum)(int64_t count, const float *x);
-    double (*sum_squares)(int64_t count, const float *x, float mean); /* of x - mean */
+    double (*sum_squares)(int64_t count, const float *x, float mean,
+                          const exg_ahead *ahead); /* of x - mean */
     float (*max)(int64_t count, const float *x);
     float (*min)(int64_t count, const float *x);
     float (*peak)(int64_t count, const float *x); /* the greatest, NaN passed over */
     /* y = e^(x - shift), shift not below any x; gives the sum; exp_sum only that */
-    double (*exp)(int64_t count, float *y, const float *x, float shift);
-    double (*exp_sum)(int64_t count, const float *x, float shift);
+    double (*exp)(int64_t count, float *y, const float *x, float shift,
+                  const exg_ahead *ahead);
+    double (*exp_sum)(int64_t count, const float *x, float shift, const exg_ahead *ahead);
     void (*scale)(int64_t count, float *y, const float *x, float factor);
     void (*shift)(int64_t count, float *y, const float *x, float by); /* y = x - by */
     /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
@@ -103,12 +113,14 @@ typedef struct exg_row_f32_loops {
 
 typedef struct exg_row_f64_loops {
     double (*sum)(int64_t count, const double *x);
-    double (*sum_squares)(int64_t count, const double *x, double mean);
+    double (*sum_squares)(int64_t count, const double *x, double mean,
+                          const exg_ahead *ahead);
     double (*max)(int64_t count, const double *x);
     double (*min)(int64_t count, const double *x);
     double (*peak)(int64_t count, const double *x);
-    double (*exp)(int64_t count, double *y, const double *x, double shift);
-    double (*exp_sum)(int64_t count, const double *x, double shift);
+    double (*exp)(int64_t count, double *y, const double *x, double shift,
+                  const exg_ahead *ahead);
+    double (*exp_sum)(int64_t count, const double *x, double shift, const exg_ahead *ahead);
     void (*scale)(int64_t count, double *y, const double *x, double factor);
     void (*shift)(int64_t count, double *y, const double *x, double by);
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
@@ -140,11 +152,13 @@ typedef struct exg_gemm_loops {
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
     /* One panel of A from `rows` dense rows of what panels hold. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
-    /* c (m, n) = or += a packed block of A times one of B; row stride of c in elements.
+    /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
+     * packed (a_stride 0), or rows dense along the depth, of the type of c and not in groups.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
      * panel that will be read after these, or NULL. */
-    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, void *c,
-                  int64_t c_stride, bool adds, const void *start, const void *next);
+    void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
+                  const void *b, void *c, int64_t c_stride, bool adds, const void *start,
+                  const void *next);
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
                        float *c, int64_t c_stride, bool adds);

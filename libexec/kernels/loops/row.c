@@ -12,6 +12,16 @@
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double double4 __attribute__((vector_size(32), aligned(8), may_alias));
 
+/* For the stretch of 128 bytes that begins at byte `at` of the row. */
+static inline __attribute__((always_inline)) void ask(const exg_ahead *ahead, int64_t at)
+{
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t byte = 0; byte < ahead->bytes[k]; byte += 64) {
+            __builtin_prefetch(ahead->at[k] + at / 128 * ahead->bytes[k] + byte);
+        }
+    }
+}
+
 #define REAL   float
 #define REAL4  float4
 #define VECTOR exg_vf32

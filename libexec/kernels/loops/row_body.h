@@ -39,19 +39,7 @@ static double ROW(sum)(int64_t count, const REAL *x)
     return total;
 }
 
-/* Rows mostly lie one after the other: while this one is computed on, the part of the next
- * that lies like [first, first + length) of this is asked for. */
-static inline __attribute__((always_inline)) void ROW(ask)(int64_t count, const REAL *x,
-                                                           int64_t first, int64_t length)
-{
-    const char *at = (const char *)(x + count + first);
-
-    for (int64_t k = 0; k < length * (int64_t)sizeof(REAL); k += 64) {
-        __builtin_prefetch(at + k);
-    }
-}
-
-static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
+static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const exg_ahead *ahead)
 {
     double total = 0;
 
@@ -61,7 +49,9 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean)
         VECTOR lanes[VECTORS] = {{0}};
 
         for (; i + LANES <= end; i += LANES) {
-            ROW(ask)(count, x, i, LANES);
+            if (ahead != NULL) {
+                ask(ahead, i * (int64_t)sizeof(REAL));
+            }
             for (int k = 0; k < VECTORS; k++) {
                 VECTOR d = *(const VECTOR *)(x + i + k * (LANES / VECTORS)) - mean;
 
@@ -136,39 +126,57 @@ static REAL ROW(peak)(int64_t count, const REAL *x)
     return lanes[0];
 }
 
-static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift)
+/* e^(x - shift) of each into y, where there is one; gives the sum. */
+static inline __attribute__((always_inline)) double
+ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead *ahead)
 {
     double total = 0;
 
-    for (int64_t first = 0; first < count; first += 512) {
-        int64_t end = first + 512 < count ? first + 512 : count;
+    for (int64_t first = 0; first < count; first += STRETCH) {
+        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+        int64_t i = first;
+        VECTOR lanes[VECTORS] = {{0}};
 
-        ROW(ask)(count, x, first, end - first);
-        EXG_INDEPENDENT
-        for (int64_t i = first; i < end; i++) {
-            y[i] = EXP(x[i] - shift);
+        for (; i + LANES <= end; i += LANES) {
+            REAL e[LANES];
+
+            if (ahead != NULL) {
+                ask(ahead, i * (int64_t)sizeof(REAL));
+            }
+            EXG_INDEPENDENT
+            for (int k = 0; k < LANES; k++) {
+                e[k] = EXP(x[i + k] - shift);
+            }
+            for (int k = 0; k < VECTORS; k++) {
+                VECTOR part = ((const VECTOR *)e)[k];
+
+                lanes[k] += part;
+                if (y != NULL) {
+                    *(VECTOR *)(y + i + k * (LANES / VECTORS)) = part;
+                }
+            }
         }
-        total += ROW(sum)(end - first, y + first);
+        for (int k = 0; i < end; i++, k++) {
+            REAL e = EXP(x[i] - shift);
+
+            ((REAL *)lanes)[k] += e;
+            if (y != NULL) {
+                y[i] = e;
+            }
+        }
+        total += ROW(lane_total)(lanes);
     }
     return total;
 }
 
-static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift)
+static double ROW(exp)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead *ahead)
 {
-    double total = 0;
-    REAL y[512];
+    return ROW(exp_into)(count, y, x, shift, ahead);
+}
 
-    for (int64_t first = 0; first < count; first += 512) {
-        int64_t length = count - first < 512 ? count - first : 512;
-
-        ROW(ask)(count, x, first, length);
-        EXG_INDEPENDENT
-        for (int64_t i = 0; i < length; i++) {
-            y[i] = EXP(x[first + i] - shift);
-        }
-        total += ROW(sum)(length, y);
-    }
-    return total;
+static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift, const exg_ahead *ahead)
+{
+    return ROW(exp_into)(count, NULL, x, shift, ahead);
 }
 
 static void ROW(scale)(int64_t count, REAL *y, const REAL *x, REAL factor)

@@ -103,6 +103,35 @@ CLAIM(tan, tan_default, tan)
 CLAIM(tanh, tanh_default, tanh)
 CLAIM(erf, erf_default, erf)
 
+/* What a bound on the distance does not say. */
+static void tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one(void **state)
+{
+    static const exg_formula formulas[] = {EXG_FORMULA_tanh_default, EXG_FORMULA_erf_default};
+    uint64_t scalars[EXG_COMPUTE_COUNT] = {0};
+    int bad = 0;
+
+    (void)state;
+    for (uint32_t f = 0; f < COUNT(formulas); f++) {
+        exg_formula_loop *loop =
+            EXG_LOOPS(exg_loops_pointwise)->of[EXG_COMPUTE_F32][formulas[f]];
+
+        for (uint64_t first = 0; first < UINT64_C(1) << 32; first += (uint64_t)stride * BATCH) {
+            float in[BATCH];
+            float out[BATCH];
+
+            for (uint32_t k = 0; k < BATCH; k++) {
+                in[k] = float_of((uint32_t)(first + (uint64_t)k * stride));
+            }
+            in[1] = first == 0 ? -0.0f : in[1];
+            loop(BATCH, out, in, in, in, scalars, &bad);
+            for (uint32_t k = 0; k < BATCH; k++) {
+                assert_true(isnan(in[k]) ||
+                            (fabsf(out[k]) <= 1 && !signbit(out[k]) == !signbit(in[k])));
+            }
+        }
+    }
+}
+
 /* Pairs: all combinations of edges, and a grid of bit patterns. */
 static void pow_is_within_2_5_ulp_and_has_the_edges_of_c(void **state)
 {
@@ -157,6 +186,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tan_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(tanh_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(erf_is_within_2_5_ulp_of_the_true_value),
+        cmocka_unit_test(tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one),
         cmocka_unit_test(pow_is_within_2_5_ulp_and_has_the_edges_of_c),
     };
 

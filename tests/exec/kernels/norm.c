@@ -108,6 +108,42 @@ static void normalize(const exg_tensor *x, int64_t rows, int64_t size, double ep
     }
 }
 
+/* Those of 32 MiB and more go past the caches, row by row. */
+static void large_results_are_written_whole(void **state)
+{
+    const int64_t n[] = {4105, 2053}; /* no multiples of a line */
+    exg_argument softmax[] = {arg_tensor(), arg_int(1), arg_bool(false)};
+    exg_argument rms[] = {arg_tensor(), arg_int(1), arg_none(), arg_float(1e-5)};
+    kernel_case c = {.kernel = &exg_kernel_rms_norm, .args = rms, .arg_count = 4,
+                     .input_count = 2, .output_count = 1};
+    double *want = calloc((size_t)(n[0] * n[1]), sizeof(double));
+
+    (void)state;
+    c.inputs[0] = make_random(EXG_DTYPE_F32, 2, n, -3, 3);
+    c.inputs[1].dtype = EXG_DTYPE_COUNT;
+    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, n);
+    normalize(&c.inputs[0], n[0], n[1], 1e-5, true, want, NULL, NULL);
+    expect_kernel(&c, 0, want, 1e-5);
+    for (int64_t row = 0; row < n[0]; row++) {
+        double sum = 0;
+
+        for (int64_t i = row * n[1]; i < (row + 1) * n[1]; i++) {
+            want[i] = exp(get(&c.inputs[0], i));
+            sum += want[i];
+        }
+        for (int64_t i = row * n[1]; i < (row + 1) * n[1]; i++) {
+            want[i] /= sum;
+        }
+    }
+    c.kernel = &exg_kernel_softmax;
+    c.args = softmax;
+    c.arg_count = 3;
+    c.input_count = 1;
+    expect_kernel(&c, 0, want, 1e-6);
+    free(want);
+    free_tensors();
+}
+
 static void layer_and_rms_norm_equal_their_definitions(void **state)
 {
     static const int64_t sizes[] = {5, 768, 2500, 1};
@@ -208,6 +244,7 @@ int main(void)
         cmocka_unit_test(softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm),
         cmocka_unit_test(softmax_takes_infinities_and_nan_as_pytorch),
         cmocka_unit_test(softmax_of_half_may_give_float),
+        cmocka_unit_test(large_results_are_written_whole),
         cmocka_unit_test(layer_and_rms_norm_equal_their_definitions),
         cmocka_unit_test(group_norm_normalizes_groups_of_channels),
     };

@@ -250,7 +250,7 @@ static void every_cast_gives_what_a_c_conversion_gives(void **state)
     }
 }
 
-static void f16_and_bf16_round_to_nearest_even_over_all_halves(void **state)
+static void f16_rounds_to_nearest_even_over_all_halves(void **state)
 {
     exg_tensor half = make_tensor(EXG_DTYPE_F16, 1, SIZES(65536));
     exg_tensor wide = make_tensor(EXG_DTYPE_F32, 1, SIZES(65536));
@@ -288,6 +288,69 @@ static void f16_and_bf16_round_to_nearest_even_over_all_halves(void **state)
         assert_int_equal(((uint16_t *)back.data)[i], i + (i & 1));
     }
     free_tensors();
+}
+
+/* Every bf16, and what lies between it and the next. */
+static void bf16_rounds_to_nearest_even_with_every_instruction_set(void **state)
+{
+    static const uint16_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    exg_tensor wide = make_tensor(EXG_DTYPE_F32, 1, SIZES(65536 + 7));
+    exg_tensor narrow = make_tensor(EXG_DTYPE_BF16, 1, SIZES(65536 + 7));
+
+    (void)state;
+    for (int isa = 0; isa < EXG_ISA_COUNT; isa++) {
+        for (uint32_t k = 0; k < COUNT(lower); k++) {
+            for (uint32_t i = 0; i < 65536 + 7; i++) {
+                ((uint32_t *)wide.data)[i] = i << 16 | lower[k];
+            }
+            exg_isa_limit((exg_isa)isa);
+            run_unary(EXG_OP__to_copy_default, EXG_DTYPE_F32, narrow, wide, 0, NULL);
+            for (uint32_t i = 0; i < 65536 + 7; i++) {
+                uint32_t upper = i & 0xffff;
+                bool goes_up = lower[k] > 0x8000 || (lower[k] == 0x8000 && (upper & 1) != 0);
+                uint16_t got = ((uint16_t *)narrow.data)[i];
+
+                if (isnan(((float *)wide.data)[i])) {
+                    assert_true((got & 0x7fff) > 0x7f80);
+                } else {
+                    assert_int_equal(got, upper + goes_up);
+                }
+            }
+        }
+    }
+    exg_isa_limit(EXG_ISA_COUNT - 1);
+    free_tensors();
+}
+
+/* Those of 32 MiB and more go past the caches; what lies before and behind stays. */
+static void large_results_are_written_whole(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_BF16};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(dtypes); k++) {
+        int64_t rows = 8209; /* no multiple of anything */
+        int64_t size = k == 0 ? 1031 : 2053;
+        exg_tensor a = make_random(dtypes[k], 2, SIZES(rows, size), -2, 2);
+        exg_tensor b = make_random(dtypes[k], 1, SIZES(size), -2, 2);
+        exg_tensor room = make_tensor(dtypes[k], 1, SIZES(rows * size + 128));
+        exg_tensor out = a;
+
+        for (int64_t i = 0; i < rows * size + 128; i++) {
+            set(&room, i, 99);
+        }
+        out.data = (char *)room.data + 3 * exg_dtype_bytes(dtypes[k]); /* within a line */
+        run_binary(EXG_OP_mul_Tensor, dtypes[k], out, a, b, 0, NULL, 2);
+        for (int64_t i = 0; i < rows * size; i++) {
+            double want = get(&a, i) * get(&b, i % size);
+
+            assert_true(fabs(get(&out, i) - want) <= (k == 0 ? 1e-6 : 8e-3) * fabs(want));
+        }
+        for (int64_t i = 0; i < 128; i++) {
+            assert_true(get(&room, i < 3 ? i : rows * size + i) == 99);
+        }
+        free_tensors();
+    }
 }
 
 static void comparisons_give_bool_and_conditions_choose(void **state)
@@ -503,7 +566,9 @@ int main(void)
         cmocka_unit_test(an_output_may_lie_on_an_input),
         cmocka_unit_test(a_fused_chain_rounds_like_its_nodes_alone),
         cmocka_unit_test(every_cast_gives_what_a_c_conversion_gives),
-        cmocka_unit_test(f16_and_bf16_round_to_nearest_even_over_all_halves),
+        cmocka_unit_test(f16_rounds_to_nearest_even_over_all_halves),
+        cmocka_unit_test(bf16_rounds_to_nearest_even_with_every_instruction_set),
+        cmocka_unit_test(large_results_are_written_whole),
         cmocka_unit_test(comparisons_give_bool_and_conditions_choose),
         cmocka_unit_test(bools_compute_as_truth_values),
         cmocka_unit_test(unary_formulas_agree_with_the_math_library),
