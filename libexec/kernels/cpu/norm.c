@@ -247,7 +247,9 @@ static void norm_block(void *context, uint32_t block)
             store_statistic(p, &r->call->outputs[2], row, factor);
         }
     }
-    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
+    if (p->is_past_caches) {
+        atomic_thread_fence(memory_order_seq_cst); /* behind it */
+    }
 }
 
 static void norm_run(const exg_kernel_call *call)

@@ -39,7 +39,8 @@ static double ROW(sum)(int64_t count, const REAL *x)
     return total;
 }
 
-static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const exg_ahead *ahead)
+static inline __attribute__((always_inline)) double
+ROW(sum_squares_asking)(int64_t count, const REAL *x, REAL mean, const exg_ahead *ahead)
 {
     double total = 0;
 
@@ -64,6 +65,13 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const ex
         total += ROW(lane_total)(lanes);
     }
     return total;
+}
+
+/* Apart: one that asks takes registers that the other wants. */
+static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const exg_ahead *ahead)
+{
+    return ahead == NULL ? ROW(sum_squares_asking)(count, x, mean, NULL)
+                         : ROW(sum_squares_asking)(count, x, mean, ahead);
 }
 
 /* Lanes hold the greatest value so far; a NaN shows in the sum of x - x. */
