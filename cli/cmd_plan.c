@@ -45,14 +45,28 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }
 
-/* What --check left, as a JSON string. */
-static void put_unproved(const cli_call *call, const exg_session *session)
+/* The device's part of it, when one was asked for. */
+static void print_device(const cli_call *call, const exg_session *session)
 {
-    const char *unproved = exg_session_unproved(session);
+    exg_session_stats stats;
+
+    exg_session_statistics(session, &stats);
+    if (call->device == NULL) {
+        return;
+    }
+    fprintf(call->out, "device %s, whose memory this is: %u of %u steps are the host's, between "
+            "copies\n", call->device, stats.plan.host_count, stats.plan.step_count);
+    if (stats.collectives_through[0] != '\0') {
+        fprintf(call->out, "collectives go through %s\n", stats.collectives_through);
+    }
+}
+
+static void put_string(const cli_call *call, const char *name, const char *value)
+{
     exg_text text = EXG_TEXT_EMPTY;
 
-    exg_text_json_string(&text, unproved == NULL ? "" : unproved);
-    fprintf(call->out, ", \"unchecked\": %s", text.failed ? "\"\"" : text.data);
+    exg_text_json_string(&text, value == NULL ? "" : value);
+    fprintf(call->out, ", \"%s\": %s", name, text.failed ? "\"\"" : text.data);
     exg_text_free(&text);
 }
 
@@ -83,7 +97,13 @@ static void print_json(const cli_call *call, const exg_session *session, bool pr
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
             stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
             call->check ? "true" : "false");
-    put_unproved(call, session);
+    put_string(call, "unchecked", exg_session_unproved(session));
+    if (call->device != NULL) {
+        put_string(call, "device", call->device);
+        put_string(call, "collectives_through", stats.collectives_through);
+        fprintf(call->out, ", \"host_steps\": %u, \"constant_bytes\": %" PRIu64,
+                stats.plan.host_count, stats.plan.constant_bytes);
+    }
     fprintf(call->out, ", \"mesh\": %s}\n", report == NULL ? "[]" : report);
 }
 
@@ -97,6 +117,7 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, b
         return EXG_OK;
     }
     print_place(call, session, processes);
+    print_device(call, session);
     EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
     fputs(text, call->out);
     free(text);

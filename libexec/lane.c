@@ -27,6 +27,7 @@ struct exg_lane {
     exg_device_graph *graph;
     bool can_replay;
     bool has_run;
+    bool waits; /* a run ends when it is done: for the caller's bytes, for faults, for others */
 };
 
 static const exg_allocator *allocator_of(const exg_lane *lane)
@@ -115,17 +116,17 @@ static exg_status allocate_notes(exg_lane *lane, exg_error *err)
 {
     const exg_device_table *table = lane->device->table;
     uint64_t bytes = lane->plan->step_count * sizeof(exg_fault_note);
-    void *notes;
-    void *random;
+    void *notes; /* and, behind them, what is drawn from */
 
     lane->notes_here = EXG_NEW_ARRAY(lane->plan->arena, exg_fault_note, lane->plan->step_count);
     if (lane->notes_here == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(table->allocate(lane->device, bytes, &notes, err));
+    EXG_TRY(table->allocate(lane->device, bytes + sizeof(*lane->random), &notes, err));
     lane->notes = notes;
-    EXG_TRY(table->allocate(lane->device, sizeof(exg_random_source), &random, err));
-    lane->random = random;
+    lane->random = (exg_random_source *)(void *)((uint8_t *)notes + bytes);
+    EXG_TRY(table->copy_in(lane->device, lane->random, &lane->random_here,
+                           sizeof(lane->random_here), err));
     return table->copy_in(lane->device, notes, lane->notes_here, bytes, err); /* zeros */
 }
 
@@ -134,13 +135,36 @@ static exg_status allocate(exg_lane *lane, exg_error *err)
     const exg_device_table *table = lane->device->table;
     const exg_plan_summary *summary = &lane->plan->summary;
 
-    EXG_TRY(table->allocate(lane->device, summary->arena_bytes, &lane->arena, err));
-    EXG_TRY(table->allocate(lane->device, summary->workspace_bytes, &lane->workspace, err));
+    if (summary->arena_bytes > 0) {
+        EXG_TRY(table->allocate(lane->device, summary->arena_bytes, &lane->arena, err));
+    }
+    if (summary->workspace_bytes > 0) {
+        EXG_TRY(table->allocate(lane->device, summary->workspace_bytes, &lane->workspace, err));
+    }
     EXG_TRY(allocate_inputs(lane, err));
     EXG_TRY(allocate_results(lane, err));
     EXG_TRY(allocate_notes(lane, err));
     EXG_TRY(allocate_staging(lane, err));
     return table->wait(lane->device, err);
+}
+
+/* Is anything of a run the host's, or can go wrong in it? */
+static bool has_to_wait(const exg_lane *lane)
+{
+    const exg_plan *plan = lane->plan;
+    bool waits = false;
+
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        waits = waits || lane->inputs[i] != NULL;
+    }
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        waits = waits || lane->taken[o] != NULL;
+    }
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        waits = waits || exg_step_raises(&plan->steps[s]) ||
+                (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) != 0;
+    }
+    return waits;
 }
 
 /* Collectives can be recorded where the line says so. */
@@ -168,7 +192,7 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
         return EXG_OUT_OF_MEMORY(err);
     }
     *l = (exg_lane){.device = device, .plan = plan, .base = base, .context = context};
-    l->can_replay = device->table->record != NULL;
+    l->can_replay = device->table->record != NULL && !plan->outputs_apart;
     for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
         l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
     }
@@ -177,6 +201,7 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
         exg_lane_destroy(l);
         return status;
     }
+    l->waits = has_to_wait(l);
     *lane = l;
     return EXG_OK;
 }
@@ -201,7 +226,6 @@ void exg_lane_destroy(exg_lane *lane)
     table->release(lane->device, lane->arena);
     table->release(lane->device, lane->workspace);
     table->release(lane->device, lane->notes);
-    table->release(lane->device, lane->random);
     for (uint32_t i = 0; lane->inputs != NULL && i < lane->plan->input_count; i++) {
         table->release(lane->device, lane->inputs[i]);
     }
@@ -253,9 +277,12 @@ exg_status exg_lane_begin(exg_lane *lane, const exg_random_source *random, exg_e
     const exg_plan *plan = lane->plan;
     const exg_device_table *table = lane->device->table;
 
-    lane->random_here = *random;
-    EXG_TRY(table->copy_in(lane->device, lane->random, &lane->random_here,
-                           sizeof(lane->random_here), err));
+    if (memcmp(&lane->random_here, random, sizeof(*random)) != 0) {
+        EXG_TRY(table->wait(lane->device, err)); /* the last one may be on its way there */
+        lane->random_here = *random;
+        EXG_TRY(table->copy_in(lane->device, lane->random, &lane->random_here,
+                               sizeof(lane->random_here), err));
+    }
     for (uint32_t i = 0; i < plan->input_count; i++) {
         if (lane->inputs[i] != NULL && lane->given[i] != NULL) {
             EXG_TRY(table->copy_in(lane->device, lane->inputs[i], lane->given[i],
@@ -369,5 +396,6 @@ exg_status exg_lane_end(exg_lane *lane, uint32_t *step, exg_fault_note *note, ex
                                     plan->buffers[plan->inputs[i].buffer].bytes, err));
         }
     }
-    return exg_lane_filled(lane, step, note, err);
+    *step = EXG_NO_STEP;
+    return lane->waits ? exg_lane_filled(lane, step, note, err) : EXG_OK;
 }

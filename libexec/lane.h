@@ -34,8 +34,9 @@ void *exg_lane_taken(const exg_lane *lane, uint32_t output); /* NULL: not the ho
 /* Operands of its steps lie elsewhere now. */
 void exg_lane_moved(exg_lane *lane);
 
-/* A run: its inputs and random numbers, steps, results. After end() all is done; *step is the
- * first that raised a fault, or EXG_NO_STEP, and *note what it noted. */
+/* A run: its inputs and random numbers, steps, results. After end() all is done, but where all
+ * inputs and results are handed on, no step can raise a fault and none exchanges: then it has been
+ * asked for. *step is the first that raised a fault, or EXG_NO_STEP, and *note what it noted. */
 #define EXG_NO_STEP UINT32_MAX
 exg_status exg_lane_begin(exg_lane *lane, const exg_random_source *random, exg_error *err);
 exg_status exg_lane_step(exg_lane *lane, uint32_t s, exg_error *err);

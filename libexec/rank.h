@@ -85,7 +85,7 @@ uint64_t exg_rank_bytes(const exg_rank *rank);
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
 
 /* Memory for graph output `index`, a tensor, of a plan with its outputs apart: as many bytes
- * as exg_plan_output_bytes says. On the host alone. */
+ * as exg_plan_output_bytes says; on a device of its memory. */
 void exg_rank_set_output(exg_rank *rank, uint32_t index, void *data);
 uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
 
@@ -99,7 +99,8 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err);
 void exg_rank_forget(exg_rank *rank);
 
 /* Carries the plan out; allocates nothing. MALFORMED RUN-001 on a fault of the data,
- * PEER on one of another rank. */
+ * PEER on one of another rank. On a device it is done when this returns, or asked for as lane.h
+ * says. */
 exg_status exg_rank_run(exg_rank *rank, exg_error *err);
 
 /* The name of the step that a run is at; from any thread. */

@@ -7,6 +7,7 @@
 
 #include <exg/session.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -143,8 +144,7 @@ static exg_status open_devices(exg_session *s, exg_error *err)
     uint32_t first = 0;
     uint32_t count;
 
-    if (e->options.device == NULL || strcmp(e->options.device, exg_device_kind(0)) == 0 ||
-        e->options.plan_only) {
+    if (e->options.device == NULL || strcmp(e->options.device, exg_device_kind(0)) == 0) {
         return EXG_OK;
     }
     EXG_TRY(read_device(e->options.device, name, sizeof(name), &first, err));
@@ -196,13 +196,20 @@ static exg_status join_devices(exg_engine *e, exg_error *err)
     if (e->devices == NULL || e->grids == NULL) {
         return EXG_OK;
     }
+    if (e->options.plan_only) { /* nobody is there to be joined with */
+        snprintf(e->through, sizeof(e->through), "the host%s",
+                 e->devices[0]->table->join == NULL
+                     ? ""
+                     : ", as far as is planned here; where a run joins its devices, the devices");
+        return EXG_OK;
+    }
     by_each_rank(e, join_rank);
     return exg_outcome_of(e, err);
 }
 
 static void close_devices(exg_engine *e)
 {
-    if (e->devices != NULL && e->grids != NULL) {
+    if (e->devices != NULL && e->grids != NULL && !e->options.plan_only) {
         by_each_rank(e, leave_rank);
     }
     for (uint32_t r = 0; e->devices != NULL && r < e->rank_count; r++) {

@@ -64,6 +64,11 @@ struct exg_device_table {
     /* Aligned to 256 bytes; 0 bytes give an address too. NO_MEMORY MEM-004 says what is free. */
     exg_status (*allocate)(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err);
     void (*release)(exg_accelerator *device, void *address); /* waits; NULL is allowed */
+    bool shows_releases; /* it tells who uses what was released: such memory is not kept for
+                            the next that asks (held.h) */
+
+    /* Is it an address of the device's memory, whoever took that? */
+    bool (*holds)(exg_accelerator *device, const void *address);
 
     /* Asked for; the host's bytes must stay as they are (copy_in), or not be looked at
      * (copy_out), until wait(). */
@@ -75,9 +80,9 @@ struct exg_device_table {
     exg_status (*copy)(exg_accelerator *device, void *to, const void *from, uint64_t bytes,
                        exg_error *err);
 
-    /* Asks for kernel->run(call). The call stays as it is until wait(), or as long as a graph
-     * that it was recorded in. `operands`: how many call->inputs there are, with those that
-     * packed and epilogue_inputs point to. */
+    /* Asks for kernel->run(call). Call and operands are read now; what prepare() made of them
+     * stays until wait(), or as long as a graph that it was recorded in. `operands`: how many
+     * call->inputs there are, with those that packed and epilogue_inputs point to. */
     exg_status (*launch)(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, uint32_t operands, exg_error *err);
 

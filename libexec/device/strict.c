@@ -31,16 +31,24 @@ typedef struct block {
     size_t open_bytes; /* from `pages`; one closed page follows */
     void *address;
     bool is_open;
+    struct block *next_open;
 } block;
+
+/* A call as it was when it was asked for. */
+typedef struct asked_call {
+    exg_kernel_call call;
+    exg_tensor operands[]; /* inputs, results */
+} asked_call;
 
 typedef struct request {
     const exg_kernel *kernel; /* NULL: a copy */
-    const exg_kernel_call *call;
+    asked_call *asked;        /* the request's own, of what was recorded the graph's */
     void *to;
     const void *from;
     uint64_t bytes;
     uint32_t operands;
-    uint64_t places; /* of a recorded call: where its operands lay, in short */
+    const exg_kernel_call *call; /* of what was recorded: where its operands are by now */
+    bool is_kept; /* by a graph */
 } request;
 
 typedef struct requests {
@@ -55,10 +63,12 @@ struct exg_device_graph {
 typedef struct strict {
     exg_accelerator head;
     block *blocks;
+    block *opened; /* those whose pages are open */
     block *released[RELEASED_MAX]; /* a ring */
     uint32_t released_count;
     requests asked;
     exg_device_graph *recording; /* NULL: not */
+    const exg_kernel *silent;    /* raised a fault, and does not say that it may; NULL: none */
     size_t page;
 } strict;
 
@@ -115,6 +125,16 @@ static void unmap(const strict *s, block *b)
     }
 }
 
+static void forget_calls(requests *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (!list->items[i].is_kept) {
+            free(list->items[i].asked);
+        }
+    }
+    list->count = 0;
+}
+
 static void close_strict(exg_accelerator *device)
 {
     strict *s = strict_of(device);
@@ -122,6 +142,7 @@ static void close_strict(exg_accelerator *device)
     if (s == NULL) {
         return;
     }
+    forget_calls(&s->asked);
     for (block *b = s->blocks; b != NULL;) {
         block *next = b->next;
 
@@ -191,6 +212,16 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
     return EXG_OK;
 }
 
+static bool holds(exg_accelerator *device, const void *address)
+{
+    for (const block *b = strict_of(device)->blocks; b != NULL; b = b->next) {
+        if ((uintptr_t)address - (uintptr_t)b->pages < b->open_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static exg_status carry_out(exg_accelerator *device, exg_error *err);
 
 static void release(exg_accelerator *device, void *address)
@@ -225,6 +256,8 @@ static void open_at(strict *s, const void *address)
             if (!b->is_open) {
                 mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE);
                 b->is_open = true;
+                b->next_open = s->opened;
+                s->opened = b;
             }
             return;
         }
@@ -233,13 +266,14 @@ static void open_at(strict *s, const void *address)
 
 static void open_for(strict *s, const request *r)
 {
-    const exg_kernel_call *call = r->call;
+    const exg_kernel_call *call;
 
     if (r->kernel == NULL) {
         open_at(s, r->to);
         open_at(s, r->from);
         return;
     }
+    call = &r->asked->call;
     for (uint32_t i = 0; i < r->operands; i++) {
         open_at(s, call->inputs[i].data);
     }
@@ -253,11 +287,9 @@ static void open_for(strict *s, const request *r)
 
 static void close_all(strict *s)
 {
-    for (block *b = s->blocks; b != NULL; b = b->next) {
-        if (b->is_open) {
-            mprotect(b->pages, b->open_bytes, PROT_NONE);
-            b->is_open = false;
-        }
+    for (; s->opened != NULL; s->opened = s->opened->next_open) {
+        mprotect(s->opened->pages, s->opened->open_bytes, PROT_NONE);
+        s->opened->is_open = false;
     }
 }
 
@@ -293,34 +325,67 @@ static exg_status copy(exg_accelerator *device, void *to, const void *from, uint
                       : ask(device, &(request){.to = to, .from = from, .bytes = bytes}, err);
 }
 
-static uint64_t places_of(const exg_kernel_call *call, uint32_t operands)
+/* NULL: out of memory. */
+static asked_call *copy_of(const exg_kernel_call *call, uint32_t operands)
 {
-    uint64_t places = 0;
+    size_t count = (size_t)operands + call->output_count;
+    asked_call *a = malloc(sizeof(*a) + count * sizeof(a->operands[0]));
 
-    for (uint32_t i = 0; i < operands + call->output_count; i++) {
-        const exg_tensor *t = i < operands ? &call->inputs[i] : &call->outputs[i - operands];
-
-        places = places * 31 + (uint64_t)(uintptr_t)t->data;
+    if (a == NULL) {
+        return NULL;
     }
-    return places;
+    a->call = *call;
+    for (uint32_t i = 0; i < operands; i++) {
+        a->operands[i] = call->inputs[i];
+    }
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        a->operands[operands + i] = call->outputs[i];
+    }
+    a->call.inputs = a->operands;
+    a->call.outputs = a->operands + operands;
+    if (call->packed != NULL) {
+        a->call.packed = a->operands + (call->packed - call->inputs);
+    }
+    if (call->epilogue_inputs != NULL) {
+        a->call.epilogue_inputs = a->operands + (call->epilogue_inputs - call->inputs);
+    }
+    return a;
 }
 
 static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, uint32_t operands, exg_error *err)
 {
-    return ask(device,
-               &(request){.kernel = kernel,
-                          .call = call,
-                          .operands = operands,
-                          .places = places_of(call, operands)},
-               err);
+    request r = {.kernel = kernel,
+                 .call = call,
+                 .asked = copy_of(call, operands),
+                 .operands = operands,
+                 .is_kept = strict_of(device)->recording != NULL};
+    exg_status status = r.asked == NULL ? EXG_OUT_OF_MEMORY(err) : ask(device, &r, err);
+
+    if (status != EXG_OK) {
+        free(r.asked);
+    }
+    return status;
+}
+
+static void run(strict *s, const request *r)
+{
+    const exg_fault_note *note = r->asked->call.fault;
+    int before =
+        note == NULL ? 0 : atomic_load_explicit(&note->fault, memory_order_relaxed);
+
+    r->kernel->run(&r->asked->call);
+    if (note != NULL && (r->kernel->flags & EXG_KERNEL_RAISES) == 0 &&
+        r->asked->call.epilogue == NULL &&
+        atomic_load_explicit(&note->fault, memory_order_relaxed) != before) {
+        s->silent = r->kernel;
+    }
 }
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err)
 {
     strict *s = strict_of(device);
 
-    (void)err;
     if (s->asked.count == 0) {
         return EXG_OK;
     }
@@ -329,14 +394,17 @@ static exg_status carry_out(exg_accelerator *device, exg_error *err)
 
         open_for(s, r);
         if (r->kernel != NULL) {
-            r->kernel->run(r->call);
+            run(s, r);
         } else {
             memcpy(r->to, r->from, (size_t)r->bytes);
         }
     }
-    s->asked.count = 0;
+    forget_calls(&s->asked);
     close_all(s);
-    return EXG_OK;
+    return s->silent == NULL ? EXG_OK
+                             : EXG_FAIL(err, DEVICE, "DEV-012",
+                                        "the kernel '%s' raised a fault, which its row does not "
+                                        "say that it may", s->silent->name);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------ */
@@ -359,12 +427,26 @@ static exg_status recorded(exg_accelerator *device, exg_device_graph **graph, ex
     return EXG_OK;
 }
 
+/* Are the operands of a recorded call where they were then? */
+static bool lies_as_asked(const request *r)
+{
+    for (uint32_t i = 0; i < r->operands + r->call->output_count; i++) {
+        const exg_tensor *t =
+            i < r->operands ? &r->call->inputs[i] : &r->call->outputs[i - r->operands];
+
+        if (t->data != r->asked->operands[i].data) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static exg_status replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err)
 {
     for (uint32_t i = 0; i < graph->kept.count; i++) {
         const request *r = &graph->kept.items[i];
 
-        if (r->kernel != NULL && places_of(r->call, r->operands) != r->places) {
+        if (r->kernel != NULL && !lies_as_asked(r)) {
             return EXG_FAIL(err, DEVICE, "DEV-008",
                             "device strict: the operands of a recorded '%s' lie elsewhere now",
                             r->kernel->name);
@@ -376,8 +458,11 @@ static exg_status replay(exg_accelerator *device, const exg_device_graph *graph,
 
 static void forget(exg_accelerator *device, exg_device_graph *graph)
 {
-    (void)device;
     if (graph != NULL) {
+        (void)carry_out(device, NULL); /* what was asked for of it */
+        for (uint32_t i = 0; i < graph->kept.count; i++) {
+            free(graph->kept.items[i].asked);
+        }
         free(graph->kept.items);
         free(graph);
     }
@@ -387,8 +472,9 @@ static void forget(exg_accelerator *device, exg_device_graph *graph)
     {                                                                                         \
         .version = EXG_DEVICE_TABLE_VERSION, .name = (name_), .count = count_devices,         \
         .describe = describe, .open = (open_), .close = close_strict,                         \
-        .kernel_of = (kernel_of_), .allocate = allocate, .release = release, .copy_in = copy, \
-        .copy_out = copy, .copy = copy, .launch = launch, .wait = carry_out, .record = record, \
+        .kernel_of = (kernel_of_), .allocate = allocate, .release = release,                  \
+        .shows_releases = true, .holds = holds, .copy_in = copy, .copy_out = copy,            \
+        .copy = copy, .launch = launch, .wait = carry_out, .record = record,                  \
         .recorded = recorded, .replay = replay, .forget = forget,                             \
     }
 

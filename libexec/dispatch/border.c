@@ -120,6 +120,19 @@ static exg_status give(exg_status status, exg_dtensor **made)
     return status;
 }
 
+/* What lies on a device stays with it; the host's goes to any. */
+static exg_status check_device(const exg_device_mesh *from, const exg_device_mesh *to,
+                               exg_error *err)
+{
+    return from->device == NULL || from->device == to->device || to->communicator == NULL
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "DTN-021",
+                                        "a tensor on one device (%s) for a mesh of another (%s)",
+                                        from->device_type, to->device_type),
+                               "bring it to the host first (exg_dtensor_copy_to_host)");
+}
+
 /* ---- to local, and back --------------------------------- */
 
 static exg_status to_local_back(exg_dispatcher *d, exg_history *h, exg_dtensor *const *gradients,
@@ -147,6 +160,7 @@ exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_
 
     *local = NULL;
     EXG_TRY(exg_dispatcher_self(d, &self, err));
+    EXG_TRY(check_device(t->mesh, self, err));
     EXG_TRY(exg_dtensor_wait(t, err));
     EXG_TRY(exg_dtensor_make(self, &whole, &t->local, t->local.sizes, t->local.strides, local,
                              err));
@@ -210,8 +224,9 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
     all.size = sizeof(all);
     all.requires_grad = false; /* as the local tensor says */
     all.meta = local->meta;
-    EXG_TRY(exg_dtensor_from_local(mesh == NULL ? exg_current_mesh(d) : mesh, &local->local,
-                                   placements, count, &all, t, err));
+    mesh = mesh == NULL ? exg_current_mesh(d) : mesh;
+    EXG_TRY(mesh == NULL ? EXG_OK : check_device(local->mesh, mesh, err));
+    EXG_TRY(exg_dtensor_from_local(mesh, &local->local, placements, count, &all, t, err));
     if ((*t)->owned == NULL && (*t)->local.data == local->local.data) {
         (*t)->owned = exg_block_share(local->owned);
     }
@@ -372,6 +387,7 @@ exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor, exg_device_mes
                                            "history"),
                              "from_local, or detach it");
     }
+    EXG_TRY(check_device(tensor->mesh, mesh, err));
     EXG_TRY(exg_distribute_tensor(mesh, &tensor->local, placements, count, source, t, err));
     return give(exg_dtensor_set_requires_grad(*t, tensor->history != NULL, err), t);
 }

@@ -217,7 +217,7 @@ static exg_status wrap_plain(exg_call *call, uint32_t i)
     }
     call->plain[i] = exg_object_dtensor(t);
     call->operands[i].object = &call->plain[i];
-    return EXG_OK;
+    return exg_dtensor_settle(t, call->err);
 }
 
 /* Plain tensors become replicated ones for the time of the call. */
@@ -438,19 +438,19 @@ static exg_status run_aside(exg_call *call, exg_object *result)
     exg_object *self = call->operands[0].object;
     exg_dtensor *t = self->dtensor;
     exg_object copy;
-    exg_box box = {{0}, {0}};
     exg_status status;
 
     EXG_TRY(exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype, t->rank, t->sizes,
                                    &copy.dtensor, call->err));
     copy.kind = EXG_OBJECT_DTENSOR;
-    memcpy(box.size, t->local.sizes, sizeof(box.size));
-    exg_box_copy(&box, &t->local, box.offset, &copy.dtensor->local, box.offset);
-    call->operands[0].object = &copy;
-    status = run_entry(call, result);
-    call->operands[0].object = self;
+    status = exg_dtensor_copy_part(t, copy.dtensor, call->err);
     if (status == EXG_OK) {
-        exg_box_copy(&box, &copy.dtensor->local, box.offset, &t->local, box.offset);
+        call->operands[0].object = &copy;
+        status = run_entry(call, result);
+        call->operands[0].object = self;
+    }
+    if (status == EXG_OK) {
+        status = exg_dtensor_copy_part(copy.dtensor, t, call->err);
         *result = *self;
     }
     exg_dtensor_destroy(copy.dtensor);
@@ -497,6 +497,9 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
     EXG_TRY(find_mesh(call, mesh));
     status = wrap_plains(call);
     status = status == EXG_OK ? exg_tape_call(call, run_call, result) : status;
+    for (uint32_t i = 0; call->wrapped != NULL && i < call->operand_count; i++) {
+        exg_block_release(call->wrapped[i].owned); /* what was brought to the device */
+    }
     free(call->plain);
     free(call->wrapped);
     return status;

@@ -65,6 +65,7 @@ typedef struct exg_entry {
     uint32_t operand_count, result_count;
     exg_object_kind form; /* of the results: DTENSOR (one), LIST or TUPLE */
     exg_rank *rank;       /* LOCAL */
+    exg_held_device *held; /* that it is for; NULL: the host */
     bool draws;
     bool copies;          /* VIEW: of a row-major copy */
     exg_program *program; /* GRAPH */

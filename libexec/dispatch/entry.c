@@ -11,6 +11,7 @@ void exg_entry_destroy(exg_entry *entry)
 {
     if (entry != NULL) {
         exg_rank_destroy(entry->rank);
+        exg_held_release(entry->held);
         exg_program_destroy(entry->program);
         exg_arena_destroy(entry->arena);
     }
@@ -151,19 +152,28 @@ static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op
     exg_local_call local = {.operators = call->d->operators,
                             .op = op,
                             .memory = call->d->memory,
+                            .device = call->mesh->device,
                             .at = at,
                             .operands = call->operands,
                             .tensors = tensors,
                             .operand_count = entry->operand_count,
                             .number_dtype = EXG_DTYPE_F32,
                             .in_place = entry->in_place};
+    exg_status status;
 
     EXG_TRY(exg_schema_positions(target, at, call->err));
     for (uint32_t i = entry->operand_count; i-- > 0;) {
         tensors[i] = entry->operands[i].local;
         local.number_dtype = entry->operands[i].is_tensor ? tensors[i].dtype : local.number_dtype;
     }
-    EXG_TRY(exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err));
+    entry->held = exg_held_share(call->mesh->held);
+    status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
+    if (status == EXG_NO_MEMORY && entry->held != NULL && exg_held_trim(entry->held)) {
+        exg_error_clear(call->err);
+        status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count,
+                                call->err);
+    }
+    EXG_TRY(status);
     entry->draws = op->stream != EXG_NOT_DRAWN;
     entry->kind = EXG_ENTRY_LOCAL;
     return EXG_OK;
@@ -356,39 +366,65 @@ static exg_status make_result(const exg_call *call, const exg_local_result *r, e
     return EXG_OK;
 }
 
+/* Does the device's kernel copy the part, and no rank meets another? Ranks whose parts lie
+ * row-major do not call it. */
+static bool is_cloned(const exg_dtensor *t)
+{
+    bool whole = t->mesh->device != NULL;
+
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        whole = whole && t->placements[m].kind != EXG_PARTIAL;
+    }
+    return whole;
+}
+
+/* The part of `t` row-major, in memory of its own. */
+static exg_status copy_in_order(const exg_call *call, const exg_dtensor *t, exg_dtensor **copy)
+{
+    exg_object arg = exg_object_dtensor((exg_dtensor *)(uintptr_t)t); /* which is only read */
+    exg_object result;
+    exg_status status;
+
+    *copy = NULL;
+    if (is_cloned(t)) {
+        call->d->muted++; /* the view is remembered, not this */
+        status = exg_dispatch_by_table(call->d, "aten.clone.default", &arg, 1, NULL, 0, &result,
+                                       call->err);
+        call->d->muted--;
+        *copy = status == EXG_OK ? result.dtensor : NULL;
+        return status;
+    }
+    EXG_TRY(exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype, t->rank, t->sizes, copy,
+                                   call->err));
+    return exg_dtensor_copy_part(t, *copy, call->err);
+}
+
 static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dtensor **result)
 {
     const exg_local_result *r = &entry->results[0];
     const exg_dtensor *t;
-    exg_dtensor *moved;
-    exg_block *block;
+    exg_dtensor *moved, *copy = NULL;
     bool detached;
     uint8_t *data;
+    exg_status status = EXG_OK;
 
     EXG_TRY(bring(call, entry, 0, &t, &moved));
     detached = t->detached || moved != NULL || entry->copies;
-    block = exg_block_share(t->owned);
-    data = t->local.data;
     if (entry->copies && t->mesh->communicator != NULL) {
-        exg_box box = {{0}, {0}};
-
-        exg_block_release(block);
-        block = exg_block_create((uint64_t)exg_tensor_numel(&t->local) *
-                                 exg_dtype_bytes(t->local.dtype));
-        if (block == NULL) {
-            exg_dtensor_destroy(moved);
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
-        data = exg_block_data(block);
-        memcpy(box.size, t->local.sizes, sizeof(box.size));
-        exg_tensor copy = exg_box_tensor(&box, t->local.dtype, t->local.rank, data);
-
-        exg_box_copy(&box, &t->local, box.offset, &copy, box.offset);
+        status = copy_in_order(call, t, &copy);
+        t = copy;
     }
+    if (status == EXG_OK) {
+        data = t->local.data;
+        status = make_result(call, r, exg_block_share(t->owned),
+                             data == NULL ? NULL : data + r->byte_offset, result);
+    }
+    if (status == EXG_OK) {
+        (*result)->detached = detached;
+    }
+    exg_dtensor_destroy(copy);
     exg_dtensor_destroy(moved);
-    EXG_TRY(make_result(call, r, block, data == NULL ? NULL : data + r->byte_offset, result));
-    (*result)->detached = detached;
-    return EXG_OK;
+    return status;
 }
 
 /* Results of a rank that is no member: empty, a single number zero. */
@@ -400,10 +436,7 @@ static exg_status make_outside(const exg_call *call, const exg_entry *entry, exg
         if (entry->results[r].absent) {
             continue;
         }
-        block = exg_block_create(16);
-        if (block == NULL) {
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
+        EXG_TRY(exg_block_create(call->mesh, 16, &block, call->err)); /* the host's */
         memset(exg_block_data(block), 0, 16);
         EXG_TRY(make_result(call, &entry->results[r], block, exg_block_data(block), &results[r]));
         if (entry->results[r].spec.rank == 0) {
@@ -425,10 +458,7 @@ static exg_status make_results(const exg_call *call, const exg_entry *entry, exg
         if (result->absent) {
             continue;
         }
-        block = exg_block_create(result->bytes);
-        if (block == NULL) {
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
+        EXG_TRY(exg_block_create(call->mesh, result->bytes, &block, call->err));
         exg_rank_set_output(entry->rank, output++, exg_block_data(block));
         EXG_TRY(make_result(call, result, block,
                             (uint8_t *)exg_block_data(block) + result->byte_offset, &results[r]));
@@ -456,7 +486,7 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
         if (entry->operands[i].is_tensor) {
             status = bring(call, entry, i, &t, &moved[i]);
             if (status == EXG_OK) {
-                exg_rank_set_input(entry->rank, entry->operands[i].input, t->local.data);
+                exg_rank_hand_on(entry->rank, entry->operands[i].input, t->local.data);
             }
         }
         brought = i + 1;
@@ -512,7 +542,8 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
     } else {
         status = run_plan(call, entry, results);
     }
-    if (status == EXG_NO_MEMORY && call->mesh->communicator != NULL) { /* the others wait */
+    if ((status == EXG_NO_MEMORY || status == EXG_DEVICE) &&
+        call->mesh->communicator != NULL) { /* the others wait */
         exg_communicator_abort(call->mesh->communicator, status);
     }
     if (status == EXG_OK && entry->in_place) {

@@ -41,6 +41,7 @@ static exg_argument element(const exg_tensor *t)
 exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_error *err)
 {
     exg_dtensor *whole;
+    exg_mirror m = {.device = NULL};
     exg_status status = EXG_OK;
     int64_t numel = 1;
 
@@ -57,7 +58,14 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
     }
     EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
     if (t->mesh->communicator != NULL) {
-        *number = element(&whole->local);
+        status = exg_dtensor_mirror(whole, true, &m, err);
+        *number = status == EXG_OK ? element(&m.here) : *number;
+        exg_mirror_close(&m);
+        if (status != EXG_OK) { /* the others would wait */
+            exg_communicator_abort(t->mesh->communicator, status);
+        }
+    }
+    if (status == EXG_OK && t->mesh->communicator != NULL) {
         status = exg_broadcast_bytes(t->mesh->communicator, &number->as_int,
                                      sizeof(number->as_int), 0, err);
     }
@@ -167,6 +175,23 @@ static exg_status agree(exg_device_mesh *mesh, exg_reduce_op op, bool *truth, ex
     return status;
 }
 
+/* The parts of two that lie alike. */
+static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool *same,
+                                exg_error *err)
+{
+    exg_mirror x = {.device = NULL}, y = {.device = NULL};
+    exg_status status = exg_dtensor_mirror(a, true, &x, err);
+
+    status = status == EXG_OK ? exg_dtensor_mirror(b, true, &y, err) : status;
+    *same = status == EXG_OK && equal_local(&x.here, &y.here);
+    exg_mirror_close(&x);
+    exg_mirror_close(&y);
+    if (status != EXG_OK) {
+        exg_communicator_abort(a->mesh->communicator, status);
+    }
+    return status;
+}
+
 /* Both whole where the one is Partial; else the second as the first. */
 static exg_status equal(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
@@ -199,8 +224,8 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     }
     status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
     status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
+    status = status == EXG_OK ? compare_parts(a, b, &truth, err) : status;
     if (status == EXG_OK) {
-        truth = equal_local(&a->local, &b->local);
         status = agree(x->mesh, EXG_REDUCE_MIN, &truth, err);
         *result = exg_object_value(exg_arg_bool(truth));
     }
@@ -329,8 +354,8 @@ static exg_status factory(void *user, exg_dispatcher *d, const char *key, const 
 
 /* ---- gradients that are scaled --------------------------------- */
 
-/* Times `scale`, where they lie; *bad when an element was not finite. */
-static exg_status unscale(const exg_tensor *t, double scale, bool *bad, exg_error *err)
+/* Times `scale`, on the host; *bad when an element was not finite. */
+static exg_status unscale_here(const exg_tensor *t, double scale, bool *bad, exg_error *err)
 {
     int64_t index[EXG_RANK_MAX] = {0};
 
@@ -345,6 +370,44 @@ static exg_status unscale(const exg_tensor *t, double scale, bool *bad, exg_erro
         EXG_TRY(exg_element_store(t->dtype, at, value * scale, err));
     } while (next_element(t, index));
     return EXG_OK;
+}
+
+/* The same, where they lie. */
+static exg_status unscale(const exg_dtensor *t, double scale, bool *bad, exg_error *err)
+{
+    exg_mirror m;
+    exg_status status;
+
+    EXG_TRY(exg_dtensor_mirror(t, true, &m, err));
+    status = unscale_here(&m.here, scale, bad, err);
+    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
+    exg_mirror_close(&m);
+    return status;
+}
+
+/* The number in `t`, or to it. */
+static exg_status read_number(const exg_device_mesh *mesh, const exg_tensor *t, double *value,
+                              exg_error *err)
+{
+    exg_mirror m;
+
+    EXG_TRY(exg_mesh_mirror(mesh, t, true, &m, err));
+    *value = exg_element_value(t->dtype, m.here.data);
+    exg_mirror_close(&m);
+    return EXG_OK;
+}
+
+static exg_status write_number(const exg_device_mesh *mesh, const exg_tensor *t, double value,
+                               exg_error *err)
+{
+    exg_mirror m;
+    exg_status status;
+
+    EXG_TRY(exg_mesh_mirror(mesh, t, false, &m, err));
+    status = exg_element_store(t->dtype, m.here.data, value, err);
+    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
+    exg_mirror_close(&m);
+    return status;
 }
 
 static const exg_tensor *local_number(const exg_object *object)
@@ -365,6 +428,7 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
     const exg_tensor *found = arg_count == 3 ? local_number(&args[1]) : NULL;
     const exg_tensor *scale = arg_count == 3 ? local_number(&args[2]) : NULL;
     exg_device_mesh *mesh = NULL;
+    double factor = 1;
     bool bad = false;
 
     (void)user;
@@ -380,13 +444,13 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
         if (mesh->communicator == NULL) {
             return EXG_OK;
         }
-        EXG_TRY(unscale(&args[0].items[i].dtensor->local,
-                        exg_element_value(scale->dtype, scale->data), &bad, err));
+        EXG_TRY(read_number(mesh, scale, &factor, err));
+        EXG_TRY(unscale(args[0].items[i].dtensor, factor, &bad, err));
     }
     if (mesh != NULL) {
         EXG_TRY(agree(mesh, EXG_REDUCE_MAX, &bad, err));
     }
-    return bad ? exg_element_store(found->dtype, found->data, 1, err) : EXG_OK;
+    return bad ? write_number(mesh, found, 1, err) : EXG_OK;
 }
 
 /* ---- views in place --------------------------------- */

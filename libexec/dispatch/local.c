@@ -131,10 +131,17 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
 
     *rank = NULL;
     status = status == EXG_OK
-                 ? exg_plan_rank(m.program, call->operators, &options, NULL, NULL, &plan, err)
+                 ? exg_plan_rank(m.program, call->operators, &options, NULL, call->device, &plan,
+                                 err)
                  : status;
     exg_program_destroy(m.program);
     EXG_TRY(status);
+    for (uint32_t i = 0; i < plan->input_count; i++) { /* on a device it is there */
+        plan->inputs[i].is_handed_on = plan->inputs[i].kind == EXG_INPUT_USER;
+    }
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        plan->outputs[o].is_handed_on = true;
+    }
     for (uint32_t r = 0; r < *count; r++) {
         if (!results[r].absent) {
             const exg_location *at = &plan->outputs[output].location;
@@ -143,7 +150,7 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
             results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->window.dtype);
         }
     }
-    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, NULL, 0, rank, err));
+    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, call->device, 0, rank, err));
     EXG_TRY(exg_rank_fill(*rank, err));
     return EXG_OK;
 }

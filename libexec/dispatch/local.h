@@ -29,6 +29,7 @@ typedef struct exg_local_call {
     const exg_operators *operators;
     const exg_operator *op; /* what computes it */
     exg_memory *memory;     /* for what is made once */
+    exg_accelerator *device; /* that computes; NULL: the host */
     exg_object *const *at;  /* by position: values, fitted to the local part */
     const exg_place_in_call *operands;
     const exg_tensor *tensors; /* by operand: sizes and strides; of absent ones and numbers unset */

@@ -23,17 +23,20 @@ exg_status exg_dtensor_alias(const exg_dtensor *t, exg_dtensor **out, exg_error 
 static exg_status clear_local(exg_dtensor *t, exg_error *err)
 {
     uint64_t bytes = (uint64_t)exg_tensor_numel(&t->local) * exg_dtype_bytes(t->local.dtype);
-    exg_block *block = exg_block_create(bytes);
+    exg_block *block;
+    exg_mirror m;
+    exg_status status;
 
-    if (block == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
+    EXG_TRY(exg_block_create(t->mesh, bytes, &block, err));
     exg_block_release(t->owned);
     t->owned = block;
     t->local.data = exg_block_data(block);
-    memset(t->local.data, 0, (size_t)bytes);
     exg_tensor_set_contiguous(&t->local);
-    return EXG_OK;
+    EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
+    memset(m.here.data, 0, (size_t)bytes);
+    status = exg_mirror_write(&m, err);
+    exg_mirror_close(&m);
+    return status;
 }
 
 exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
@@ -139,6 +142,7 @@ static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, e
                               exg_error *err)
 {
     exg_dtensor *t;
+    exg_status status;
 
     if (spec->kind != EXG_OBJECT_SPEC) {
         if (local->tensor->rank > 0) {
@@ -152,6 +156,11 @@ static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, e
     EXG_TRY(exg_dtensor_make(spec->spec->mesh, spec->spec->placements, local->tensor,
                              spec->spec->sizes, spec->spec->strides, &t, err));
     t->rank = spec->spec->rank;
+    status = exg_dtensor_settle(t, err);
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(t);
+        return status;
+    }
     *result = exg_object_dtensor(t);
     return EXG_OK;
 }

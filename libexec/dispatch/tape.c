@@ -65,27 +65,27 @@ static void let_go(void *step)
  * wrapped for the call are copied. */
 static exg_status keep(const exg_dtensor *t, bool needed, exg_dtensor **kept, exg_error *err)
 {
-    exg_block *block = needed ? exg_block_share(t->owned) : NULL;
     exg_tensor local = t->local;
-    size_t bytes = exg_dtype_bytes(t->local.dtype);
+    bool copies = needed && t->owned == NULL && exg_tensor_numel(&local) == 1;
+    exg_status status;
 
-    if (needed && block == NULL && exg_tensor_numel(&local) == 1) {
-        block = exg_block_create(bytes);
-        if (block == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        memcpy(exg_block_data(block), local.data, bytes);
-        local.data = exg_block_data(block);
-    }
     local.data = needed ? local.data : NULL;
-    if (exg_dtensor_make(t->mesh, t->placements, &local, t->sizes, t->strides, kept, err) !=
-        EXG_OK) {
-        exg_block_release(block);
-        return EXG_NO_MEMORY;
-    }
+    EXG_TRY(exg_dtensor_make(t->mesh, t->placements, &local, t->sizes, t->strides, kept, err));
     (*kept)->rank = t->rank;
-    (*kept)->owned = block;
-    return EXG_OK;
+    if (!copies) {
+        (*kept)->owned = needed ? exg_block_share(t->owned) : NULL;
+        return EXG_OK;
+    }
+    status = exg_block_create(t->mesh, exg_dtype_bytes(local.dtype), &(*kept)->owned, err);
+    if (status == EXG_OK) {
+        (*kept)->local.data = exg_block_data((*kept)->owned);
+        status = exg_dtensor_copy_part(t, *kept, err);
+    }
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*kept);
+        *kept = NULL;
+    }
+    return status;
 }
 
 /* The DTensors of a result, flat. */

@@ -210,12 +210,13 @@ void exg_words_dtensor(exg_words *w, const exg_dtensor *t)
 
 void exg_words_mesh(exg_words *w, const exg_device_mesh *mesh)
 {
-    uint64_t *at = room(w, 3 + (mesh->ndim + 1) / 2);
+    uint64_t *at = room(w, 4 + (mesh->ndim + 1) / 2);
 
     if (at == NULL) {
         return;
     }
     *at++ = (uint64_t)(uintptr_t)mesh->communicator;
+    *at++ = (uint64_t)(uintptr_t)mesh->device;
     *at++ = (uint64_t)mesh->ndim << 32 | mesh->size;
     *at++ = exg_device_mesh_rank(mesh);
     for (uint32_t m = 0; m < mesh->ndim; m += 2) {

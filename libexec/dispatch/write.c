@@ -36,7 +36,6 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
 {
     exg_object as_cast = exg_object_none();
     exg_dtensor *moved;
-    exg_box box = {{0}, {0}};
     exg_status status;
 
     EXG_TRY(check(self, from, err));
@@ -45,16 +44,13 @@ exg_status exg_dtensor_write(exg_dispatcher *d, exg_dtensor *self, const exg_dte
     if (moved->local.dtype != self->local.dtype) {
         status = cast(d, self, moved, &as_cast, err);
         exg_dtensor_destroy(moved);
-        moved = as_cast.dtensor;
+        moved = status == EXG_OK ? as_cast.dtensor : NULL;
     }
     if (status == EXG_OK && self->mesh->communicator != NULL &&
         moved->local.data != self->local.data) {
-        memcpy(box.size, self->local.sizes, sizeof(box.size));
-        exg_box_copy(&box, &moved->local, box.offset, &self->local, box.offset);
+        status = exg_dtensor_copy_part(moved, self, err);
         exg_block_touch(self->owned);
     }
-    if (status == EXG_OK) {
-        exg_dtensor_destroy(moved);
-    }
+    exg_dtensor_destroy(moved);
     return status;
 }

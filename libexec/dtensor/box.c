@@ -207,6 +207,7 @@ struct exg_transit {
     exg_device_mesh *mesh;
     bool is_held, is_settled; /* by a DTensor; by all that read what was sent */
     exg_tensor to;
+    exg_mirror there;            /* of a device that `to` is of */
     exg_segment *send, *receive; /* by rank */
     uint8_t *packed;             /* what goes and what comes */
     landing *landings;
@@ -215,6 +216,7 @@ struct exg_transit {
 
 static void drop(exg_transit *t)
 {
+    exg_mirror_close(&t->there);
     free(t->send);
     free(t->packed);
     free(t->landings);
@@ -349,12 +351,19 @@ exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
         return EXG_OK;
     }
     status = exg_exchange_arrive(c, &t->posted, err);
+    status = status == EXG_OK ? exg_mirror_write(&t->there, err) : status;
     if (status == EXG_OK && settles) {
         status = exg_exchange_settle(c, t->posted.turn, err);
     }
     t->is_held = false;
     drop_unused(t);
     return status;
+}
+
+void exg_transit_bring(exg_transit *transit, exg_mirror *m)
+{
+    transit->there = *m;
+    *m = (exg_mirror){.device = NULL};
 }
 
 bool exg_transit_arrived(const exg_transit *t)

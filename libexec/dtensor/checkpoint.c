@@ -69,6 +69,46 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
                : EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
 }
 
+/* The part, or the window on it, which is made row-major at `data`, or filled from there. */
+static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, void *data, bool in,
+                              exg_error *err)
+{
+    const exg_tensor *part = window == NULL ? &t->local : window;
+    exg_box box = {{0}, {0}};
+    exg_tensor whole;
+    exg_mirror m;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(exg_dtensor_wait(t, err));
+    if (t->meta) {
+        return EXG_FAIL(err, USAGE, "DTN-003", "a meta tensor has no data");
+    }
+    EXG_TRY(exg_mirror_open(&m, t->mesh->device, part, !in, err));
+    memcpy(box.size, part->sizes, sizeof(box.size));
+    whole = exg_box_tensor(&box, part->dtype, part->rank, data);
+    if (in) {
+        exg_box_copy(&box, &whole, box.offset, &m.here, box.offset);
+        status = exg_mirror_write(&m, err);
+        exg_block_touch(t->owned);
+    } else {
+        exg_box_copy(&box, &m.here, box.offset, &whole, box.offset);
+    }
+    exg_mirror_close(&m);
+    return status;
+}
+
+exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window, void *data,
+                                    exg_error *err)
+{
+    return copy_window(t, window, data, false, err);
+}
+
+exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, const void *data,
+                                      exg_error *err)
+{
+    return copy_window(t, window, (void *)(uintptr_t)data, true, err);
+}
+
 /* The first of those that hold the same. */
 static uint32_t first_holder(const exg_dtensor *t)
 {

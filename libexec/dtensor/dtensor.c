@@ -151,28 +151,52 @@ static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
     return true;
 }
 
+/* Fills the part of `t` by an exchange of what lies in the host's memory, `from`. */
+static exg_status receive(exg_dtensor *t, const exg_tensor *from, const exg_region *held,
+                          const exg_region *wanted, exg_gives_fn *gives, const void *user,
+                          exg_error *err)
+{
+    exg_mirror to;
+    exg_status status = exg_dtensor_mirror(t, false, &to, err);
+
+    if (status != EXG_OK) {
+        exg_communicator_abort(t->mesh->communicator, status);
+        return status;
+    }
+    status = exg_region_exchange(t->mesh, from, held, &to.here, wanted, gives, user, err);
+    status = status == EXG_OK ? exg_mirror_write(&to, err) : status;
+    exg_mirror_close(&to);
+    return status;
+}
+
 /* In place of the borrowed part: everyone's copy of the first's. */
 static exg_status take_copies(exg_dtensor *t, exg_error *err)
 {
     copies c = {t->mesh, t->placements};
     exg_region *regions = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
+    exg_mirror own = {.device = NULL};
     exg_dtensor *copy = NULL;
     exg_status status;
 
     status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                           : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
-                                                    t->rank, t->sizes, &copy, err);
+                             : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
+                                                      t->rank, t->sizes, &copy, err);
+    status = status == EXG_OK ? exg_dtensor_mirror(t, true, &own, err) : status;
     if (status != EXG_OK) {
-        exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
-        free(regions);
-        return status;
+        exg_communicator_abort(t->mesh->communicator, status);
+    } else {
+        status = receive(copy, &own.here, regions, regions, first_gives, &c, err);
     }
-    status = exg_region_exchange(t->mesh, &t->local, regions, &copy->local, regions, first_gives,
-                                 &c, err);
-    t->local = copy->local;
-    t->owned = copy->owned;
-    free(copy);
+    exg_mirror_close(&own);
     free(regions);
+    if (status == EXG_OK) { /* the copy's memory for its own */
+        exg_block *before = t->owned;
+
+        t->local = copy->local;
+        t->owned = copy->owned;
+        copy->owned = before;
+    }
+    exg_dtensor_destroy(copy);
     return status;
 }
 
@@ -225,7 +249,9 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     EXG_TRY(exg_dtensor_make(mesh, to, local, sizes, strides, t, err));
     (*t)->meta = options.meta;
     (*t)->local.data = options.meta ? NULL : (*t)->local.data;
-    status = exg_dtensor_set_requires_grad(*t, options.requires_grad, err);
+    status = exg_dtensor_settle(*t, err);
+    status = status == EXG_OK ? exg_dtensor_set_requires_grad(*t, options.requires_grad, err)
+                              : status;
     if (status == EXG_OK && member && options.run_check && !options.meta && has_copies(*t)) {
         status = take_copies(*t, err);
     }
@@ -248,6 +274,8 @@ static bool source_gives(const void *user, uint32_t giver, uint32_t taker)
 /* Each summand of `value` over a Partial mesh dim; S003-98. */
 static exg_status divide(exg_dtensor *t, exg_error *err)
 {
+    exg_status status = EXG_OK;
+    exg_mirror part;
     double by = 1;
 
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
@@ -266,13 +294,16 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
         return EXG_FAIL(err, USAGE, "DTN-007", "summands of %s would not be whole",
                         exg_dtype_name(t->local.dtype));
     }
-    for (int64_t i = 0; i < exg_tensor_numel(&t->local); i++) {
-        uint8_t *at = (uint8_t *)t->local.data + i * (int64_t)exg_dtype_bytes(t->local.dtype);
+    EXG_TRY(exg_dtensor_mirror(t, true, &part, err));
+    for (int64_t i = 0; status == EXG_OK && i < exg_tensor_numel(&part.here); i++) {
+        uint8_t *at = (uint8_t *)part.here.data + i * (int64_t)exg_dtype_bytes(part.here.dtype);
 
-        EXG_TRY(exg_element_store(t->local.dtype, at,
-                                  exg_element_value(t->local.dtype, at) / by, err));
+        status = exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by,
+                                   err);
     }
-    return EXG_OK;
+    status = status == EXG_OK ? exg_mirror_write(&part, err) : status;
+    exg_mirror_close(&part);
+    return status;
 }
 
 /* The strides of the whole are given; those of the part follow their order. */
@@ -296,12 +327,34 @@ static void keep_order(exg_dtensor *t, const int64_t *strides)
     }
 }
 
+/* Fills the part of `t` from `global`, wherever that lies. */
+static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t source,
+                             exg_error *err)
+{
+    exg_device_mesh *mesh = t->mesh;
+    exg_region *held = exg_regions_create(mesh, NULL, global->sizes, global->rank);
+    exg_region *wanted = exg_regions_create(mesh, t->placements, global->sizes, global->rank);
+    exg_mirror whole = {.device = NULL};
+    exg_status status = held == NULL || wanted == NULL
+                            ? EXG_OUT_OF_MEMORY(err)
+                            : exg_mesh_mirror(mesh, global, true, &whole, err);
+
+    if (status != EXG_OK) {
+        exg_communicator_abort(mesh->communicator, status);
+    } else {
+        status = receive(t, &whole.here, held, wanted, source_gives, &source, err);
+    }
+    exg_mirror_close(&whole);
+    free(held);
+    free(wanted);
+    return status;
+}
+
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err)
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
-    exg_region *held, *wanted;
     exg_status status;
 
     *t = NULL;
@@ -309,25 +362,20 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
     if (source != EXG_NO_RANK && source >= mesh->size) {
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
     }
-    EXG_TRY(global->data == NULL && exg_tensor_numel(global) > 0
-                ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t, err)
-                : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t,
-                                         err));
+    status = global->data == NULL && exg_tensor_numel(global) > 0
+                 ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t,
+                                         err)
+                 : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t,
+                                          err);
+    if (status != EXG_OK && source != EXG_NO_RANK && mesh->communicator != NULL) {
+        exg_communicator_abort(mesh->communicator, status); /* the others would wait */
+    }
+    EXG_TRY(status);
     keep_order(*t, global->strides);
     if (mesh->communicator == NULL || (*t)->meta) {
         return EXG_OK;
     }
-    held = exg_regions_create(mesh, NULL, global->sizes, global->rank);
-    wanted = exg_regions_create(mesh, to, global->sizes, global->rank);
-    if (held == NULL || wanted == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        status = exg_region_exchange(mesh, global, held, &(*t)->local, wanted, source_gives,
-                                     &source, err);
-    }
-    free(held);
-    free(wanted);
+    status = take_parts(*t, global, source, err);
     status = status == EXG_OK ? divide(*t, err) : status;
     if (status != EXG_OK) {
         exg_dtensor_destroy(*t);

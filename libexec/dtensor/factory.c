@@ -149,12 +149,13 @@ exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like
 
 typedef double value_fn(const void *user, uint64_t index);
 
-/* Fills the local part: each element by its row-major number in the whole. */
-static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
+/* Fills the local part, which the host has at `at`: each element by its row-major number in the
+ * whole. */
+static exg_status fill_at(const exg_dtensor *t, uint8_t *at, value_fn *value, const void *user,
+                          exg_error *err)
 {
     int64_t index[EXG_RANK_MAX] = {0};
     const int64_t *sizes = t->local.sizes;
-    uint8_t *at = t->local.data;
     int64_t numel = t->mesh->communicator == NULL ? 0 : exg_tensor_numel(&t->local);
     uint32_t me = exg_device_mesh_rank(t->mesh);
     int64_t run;
@@ -174,6 +175,18 @@ static exg_status fill(exg_dtensor *t, value_fn *value, const void *user, exg_er
         }
     }
     return EXG_OK;
+}
+
+static exg_status fill(const exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
+{
+    exg_mirror m;
+    exg_status status;
+
+    EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
+    status = fill_at(t, m.here.data, value, user, err);
+    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
+    exg_mirror_close(&m);
+    return status;
 }
 
 static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *like,

@@ -38,6 +38,7 @@ exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradien
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX], strides[EXG_RANK_MAX];
+    exg_status status;
 
     *out = NULL;
     if (gradient == NULL) {
@@ -48,7 +49,13 @@ exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradien
         EXG_TRY(exg_gradient_fits(t, to, gradient->sizes, gradient->rank, err));
     }
     exg_global_from_local(t->mesh, gradient, t->placements, sizes, strides);
-    return exg_dtensor_make(t->mesh, to, gradient, t->sizes, strides, out, err);
+    EXG_TRY(exg_dtensor_make(t->mesh, to, gradient, t->sizes, strides, out, err));
+    status = exg_dtensor_settle(*out, err);
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void exg_redistributed_gradient(const exg_dtensor *source, const exg_dtensor *gradient,

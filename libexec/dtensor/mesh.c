@@ -14,10 +14,6 @@ static exg_status check_shape(const exg_mesh_shape *shape, uint32_t *size, exg_e
 {
     uint64_t ranks = 1;
 
-    if (shape->device_type != NULL && strcmp(shape->device_type, "cpu") != 0) {
-        return EXG_FAIL(err, UNSUPPORTED, "DTN-021", "a mesh of devices of type '%s'",
-                        shape->device_type);
-    }
     if (shape->ndim == 0 || shape->ndim > EXG_MESH_DIMS_MAX) {
         return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", shape->ndim,
                         EXG_MESH_DIMS_MAX);
@@ -44,7 +40,21 @@ static exg_status check_shape(const exg_mesh_shape *shape, uint32_t *size, exg_e
     return EXG_OK;
 }
 
-/* Without communicator and ranks. */
+/* The kind's own name; of what there is none, what was given. */
+static const char *kind_of(const char *device_type)
+{
+    if (device_type == NULL) {
+        return exg_device_kind(0);
+    }
+    for (uint32_t k = 0; exg_device_kind(k) != NULL; k++) {
+        if (strcmp(exg_device_kind(k), device_type) == 0) {
+            return exg_device_kind(k);
+        }
+    }
+    return device_type;
+}
+
+/* Without communicator, ranks and device. */
 static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
 {
     exg_device_mesh *mesh = calloc(1, sizeof(*mesh));
@@ -54,6 +64,7 @@ static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
     }
     mesh->ndim = shape->ndim;
     mesh->size = size;
+    mesh->device_type = kind_of(shape->device_type);
     mesh->ranks = calloc(size, sizeof(*mesh->ranks));
     for (uint32_t d = 0; d < shape->ndim; d++) {
         mesh->sizes[d] = shape->sizes[d];
@@ -71,8 +82,27 @@ void exg_device_mesh_destroy(exg_device_mesh *mesh)
 {
     if (mesh != NULL) {
         exg_communicator_close(mesh->communicator);
+        exg_held_release(mesh->held);
         free(mesh->ranks);
         free(mesh);
+    }
+}
+
+/* The rank's device, one after the other as there are. */
+static exg_status open_device(exg_device_mesh *mesh, uint32_t rank, exg_error *err)
+{
+    EXG_TRY(exg_held_open(mesh->device_type, rank, &mesh->held, err));
+    mesh->device = exg_held_accelerator(mesh->held);
+    return EXG_OK;
+}
+
+/* A part of `mesh`, whose device its members share. */
+static void share_device(const exg_device_mesh *mesh, exg_device_mesh *part)
+{
+    part->device_type = mesh->device_type;
+    if (part->communicator != NULL) {
+        part->held = exg_held_share(mesh->held);
+        part->device = mesh->device;
     }
 }
 
@@ -80,17 +110,19 @@ exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **
                                  exg_error *err)
 {
     exg_communicator *communicators[RANKS_MAX];
+    exg_status status = EXG_OK;
     uint32_t size;
-    bool whole = true;
 
     EXG_TRY(check_shape(shape, &size, err));
     EXG_TRY(exg_local_create(size, communicators, err));
     for (uint32_t r = 0; r < size; r++) {
         meshes[r] = make(shape, size);
-        whole = whole && meshes[r] != NULL;
+        status = status != EXG_OK    ? status
+                 : meshes[r] != NULL ? open_device(meshes[r], r, err)
+                                     : EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; r < size; r++) {
-        if (!whole) {
+        if (status != EXG_OK) {
             exg_device_mesh_destroy(meshes[r]);
             exg_communicator_close(communicators[r]);
             meshes[r] = NULL;
@@ -101,23 +133,27 @@ exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **
             meshes[r]->ranks[i] = i;
         }
     }
-    return whole ? EXG_OK : EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    return status;
 }
 
 exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
                                exg_error *err)
 {
     exg_communicator *world;
+    exg_status status;
     uint32_t size;
 
     *mesh = NULL;
     EXG_TRY(check_shape(shape, &size, err));
     EXG_TRY(exg_mpi_create(size, EXG_DEADLINE_NS, &world, err));
     *mesh = make(shape, size);
-    if (*mesh == NULL) {
-        exg_communicator_abort(world, EXG_NO_MEMORY);
+    status = *mesh == NULL ? EXG_OUT_OF_MEMORY(err) : open_device(*mesh, world->rank, err);
+    if (status != EXG_OK) {
+        exg_communicator_abort(world, status); /* the others find it when they first meet */
         exg_communicator_close(world);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        exg_device_mesh_destroy(*mesh);
+        *mesh = NULL;
+        return status;
     }
     (*mesh)->communicator = world;
     for (uint32_t r = 0; r < size; r++) {
@@ -149,6 +185,11 @@ uint32_t exg_device_mesh_size(const exg_device_mesh *mesh)
 uint32_t exg_device_mesh_dim_size(const exg_device_mesh *mesh, uint32_t dim)
 {
     return dim < mesh->ndim ? mesh->sizes[dim] : 0;
+}
+
+const char *exg_device_mesh_device_type(const exg_device_mesh *mesh)
+{
+    return mesh->device_type;
 }
 
 const char *exg_device_mesh_dim_name(const exg_device_mesh *mesh, uint32_t dim)
@@ -189,7 +230,7 @@ exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *nam
 
 bool exg_device_mesh_equal(const exg_device_mesh *a, const exg_device_mesh *b)
 {
-    return a->ndim == b->ndim && a->size == b->size &&
+    return a->ndim == b->ndim && a->size == b->size && a->device == b->device &&
            memcmp(a->sizes, b->sizes, a->ndim * sizeof(a->sizes[0])) == 0 &&
            memcmp(a->names, b->names, a->ndim * sizeof(a->names[0])) == 0 &&
            memcmp(a->ranks, b->ranks, a->size * sizeof(a->ranks[0])) == 0;
@@ -248,6 +289,7 @@ static exg_status split(exg_device_mesh *mesh, uint32_t color, exg_device_mesh *
         exg_device_mesh_destroy(part);
         return status;
     }
+    share_device(mesh, part);
     *out = part;
     return EXG_OK;
 }
@@ -333,6 +375,10 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
 
     *selected = NULL;
     EXG_TRY(check_shape(shape, &size, err));
+    if (shape->device_type != NULL && strcmp(shape->device_type, mesh->device_type) != 0) {
+        return EXG_FAIL(err, USAGE, "DTN-021", "a part of type '%s' of a mesh of type '%s'",
+                        shape->device_type, mesh->device_type);
+    }
     for (uint32_t i = 0; i < size; i++) {
         bool good = ranks[i] < mesh->size && (i == 0 || ranks[i] > ranks[i - 1]);
 
@@ -358,6 +404,7 @@ exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **s
     exg_mesh_shape alone = {.ndim = 1, .sizes = {1}};
 
     EXG_TRY(exg_local_mesh_create(&alone, self, err));
+    share_device(mesh, *self);
     (*self)->ranks[0] = mesh->ranks[exg_device_mesh_rank(mesh)];
     return EXG_OK;
 }

@@ -67,8 +67,8 @@ static void print_dim(exg_text *text, const exg_tensor *t, const uint8_t *at, ui
 }
 
 /* `values`, called `name`, with where `t` lies. */
-static exg_status print(const exg_dtensor *t, const char *name, const exg_tensor *values,
-                        char **text, exg_error *err)
+static exg_status print_values(const exg_dtensor *t, const char *name, const exg_tensor *values,
+                               char **text, exg_error *err)
 {
     const exg_device_mesh *mesh = t->mesh;
     exg_text out = EXG_TEXT_EMPTY;
@@ -100,9 +100,24 @@ static exg_status print(const exg_dtensor *t, const char *name, const exg_tensor
     return EXG_OK;
 }
 
+/* The part of `values`, which lies as `t` does or whole. */
+static exg_status print(const exg_dtensor *t, const char *name, const exg_dtensor *values,
+                        char **text, exg_error *err)
+{
+    exg_mirror m;
+    exg_status status;
+
+    *text = NULL;
+    EXG_TRY(exg_dtensor_wait(values, err));
+    EXG_TRY(exg_dtensor_mirror(values, true, &m, err));
+    status = print_values(t, name, &m.here, text, err);
+    exg_mirror_close(&m);
+    return status;
+}
+
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
 {
-    return print(t, "local_tensor", exg_dtensor_to_local(t), text, err);
+    return print(t, "local_tensor", t, text, err);
 }
 
 exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err)
@@ -112,7 +127,7 @@ exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error 
 
     *text = NULL;
     EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
-    status = print(t, "full_tensor", &whole->local, text, err);
+    status = print(t, "full_tensor", whole, text, err);
     exg_dtensor_destroy(whole);
     return status;
 }

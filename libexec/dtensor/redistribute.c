@@ -195,7 +195,8 @@ static bool gives(const void *user, uint32_t giver, uint32_t taker)
     return true;
 }
 
-static exg_status pass(passage *p, exg_dtensor *out, exg_error *err)
+/* On its way from the host's memory to the host's, `to`. */
+static exg_status pass(passage *p, const exg_tensor *to, exg_transit **transit, exg_error *err)
 {
     const exg_dtensor *t = p->t;
     exg_region *wanted = exg_regions_create(t->mesh, p->to, t->sizes, t->rank);
@@ -210,12 +211,32 @@ static exg_status pass(passage *p, exg_dtensor *out, exg_error *err)
         status = reduce(p, (exg_reduce_op)op, err);
     }
     if (status == EXG_OK) {
-        status = exg_transit_begin(t->mesh, &p->data, p->held, &out->local, wanted, gives, p,
-                                   &out->transit, err);
+        status = exg_transit_begin(t->mesh, &p->data, p->held, to, wanted, gives, p, transit, err);
     }
     free(p->held);
     free(p->owned);
     free(wanted);
+    return status;
+}
+
+/* What lies on a device goes and comes through the host. */
+static exg_status pass_through(passage *p, exg_dtensor *out, exg_error *err)
+{
+    exg_mirror from, to = {.device = NULL};
+    exg_status status = exg_dtensor_mirror(p->t, true, &from, err);
+
+    p->data = from.here;
+    status = status == EXG_OK ? exg_dtensor_mirror(out, false, &to, err) : status;
+    if (status != EXG_OK) { /* the others would wait */
+        exg_communicator_abort(p->t->mesh->communicator, status);
+    }
+    status = status == EXG_OK ? pass(p, &to.here, &out->transit, err) : status;
+    if (status == EXG_OK && out->transit != NULL) {
+        exg_transit_bring(out->transit, &to);
+    }
+    status = status == EXG_OK ? exg_mirror_write(&to, err) : status;
+    exg_mirror_close(&to);
+    exg_mirror_close(&from);
     return status;
 }
 
@@ -242,7 +263,7 @@ static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *sam
 exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
                             exg_dtensor **out, exg_error *err)
 {
-    passage p = {.t = t, .to = to, .data = t->local};
+    passage p = {.t = t, .to = to};
     exg_status status;
     bool same;
 
@@ -258,11 +279,15 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
     if (t->meta) {
         return exg_dtensor_make_meta(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err);
     }
-    EXG_TRY(exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err));
+    status = exg_dtensor_make_owned(t->mesh, to, t->local.dtype, t->rank, t->sizes, out, err);
     if (t->mesh->communicator == NULL) {
-        return EXG_OK;
+        return status;
     }
-    status = pass(&p, *out, err);
+    if (status != EXG_OK) {
+        exg_communicator_abort(t->mesh->communicator, status);
+        return status;
+    }
+    status = pass_through(&p, *out, err);
     if (status == EXG_OK && !async) {
         status = exg_transit_finish((*out)->transit, true, err);
         (*out)->transit = NULL;

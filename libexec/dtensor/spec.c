@@ -82,21 +82,45 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
     uint32_t version;
+    exg_held_device *held; /* NULL: the host, whose bytes follow */
+    void *there;           /* on the device */
+    uint64_t bytes;        /* of it */
 };
+
+static exg_status take_there(exg_block *block, exg_held_device *held, uint64_t bytes,
+                             exg_error *err)
+{
+    EXG_TRY(exg_held_take(held, bytes, &block->there, err));
+    block->held = exg_held_share(held);
+    block->bytes = bytes;
+    return EXG_OK;
+}
 
 /* Small blocks come and go with every operator: plain malloc keeps lists of them, memalign has
  * none. */
-exg_block *exg_block_create(uint64_t bytes)
+exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_block **block,
+                            exg_error *err)
 {
-    exg_block *block = bytes > SIZE_MAX - sizeof(*block) - BLOCK_ALIGN
-                           ? NULL
-                           : malloc(sizeof(*block) + BLOCK_ALIGN - 1 + (size_t)bytes);
+    uint64_t here = mesh->held == NULL ? BLOCK_ALIGN - 1 + bytes : 0;
+    exg_block *made = bytes > SIZE_MAX - sizeof(*made) - BLOCK_ALIGN
+                          ? NULL
+                          : malloc(sizeof(*made) + (size_t)here);
+    exg_status status;
 
-    if (block != NULL) {
-        block->uses = 1;
-        block->version = 0;
+    *block = NULL;
+    if (made == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    return block;
+    made->uses = 1;
+    made->version = 0;
+    made->held = NULL;
+    status = mesh->held == NULL ? EXG_OK : take_there(made, mesh->held, bytes, err);
+    if (status != EXG_OK) {
+        free(made);
+        return status;
+    }
+    *block = made;
+    return EXG_OK;
 }
 
 exg_block *exg_block_share(exg_block *block)
@@ -110,6 +134,10 @@ exg_block *exg_block_share(exg_block *block)
 void exg_block_release(exg_block *block)
 {
     if (block != NULL && --block->uses == 0) {
+        if (block->held != NULL) {
+            exg_held_give(block->held, block->there, block->bytes);
+            exg_held_release(block->held);
+        }
         free(block);
     }
 }
@@ -130,6 +158,9 @@ void *exg_block_data(exg_block *block)
 {
     uint8_t *at = (uint8_t *)(block + 1);
 
+    if (block->held != NULL) {
+        return block->there;
+    }
     return at + (BLOCK_ALIGN - (uintptr_t)at % BLOCK_ALIGN) % BLOCK_ALIGN;
 }
 
@@ -179,17 +210,18 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
                                   exg_dtensor **t, exg_error *err)
 {
     uint64_t bytes;
+    exg_status status;
 
     EXG_TRY(exg_dtensor_make_meta(mesh, placements, dtype, rank, sizes, t, err));
     bytes = mesh->communicator == NULL
                 ? 0
                 : (uint64_t)exg_tensor_numel(&(*t)->local) * exg_dtype_bytes(dtype);
-    (*t)->owned = exg_block_create(bytes);
+    status = exg_block_create(mesh, bytes, &(*t)->owned, err);
     (*t)->meta = false;
-    if ((*t)->owned == NULL) {
+    if (status != EXG_OK) {
         exg_dtensor_destroy(*t);
         *t = NULL;
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return status;
     }
     (*t)->local.data = exg_block_data((*t)->owned);
     return EXG_OK;
@@ -203,6 +235,88 @@ void exg_dtensor_destroy(exg_dtensor *t)
         exg_history_release(t->history);
         free(t);
     }
+}
+
+/* ---- between the host and the device ------------------------------------------------------ */
+
+exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
+{
+    exg_accelerator *device = t->mesh->device;
+    const exg_device_table *table = device == NULL ? NULL : device->table;
+    exg_block *block;
+    uint64_t below, bytes;
+    exg_status status;
+
+    if (device == NULL || t->meta || t->local.data == NULL ||
+        table->holds(device, t->local.data)) {
+        return EXG_OK;
+    }
+    bytes = exg_tensor_span(&t->local, &below); /* gaps too: strides stay */
+    EXG_TRY(exg_block_create(t->mesh, bytes, &block, err));
+    status = bytes == 0 ? EXG_OK
+                        : table->copy_in(device, exg_block_data(block),
+                                         (const uint8_t *)t->local.data - below, bytes, err);
+    status = status == EXG_OK ? table->wait(device, err) : status;
+    if (status != EXG_OK) {
+        exg_block_release(block);
+        return status;
+    }
+    exg_block_release(t->owned);
+    t->owned = block;
+    t->local.data = (uint8_t *)exg_block_data(block) + below;
+    return EXG_OK;
+}
+
+exg_status exg_dtensor_mirror(const exg_dtensor *t, bool reads, exg_mirror *m, exg_error *err)
+{
+    return exg_mirror_open(m, t->mesh->device, &t->local, reads, err);
+}
+
+exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
+                           exg_mirror *m, exg_error *err)
+{
+    exg_accelerator *device = mesh->device;
+    bool there = device != NULL && device->table->holds(device, t->data);
+
+    return exg_mirror_open(m, there ? device : NULL, t, reads, err);
+}
+
+static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, exg_error *err)
+{
+    exg_box box = {{0}, {0}};
+    exg_mirror there;
+    exg_status status;
+
+    EXG_TRY(exg_dtensor_mirror(to, false, &there, err));
+    memcpy(box.size, to->local.sizes, sizeof(box.size));
+    exg_box_copy(&box, &from->here, box.offset, &there.here, box.offset);
+    status = exg_mirror_write(&there, err);
+    exg_mirror_close(&there);
+    return status;
+}
+
+static bool are_apart(const exg_tensor *a, const exg_tensor *b, uint64_t bytes)
+{
+    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+
+    return (x > y ? x - y : y - x) >= bytes;
+}
+
+exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err)
+{
+    exg_accelerator *device = to->mesh->device;
+    uint64_t bytes = (uint64_t)exg_tensor_numel(&to->local) * exg_dtype_bytes(to->local.dtype);
+    exg_mirror here;
+    exg_status status;
+
+    if (device != NULL && bytes > 0 && exg_tensor_is_contiguous(&from->local) &&
+        exg_tensor_is_contiguous(&to->local) && are_apart(&from->local, &to->local, bytes)) {
+        return device->table->copy(device, to->local.data, from->local.data, bytes, err);
+    }
+    EXG_TRY(exg_dtensor_mirror(from, true, &here, err));
+    status = copy_mirrored(&here, to, err);
+    exg_mirror_close(&here);
+    return status;
 }
 
 /* ---- asking ------------------------------------------------------------------------------ */

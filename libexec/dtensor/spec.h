@@ -3,6 +3,7 @@
 #define EXG_LIBEXEC_DTENSOR_SPEC_H
 
 #include "libexec/dtensor/history.h"
+#include "libexec/device/mirror.h"
 #include "libexec/dtensor/mesh.h"
 
 #include <exg/dtensor.h>
@@ -10,10 +11,12 @@
 /* Local memory that DTensors share, as views of one another do: it goes with the last. */
 typedef struct exg_block exg_block;
 
-exg_block *exg_block_create(uint64_t bytes); /* unset; one use. NULL: out of memory */
+/* Unset, of the device (NULL: the host) of a mesh; one use. NO_MEMORY. */
+exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_block **block,
+                            exg_error *err);
 exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL */
 void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
-void *exg_block_data(exg_block *block);       /* aligned to 64 bytes */
+void *exg_block_data(exg_block *block);       /* aligned to 64 bytes; an address of the device */
 void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
 uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
 
@@ -101,6 +104,20 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);
 
+/* Brings a local part that lies in the host's memory to the mesh's device, as its own; what is
+ * there already stays. */
+exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err);
+
+/* The local part as the host sees it (mirror.h). */
+exg_status exg_dtensor_mirror(const exg_dtensor *t, bool reads, exg_mirror *m, exg_error *err);
+
+/* A plain tensor in either's memory, the same. */
+exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
+                           exg_mirror *m, exg_error *err);
+
+/* The elements of the one's part to the other's, of the same sizes and mesh. */
+exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err);
+
 /* Collective. A redistribution by placements that fit; no gradient is wanted of the result, which
  * with `async` may be on its way. */
 exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
@@ -126,6 +143,8 @@ exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, cons
                              const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
                              const void *user, exg_transit **transit, exg_error *err);
 exg_status exg_transit_finish(exg_transit *transit, bool settles, exg_error *err);
+/* `to` is what `m` shows of a device: it is brought there when it is whole. Takes m over. */
+void exg_transit_bring(exg_transit *transit, exg_mirror *m);
 bool exg_transit_arrived(const exg_transit *transit); /* is `to` whole already? */
 
 #endif

@@ -77,6 +77,8 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_EACH_RUN      8u /* its results are not those of its operands alone */
 #define EXG_KERNEL_EXCHANGES     16u /* with other ranks */
 #define EXG_KERNEL_SEES_EPILOGUE 32u /* prepare is called again once there is one */
+#define EXG_KERNEL_RAISES        64u /* run() may raise a fault of the data; of the pointwise
+                                        kernel when integers are among its operands */
 
 typedef struct exg_kernel {
     const char *name;

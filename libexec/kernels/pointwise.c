@@ -730,5 +730,5 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
 const exg_kernel exg_kernel_pointwise = {
     .name = "pointwise",
     .run = exg_pointwise_run,
-    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_IN_PLACE | EXG_KERNEL_RAISES,
 };

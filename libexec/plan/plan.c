@@ -725,6 +725,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     p.no_reuse = options != NULL && options->no_reuse;
     p.overlaps = exg_plan_overlaps(options, grid, device);
     p.outputs_apart = options != NULL && options->outputs_apart;
+    p.plan->outputs_apart = p.outputs_apart;
     p.grid = grid;
     status = plan_all(&p);
     if (status != EXG_OK) {

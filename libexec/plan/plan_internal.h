@@ -102,6 +102,7 @@ struct exg_plan {
     uint32_t constant_count;
     uint32_t input_count;
     uint32_t output_count;
+    bool outputs_apart; /* results lie where the caller says, elsewhere each time */
     exg_plan_summary summary;
 };
 
@@ -114,6 +115,9 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
 /* Does such a plan part collectives into a beginning and an end? */
 bool exg_plan_overlaps(const exg_plan_options *options, const struct exg_grid *grid,
                        const struct exg_accelerator *device);
+
+/* May running the step find a fault of the data? */
+bool exg_step_raises(const exg_step *step);
 
 /* The kernel of an operator row, or NULL. */
 const exg_kernel *exg_kernel_of(exg_operator_id id);

@@ -1,6 +1,7 @@
 /* step.c - which kernel carries a step out: the device's, or the host's where it has none. */
 #include "libexec/comm/grid.h"
 #include "libexec/device/device.h"
+#include "libexec/kernels/pointwise.h"
 #include "libexec/plan/planner.h"
 
 const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel)
@@ -67,6 +68,23 @@ bool exg_plan_overlaps(const exg_plan_options *options, const exg_grid *grid,
         return true; /* on a stream of its own */
     }
     return asked == EXG_OVERLAP_ON || !grid->dims[0]->ops->lends;
+}
+
+/* Pointwise steps, and what follows others as one, divide only integers by zero. */
+bool exg_step_raises(const exg_step *step)
+{
+    bool pointwise = step->host == &exg_kernel_pointwise;
+
+    if (!pointwise && (step->host->flags & EXG_KERNEL_RAISES) != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; (pointwise || step->epilogue_count > 0) && i < exg_step_operands(step);
+         i++) {
+        if (exg_dtype_is_integral(step->call.inputs[i].dtype)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 exg_span exg_location_span(const exg_location *location)

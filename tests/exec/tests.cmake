@@ -188,3 +188,24 @@ exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtenso
   LIBS exg::exec)
 exg_test(exec_dispatch_rules exec/dispatch/rules.c exec/dispatch/eager.c exec/dtensor/ranks.c
   THREADS LIBS exg::exec)
+exg_test(exec_dtensor_device exec/dispatch/device.c exec/dispatch/eager.c exec/dtensor/ranks.c
+  THREADS LIBS exg::exec)
+
+# DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
+# CUDA's kernels, in the emulator.
+foreach(test dtensor redistribute strided gradient module dispatch context autograd dispatch_rules)
+  exg_strict_test(exec_${test} exec_${test})
+endforeach()
+if(NOT EXG_SANITIZE)
+  add_test(NAME exec_gradients_strict COMMAND test_exec_gradients
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_gradients_strict PROPERTIES TIMEOUT 600
+    ENVIRONMENT "EXG_TEST_DEVICE=strict")
+  exg_strict_test(exec_corpus_eager exec_corpus EXG_CORPUS_MESH=2x2
+    "EXG_CORPUS_EAGER=P(sum) S(0)")
+endif()
+foreach(test dtensor dispatch autograd dtensor_device)
+  add_test(NAME exec_cuda_${test} COMMAND test_exec_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_${test} PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
+endforeach()

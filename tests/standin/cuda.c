@@ -174,6 +174,19 @@ int cuMemFree_v2(address at)
     return memory_give((void *)(uintptr_t)at) ? 0 : INVALID_VALUE;
 }
 
+/* The type of an address, and its device: the one that asks. */
+int cuPointerGetAttribute(void *value, int attribute, address at)
+{
+    const int type = 2; /* a device's */
+    const int device = standin_device();
+
+    if (!memory_holds((const void *)(uintptr_t)at, 1)) {
+        return INVALID_VALUE;
+    }
+    memcpy(value, attribute == 2 ? &type : &device, sizeof(int));
+    return attribute == 2 || attribute == 9 ? 0 : INVALID_VALUE;
+}
+
 int cuMemAllocHost_v2(void **memory, size_t bytes)
 {
     ENTER("cuMemAllocHost %zu", bytes);

@@ -139,6 +139,7 @@ void drop_lock(int *taken);
     X(cuMemGetInfo_v2, (size_t * free_bytes, size_t * bytes))                                      \
     X(cuMemAlloc_v2, (address * at, size_t bytes))                                                 \
     X(cuMemFree_v2, (address at))                                                                  \
+    X(cuPointerGetAttribute, (void *value, int attribute, address at))                             \
     X(cuMemAllocHost_v2, (void **memory, size_t bytes))                                            \
     X(cuMemFreeHost, (void *memory))                                                               \
     X(cuMemcpyHtoDAsync_v2, (address to, const void *from, size_t bytes, stream *s))               \

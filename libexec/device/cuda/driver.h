@@ -39,6 +39,9 @@ typedef struct dnn_activation_handle *dnn_activation;
 #define CUDA_STREAM_NON_BLOCKING 1u
 #define CUDA_EVENT_NO_TIMING     2u
 #define CUDA_CAPTURE_THREAD      1 /* what other threads do is no fault of a capture */
+#define CUDA_ADDRESS_TYPE        2
+#define CUDA_ADDRESS_ORDINAL     9
+#define CUDA_ADDRESS_OF_DEVICE   2
 #define CUDA_CAPABILITY_MAJOR    75
 #define CUDA_CAPABILITY_MINOR    76
 #define CUDA_LAUNCH_END          ((void *)0)
@@ -63,6 +66,8 @@ typedef struct dnn_activation_handle *dnn_activation;
     X(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * bytes))                       \
     X(memory_alloc, "cuMemAlloc_v2", (cuda_address * address, size_t bytes))                       \
     X(memory_free, "cuMemFree_v2", (cuda_address address))                                         \
+    X(address_attribute, "cuPointerGetAttribute",                                                  \
+      (void *value, int attribute, cuda_address address))                                          \
     X(pinned_alloc, "cuMemAllocHost_v2", (void **memory, size_t bytes))                            \
     X(pinned_free, "cuMemFreeHost", (void *memory))                                                \
     X(copy_in, "cuMemcpyHtoDAsync_v2",                                                             \

@@ -225,6 +225,21 @@ static void release(exg_accelerator *device, void *address)
     }
 }
 
+/* What the driver does not know of, of the host, is a fault to it. */
+static bool holds(exg_accelerator *device, const void *address)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    cuda_address at = (cuda_address)(uintptr_t)address;
+    unsigned type = 0;
+    int ordinal = -1;
+
+    return exg_cuda_enter(d, NULL) == EXG_OK &&
+           d->driver.address_attribute(&type, CUDA_ADDRESS_TYPE, at) == 0 &&
+           type == CUDA_ADDRESS_OF_DEVICE &&
+           d->driver.address_attribute(&ordinal, CUDA_ADDRESS_ORDINAL, at) == 0 &&
+           ordinal == d->ordinal;
+}
+
 static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, uint32_t operands, exg_error *err)
 {
@@ -258,6 +273,7 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .kernel_of = exg_cuda_kernel_of,
     .allocate = allocate,
     .release = release,
+    .holds = holds,
     .copy_in = exg_cuda_copy_in,
     .copy_out = exg_cuda_copy_out,
     .copy = exg_cuda_copy_within,

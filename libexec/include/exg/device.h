@@ -1,4 +1,5 @@
-/* device.h - what sessions can run on (exg_session_options.device).
+/* device.h - what sessions can run on (exg_session_options.device), and what DTensors lie on
+ * (exg_mesh_shape.device_type).
  *
  * Kinds: "cpu", the host; "cuda", GPUs, by a library of its own (libexg_cuda.so) that is loaded
  * when asked for and opens the driver's; "strict", the host with a device's manners, where
@@ -6,8 +7,8 @@
  * "strict-host", the same with most kernels left to the host, between copies. The last two
  * find faults without a GPU.
  *
- * On a mesh each rank takes a device, or shares one. Collectives go from device to device,
- * beside computation:
+ * On a mesh each rank takes a device, or shares one. Collectives of sessions go from device to
+ * device, beside computation (those of DTensors through the host):
  *
  *   ranks that are threads of one process and share one device read each other's memory and
  *   sum in the order of ranks: the same bits as on the host;

@@ -6,6 +6,12 @@
  * only has an object on the others too: they are no members, own nothing of what lies
  * on it and send nothing.
  *
+ * Where a mesh is of another device type than "cpu", each rank opens a device of that kind: rank
+ * r number r, counted round where there are fewer. What lies on the mesh lies in that device's
+ * memory (dtensor.h). Parts of a mesh share its device, which is closed with the last mesh and
+ * the last memory of it. Meshes that were made apart have devices opened apart, and are not
+ * equal.
+ *
  * Collective: every rank of the mesh calls it, in the same order. Threads: a mesh is
  * used by its rank's thread alone.
  * Meaning: torch/distributed/device_mesh.py.
@@ -30,19 +36,22 @@ typedef struct exg_mesh_shape {
     uint32_t ndim; /* 1 and more */
     uint32_t sizes[EXG_MESH_DIMS_MAX];
     const char *names[EXG_MESH_DIMS_MAX]; /* distinct; NULL: the dim has none */
-    const char *device_type; /* NULL or "cpu"; UNSUPPORTED DTN-021 of others */
+    const char *device_type; /* of device.h; NULL: "cpu", of a part its mesh's */
 } exg_mesh_shape;
 
-/* This process's mesh, ranks being the processes that mpirun started: as many as the sizes
+/* Faults of all that make a mesh: USAGE DTN-001, DEV-001 of a device type that there is not,
+ * DEVICE DEV-... (device.h) of what is missing for it, NO_MEMORY.
+ *
+ * This process's mesh, ranks being the processes that mpirun started: as many as the sizes
  * multiply to. Collective over them. MPI is loaded by the first call (libexg_mpi.so);
- * UNSUPPORTED COM-008 where it is not there, USAGE DTN-001. */
+ * UNSUPPORTED COM-008 where it is not there. */
 exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
                                exg_error *err);
 /* Ends MPI if a mesh began it; after all meshes are destroyed, as the process's last word. */
 void exg_mpi_finish(void);
 
 /* One mesh a rank, ranks being threads of this process; `meshes` has room for as many as
- * the sizes multiply to. Destroyed one by one. USAGE (DTN-001), NO_MEMORY. */
+ * the sizes multiply to. Destroyed one by one. */
 exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **meshes,
                                  exg_error *err);
 void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
@@ -50,6 +59,7 @@ void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
 uint32_t exg_device_mesh_ndim(const exg_device_mesh *mesh);
 uint32_t exg_device_mesh_size(const exg_device_mesh *mesh); /* ranks in all */
 uint32_t exg_device_mesh_dim_size(const exg_device_mesh *mesh, uint32_t dim);
+const char *exg_device_mesh_device_type(const exg_device_mesh *mesh); /* "cpu", ... */
 const char *exg_device_mesh_dim_name(const exg_device_mesh *mesh, uint32_t dim); /* or "" */
 
 /* Is the calling rank one of the mesh? If not, the two below are 0. */
@@ -64,7 +74,7 @@ uint32_t exg_device_mesh_global_rank(const exg_device_mesh *mesh, uint32_t rank)
 exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *name, uint32_t *dim,
                                     exg_error *err);
 
-/* The same ranks in the same grid with the same names? */
+/* The same ranks in the same grid with the same names, on the same open device? */
 bool exg_device_mesh_equal(const exg_device_mesh *a, const exg_device_mesh *b);
 
 /* Collective. The part along `dims` (ascending) that holds this rank: of a mesh 2 x 4
@@ -76,7 +86,8 @@ exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, ui
 exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
                                    const char *name, exg_device_mesh **flat, exg_error *err);
 
-/* Collective. A mesh of these ranks of `mesh`, ascending, row-major. USAGE DTN-012. */
+/* Collective. A mesh of these ranks of `mesh`, ascending, row-major. USAGE DTN-012, DTN-021 of
+ * another device type than the mesh's. */
 exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
                                   const exg_mesh_shape *shape, exg_device_mesh **selected,
                                   exg_error *err);

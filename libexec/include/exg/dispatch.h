@@ -10,6 +10,14 @@
  * In-place operators and out= variants return the very objects they wrote, which keep
  * their placements. Views share memory with what they are views of.
  *
+ * On a mesh of devices (device_mesh.h) a call is asked for when it returns, not done, and what it
+ * gives lies in the device's memory. It is done where the call can find a fault of the data (an
+ * index outside, integers divided by zero, a singular matrix), where the device leaves it to the
+ * host, where something moves to other ranks, where a plain tensor comes from the host, and where
+ * a part that does not lie row-major is written in place; calls that draw random numbers wait for
+ * what was asked before. Plain tensors may lie in the host's memory or in the device's; local
+ * tensors that rules and handlers are handed lie on the device.
+ *
  * Collective: every rank of the mesh makes the same calls in the same order. A rank that is
  * no member of the mesh computes nothing, sends nothing and gets empty parts.
  * Threads: a dispatcher is used by its rank's thread alone. Nothing is global.

@@ -10,6 +10,14 @@
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
  * mesh is NULL, UNSUPPORTED DTN-019 of a strided shard with a factor below 1.
  *
+ * Memory: the local part lies in the memory of the rank's device of the mesh (device_mesh.h), on
+ * a mesh of type "cpu" the host's. A plain tensor that comes in may lie in either, which its
+ * address says: what is there already is not copied, what is not is before the call returns. So
+ * are parts of results there. The host may not follow a device's address: what it reads of values
+ * it reads by exg_dtensor_copy_to_host, print and item, and these wait until all that was asked
+ * of the device is done, as does what goes to other ranks. On a mesh of type "cpu" an address is
+ * an address.
+ *
  * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
  * (PEER) ends the call on all.
  * Threads: a DTensor is used by its rank's thread alone.
@@ -49,7 +57,8 @@ typedef struct exg_from_local_options {
 } exg_from_local_options;
 
 /* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
- * made a copy); no message without an option that says so. */
+ * made a copy, nor where it had to be brought to the mesh's device); no message without an option
+ * that says so. */
 exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
                                   const exg_placement *placements, uint32_t count,
                                   const exg_from_local_options *options, exg_dtensor **t,
@@ -60,8 +69,16 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
 void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
                            const exg_placement *placements, int64_t *sizes, int64_t *strides);
 
-/* This rank's part, which is waited for; borrowed, as long as `t`. */
+/* This rank's part, of which what comes from other ranks is waited for; borrowed, as long as `t`.
+ * Its data is an address of the mesh's device. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
+
+/* This rank's part, or the `window` on it that exg_dtensor_shard_at gave (NULL: all of it),
+ * row-major to `data` in the host's memory, or from there; no message. USAGE DTN-003 of meta. */
+exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window, void *data,
+                                    exg_error *err);
+exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, const void *data,
+                                      exg_error *err);
 
 #define EXG_NO_RANK UINT32_MAX
 
@@ -290,7 +307,8 @@ typedef struct exg_write_item {
 exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
                                    uint32_t room, uint32_t *count, exg_error *err);
 
-/* The window on this rank's part that is the chunk which begins there. USAGE DTN-014 when none
+/* The window on this rank's part that is the chunk which begins there: exg_dtensor_copy_to_host
+ * saves it, exg_dtensor_copy_from_host loads it. USAGE DTN-014 when none
  * does: it is another rank's then. */
 exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
                                 exg_error *err);

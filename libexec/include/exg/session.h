@@ -45,7 +45,7 @@ typedef struct exg_session_options {
      * at most, and a rank's thread that hangs is waited for. */
     uint64_t timeout_ns;
     bool plan_only;   /* prepare, never run: no rank is started, of a mesh of any size the
-                         plan of rank 0 is made */
+                         plan of rank 0 is made; for a device, which must be there */
     /* What steps run on, "NAME" or "NAME:INDEX": NULL or "cpu" the host; "cuda" a GPU (on a mesh
      * one for each rank, from INDEX on, and again from the first); "strict" the host with a
      * device's manners, to find faults without one (exg/device.h). What the device has no

@@ -37,5 +37,5 @@ const exg_kernel exg_kernel_checked = {
     .name = "checked",
     .prepare = checked_prepare,
     .run = checked_run,
-    .flags = EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_RAISES,
 };

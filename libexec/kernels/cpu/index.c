@@ -288,7 +288,7 @@ const exg_kernel exg_kernel_index = {
     .name = "index",
     .prepare = index_prepare,
     .run = index_run,
-    .flags = EXG_KERNEL_ANY_STRIDES,
+    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_RAISES,
 };
 
 static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
@@ -328,5 +328,5 @@ const exg_kernel exg_kernel_index_put = {
     .name = "index_put",
     .prepare = index_put_prepare,
     .run = index_put_run,
-    .flags = EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_RAISES,
 };

@@ -205,6 +205,7 @@ static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
         .name = #id,                                                                               \
         .prepare = id##_prepare,                                                                   \
         .run = id##_run,                                                                           \
+        .flags = EXG_KERNEL_RAISES,                                                                \
     };
 
 /* ---- by LAPACK -------------------------------------------------------------------------- */
@@ -603,4 +604,5 @@ const exg_kernel exg_kernel_pivots_order = {
     .name = "pivots_order",
     .prepare = pivots_order_prepare,
     .run = pivots_order_run,
+    .flags = EXG_KERNEL_RAISES,
 };

@@ -84,6 +84,7 @@ const exg_kernel exg_kernel_embedding = {
     .name = "embedding",
     .prepare = embedding_prepare,
     .run = embedding_run,
+    .flags = EXG_KERNEL_RAISES,
 };
 
 static exg_status index_select_prepare(exg_kernel_call *call, exg_error *err)
@@ -98,6 +99,7 @@ const exg_kernel exg_kernel_index_select = {
     .name = "index_select",
     .prepare = index_select_prepare,
     .run = embedding_run,
+    .flags = EXG_KERNEL_RAISES,
 };
 
 /* ---- index_copy -------------------------------------------------------------------- */
@@ -137,5 +139,5 @@ const exg_kernel exg_kernel_index_copy = {
     .name = "index_copy",
     .prepare = index_copy_prepare,
     .run = index_copy_run,
-    .flags = EXG_KERNEL_IN_PLACE,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_RAISES,
 };

@@ -40,4 +40,5 @@ const exg_kernel exg_kernel_places = {
     .name = "places",
     .prepare = places_prepare,
     .run = places_run,
+    .flags = EXG_KERNEL_RAISES,
 };

@@ -304,7 +304,7 @@ const exg_kernel exg_kernel_gather = {
     .name = "gather",
     .prepare = gather_prepare,
     .run = gather_run,
-    .flags = EXG_KERNEL_ANY_STRIDES,
+    .flags = EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_RAISES,
 };
 
 static exg_status scatter_src_prepare(exg_kernel_call *call, exg_error *err)
@@ -332,14 +332,14 @@ const exg_kernel exg_kernel_scatter_src = {
     .name = "scatter_src",
     .prepare = scatter_src_prepare,
     .run = scatter_run_all,
-    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_RAISES,
 };
 
 const exg_kernel exg_kernel_scatter_value = {
     .name = "scatter_value",
     .prepare = scatter_value_prepare,
     .run = scatter_run_all,
-    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,
+    .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_RAISES,
 };
 
 #define COMBINING(name_, kind)                                                    \
@@ -351,7 +351,8 @@ const exg_kernel exg_kernel_scatter_value = {
         .name = #name_,                                                           \
         .prepare = name_##_prepare,                                               \
         .run = scatter_run_all,                                                   \
-        .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1,                  \
+        .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 |                 \
+                 EXG_KERNEL_RAISES,                                               \
     };
 
 COMBINING(scatter_add, SCATTER_ADD)

@@ -197,6 +197,53 @@ static void nothing_is_done_before_it_is_waited_for(void **state)
     close_bench(&b);
 }
 
+/* The caller may use the call for the next thing it asks for. */
+static void a_call_is_read_when_it_is_asked_for(void **state)
+{
+    bench b;
+    float out[COUNT] = {0};
+    void *first;
+
+    (void)state;
+    open_bench(&b);
+    bring(&b, b.in.data, b.here);
+    ask(&b, twice);
+    first = b.out.data;
+    b.in.data = first;
+    b.out.data = floats_on(b.device);
+    ask(&b, twice);
+    bring(&b, out, b.out.data);
+    wait_for(&b);
+    assert_true(out[3] == 12);
+    close_bench(&b);
+}
+
+static void raises(const exg_kernel_call *call)
+{
+    exg_raise(call, EXG_FAULT_INDEX);
+}
+
+/* Who asks for a kernel that says so looks at its note; of another nobody would. */
+static void kernels_that_raise_say_that_they_may(void **state)
+{
+    static const exg_kernel silent = {.name = "silent", .run = raises};
+    static const exg_kernel frank = {.name = "frank", .run = raises, .flags = EXG_KERNEL_RAISES};
+    exg_fault_note note = {.fault = EXG_FAULT_NONE};
+    exg_error err;
+    bench b;
+
+    (void)state;
+    open_bench(&b);
+    b.call.fault = &note;
+    assert_int_equal(table->launch(b.device, &frank, &b.call, 1, NULL), EXG_OK);
+    assert_int_equal(table->wait(b.device, &err), EXG_OK);
+    note.fault = EXG_FAULT_NONE;
+    assert_int_equal(table->launch(b.device, &silent, &b.call, 1, NULL), EXG_OK);
+    assert_int_equal(table->wait(b.device, &err), EXG_DEVICE);
+    assert_string_equal(err.code, "DEV-012");
+    close_bench(&b);
+}
+
 static void fresh_memory_is_nan(void **state)
 {
     bench b;
@@ -511,6 +558,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_hands_on_memory_fault),
         cmocka_unit_test(nothing_is_done_before_it_is_waited_for),
+        cmocka_unit_test(a_call_is_read_when_it_is_asked_for),
+        cmocka_unit_test(kernels_that_raise_say_that_they_may),
         cmocka_unit_test(fresh_memory_is_nan),
         cmocka_unit_test(what_was_recorded_is_done_again),
         cmocka_unit_test(an_engine_that_does_not_wait_is_found_out),

@@ -30,22 +30,30 @@ static exg_dtensor *plain(eager *e, int64_t rows, int64_t columns, double value,
 {
     int64_t sizes[2] = {rows, columns};
     exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, sizes, NULL, 0, wanted};
+    const exg_tensor *part;
     exg_dtensor *t = NULL;
 
     EXPECT(e->c, exg_dtensor_empty(self_of(e), &like, &t, &e->err) == EXG_OK, "%s",
            e->err.message);
-    for (int64_t i = 0; t != NULL && i < rows * columns; i++) {
-        ((float *)exg_dtensor_to_local(t)->data)[i] = (float)(value + step * (double)i);
+    if (t == NULL) {
+        return NULL;
     }
+    part = on_host(t);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        ((float *)part->data)[i] = (float)(value + step * (double)i);
+    }
+    to_device(t, part);
     return t;
 }
 
 static void expect_local(eager *e, const exg_dtensor *t, const double *values, int count,
                          const char *what)
 {
+    const float *part = t == NULL ? NULL : on_host(t)->data;
+
     EXPECT(e->c, t != NULL, "%s: nothing", what);
     for (int i = 0; t != NULL && i < count; i++) {
-        double got = (double)((const float *)exg_dtensor_to_local(t)->data)[i];
+        double got = (double)part[i];
 
         EXPECT(e->c, fabs(got - values[i]) <= 1e-4 * (1 + fabs(values[i])), "%s[%d] is %g, not %g",
                what, i, got, values[i]);
@@ -430,7 +438,7 @@ static void send_narrow(rank_context *c)
     if (exg_dtensor_grad(wide) != NULL) {
         expect_values(&e, exg_dtensor_grad(wide), "S(0)", (const double[]){1, 1, 1, 1}, 4, "bf16");
         EXPECT(c, exg_dtensor_dtype(exg_dtensor_grad(wide)) == EXG_DTYPE_F32 &&
-                      *(const float *)exg_dtensor_to_local(exg_dtensor_grad(wide))->data == 1.0f,
+                      *(const float *)on_host(exg_dtensor_grad(wide))->data == 1.0f,
                "the gradient went in bf16");
     }
     exg_dtensor_destroy(g);

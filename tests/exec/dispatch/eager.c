@@ -113,7 +113,7 @@ exg_dtensor *parts(eager *e, exg_dtype dtype, const char *sizes, const char *pla
     like.sizes = local.sizes;
     EXPECT(e->c, exg_dtensor_empty(e->mesh, &like, &made, &e->err) == EXG_OK, "%s",
            e->err.message);
-    local = *exg_dtensor_to_local(made);
+    local = *on_host(made);
     for (int64_t i = 0; i < exg_tensor_numel(&local); i++) {
         store(dtype, local.data, i, values[i]);
     }
@@ -207,7 +207,7 @@ void expect_values(eager *e, const exg_dtensor *t, const char *placements, const
     if (whole == NULL) {
         return;
     }
-    local = exg_dtensor_to_local(whole);
+    local = on_host(whole);
     EXPECT(e->c, exg_tensor_numel(local) == count, "%s has %lld elements, not %u", what,
            (long long)exg_tensor_numel(local), count);
     for (uint32_t i = 0; i < count && exg_tensor_numel(local) == count; i++) {

@@ -214,7 +214,7 @@ static void check_gradient(eager *e, const gradient_case *c, const item *x, cons
     EXPECT(e->c, exg_dtensor_full_tensor(gradient, &full, &e->err) == EXG_OK, "%s",
            e->err.message);
     for (int64_t i = 0; full != NULL && i < exg_tensor_numel(&x->tensor); i++) {
-        double got = (double)((const float *)exg_dtensor_to_local(full)->data)[i];
+        double got = (double)((const float *)on_host(full)->data)[i];
         double expected = (double)x->gradient[i];
 
         EXPECT(e->c, fabs(got - expected) <= 2e-5 * (1 + fabs(expected)),

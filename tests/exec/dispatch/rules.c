@@ -340,7 +340,7 @@ static void run_fallbacks(rank_context *c)
     y = call1(&e, key, args, 2);
     EXPECT(c, lies(y, "R") && exg_dtensor_sizes(y)[0] == 4 &&
                   exg_dtensor_dtype(y) == EXG_DTYPE_F64, "replicated");
-    EXPECT(c, ((const int64_t *)exg_dtensor_to_local(y)->data)[3] == 3, "the whole");
+    EXPECT(c, ((const int64_t *)on_host(y)->data)[3] == 3, "the whole");
     exg_dtensor_destroy(y);
     options.fallback = EXG_FALLBACK_LOCAL;
     exg_dispatcher_configure(e.d, &options);
@@ -425,11 +425,14 @@ static void find_infinite(rank_context *c)
     expect_values(&e, good, "S(0)", (const double[]){0, 0.5, 1, 1.5}, 4, "unscaled");
     expect_values(&e, found, "R", (const double[]){0}, 1, "nothing is found");
     if (exg_device_mesh_rank(c->mesh) == 1) {
-        ((float *)exg_dtensor_to_local(bad)->data)[0] = INFINITY;
+        const exg_tensor *part = on_host(bad);
+
+        ((float *)part->data)[0] = INFINITY;
+        to_device(bad, part);
     }
     args[0] = exg_object_list(items, 2);
     (void)call(&e, "aten._amp_foreach_non_finite_check_and_unscale_.default", args, 3);
-    EXPECT(c, *(const float *)exg_dtensor_to_local(found)->data == 1, "found on every rank");
+    EXPECT(c, *(const float *)on_host(found)->data == 1, "found on every rank");
     exg_dtensor_destroy(good);
     exg_dtensor_destroy(bad);
     exg_dtensor_destroy(found);
@@ -685,7 +688,7 @@ static void take_apart(rank_context *c)
     exg_dtensor_get_spec(result.dtensor, &seen);
     EXPECT(c, seen.strides[0] == 1 && seen.strides[1] == 4, "the spec's strides are kept");
     EXPECT(c, seen.dtype == EXG_DTYPE_F64, "the dtype is the part's");
-    EXPECT(c, exg_dtensor_to_local(result.dtensor)->data == data &&
+    EXPECT(c, borrows(result.dtensor, data) &&
                   exg_device_mesh_exchanges(c->mesh) == before, "copied, or sent something");
     seen.sizes[0] = 8; /* put together anew: (8) over the same memory as (4) */
     seen.sizes[1] = 1;

@@ -126,11 +126,11 @@ static void distribute_small(rank_context *c)
     if (c->faults == 0) {
         t = exg_module_find(m, "a.weight");
         EXPECT(c, exg_dtensor_to_local(t)->sizes[0] == rows &&
-                      ((const float *)exg_dtensor_to_local(t)->data)[0] == (rows == 3 ? 0 : 9),
+                      ((const float *)on_host(t)->data)[0] == (rows == 3 ? 0 : 9),
                "the rows of a.weight");
         t = exg_module_find(m, "b.1.count");
         EXPECT(c, exg_dtensor_rank_count(t) == 0 &&
-                      *(const int64_t *)exg_dtensor_to_local(t)->data == 7, "the counter");
+                      *(const int64_t *)on_host(t)->data == 7, "the counter");
     }
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == 0, "messages");
     EXPECT(c, exg_distribute_module(m, "", c->mesh, &functions, &err) == EXG_USAGE &&
@@ -383,7 +383,7 @@ static exg_status make_whole(void *user, const char *fqn, exg_module_value *valu
         EXG_TRY(exg_dtensor_full_tensor(values[0].dtensor, &full, err));
         exg_dtensor_destroy(values[0].dtensor);
         values[0].dtensor = full;
-        values[0].tensor = exg_dtensor_to_local(full);
+        values[0].tensor = on_host(full);
     }
     return EXG_OK;
 }
@@ -450,7 +450,7 @@ static void run_mlp(rank_context *c)
            "what the functions leave");
     if (c->faults == 0 && out.tensor == NULL) {
         EXPECT(c, exg_dtensor_full_tensor(out.dtensor, &full, &err) == EXG_OK, "%s", err.message);
-        out.tensor = full == NULL ? NULL : exg_dtensor_to_local(full);
+        out.tensor = full == NULL ? NULL : on_host(full);
     }
     for (int64_t i = 0; c->faults == 0 && i < exg_tensor_numel(&want); i++) {
         float got = ((const float *)out.tensor->data)[i], is = ((const float *)want.data)[i];

@@ -36,7 +36,7 @@ static void sum_in_order(rank_context *c)
         for (uint32_t r = 1; r < exg_device_mesh_size(c->mesh); r++) {
             sum += number(r, i);
         }
-        EXPECT(c, memcmp((const float *)exg_dtensor_to_local(whole)->data + i, &sum, 4) == 0,
+        EXPECT(c, memcmp((const float *)on_host(whole)->data + i, &sum, 4) == 0,
                "element %d has other bits", i);
     }
     exg_dtensor_destroy(whole);

@@ -185,11 +185,11 @@ static void check_pair(rank_context *c, const pairs *p, const exg_placement *fro
             partial = partial || to[m].kind == EXG_PARTIAL;
         }
         fill_part(c->mesh, to, p->sizes, p->rank, &local, expected);
-        EXPECT(c, partial || memcmp(exg_dtensor_to_local(moved)->data, expected,
+        EXPECT(c, partial || memcmp(on_host(moved)->data, expected,
                                     (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
                "%s: another part", text_of(ndim, from, to, text));
         fill_part(c->mesh, all, p->sizes, p->rank, &local, expected);
-        EXPECT(c, memcmp(exg_dtensor_to_local(whole)->data, expected,
+        EXPECT(c, memcmp(on_host(whole)->data, expected,
                          (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
                "%s: another whole", text_of(ndim, from, to, text));
         EXPECT(c, memcmp(before, data, bytes) == 0, "%s: the source is changed",

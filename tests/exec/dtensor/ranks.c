@@ -17,18 +17,72 @@ typedef struct job {
     void (*body)(rank_context *c);
 } job;
 
+static bool is_on_host(const exg_dtensor *t)
+{
+    return strcmp(exg_device_mesh_device_type(exg_dtensor_device_mesh(t)), "cpu") == 0;
+}
+
+/* What the rank of this thread copied. */
+typedef struct host_copy {
+    struct host_copy *next;
+    exg_tensor tensor;
+    double data[]; /* aligned for every dtype */
+} host_copy;
+
+static _Thread_local host_copy *copies;
+
+const exg_tensor *on_host(const exg_dtensor *t)
+{
+    const exg_tensor *part = exg_dtensor_to_local(t);
+    size_t bytes = (size_t)exg_tensor_numel(part) * exg_dtype_bytes(part->dtype);
+    host_copy *copy;
+
+    if (is_on_host(t)) {
+        return part;
+    }
+    copy = calloc(1, sizeof(*copy) + bytes + 1);
+    if (copy == NULL || exg_dtensor_copy_to_host(t, NULL, copy->data, NULL) != EXG_OK) {
+        abort();
+    }
+    copy->next = copies;
+    copies = copy;
+    copy->tensor = *part;
+    copy->tensor.data = copy->data;
+    exg_tensor_set_contiguous(&copy->tensor);
+    return &copy->tensor;
+}
+
+bool borrows(const exg_dtensor *t, const void *data)
+{
+    return is_on_host(t) == (exg_dtensor_to_local(t)->data == data);
+}
+
+void to_device(exg_dtensor *t, const exg_tensor *part)
+{
+    if (part->data != exg_dtensor_to_local(t)->data &&
+        exg_dtensor_copy_from_host(t, NULL, part->data, NULL) != EXG_OK) {
+        abort();
+    }
+}
+
 static void *run(void *argument)
 {
     job *j = argument;
 
     j->body(&j->context);
+    while (copies != NULL) {
+        host_copy *next = copies->next;
+
+        free(copies);
+        copies = next;
+    }
     return NULL;
 }
 
 exg_mesh_shape mesh_shape(const char *text)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
-    exg_mesh_shape shape = {0};
+    exg_mesh_shape shape = {.device_type = getenv("EXG_TEST_DEVICE")};
 
     for (const char *at = text; *at != '\0'; at += *at == 'x') {
         shape.names[shape.ndim] = names[shape.ndim];

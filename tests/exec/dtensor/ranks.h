@@ -1,4 +1,6 @@
-/* ranks.h - a thread for every rank of a local mesh. */
+/* ranks.h - a thread for every rank of a local mesh, of the host or of devices of the kind
+ * EXG_TEST_DEVICE.
+ */
 #ifndef EXG_TESTS_EXEC_DTENSOR_RANKS_H
 #define EXG_TESTS_EXEC_DTENSOR_RANKS_H
 
@@ -24,6 +26,14 @@ typedef struct rank_context {
 uint64_t on_mesh(const char *shape, void (*body)(rank_context *c), const void *user);
 
 exg_mesh_shape mesh_shape(const char *text);
+
+/* This rank's part as the host can read it: on a mesh of the host the part itself, else a
+ * row-major copy, which goes when the rank's body has ended. */
+const exg_tensor *on_host(const exg_dtensor *t);
+/* Is this its memory? On a mesh of devices: it is not, but was brought over. */
+bool borrows(const exg_dtensor *t, const void *data);
+/* What was written to what that gave. */
+void to_device(exg_dtensor *t, const exg_tensor *part);
 
 /* "S(0) R P(max)" */
 uint32_t placements_of(const char *text, exg_placement *placements);

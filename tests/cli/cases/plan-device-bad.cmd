@@ -1,0 +1,1 @@
+exg plan fixtures/mlp.pt2 --device gpu

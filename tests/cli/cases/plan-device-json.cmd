@@ -1,0 +1,1 @@
+exg plan fixtures/convbn.pt2 --device strict-host --json
