@@ -25,7 +25,7 @@ typedef struct norm_params {
     double eps;
     bool is_double;
     bool is_short;       /* a row is one chunk */
-    bool asks;           /* for the next row, which comes from memory */
+    bool asks_result;    /* for room for the next row, which is in no cache; for the row always */
     bool is_past_caches; /* what is written */
     exg_dtype dtype;
     uint32_t bytes;
@@ -232,11 +232,11 @@ static void norm_block(void *context, uint32_t block)
 
         x = part(x, row * p->size);
         ahead = (exg_ahead){{part(x, p->size).memory, y + p->size * p->bytes},
-                            {lanes * p->bytes, p->is_past_caches ? 0 : lanes * p->bytes}};
+                            {lanes * p->bytes, p->asks_result ? lanes * p->bytes : 0}};
         if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
             x = (source){bring(p, x.memory, x.dtype, p->size, &wide), EXG_DTYPE_F32, 4};
         }
-        statistics(p, x, p->asks ? &ahead : NULL, &mean, &factor);
+        statistics(p, x, p->is_short ? &ahead : NULL, &mean, &factor);
         if (p->kind == GROUP) {
             apply_group(r, y, x, row % p->groups * p->channels, mean, factor);
         } else {
@@ -307,9 +307,9 @@ static void plan_rows(norm_params *p)
     int64_t bytes = p->rows * p->size * p->bytes;
 
     p->is_short = p->size <= CHUNK;
-    p->asks = p->is_short && 2 * bytes > EXG_STREAM_BYTES;
     p->is_past_caches = p->kind != GROUP && exg_compute_is_storage(p->dtype) &&
                         bytes >= EXG_PAST_CACHES_BYTES;
+    p->asks_result = 2 * bytes > EXG_STREAM_BYTES && !p->is_past_caches;
     p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
 }
 

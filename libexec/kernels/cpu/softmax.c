@@ -118,7 +118,9 @@ static void softmax_block(void *context, uint32_t block)
             p->store((uint32_t)a.size, out, a.inner, scratch);
         }
     }
-    atomic_thread_fence(memory_order_seq_cst); /* behind what went past the caches */
+    if (p->is_past_caches) {
+        atomic_thread_fence(memory_order_seq_cst); /* behind it */
+    }
 }
 
 static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
