@@ -4,6 +4,7 @@
 #   kernels      the kernels' own tests on the device
 #   corpus       every case of the operator corpus, computed on the device, alone and on three ranks
 #   collectives  of ranks that share the device
+#   the engine   branches and loops, weights, DTensors of one operator at a time
 #   programs     the archives of fixtures/ with their expected outputs, on one rank and on meshes
 #   device       copies in and out beside PyTorch's pinned ones, the cost of asking for work
 #   models       times beside PyTorch's on the same device, eager and compiled (models.py)
@@ -76,12 +77,17 @@ table()
     sed 's/^/    /' "$work/out" "$work/errors" | tee -a "$out"
 }
 
-for family in attention convolution draw index matmul move norm pointwise reduce; do
+for family in attention convolution draw index matmul move norm pointwise recurrent reduce; do
     step "kernels: $family" env EXG_KERNEL_DEVICE=cuda "$build/tests/test_exec_kernels_$family"
 done
 step "corpus" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_corpus"
 step "collectives: ranks on one GPU" "$build/tests/test_exec_cuda_lines" 'ranks_on_one_device*'
 step "corpus, 3 ranks" env EXG_TEST_DEVICE=cuda EXG_CORPUS_MESH=3 "$build/tests/test_exec_corpus"
+step "branches, loops" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_stretches"
+step "weights" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_weights"
+for test in dtensor dtensor_device dispatch autograd; do
+    step "DTensors: $test" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_$test"
+done
 step "programs" sh tests/exec/cuda/whole.sh "$exg"
 table "the device beside its kernels" "$build/tests/bench_device" cuda 1024
 if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2> /dev/null; then
