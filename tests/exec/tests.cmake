@@ -29,11 +29,15 @@ foreach(family ${families})
 endforeach()
 
 # By the stand-ins of cuBLASLt and cuDNN.
+set(one_of 4)
+if(EXG_SANITIZE)
+  set(one_of 16)
+endif()
 foreach(family attention convolution matmul recurrent)
   add_test(NAME exec_cuda_${family}_libraries COMMAND test_exec_kernels_${family}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${family}_libraries PROPERTIES TIMEOUT 300
-    ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=4;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+    ENVIRONMENT "EXG_KERNEL_DEVICE=cuda;EXG_KERNEL_ONE_OF=${one_of};${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endforeach()
 exg_test(exec_cuda_libraries exec/cuda/libraries.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_libraries PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
