@@ -48,8 +48,7 @@ static void row_of_f32(const softmax_params *p, float *y, const float *x, const 
     if (p->is_log) {
         double sum = p->f32->exp_sum(n, x, greatest, ahead);
 
-        p->f32->shift(n, y, x, greatest);
-        p->f32->shift(n, y, y, (float)log(sum));
+        p->f32->shift(n, y, x, greatest, (float)log(sum));
     } else {
         double sum = p->f32->exp(n, y, x, greatest, ahead);
 
@@ -64,7 +63,7 @@ static void row_of_f64(const softmax_params *p, double *y, const double *x,
     double greatest = p->f64->peak(n, x);
 
     if (p->is_log) {
-        p->f64->shift(n, y, x, greatest + log(p->f64->exp_sum(n, x, greatest, ahead)));
+        p->f64->shift(n, y, x, greatest, log(p->f64->exp_sum(n, x, greatest, ahead)));
     } else {
         p->f64->scale(n, y, y, 1.0 / p->f64->exp(n, y, x, greatest, ahead));
     }

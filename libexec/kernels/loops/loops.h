@@ -100,7 +100,8 @@ typedef struct exg_row_f32_loops {
                   const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const float *x, float shift, const exg_ahead *ahead);
     void (*scale)(int64_t count, float *y, const float *x, float factor);
-    void (*shift)(int64_t count, float *y, const float *x, float by); /* y = x - by */
+    /* y = (x - first) - second */
+    void (*shift)(int64_t count, float *y, const float *x, float first, float second);
     /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias);
@@ -122,7 +123,7 @@ typedef struct exg_row_f64_loops {
                   const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const double *x, double shift, const exg_ahead *ahead);
     void (*scale)(int64_t count, double *y, const double *x, double factor);
-    void (*shift)(int64_t count, double *y, const double *x, double by);
+    void (*shift)(int64_t count, double *y, const double *x, double first, double second);
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias);
     void (*add)(int64_t count, double *y, const double *x);

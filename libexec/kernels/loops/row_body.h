@@ -195,11 +195,11 @@ static void ROW(scale)(int64_t count, REAL *y, const REAL *x, REAL factor)
     }
 }
 
-static void ROW(shift)(int64_t count, REAL *y, const REAL *x, REAL by)
+static void ROW(shift)(int64_t count, REAL *y, const REAL *x, REAL first, REAL second)
 {
     EXG_INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
-        y[i] = x[i] - by;
+        y[i] = (x[i] - first) - second;
     }
 }
 
