@@ -144,7 +144,6 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
     exg_status status;
 
     b->rank_count = e->rank_count;
-    b->on_devices = e->devices != NULL;
     b->ranks = EXG_NEW_ARRAY(b->arena, exg_rank *, e->rank_count);
     if (b->ranks == NULL) {
         return EXG_OUT_OF_MEMORY(err);
@@ -238,9 +237,10 @@ void *exg_bound_held(const exg_bound *bound, uint32_t index, uint32_t place)
     return exg_rank_held(bound->ranks[place], bound->stretch->first_output + index);
 }
 
-void exg_bound_hand_on(exg_bound *bound, uint32_t input, uint32_t place, void *held)
+void exg_bound_hand_on(const exg_engine *engine, exg_bound *bound, uint32_t input, uint32_t place,
+                       void *held)
 {
-    if (bound->on_devices) {
+    if (engine->devices != NULL) {
         exg_rank_hand_on(bound->ranks[place], input, held);
     } else {
         exg_bound_set_input(bound, input, held);

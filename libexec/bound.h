@@ -15,7 +15,6 @@ typedef struct exg_bound {
     uint32_t key_count;
     exg_rank **ranks;
     uint32_t rank_count;
-    bool on_devices;
     bool is_filled; /* the steps that run once have run, on all ranks */
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
@@ -54,7 +53,8 @@ void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data);
 /* Where an output of the stretch lies in memory `place`, to be handed on to a later stretch or a
  * loop, whose input it becomes there. */
 void *exg_bound_held(const exg_bound *bound, uint32_t index, uint32_t place);
-void exg_bound_hand_on(exg_bound *bound, uint32_t input, uint32_t place, void *held);
+void exg_bound_hand_on(const exg_engine *engine, exg_bound *bound, uint32_t input, uint32_t place,
+                       void *held);
 
 /* Carries the plans out. MALFORMED RUN-001, RUN-006; PEER. */
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err);

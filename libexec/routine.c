@@ -277,14 +277,14 @@ static void set_inputs(exg_routine *r, exg_bound *b, void *const *data)
             exg_bound_set_input(b, p, data[p]);
         }
         for (uint32_t at = 0; r->is_part && at < places; at++) {
-            exg_bound_hand_on(b, p, at, data[at * own + p]);
+            exg_bound_hand_on(r->engine, b, p, at, data[at * own + p]);
         }
     }
     for (uint32_t i = 0; i < s->input_count * places; i++) {
         const exg_carried *from = &s->inputs[i / places];
         const exg_bound *maker = r->path[from->depth];
 
-        exg_bound_hand_on(b, own + i / places, i % places,
+        exg_bound_hand_on(r->engine, b, own + i / places, i % places,
                           from->of_loop ? exg_loop_held(maker->loop, from->index, i % places)
                                         : exg_bound_held(maker, from->index, i % places));
     }

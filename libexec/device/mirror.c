@@ -4,27 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t exg_tensor_span(const exg_tensor *t, uint64_t *below)
-{
-    int64_t low = 0, high = 1;
-
-    *below = 0;
-    if (exg_tensor_numel(t) == 0) {
-        return 0;
-    }
-    for (uint32_t d = 0; d < t->rank; d++) {
-        int64_t reach = (t->sizes[d] - 1) * t->strides[d];
-
-        *(reach < 0 ? &low : &high) += reach;
-    }
-    *below = (uint64_t)-low * exg_dtype_bytes(t->dtype);
-    return (uint64_t)(high - low) * exg_dtype_bytes(t->dtype);
-}
-
 exg_status exg_mirror_open(exg_mirror *m, exg_accelerator *device, const exg_tensor *t, bool reads,
                            exg_error *err)
 {
-    uint64_t below;
+    exg_span span = exg_tensor_span(t);
     exg_status status = EXG_OK;
 
     *m = (exg_mirror){.here = *t};
@@ -32,13 +15,13 @@ exg_status exg_mirror_open(exg_mirror *m, exg_accelerator *device, const exg_ten
         return EXG_OK;
     }
     m->device = device;
-    m->bytes = exg_tensor_span(t, &below);
-    m->there = (uint8_t *)t->data - below;
+    m->bytes = (uint64_t)(span.high - span.low);
+    m->there = (uint8_t *)t->data + span.low;
     m->memory = malloc((size_t)m->bytes + 1);
     if (m->memory == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    m->here.data = m->memory + below;
+    m->here.data = m->memory - span.low;
     if (m->bytes > 0 &&
         (reads || m->bytes > (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype))) {
         status = device->table->copy_out(device, m->memory, m->there, m->bytes, err);

@@ -25,8 +25,4 @@ exg_status exg_mirror_open(exg_mirror *m, exg_accelerator *device, const exg_ten
 exg_status exg_mirror_write(const exg_mirror *m, exg_error *err);
 void exg_mirror_close(exg_mirror *m); /* once more is allowed, and of zeros */
 
-/* The bytes from the lowest element of `t` to the highest, and how far below its data they
- * begin. */
-uint64_t exg_tensor_span(const exg_tensor *t, uint64_t *below);
-
 #endif

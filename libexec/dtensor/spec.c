@@ -244,18 +244,20 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     exg_accelerator *device = t->mesh->device;
     const exg_device_table *table = device == NULL ? NULL : device->table;
     exg_block *block;
-    uint64_t below, bytes;
+    exg_span span; /* gaps too: strides stay */
+    uint64_t bytes;
     exg_status status;
 
     if (device == NULL || t->meta || t->local.data == NULL ||
         table->holds(device, t->local.data)) {
         return EXG_OK;
     }
-    bytes = exg_tensor_span(&t->local, &below); /* gaps too: strides stay */
+    span = exg_tensor_span(&t->local);
+    bytes = (uint64_t)(span.high - span.low);
     EXG_TRY(exg_block_create(t->mesh, bytes, &block, err));
     status = bytes == 0 ? EXG_OK
                         : table->copy_in(device, exg_block_data(block),
-                                         (const uint8_t *)t->local.data - below, bytes, err);
+                                         (const uint8_t *)t->local.data + span.low, bytes, err);
     status = status == EXG_OK ? table->wait(device, err) : status;
     if (status != EXG_OK) {
         exg_block_release(block);
@@ -263,7 +265,7 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     }
     exg_block_release(t->owned);
     t->owned = block;
-    t->local.data = (uint8_t *)exg_block_data(block) + below;
+    t->local.data = (uint8_t *)exg_block_data(block) - span.low;
     return EXG_OK;
 }
 

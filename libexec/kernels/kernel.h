@@ -98,6 +98,13 @@ typedef struct exg_kernel {
     bool (*suits_channels_last)(const exg_kernel_call *call);
 } exg_kernel;
 
+/* Bytes from a tensor's data on, the lowest element to the highest; none where low is high. */
+typedef struct exg_span {
+    int64_t low, high;
+} exg_span;
+
+exg_span exg_tensor_span(const exg_tensor *t);
+
 /* The elements of a window whose first one is at `from`, one by one, row-major. */
 void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to);
 

@@ -44,6 +44,22 @@ void exg_tensor_set_contiguous(exg_tensor *tensor)
     }
 }
 
+exg_span exg_tensor_span(const exg_tensor *t)
+{
+    int64_t item = exg_dtype_bytes(t->dtype);
+    exg_span s = {0, 1};
+
+    if (exg_tensor_numel(t) == 0) {
+        return (exg_span){0, 0};
+    }
+    for (uint32_t d = 0; d < t->rank; d++) {
+        int64_t reach = (t->sizes[d] - 1) * t->strides[d];
+
+        *(reach < 0 ? &s.low : &s.high) += reach;
+    }
+    return (exg_span){s.low * item, s.high * item};
+}
+
 void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
 {
     uint32_t item = exg_dtype_bytes(window->dtype);

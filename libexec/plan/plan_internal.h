@@ -41,11 +41,7 @@ typedef struct exg_location {
     exg_tensor window;
 } exg_location;
 
-/* Bytes of a buffer, from its start; none where low is high. */
-typedef struct exg_span {
-    int64_t low, high;
-} exg_span;
-
+/* Bytes of a buffer, from its start. */
 exg_span exg_location_span(const exg_location *location);
 
 typedef struct exg_step {

@@ -89,18 +89,8 @@ bool exg_step_raises(const exg_step *step)
 
 exg_span exg_location_span(const exg_location *location)
 {
-    const exg_tensor *w = &location->window;
-    int64_t item = exg_dtype_bytes(w->dtype);
-    exg_span s = {location->offset, location->offset + 1};
+    int64_t first = location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
+    exg_span s = exg_tensor_span(&location->window);
 
-    if (exg_tensor_numel(w) == 0) {
-        return (exg_span){0, 0};
-    }
-    for (uint32_t d = 0; d < w->rank; d++) {
-        int64_t reach = (w->sizes[d] - 1) * w->strides[d];
-
-        s.low += reach < 0 ? reach : 0;
-        s.high += reach > 0 ? reach : 0;
-    }
-    return (exg_span){s.low * item, s.high * item};
+    return s.low == s.high ? s : (exg_span){first + s.low, first + s.high};
 }

@@ -28,7 +28,16 @@ static float value(int64_t i)
     return (float)((i * 7919) % 251) / 8;
 }
 
-/* Written to a file. */
+/* Written to a file, and opened from there. */
+static void open_again(exg_program *written, const exg_save_options *save)
+{
+    exg_error err;
+
+    assert_int_equal(exg_save(written, path, EXG_FORMAT_EXG, save, &err), EXG_OK);
+    exg_program_destroy(written);
+    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+}
+
 static void make(bool part, exg_compression compression)
 {
     const int64_t sizes[] = {COUNT};
@@ -59,10 +68,8 @@ static void make(bool part, exg_compression compression)
     out = exg_arg_ref(EMIT(b, add_Tensor, x, weight));
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(b, &err), EXG_OK);
-    assert_int_equal(exg_save(written, path, EXG_FORMAT_EXG, &save, &err), EXG_OK);
-    exg_program_destroy(written);
     free(w);
-    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+    open_again(written, &save);
 }
 
 static exg_status run(const exg_session_options *options, bool part, exg_error *err)
@@ -202,10 +209,8 @@ static void make_product(bool tied)
         exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     }
     assert_int_equal(exg_builder_finish(b, &err), EXG_OK);
-    assert_int_equal(exg_save(written, path, EXG_FORMAT_EXG, &save, &err), EXG_OK);
-    exg_program_destroy(written);
     free(w);
-    assert_int_equal(exg_open(path, NULL, &program, NULL, &err), EXG_OK);
+    open_again(written, &save);
 }
 
 /* x is row r of the unit matrix, 64 of them: columns of w. */
