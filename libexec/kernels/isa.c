@@ -1,9 +1,64 @@
-/* isa.c - asks the processor. */
+/* isa.c - asks the processor, and the system. */
 #include "libexec/kernels/isa.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#if defined(EXG_HAVE_X86_64_LOOPS) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static _Atomic int limit = EXG_ISA_COUNT - 1;
+static _Atomic int assumed = EXG_ISA_GENERIC;
+
+#if defined(EXG_HAVE_X86_64_LOOPS) && defined(__linux__)
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#define XFEATURE_XTILEDATA  18
+#define TILE_STATES         (UINT64_C(3) << 17) /* XTILECFG, XTILEDATA in XCR0 */
+#define AMX_FEATURES        (1U << 22 | 1U << 24 | 1U << 25) /* bf16, tile, int8 in leaf 7's edx */
+
+static uint64_t states_kept(void)
+{
+    uint32_t low;
+    uint32_t high;
+
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool may_use_tiles(void)
+{
+    uint32_t a;
+    uint32_t b;
+    uint32_t c;
+    uint32_t d;
+
+    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & AMX_FEATURES) == AMX_FEATURES &&
+           (states_kept() & TILE_STATES) == TILE_STATES &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+/* Asked once; two threads that ask at the same time hear the same. */
+static bool has_tiles(void)
+{
+    static _Atomic int known; /* 0: not yet, else 1 + the answer */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (answer == 0) {
+        answer = 1 + may_use_tiles();
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+#else
+static bool has_tiles(void)
+{
+    return false;
+}
+#endif
 
 static exg_isa best(void)
 {
@@ -20,6 +75,9 @@ static exg_isa best(void)
         if (!__builtin_cpu_supports("avx512vnni")) {
             return EXG_ISA_V4;
         }
+        if (has_tiles()) {
+            return EXG_ISA_AMX;
+        }
         return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd") ? EXG_ISA_BF16
                                                                                : EXG_ISA_VNNI;
     }
@@ -31,15 +89,17 @@ static exg_isa best(void)
 
 exg_isa exg_isa_current(void)
 {
-    exg_isa isa = best();
+    int isa = (int)best();
+    int least = atomic_load_explicit(&assumed, memory_order_relaxed);
     int most = atomic_load_explicit(&limit, memory_order_relaxed);
 
-    return (int)isa <= most ? isa : (exg_isa)most;
+    isa = isa > least ? isa : least;
+    return (exg_isa)(isa <= most ? isa : most);
 }
 
 const char *exg_isa_name(exg_isa isa)
 {
-    static const char *const names[] = {"generic", "v3", "v4", "vnni", "bf16"};
+    static const char *const names[] = {"generic", "v3", "v4", "vnni", "bf16", "amx"};
 
     return names[isa];
 }
@@ -47,4 +107,9 @@ const char *exg_isa_name(exg_isa isa)
 void exg_isa_limit(exg_isa isa)
 {
     atomic_store_explicit(&limit, (int)isa, memory_order_relaxed);
+}
+
+void exg_isa_assume(exg_isa isa)
+{
+    atomic_store_explicit(&assumed, (int)isa, memory_order_relaxed);
 }

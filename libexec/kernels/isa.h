@@ -2,9 +2,14 @@
  *
  * Everything in loops/ is compiled once per instruction set, its names ending in
  * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
- * of functions; EXG_LOOPS(family) is the best table for this machine. A family that gains
- * from AVX512-VNNI has a table _vnni besides; the others' _v4 is the best there too. One
- * _bf16 is for processors whose AVX512-BF16 outruns their f32: AMD's, from Zen 4 on.
+ * of functions; EXG_LOOPS(family) is the best table for this machine. Products of bytes have
+ * a table _vnni (AVX512-VNNI) and one _amx besides, products of bf16 as they are only _bf16, for
+ * processors whose AVX512-BF16 outruns their f32 (AMD's, from Zen 4 on), and _amx; all else takes
+ * _v4 there.
+ *
+ * A process that uses AMX needs leave of the Linux kernel, which the first question for the
+ * machine's best asks for once; from then on signal stacks of less than AT_MINSIGSTKSZ are
+ * refused. Without leave nothing of AMX runs.
  */
 #ifndef EXG_LIBEXEC_KERNELS_ISA_H
 #define EXG_LIBEXEC_KERNELS_ISA_H
@@ -15,6 +20,7 @@ typedef enum exg_isa {
     EXG_ISA_V4,
     EXG_ISA_VNNI,
     EXG_ISA_BF16,
+    EXG_ISA_AMX,
     EXG_ISA_COUNT
 } exg_isa;
 
@@ -24,6 +30,8 @@ const char *exg_isa_name(exg_isa isa);
 
 /* For tests: nothing better than `isa` from now on, in calls prepared later. */
 void exg_isa_limit(exg_isa isa);
+/* For tests: `isa` runs here, whatever the processor says. */
+void exg_isa_assume(exg_isa isa);
 
 /* Inside loops/: the name of this copy. */
 #define EXG_ISA_JOIN2(name, isa) name##_##isa
@@ -32,9 +40,10 @@ void exg_isa_limit(exg_isa isa);
 
 /* In headers: the tables of a family. */
 #define EXG_LOOPS_DECLARE(type, name) extern const type name##_generic, name##_v3, name##_v4
-#define EXG_LOOPS_DECLARE_VNNI(type, name) \
-    EXG_LOOPS_DECLARE(type, name);         \
-    extern const type name##_vnni
+#define EXG_LOOPS_DECLARE_BYTES(type, name) \
+    EXG_LOOPS_DECLARE(type, name);          \
+    extern const type name##_vnni, name##_amx
+#define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16, name##_amx
 
 /* EXG_LOOPS_BF16: NULL where there is none. */
 #ifdef EXG_HAVE_X86_64_LOOPS
@@ -42,13 +51,18 @@ void exg_isa_limit(exg_isa isa);
     (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                      \
      : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
                                        : &name##_generic)
-#define EXG_LOOPS_VNNI(name) \
-    (exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni : EXG_LOOPS(name))
-#define EXG_LOOPS_BF16(name) (exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16 : NULL)
+#define EXG_LOOPS_BYTES(name)                               \
+    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx      \
+     : exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni     \
+                                         : EXG_LOOPS(name))
+#define EXG_LOOPS_BF16(name)                                \
+    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx      \
+     : exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16     \
+                                         : NULL)
 #else
 #define EXG_LOOPS(name)      (&name##_generic)
 #define EXG_LOOPS_BF16(name) NULL
-#define EXG_LOOPS_VNNI(name) EXG_LOOPS(name)
+#define EXG_LOOPS_BYTES(name) EXG_LOOPS(name)
 #endif
 
 #endif

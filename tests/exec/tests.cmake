@@ -4,7 +4,7 @@
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 foreach(family attention convolution draw formula index matmul move norm pointwise recurrent reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
-    exec/kernels/on_device.c
+    exec/kernels/on_device.c standin/amx.c
     LIBS exg::exec)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
@@ -131,7 +131,11 @@ exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c LIBS exg::exec)
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c standin/amx.c
+  LIBS exg::exec)
+add_test(NAME exec_corpus_amx COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_corpus_amx PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+  ENVIRONMENT EXG_CORPUS_AMX=1)
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
 if(NOT EXG_SANITIZE) # 14,000 runs more, of the same code

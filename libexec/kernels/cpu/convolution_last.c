@@ -11,7 +11,7 @@
 #include "libexec/kernels/cpu/convolution.h"
 
 #define FEW_CHANNELS 8
-#define POSITIONS    8 /* at most of a panel */
+#define POSITIONS    16 /* at most of a panel */
 
 typedef struct last_convolution {
     convolution c;

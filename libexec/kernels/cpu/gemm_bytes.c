@@ -1,7 +1,7 @@
 /* gemm_bytes.c - products of matrices of bytes, as int8 and uint8 are quantized to.
  *
  * A, and B where it was not packed once, become panels (loops.h) in the workspace,
- * a depth of EXG_GEMM_K after the other; a task is a tile of C over the whole depth, summed
+ * a depth of the loops' after the other; a task is a tile of C over the whole depth, summed
  * in int32 on the stack and brought to its dtype from there.
  */
 #include "libexec/kernels/cpu/gemm.h"
@@ -36,9 +36,9 @@ static int64_t row_bytes(const exg_gemm_bytes_loops *loops, bool is_a, int64_t d
 
 static int64_t row_bytes_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k)
 {
-    int64_t rest = k % EXG_GEMM_K;
+    int64_t rest = k % loops->depth;
 
-    return k / EXG_GEMM_K * row_bytes(loops, is_a, EXG_GEMM_K) +
+    return k / loops->depth * row_bytes(loops, is_a, loops->depth) +
            (rest > 0 ? row_bytes(loops, is_a, rest) : 0);
 }
 
@@ -56,7 +56,7 @@ static int64_t b_panels_bytes(const exg_gemm *g)
 void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
 {
     g->path = EXG_GEMM_BYTES;
-    g->byte_loops = EXG_LOOPS_VNNI(exg_loops_gemm_bytes);
+    g->byte_loops = EXG_LOOPS_BYTES(exg_loops_gemm_bytes);
     g->row_tiles = exg_ceil_div(g->m, TILE_ROWS);
     g->column_tiles = exg_ceil_div(g->n, TILE_COLUMNS);
     g->packed_b_offset = ((uint64_t)(g->batch * a_panels_bytes(g)) + 63) & ~UINT64_C(63);
@@ -92,8 +92,8 @@ static void pack_rows(void *context, uint32_t block)
     int64_t i = block % g->row_tiles * TILE_ROWS;
     char *panels = r->a_panels + batch * a_panels_bytes(g);
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += g->byte_loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, g->byte_loops->depth);
 
         g->byte_loops->pack_a(EXG_MIN(g->m - i, TILE_ROWS), depth,
                               panels + a_panel_at(g->byte_loops, g->m, k, depth, i),
@@ -106,8 +106,8 @@ static void pack_rows(void *context, uint32_t block)
 static void pack_tile(const exg_gemm_bytes_loops *loops, const exg_matrix *b, int64_t n, int64_t k,
                       const char *memory, int64_t j, char *panels)
 {
-    for (int64_t at = 0; at < k; at += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(k - at, EXG_GEMM_K);
+    for (int64_t at = 0; at < k; at += loops->depth) {
+        int64_t depth = EXG_MIN(k - at, loops->depth);
 
         loops->pack_b(EXG_MIN(n - j, TILE_COLUMNS), depth,
                       panels + b_panel_at(loops, n, at, depth, j),
@@ -164,8 +164,8 @@ static void tile(void *context, uint32_t block)
     const char *b = r->b_panels + (g->b_is_packed ? 0 : batch * b_panels_bytes(g));
     _Alignas(64) int32_t sums[TILE_ROWS * TILE_COLUMNS];
 
-    for (int64_t k = 0; k < g->k; k += EXG_GEMM_K) {
-        int64_t depth = EXG_MIN(g->k - k, EXG_GEMM_K);
+    for (int64_t k = 0; k < g->k; k += loops->depth) {
+        int64_t depth = EXG_MIN(g->k - k, loops->depth);
 
         loops->block(rows, columns, depth, a + a_panel_at(loops, g->m, k, depth, i),
                      g->a.dtype == EXG_DTYPE_I8, b + b_panel_at(loops, g->n, k, depth, j),
@@ -196,7 +196,7 @@ void exg_gemm_bytes_run(const exg_gemm *g, const exg_kernel_call *call, void *wo
 /* Whether the matrix is of bytes; sets the packed sizes if that pays. */
 bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *p)
 {
-    const exg_gemm_bytes_loops *loops = EXG_LOOPS_VNNI(exg_loops_gemm_bytes);
+    const exg_gemm_bytes_loops *loops = EXG_LOOPS_BYTES(exg_loops_gemm_bytes);
     exg_tensor *packed = &call->outputs[0];
 
     if (is_byte(p->b.dtype) && p->k > 0 && p->n >= PACKING_MIN / p->k) {
@@ -212,7 +212,7 @@ static void packing_block(void *context, uint32_t block)
     const bytes_run *r = context;
     const exg_gemm_packing *p = r->call->params;
 
-    pack_tile(EXG_LOOPS_VNNI(exg_loops_gemm_bytes), &p->b, p->n, p->k, r->b,
+    pack_tile(EXG_LOOPS_BYTES(exg_loops_gemm_bytes), &p->b, p->n, p->k, r->b,
               (int64_t)block * TILE_COLUMNS, r->b_panels);
 }
 

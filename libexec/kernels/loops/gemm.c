@@ -3,7 +3,7 @@
  * The tile of C kept in registers is ROWS rows of up to three vectors: 12 or 24 sums,
  * which hides the latency of the multiply-add and reads little per operation.
  *
- * bf16 is widened and multiplied as f32, unless gemm_pairs.c is faster.
+ * bf16 is widened and multiplied as f32, unless gemm_pairs.c or gemm_tiles.c is faster.
  */
 #include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"

@@ -154,6 +154,6 @@ static void block(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_
 }
 
 const exg_gemm_bytes_loops EXG_ISA_NAME(exg_loops_gemm_bytes) = {
-    .rows = ROWS, .columns = COLUMNS, .group = 2, .a_bytes = sizeof(int16_t),
-    .pack_a = pack_a, .pack_b = pack_b, .block = block,
+    .rows = ROWS, .columns = COLUMNS, .group = 2, .depth = EXG_GEMM_K,
+    .a_bytes = sizeof(int16_t), .pack_a = pack_a, .pack_b = pack_b, .block = block,
 };

@@ -253,6 +253,7 @@ const exg_gemm_bytes_loops exg_loops_gemm_bytes_vnni = {
     .rows = ROWS,
     .columns = COLUMNS,
     .group = 4,
+    .depth = EXG_GEMM_K,
     .a_bytes = 1,
     .sum_bytes = sizeof(int32_t),
     .pack_a = pack_a,

@@ -181,7 +181,7 @@ EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 
 /* Products of bf16 summed in f32; packs bf16, and f32 dense along the depth, which it rounds.
  * Has no loops for few rows. */
-extern const exg_gemm_loops exg_loops_gemm_pairs_bf16;
+EXG_LOOPS_DECLARE_BF16(exg_gemm_loops, exg_loops_gemm_pairs);
 
 /* Products of bytes, signed or not, summed in int32, which wraps. A panel holds groups of
  * the depth, [depth / group, rounded up][width][group], zeros where there are fewer, and what
@@ -190,6 +190,7 @@ typedef struct exg_gemm_bytes_loops {
     uint32_t rows;      /* width of A's panels */
     uint32_t columns;   /* of B's */
     uint32_t group;     /* a power of two */
+    uint32_t depth;     /* of a packed block at most, a multiple of the group */
     uint32_t a_bytes;   /* of an element in A's panels; one in B's */
     uint32_t sum_bytes; /* beside the elements of one row or column */
     void (*pack_a)(int64_t count, int64_t depth, void *panels, const void *memory, bool is_signed,
@@ -201,7 +202,7 @@ typedef struct exg_gemm_bytes_loops {
                   const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds);
 } exg_gemm_bytes_loops;
 
-EXG_LOOPS_DECLARE_VNNI(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
+EXG_LOOPS_DECLARE_BYTES(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
 
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);

@@ -1,5 +1,6 @@
 /* Matrix products against the triple loop in double, at sizes around every tile edge. */
 #include "tests/exec/kernels/harness.h"
+#include "tests/standin/amx.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 static const int64_t shapes[][3] = { /* m, k, n */
     {1, 1, 1},  {3, 5, 7},    {1, 70, 50},  {1, 300, 600}, {50, 100, 1}, {16, 16, 16},
     {13, 51, 31}, {9, 257, 97}, {70, 300, 49}, {130, 30, 200}, {5, 0, 3}, {0, 3, 4},
-    {4, 1, 9},  {12, 60, 50}, {2, 130, 9}, {9, 515, 49},
+    {4, 1, 9},  {12, 60, 50}, {2, 130, 9}, {9, 515, 49}, {20, 1100, 35},
 };
 
 /* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
@@ -283,6 +284,33 @@ static void sums_of_bytes_wrap_and_do_not_saturate(void **state)
     free_tensors();
 }
 
+/* Where the processor has none they are counted. */
+static void bf16_and_bytes_are_multiplied_by_tiles_of_amx(void **state)
+{
+    static const exg_dtype dtypes[][2] = {{EXG_DTYPE_BF16, EXG_DTYPE_BF16},
+                                          {EXG_DTYPE_I8, EXG_DTYPE_I32},
+                                          {EXG_DTYPE_F32, EXG_DTYPE_F32}};
+
+    (void)state;
+    if (!amx_stand_in()) {
+        skip();
+    }
+    for (uint32_t d = 0; d < COUNT(dtypes) && amx_stands_in(); d++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor()};
+        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
+                         .input_count = 2, .output_count = 1};
+        uint64_t before = amx_instructions();
+
+        c.inputs[0] = make_random(dtypes[d][0], 2, SIZES(32, 64), -1, 1);
+        c.inputs[1] = make_random(dtypes[d][0], 2, SIZES(64, 32), -1, 1);
+        c.outputs[0] = make_tensor(dtypes[d][1], 2, SIZES(32, 32));
+        run_everywhere(&c);
+        /* f32 is not; at least one product a tile of sums and 64 bytes of the depth */
+        assert_true((amx_instructions() - before >= 4) == (d < 2));
+        free_tensors();
+    }
+}
+
 static void products_of_different_dtypes_are_unsupported(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor()};
@@ -310,6 +338,7 @@ int main(void)
         cmocka_unit_test(integer_products_wrap_in_their_dtype),
         cmocka_unit_test(products_of_bytes_sum_in_int32),
         cmocka_unit_test(sums_of_bytes_wrap_and_do_not_saturate),
+        cmocka_unit_test(bf16_and_bytes_are_multiplied_by_tiles_of_amx),
         cmocka_unit_test(products_of_different_dtypes_are_unsupported),
     };
 
