@@ -142,6 +142,18 @@ static bool scales_scores(const attention_task *t)
     return t->p->gemm->panel_bytes < t->p->gemm->real_bytes && !is_few(t);
 }
 
+/* The query's rows up to whole panels. */
+static int64_t padded_rows(const attention_task *t)
+{
+    return exg_round_up(t->count, t->p->gemm->rows);
+}
+
+/* Whether panels of a whole query have room: else a DEPTH of it is packed when it is read. */
+static bool keeps_query(const attention_task *t)
+{
+    return padded_rows(t) * t->p->depth <= BLOCK_BYTES / t->p->gemm->real_bytes;
+}
+
 #define REAL       float
 #define ATT(name)  attention_f32_##name
 #define ROW_LOOPS  f32
@@ -238,6 +250,7 @@ static void plan_blocks(attention_params *p, uint32_t real_bytes)
 
     p->heads_of_group = p->rows < 16 ? p->heads_of_kv : 1;
     p->groups = p->heads / p->heads_of_group;
+    most -= most > p->gemm->rows ? most % p->gemm->rows : 0;
     p->block_rows = EXG_MIN(EXG_MIN(p->heads_of_group * p->rows, ROWS_MAX), most);
     p->block_rows = EXG_MAX(p->block_rows, 1);
     p->blocks_of_group = exg_ceil_div(p->heads_of_group * p->rows, p->block_rows);

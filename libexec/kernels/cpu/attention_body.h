@@ -5,7 +5,8 @@ typedef struct ATT(buffers) {
     REAL result[BLOCK_REAL]; /* (count, width) */
     REAL scores[ROWS_MAX * KEYS];
     REAL panels[ROWS_MAX * KEYS]; /* scores, packed */
-    REAL query_panels[BLOCK_REAL + 8 * DEPTH]; /* query, packed a depth after the other */
+    /* query, packed a DEPTH after the other; the last may be a group that is not full */
+    REAL query_panels[BLOCK_REAL + ROWS_MAX * 16];
     REAL packed[KEYS * (DEPTH > COLUMNS ? DEPTH : COLUMNS)]; /* keys or values */
     REAL greatest[ROWS_MAX];
     double sums[ROWS_MAX];
@@ -31,17 +32,24 @@ static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
     memset(b->result, 0, (size_t)(t->count * p->width) * sizeof(REAL));
 }
 
-/* Packs the query's rows, DEPTH by DEPTH, into query_panels. */
-static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b)
+/* Packs the query's rows from depth `d` on, DEPTH of them at most. */
+static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b, int64_t d, REAL *panels)
 {
     const attention_params *p = t->p;
     exg_dtype dtype = t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
-    int64_t padded = exg_ceil_div(t->count, p->gemm->rows) * p->gemm->rows;
 
-    for (int64_t d = 0; d < p->depth; d += DEPTH) {
-        p->gemm->pack(p->gemm->rows, t->count, EXG_MIN(p->depth - d, DEPTH),
-                      b->query_panels + d * padded, b->query + d, dtype, p->depth, 1);
+    p->gemm->pack(p->gemm->rows, t->count, EXG_MIN(p->depth - d, DEPTH), panels, b->query + d,
+                  dtype, p->depth, 1);
+}
+
+/* Its panels: packed before, or now. */
+static const void *ATT(query_panels)(const attention_task *t, ATT(buffers) *b, int64_t d)
+{
+    if (keeps_query(t)) {
+        return b->query_panels + d * padded_rows(t);
     }
+    ATT(pack_query)(t, b, d, b->query_panels);
+    return b->query_panels;
 }
 
 /* Panels of keys [first + j, first + j + columns), depth [d, d + depth). */
@@ -68,7 +76,6 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     const attention_params *p = t->p;
     const exg_tensor *k = t->r->key;
     int64_t key_stride = k->strides[k->rank - 2];
-    int64_t padded = exg_ceil_div(t->count, p->gemm->rows) * p->gemm->rows;
 
     if (is_few(t)) {
         p->few_gemm->dot(t->count, keys, p->depth, b->query, p->depth,
@@ -78,13 +85,14 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     }
     for (int64_t d = 0; d < p->depth; d += DEPTH) {
         int64_t depth = EXG_MIN(p->depth - d, DEPTH);
+        const void *query = ATT(query_panels)(t, b, d);
 
         for (int64_t j = 0; j < keys; j += COLUMNS) {
             int64_t columns = EXG_MIN(keys - j, COLUMNS);
             /* whole vectors: panels end in zeros, rows of scores in room */
             int64_t whole = exg_ceil_div(columns, p->gemm->lanes) * p->gemm->lanes;
 
-            p->gemm->block(t->count, whole, depth, b->query_panels + d * padded, 0,
+            p->gemm->block(t->count, whole, depth, query, 0,
                            ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
                            KEYS, d > 0, NULL, NULL);
         }
@@ -197,8 +205,8 @@ static void ATT(task)(const attention_task *t)
     _Alignas(64) ATT(buffers) b;
 
     ATT(load_query)(t, &b);
-    if (!is_few(t)) {
-        ATT(pack_query)(t, &b);
+    for (int64_t d = 0; d < p->depth && !is_few(t) && keeps_query(t); d += DEPTH) {
+        ATT(pack_query)(t, &b, d, b.query_panels + d * padded_rows(t));
     }
     for (int64_t row = 0; row < t->count; row++) {
         seen = EXG_MAX(seen, keys_of_row(t, row));
