@@ -16,7 +16,7 @@ static _Atomic int assumed = EXG_ISA_GENERIC;
 #if defined(EXG_HAVE_X86_64_LOOPS) && defined(__linux__)
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
-#define TILE_STATES         (UINT64_C(3) << 17) /* XTILECFG, XTILEDATA in XCR0 */
+#define TILE_STATES         (UINT64_C(3) << 17)              /* XTILECFG, XTILEDATA in XCR0 */
 #define AMX_FEATURES        (1U << 22 | 1U << 24 | 1U << 25) /* bf16, tile, int8 in leaf 7's edx */
 
 static uint64_t states_kept(void)
@@ -36,8 +36,7 @@ static bool may_use_tiles(void)
     uint32_t d;
 
     return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (d & AMX_FEATURES) == AMX_FEATURES &&
-           (states_kept() & TILE_STATES) == TILE_STATES &&
+           (d & AMX_FEATURES) == AMX_FEATURES && (states_kept() & TILE_STATES) == TILE_STATES &&
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

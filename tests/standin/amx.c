@@ -176,9 +176,9 @@ __attribute__((target("fma"))) static void add_bf16(uint8_t *to, const tile *a, 
 
     for (int k = 0; k < a->row_bytes / 4; k++) {
         for (int half = 0; half < 2; half++) {
-            sums[half] = flushed(__builtin_fmaf(widened(a->data[row] + 4 * k + 2 * half),
-                                                widened(b->data[k] + 4 * column + 2 * half),
-                                                sums[half]));
+            sums[half] =
+                flushed(__builtin_fmaf(widened(a->data[row] + 4 * k + 2 * half),
+                                       widened(b->data[k] + 4 * column + 2 * half), sums[half]));
         }
     }
     memcpy(&c, to, 4);
@@ -302,6 +302,11 @@ bool amx_stands_in(void)
     return stands_in && exg_isa_current() == EXG_ISA_AMX;
 }
 
+bool amx_is_configured(void)
+{
+    return file.is_configured;
+}
+
 uint64_t amx_instructions(void)
 {
     return atomic_load_explicit(&done, memory_order_relaxed);
@@ -313,6 +318,11 @@ bool amx_stand_in(void)
 }
 
 bool amx_stands_in(void)
+{
+    return false;
+}
+
+bool amx_is_configured(void)
 {
     return false;
 }

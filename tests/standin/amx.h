@@ -16,6 +16,8 @@ bool amx_stand_in(void);
 
 /* Whether calls prepared now run by it. */
 bool amx_stands_in(void);
+/* Whether this thread has left it with tiles. */
+bool amx_is_configured(void);
 /* Tile instructions it has done. */
 uint64_t amx_instructions(void);
 

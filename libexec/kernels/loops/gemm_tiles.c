@@ -15,12 +15,12 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define SIDE        16   /* rows of a tile, and cells of a row */
+#define SIDE        16 /* rows of a tile, and cells of a row */
 #define ROW_BYTES   64
 #define TILE_BYTES  1024
 #define A_ROWS      SIDE
 #define B_COLUMNS   (2 * SIDE)
-#define PAIRS_DEPTH 512  /* panels of B stay in the first cache */
+#define PAIRS_DEPTH 512 /* panels of B stay in the first cache */
 #define BYTES_DEPTH 1024
 #define UNROLL      _Pragma("GCC unroll 16")
 #define INLINE      static inline __attribute__((always_inline))
@@ -104,8 +104,8 @@ INLINE void fetch_rows(__m512i *r, const matrix *m, int64_t row, int64_t k)
     {
         int64_t depth = row + i < m->count ? m->depth - k : 0;
 
-        r[i] = m->element > m->packed ? rounded_row(from, depth)
-                                      : dense_row(from, depth * m->packed);
+        r[i] =
+            m->element > m->packed ? rounded_row(from, depth) : dense_row(from, depth * m->packed);
         from += depth > 0 ? m->stride : 0;
     }
 }
@@ -120,10 +120,9 @@ INLINE void fetch_sides(__m512i *r, const matrix *m, int64_t row, int64_t k)
         __m512i cells = _mm512_setzero_si512();
 
         for (int b = 0; b < 4 / m->packed && k + b < m->depth; b++, from += m->depth_stride) {
-            __m512i some_of_it =
-                m->packed == 2
-                    ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from))
-                    : _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, from));
+            __m512i some_of_it = m->packed == 2
+                                     ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, from))
+                                     : _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(some, from));
             __m128i places = _mm_cvtsi32_si128(b * 8 * m->packed);
 
             cells = _mm512_or_si512(cells, _mm512_sll_epi32(some_of_it, places));
@@ -185,9 +184,13 @@ static void pack_pairs(uint32_t width, int64_t count, int64_t depth, void *panel
                        const void *memory, exg_dtype dtype, int64_t stride, int64_t depth_stride)
 {
     const int element = dtype == EXG_DTYPE_BF16 ? 2 : 4;
-    const matrix m = {.memory = memory, .count = count, .depth = depth,
-                      .stride = stride * element, .depth_stride = depth_stride * element,
-                      .element = element, .packed = 2};
+    const matrix m = {.memory = memory,
+                      .count = count,
+                      .depth = depth,
+                      .stride = stride * element,
+                      .depth_stride = depth_stride * element,
+                      .element = element,
+                      .packed = 2};
 
     pack_panels(panels, &m, width == B_COLUMNS);
 }
@@ -207,8 +210,13 @@ static void pack_rows(int64_t depth, void *panel, const void *const *rows)
 static void pack_bytes(int64_t count, int64_t depth, void *panels, const void *memory,
                        int64_t stride, int64_t depth_stride, bool is_b)
 {
-    const matrix m = {.memory = memory, .count = count, .depth = depth, .stride = stride,
-                      .depth_stride = depth_stride, .element = 1, .packed = 1};
+    const matrix m = {.memory = memory,
+                      .count = count,
+                      .depth = depth,
+                      .stride = stride,
+                      .depth_stride = depth_stride,
+                      .element = 1,
+                      .packed = 1};
 
     pack_panels(panels, &m, is_b);
 }
@@ -244,63 +252,68 @@ static const tile_config config = {
 
 /* Tiles 0 to 3 are sums, [half of the rows][half of the columns]; 4 and 5 of A, 6 and 7 of B.
  * `tall`, `wide`: both halves. */
-#define EACH_SUM(what)                \
-    do {                              \
-        what(0, 0, 0);                \
-        if (wide) what(1, 0, 1);      \
-        if (tall) what(2, 1, 0);      \
-        if (tall && wide) what(3, 1, 1); \
+#define EACH_SUM(what)                                                                             \
+    do {                                                                                           \
+        what(0, 0, 0);                                                                             \
+        if (wide) {                                                                                \
+            what(1, 0, 1);                                                                         \
+        }                                                                                          \
+        if (tall) {                                                                                \
+            what(2, 1, 0);                                                                         \
+        }                                                                                          \
+        if (tall && wide) {                                                                        \
+            what(3, 1, 1);                                                                         \
+        }                                                                                          \
     } while (0)
 
 /* Sums of up to 32 by 32 of four bytes: loaded, `tiles` products added, stored. `from` is what
  * they begin with, rows `from_stride` bytes apart (0: one for all), or NULL. The tiles of A's
  * second half lie `a_half` bytes from the first. */
-#define SUMS(name, product)                                                                     \
-    INLINE void name##_of(const bool tall, const bool wide, int64_t tiles, const char *a,       \
-                          int64_t a_half, const char *b, char *c, int64_t c_stride,             \
-                          const char *from, int64_t from_stride)                                \
-    {                                                                                           \
-        __asm__ volatile("" ::: "memory"); /* loads of tiles do not say that they read it */    \
-        if (from != NULL) {                                                                     \
-            EACH_SUM(LOAD_SUM);                                                                 \
-        } else {                                                                                \
-            EACH_SUM(ZERO_SUM);                                                                 \
-        }                                                                                       \
-        for (; tiles > 0; tiles--, a += TILE_BYTES, b += 2 * TILE_BYTES) {                      \
-            _tile_loadd(6, b, ROW_BYTES);                                                       \
-            _tile_loadd(4, a, ROW_BYTES);                                                       \
-            product(0, 4, 6);                                                                   \
-            if (wide) {                                                                         \
-                _tile_loadd(7, b + TILE_BYTES, ROW_BYTES);                                      \
-                product(1, 4, 7);                                                               \
-            }                                                                                   \
-            if (tall) {                                                                         \
-                _tile_loadd(5, a + a_half, ROW_BYTES);                                          \
-                product(2, 5, 6);                                                               \
-            }                                                                                   \
-            if (tall && wide) {                                                                 \
-                product(3, 5, 7);                                                               \
-            }                                                                                   \
-        }                                                                                       \
-        EACH_SUM(STORE_SUM);                                                                    \
-    }                                                                                           \
-    static void name(bool tall, bool wide, int64_t tiles, const char *a, int64_t a_half,        \
-                     const char *b, char *c, int64_t c_stride, const char *from,                \
-                     int64_t from_stride)                                                       \
-    {                                                                                           \
-        if (tall && wide) {                                                                     \
-            name##_of(true, true, tiles, a, a_half, b, c, c_stride, from, from_stride);         \
-        } else if (tall) {                                                                      \
-            name##_of(true, false, tiles, a, a_half, b, c, c_stride, from, from_stride);        \
-        } else if (wide) {                                                                      \
-            name##_of(false, true, tiles, a, a_half, b, c, c_stride, from, from_stride);        \
-        } else {                                                                                \
-            name##_of(false, false, tiles, a, a_half, b, c, c_stride, from, from_stride);       \
-        }                                                                                       \
+#define SUMS(name, product)                                                                        \
+    INLINE void name##_of(const bool tall, const bool wide, int64_t tiles, const char *a,          \
+                          int64_t a_half, const char *b, char *c, int64_t c_stride,                \
+                          const char *from, int64_t from_stride)                                   \
+    {                                                                                              \
+        __asm__ volatile("" ::: "memory"); /* loads of tiles do not say that they read it */       \
+        if (from != NULL) {                                                                        \
+            EACH_SUM(LOAD_SUM);                                                                    \
+        } else {                                                                                   \
+            EACH_SUM(ZERO_SUM);                                                                    \
+        }                                                                                          \
+        for (; tiles > 0; tiles--, a += TILE_BYTES, b += 2 * TILE_BYTES) {                         \
+            _tile_loadd(6, b, ROW_BYTES);                                                          \
+            _tile_loadd(4, a, ROW_BYTES);                                                          \
+            product(0, 4, 6);                                                                      \
+            if (wide) {                                                                            \
+                _tile_loadd(7, b + TILE_BYTES, ROW_BYTES);                                         \
+                product(1, 4, 7);                                                                  \
+            }                                                                                      \
+            if (tall) {                                                                            \
+                _tile_loadd(5, a + a_half, ROW_BYTES);                                             \
+                product(2, 5, 6);                                                                  \
+            }                                                                                      \
+            if (tall && wide) {                                                                    \
+                product(3, 5, 7);                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        EACH_SUM(STORE_SUM);                                                                       \
+    }                                                                                              \
+    static void name(bool tall, bool wide, int64_t tiles, const char *a, int64_t a_half,           \
+                     const char *b, char *c, int64_t c_stride, const char *from,                   \
+                     int64_t from_stride)                                                          \
+    {                                                                                              \
+        if (tall && wide) {                                                                        \
+            name##_of(true, true, tiles, a, a_half, b, c, c_stride, from, from_stride);            \
+        } else if (tall) {                                                                         \
+            name##_of(true, false, tiles, a, a_half, b, c, c_stride, from, from_stride);           \
+        } else if (wide) {                                                                         \
+            name##_of(false, true, tiles, a, a_half, b, c, c_stride, from, from_stride);           \
+        } else {                                                                                   \
+            name##_of(false, false, tiles, a, a_half, b, c, c_stride, from, from_stride);          \
+        }                                                                                          \
     }
-#define AT(base, stride, down, across) \
-    ((base) + (down) * SIDE * (stride) + (across) * ROW_BYTES)
-#define LOAD_SUM(tile, down, across) \
+#define AT(base, stride, down, across) ((base) + (down)*SIDE * (stride) + (across)*ROW_BYTES)
+#define LOAD_SUM(tile, down, across)                                                               \
     _tile_loadd(tile, AT(from, from_stride, down, across), from_stride)
 #define ZERO_SUM(tile, down, across)  _tile_zero(tile)
 #define STORE_SUM(tile, down, across) _tile_stored(tile, AT(c, c_stride, down, across), c_stride)
@@ -336,8 +349,8 @@ static void part_sums(sums_function *sums, int64_t rows, int64_t columns, int64_
         memset(room, 0, sizeof(room));
         copy_part(room, stride, from, from_stride, rows, columns);
     }
-    sums(rows > SIDE, columns > SIDE, tiles, a, a_half, b, room, stride,
-         from != NULL ? room : NULL, stride);
+    sums(rows > SIDE, columns > SIDE, tiles, a, a_half, b, room, stride, from != NULL ? room : NULL,
+         stride);
     copy_part(c, c_stride, room, stride, rows, columns);
 }
 
@@ -382,7 +395,10 @@ static void block_pairs(int64_t m, int64_t n, int64_t depth, const void *a, int6
 static void block_bytes(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,
                         const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds)
 {
-    static sums_function *const by_sign[2][2] = {{sums_uu, sums_us}, {sums_su, sums_ss}};
+    static sums_function *const by_sign[2][2] = {
+        {sums_uu, sums_us},
+        {sums_su, sums_ss}
+    };
 
     block_of(by_sign[a_is_signed][b_is_signed], m, n, (depth + 63) / 64, a, b, (char *)c,
              c_stride * 4, adds, NULL);

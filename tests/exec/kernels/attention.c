@@ -119,6 +119,33 @@ static void attention_equals_its_three_steps(void **state)
     }
 }
 
+/* A query that is not a number is so in its own row alone, also where the depth is filled up. */
+static void a_row_that_is_not_finite_leaves_the_others(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_none(),
+                               arg_bool(false), arg_none(), arg_bool(false)};
+        kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
+                         .input_count = 4, .output_count = 1};
+        const heads h = {1, 1, 1, 20, 30, 19, 5};
+        double want[20 * 5];
+
+        c.inputs[0] = make_random(float_dtypes[d], 2, SIZES(20, 19), -1, 1);
+        c.inputs[1] = make_random(float_dtypes[d], 2, SIZES(30, 19), -1, 1);
+        c.inputs[2] = make_random(float_dtypes[d], 2, SIZES(30, 5), -1, 1);
+        c.inputs[3] = absent_tensor();
+        set(&c.inputs[0], 7 * 19, NAN);
+        attend(&h, &c.inputs[0], &c.inputs[1], &c.inputs[2], NULL, false, 1 / sqrt(19), want);
+        for (int64_t i = 7 * 5; i < 8 * 5; i++) {
+            want[i] = NAN;
+        }
+        c.outputs[0] = make_tensor(float_dtypes[d], 2, SIZES(20, 5));
+        expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 64));
+        free_tensors();
+    }
+}
+
 /* Of rows that see key 2 alone, the first sees none. */
 static void check_masked(const exg_kernel *kernel, int64_t rows, double nothing)
 {
@@ -154,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_equals_its_three_steps),
+        cmocka_unit_test(a_row_that_is_not_finite_leaves_the_others),
         cmocka_unit_test(a_row_whose_keys_are_all_masked_is_zero_or_nan_of_softmax),
     };
 

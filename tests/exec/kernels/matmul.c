@@ -307,6 +307,7 @@ static void bf16_and_bytes_are_multiplied_by_tiles_of_amx(void **state)
         run_everywhere(&c);
         /* f32 is not; at least one product a tile of sums and 64 bytes of the depth */
         assert_true((amx_instructions() - before >= 4) == (d < 2));
+        assert_false(amx_is_configured());
         free_tensors();
     }
 }
