@@ -52,7 +52,7 @@ static bool has_tiles(void)
     }
     return answer == 2;
 }
-#else
+#elif defined(EXG_HAVE_X86_64_LOOPS)
 static bool has_tiles(void)
 {
     return false;

@@ -133,6 +133,9 @@ exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
 # grid of two by two.
 exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c standin/amx.c
   LIBS exg::exec)
+if(NOT TARGET exg_lapack)
+  target_compile_definitions(test_exec_corpus PRIVATE EXG_NO_LAPACK)
+endif()
 add_test(NAME exec_corpus_amx COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_amx PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
   ENVIRONMENT EXG_CORPUS_AMX=1)

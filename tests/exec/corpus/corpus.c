@@ -24,8 +24,14 @@
 #include "tests/exec/sharding/every.h"
 #include "tests/standin/amx.h"
 
+#ifdef EXG_NO_LAPACK
+#define LACKS_LAPACK true
+#else
+#define LACKS_LAPACK false
+#endif
+
 typedef struct tally {
-    uint32_t passed, failed, known, stale;
+    uint32_t passed, failed, known, stale, lapack;
     bool list;
     char *known_text;
     exg_mesh_shape mesh;
@@ -308,6 +314,10 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         known = known && t->shards == 0;
     }
     exg_program_destroy(c->program);
+    if (!right && LACKS_LAPACK && strstr(why, "KRN-012") != NULL) {
+        t->lapack++;
+        return;
+    }
     t->passed += right;
     t->known += !right && known;
     t->failed += !right && !known;
@@ -419,6 +429,9 @@ int main(int argc, char **argv)
     exg_operators_destroy(operators);
     free(t.known_text);
     printf("%u passed, %u failed\n", t.passed, t.failed + t.stale);
+    if (LACKS_LAPACK) {
+        printf("%u want LAPACK, which this build is without\n", t.lapack);
+    }
     if (t.shards > 0) {
         printf("shardings over %u ranks: %u right, %u wrong, %u failed; %u keep shards, %u summands\n",
                t.shards, t.tried.right, t.tried.wrong, t.tried.failed, t.tried.kept,
