@@ -2,6 +2,8 @@
  * run often follows at once, then sleeps. */
 #include "libexec/comm/team.h"
 
+#include "libexport/base/thread.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -86,7 +88,7 @@ static exg_status create(uint32_t size, uint32_t first, exg_team **team, exg_err
 
         m->team = t;
         m->rank = t->started;
-        if (pthread_create(&m->thread, NULL, serve, m) != 0) {
+        if (!exg_thread_start(&m->thread, serve, m)) {
             exg_status status = EXG_FAIL(err, IO, "THR-001", "cannot start a thread for rank %u",
                                          t->started);
 

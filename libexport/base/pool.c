@@ -6,6 +6,7 @@
  * with another job's fields. Nobody waits for a worker that has claimed nothing.
  */
 #include "libexport/base/pool.h"
+#include "libexport/base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -180,7 +181,7 @@ exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err
     pthread_cond_init(&pool->job_cond, NULL);
     pthread_cond_init(&pool->done_cond, NULL);
     for (uint32_t i = 0; i + 1 < count; i++) {
-        if (pthread_create(&pool->threads[i], NULL, worker_main, pool) != 0) {
+        if (!exg_thread_start(&pool->threads[i], worker_main, pool)) {
             exg_pool_destroy(pool);
             return EXG_FAIL(err, NO_MEMORY, "POOL-001", "thread %u of %u could not be started",
                             i + 1, count);

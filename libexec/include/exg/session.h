@@ -7,7 +7,8 @@
  * session's own state and lasts from run to run.
  *
  * Threads: one at a time in a session; sessions are independent. A session uses
- * a pool of threads of its own.
+ * a pool of threads of its own. The thread that runs it computes too, and needs 1 MiB of
+ * stack; so does one that dispatches operators (exg/dispatch.h).
  */
 #ifndef EXG_SESSION_H
 #define EXG_SESSION_H

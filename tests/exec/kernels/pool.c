@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #define BLOCKS_MAX 1000
 
@@ -108,12 +109,44 @@ static void no_pool_runs_in_the_caller(void **state)
     exg_pool_destroy(NULL);
 }
 
+/* As much as kernels take at most; on a stack that the default would not hold. */
+static void fill_stack(void *context, uint32_t block)
+{
+    volatile char room[1 << 20];
+
+    for (size_t i = 0; i < sizeof(room); i += 512) {
+        room[i] = (char)block;
+    }
+    count_block(context, block);
+}
+
+static void a_worker_has_stack_enough_whatever_the_default(void **state)
+{
+    static tally t;
+    pthread_attr_t small;
+    exg_pool *pool = NULL;
+
+    (void)state;
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 128 << 10), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    memset(&t, 0, sizeof(t));
+    assert_int_equal(exg_pool_create(3, &pool, NULL), EXG_OK);
+    exg_pool_run(pool, fill_stack, &t, BLOCKS_MAX);
+    for (uint32_t b = 0; b < BLOCKS_MAX; b++) {
+        assert_int_equal(t.runs[b], 1);
+    }
+    exg_pool_destroy(pool);
+    pthread_attr_destroy(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_runs_every_block_once_and_is_seen_by_the_caller),
         cmocka_unit_test(workers_that_fell_asleep_are_woken),
         cmocka_unit_test(the_caller_waits_for_the_slowest_block),
+        cmocka_unit_test(a_worker_has_stack_enough_whatever_the_default),
         cmocka_unit_test(no_pool_runs_in_the_caller),
     };
 
