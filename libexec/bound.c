@@ -148,7 +148,7 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
     if (b->ranks == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_stretch_functional(b->stretch, is_part, &functional, err);
+    status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
     exg_program_destroy(b->stretch->program); /* planned: not needed any more */
     b->stretch->program = NULL;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {

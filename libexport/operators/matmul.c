@@ -34,9 +34,9 @@ static exg_status same_dtype(const exg_shape_call *call, uint32_t a, uint32_t b,
     return EXG_OK;
 }
 
-/* The product of the matrices at two positions; `batched` for a leading batch dim. */
-static exg_status product(exg_shape_call *call, uint32_t left, uint32_t right, bool batched,
-                          exg_dims *out, exg_error *err)
+/* The sizes of the product of the matrices at two positions; `batched` for a leading batch dim. */
+static exg_status product_sizes(exg_shape_call *call, uint32_t left, uint32_t right, bool batched,
+                                exg_dims *out, exg_error *err)
 {
     uint32_t rank = batched ? 3 : 2;
     exg_dims a;
@@ -44,11 +44,18 @@ static exg_status product(exg_shape_call *call, uint32_t left, uint32_t right, b
 
     EXG_TRY(dims_at(call, left, rank, &a, err));
     EXG_TRY(dims_at(call, right, rank, &b, err));
-    EXG_TRY(same_dtype(call, left, right, err));
     EXG_TRY(same_size(a.n[rank - 1], b.n[rank - 2], "inner sizes of a product", err));
     *out = a;
     out->n[rank - 1] = b.n[rank - 1];
     return batched ? same_size(a.n[0], b.n[0], "batch sizes of a product", err) : EXG_OK;
+}
+
+/* The same of matrices of one dtype. */
+static exg_status product(exg_shape_call *call, uint32_t left, uint32_t right, bool batched,
+                          exg_dims *out, exg_error *err)
+{
+    EXG_TRY(product_sizes(call, left, right, batched, out, err));
+    return same_dtype(call, left, right, err);
 }
 
 exg_status exg_shape_mm(exg_shape_call *call, exg_error *err)
@@ -65,6 +72,15 @@ exg_status exg_shape_int_mm(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(product(call, 0, 1, false, &out, err));
+    return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
+}
+
+/* int8 or uint8, each */
+exg_status exg_shape_product_of_bytes(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(product_sizes(call, 0, 1, false, &out, err));
     return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 

@@ -9,17 +9,10 @@
  * NaN as softmax makes it, or 0 where the program says so (PyTorch's _safe_softmax).
  */
 #include "libexport/transform/attention.h"
-#include "libexport/program/uses.h"
+#include "libexport/transform/finder.h"
 
 #include <exg/emit.h>
 #include <math.h>
-#include <string.h>
-
-typedef struct finder {
-    exg_rewrite r;
-    const exg_node **makers; /* by old value */
-    uint32_t *uses;          /* by old value */
-} finder;
 
 typedef struct attention {
     exg_value_id query, key, value; /* key transposed: (.., depth, keys) */
@@ -29,28 +22,6 @@ typedef struct attention {
 } attention;
 
 /* ---- what stands where ---------------------------------------------------------------------- */
-
-static const exg_tensor_meta *meta_of(const finder *f, exg_value_id id)
-{
-    return f->r.in->graph->values[id].tensor;
-}
-
-/* The node that makes `id`, if it is a call of `op`. */
-static const exg_node *made_by(const finder *f, exg_value_id id, exg_operator_id op)
-{
-    const exg_node *node = id == EXG_NO_VALUE ? NULL : f->makers[id];
-
-    return node != NULL && strcmp(node->target, exg_operators_get(f->r.operators, op)->target) == 0
-               ? node
-               : NULL;
-}
-
-static exg_value_id operand(const exg_node *node, uint32_t i)
-{
-    return node != NULL && i < node->input_count && node->inputs[i].arg.kind == EXG_ARGUMENT_TENSOR
-               ? node->inputs[i].arg.as_tensor
-               : EXG_NO_VALUE;
-}
 
 static bool same_sizes(const exg_tensor_meta *a, const exg_tensor_meta *b)
 {
@@ -63,7 +34,7 @@ static bool same_sizes(const exg_tensor_meta *a, const exg_tensor_meta *b)
 }
 
 /* The value that `id` is a copy of, element by element at the same place. */
-static exg_value_id behind(const finder *f, exg_value_id id)
+static exg_value_id behind(const exg_finder *f, exg_value_id id)
 {
     static const exg_operator_id copies[] = {EXG_OP_clone_default, EXG_OP_expand_default,
                                              EXG_OP_alias_default, EXG_OP_view_default};
@@ -72,9 +43,9 @@ static exg_value_id behind(const finder *f, exg_value_id id)
     while (found) {
         found = false;
         for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]) && !found; i++) {
-            exg_value_id from = operand(made_by(f, id, copies[i]), 0);
+            exg_value_id from = exg_operand(exg_made_by(f, id, copies[i]), 0);
 
-            found = from != EXG_NO_VALUE && same_sizes(meta_of(f, from), meta_of(f, id));
+            found = from != EXG_NO_VALUE && same_sizes(exg_meta_of(f, from), exg_meta_of(f, id));
             id = found ? from : id;
         }
     }
@@ -83,17 +54,17 @@ static exg_value_id behind(const finder *f, exg_value_id id)
 
 /* The (a, b, rows, columns) that `id`, (a b, rows, columns) or the other way round, is a view of.
  */
-static exg_value_id regrouped(const finder *f, exg_value_id id)
+static exg_value_id regrouped(const exg_finder *f, exg_value_id id)
 {
-    exg_value_id from = operand(made_by(f, behind(f, id), EXG_OP_view_default), 0);
+    exg_value_id from = exg_operand(exg_made_by(f, behind(f, id), EXG_OP_view_default), 0);
     const exg_tensor_meta *a;
     const exg_tensor_meta *b;
 
     if (from == EXG_NO_VALUE) {
         return EXG_NO_VALUE;
     }
-    a = meta_of(f, from)->rank == 4 ? meta_of(f, from) : meta_of(f, id);
-    b = a == meta_of(f, id) ? meta_of(f, from) : meta_of(f, id);
+    a = exg_meta_of(f, from)->rank == 4 ? exg_meta_of(f, from) : exg_meta_of(f, id);
+    b = a == exg_meta_of(f, id) ? exg_meta_of(f, from) : exg_meta_of(f, id);
     return a->rank == 4 && b->rank == 3 &&
                    a->sizes[0].value * a->sizes[1].value == b->sizes[0].value &&
                    a->sizes[2].value == b->sizes[1].value && a->sizes[3].value == b->sizes[2].value
@@ -101,27 +72,19 @@ static exg_value_id regrouped(const finder *f, exg_value_id id)
                : EXG_NO_VALUE;
 }
 
-static bool number_of(const exg_argument *arg, double *value)
-{
-    if (arg->kind == EXG_ARGUMENT_FLOAT || arg->kind == EXG_ARGUMENT_INT) {
-        *value = arg->kind == EXG_ARGUMENT_INT ? (double)arg->as_int : arg->as_float;
-        return true;
-    }
-    return false;
-}
-
 /* A number, or a tensor filled with one. */
-static bool constant_of(const finder *f, const exg_argument *arg, double *value)
+static bool constant_of(const exg_finder *f, const exg_argument *arg, double *value)
 {
-    const exg_node *full =
-        arg->kind == EXG_ARGUMENT_TENSOR ? made_by(f, arg->as_tensor, EXG_OP_full_default) : NULL;
+    const exg_node *full = arg->kind == EXG_ARGUMENT_TENSOR
+                               ? exg_made_by(f, arg->as_tensor, EXG_OP_full_default)
+                               : NULL;
 
-    return number_of(arg, value) ||
-           (full != NULL && full->input_count >= 2 && number_of(&full->inputs[1].arg, value));
+    return exg_number_of(arg, value) ||
+           (full != NULL && full->input_count >= 2 && exg_number_of(&full->inputs[1].arg, value));
 }
 
 /* What is left of `id` without factors that are one number, which go into *scale. */
-static exg_value_id unscaled(const finder *f, exg_value_id id, double *scale)
+static exg_value_id unscaled(const exg_finder *f, exg_value_id id, double *scale)
 {
     static const struct {
         exg_operator_id op;
@@ -135,12 +98,12 @@ static exg_value_id unscaled(const finder *f, exg_value_id id, double *scale)
 
     id = behind(f, id);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && id != EXG_NO_VALUE; i++) {
-        const exg_node *node = made_by(f, id, rows[i].op);
-        exg_value_id from = operand(node, 0);
+        const exg_node *node = exg_made_by(f, id, rows[i].op);
+        exg_value_id from = exg_operand(node, 0);
         double factor = 0;
 
         if (from != EXG_NO_VALUE && f->uses[id] == 1 && node->input_count == 2 &&
-            same_sizes(meta_of(f, from), meta_of(f, id)) &&
+            same_sizes(exg_meta_of(f, from), exg_meta_of(f, id)) &&
             constant_of(f, &node->inputs[1].arg, &factor) && isfinite(factor) && factor != 0) {
             *scale = rows[i].divides ? *scale / factor : *scale * factor;
             return behind(f, from);
@@ -152,19 +115,19 @@ static exg_value_id unscaled(const finder *f, exg_value_id id, double *scale)
 /* ---- the pattern ---------------------------------------------------------------------------- */
 
 /* q k^T, times a number: bmm behind a view, nothing else reading it. */
-static bool match_scores(const finder *f, exg_value_id id, attention *a)
+static bool match_scores(const exg_finder *f, exg_value_id id, attention *a)
 {
     const exg_node *product;
     exg_value_id scores;
 
     a->scale = 1;
     scores = regrouped(f, unscaled(f, id, &a->scale));
-    product = made_by(f, scores, EXG_OP_bmm_default);
+    product = exg_made_by(f, scores, EXG_OP_bmm_default);
     if (product == NULL || f->uses[scores] != 1) {
         return false;
     }
-    a->query = unscaled(f, regrouped(f, operand(product, 0)), &a->scale);
-    a->key = unscaled(f, regrouped(f, operand(product, 1)), &a->scale);
+    a->query = unscaled(f, regrouped(f, exg_operand(product, 0)), &a->scale);
+    a->key = unscaled(f, regrouped(f, exg_operand(product, 1)), &a->scale);
     return a->query != EXG_NO_VALUE && a->key != EXG_NO_VALUE;
 }
 
@@ -181,25 +144,25 @@ static bool broadcasts(const exg_tensor_meta *mask, const exg_tensor_meta *score
 }
 
 /* Scores, and a mask added on either side. */
-static bool match_sum(const finder *f, exg_value_id id, attention *a)
+static bool match_sum(const exg_finder *f, exg_value_id id, attention *a)
 {
-    const exg_node *sum = made_by(f, id, EXG_OP_add_Tensor);
+    const exg_node *sum = exg_made_by(f, id, EXG_OP_add_Tensor);
     double alpha = 1;
 
     a->mask = EXG_NO_VALUE;
     if (sum == NULL) {
         return match_scores(f, id, a);
     }
-    if (sum->input_count > 2 && (!number_of(&sum->inputs[2].arg, &alpha) || alpha != 1)) {
+    if (sum->input_count > 2 && (!exg_number_of(&sum->inputs[2].arg, &alpha) || alpha != 1)) {
         return false;
     }
     for (uint32_t side = 0; side < 2; side++) {
-        exg_value_id scores = operand(sum, side);
-        exg_value_id mask = operand(sum, 1 - side);
+        exg_value_id scores = exg_operand(sum, side);
+        exg_value_id mask = exg_operand(sum, 1 - side);
 
         if (scores != EXG_NO_VALUE && mask != EXG_NO_VALUE && f->uses[scores] == 1 &&
-            same_sizes(meta_of(f, scores), meta_of(f, id)) &&
-            broadcasts(meta_of(f, mask), meta_of(f, id)) && match_scores(f, scores, a)) {
+            same_sizes(exg_meta_of(f, scores), exg_meta_of(f, id)) &&
+            broadcasts(exg_meta_of(f, mask), exg_meta_of(f, id)) && match_scores(f, scores, a)) {
             a->mask = mask;
             return true;
         }
@@ -208,27 +171,28 @@ static bool match_sum(const finder *f, exg_value_id id, attention *a)
 }
 
 /* not any(not (scores == -inf)), along the last dim: of a row whose keys are all masked. */
-static bool is_all_masked(const finder *f, exg_value_id id, exg_value_id scores)
+static bool is_all_masked(const exg_finder *f, exg_value_id id, exg_value_id scores)
 {
-    const exg_node *any =
-        made_by(f, operand(made_by(f, id, EXG_OP_logical_not_default), 0), EXG_OP_any_dims);
-    const exg_node *equal = made_by(
-        f, operand(made_by(f, operand(any, 0), EXG_OP_logical_not_default), 0), EXG_OP_eq_Scalar);
+    const exg_node *any = exg_made_by(
+        f, exg_operand(exg_made_by(f, id, EXG_OP_logical_not_default), 0), EXG_OP_any_dims);
+    const exg_node *equal = exg_made_by(
+        f, exg_operand(exg_made_by(f, exg_operand(any, 0), EXG_OP_logical_not_default), 0),
+        EXG_OP_eq_Scalar);
     double value = 0;
 
-    return equal != NULL && operand(equal, 0) == scores &&
-           number_of(&equal->inputs[1].arg, &value) && value == -INFINITY &&
+    return equal != NULL && exg_operand(equal, 0) == scores &&
+           exg_number_of(&equal->inputs[1].arg, &value) && value == -INFINITY &&
            any->input_count == 3 && any->inputs[1].arg.kind == EXG_ARGUMENT_INTS &&
            any->inputs[1].arg.count == 1 &&
            (any->inputs[1].arg.as_ints[0] == -1 ||
-            any->inputs[1].arg.as_ints[0] == (int64_t)meta_of(f, scores)->rank - 1) &&
+            any->inputs[1].arg.as_ints[0] == (int64_t)exg_meta_of(f, scores)->rank - 1) &&
            exg_get_bool(&any->inputs[2].arg);
 }
 
 /* A softmax along the last dim of what is left in *scores. */
-static bool match_weights(const finder *f, exg_value_id id, exg_value_id *scores, bool *is_safe)
+static bool match_weights(const exg_finder *f, exg_value_id id, exg_value_id *scores, bool *is_safe)
 {
-    const exg_node *choice = made_by(f, id, EXG_OP_where_self);
+    const exg_node *choice = exg_made_by(f, id, EXG_OP_where_self);
     const exg_node *softmax;
     double zero = 1;
     double dim = 0;
@@ -238,33 +202,33 @@ static bool match_weights(const finder *f, exg_value_id id, exg_value_id *scores
                      !constant_of(f, &choice->inputs[1].arg, &zero) || zero != 0)) {
         return false;
     }
-    id = *is_safe ? operand(choice, 2) : id;
-    softmax = made_by(f, id, EXG_OP__softmax_default);
-    *scores = operand(softmax, 0);
+    id = *is_safe ? exg_operand(choice, 2) : id;
+    softmax = exg_made_by(f, id, EXG_OP__softmax_default);
+    *scores = exg_operand(softmax, 0);
     return *scores != EXG_NO_VALUE && f->uses[id] == 1 &&
-           f->uses[*scores] == (*is_safe ? 2u : 1u) && meta_of(f, id)->rank == 4 &&
-           same_sizes(meta_of(f, id), meta_of(f, *scores)) &&
-           number_of(&softmax->inputs[1].arg, &dim) && (dim == -1 || dim == 3) &&
-           (!*is_safe || is_all_masked(f, operand(choice, 0), *scores));
+           f->uses[*scores] == (*is_safe ? 2u : 1u) && exg_meta_of(f, id)->rank == 4 &&
+           same_sizes(exg_meta_of(f, id), exg_meta_of(f, *scores)) &&
+           exg_number_of(&softmax->inputs[1].arg, &dim) && (dim == -1 || dim == 3) &&
+           (!*is_safe || is_all_masked(f, exg_operand(choice, 0), *scores));
 }
 
 /* Is bmm `node` the last product of an attention? */
-static bool match(const finder *f, const exg_node *node, attention *a)
+static bool match(const exg_finder *f, const exg_node *node, attention *a)
 {
     const exg_tensor_meta *metas[3];
-    exg_value_id weights = regrouped(f, operand(node, 0));
+    exg_value_id weights = regrouped(f, exg_operand(node, 0));
     exg_value_id scores = EXG_NO_VALUE;
 
-    a->value = regrouped(f, operand(node, 1));
+    a->value = regrouped(f, exg_operand(node, 1));
     if (weights == EXG_NO_VALUE || a->value == EXG_NO_VALUE ||
         !match_weights(f, weights, &scores, &a->is_safe) || !match_sum(f, scores, a)) {
         return false;
     }
-    metas[0] = meta_of(f, a->query);
-    metas[1] = meta_of(f, a->key);
-    metas[2] = meta_of(f, a->value);
+    metas[0] = exg_meta_of(f, a->query);
+    metas[1] = exg_meta_of(f, a->key);
+    metas[2] = exg_meta_of(f, a->value);
     for (int i = 0; i < 3; i++) {
-        if (metas[i]->rank != 4 || metas[i]->dtype != meta_of(f, scores)->dtype ||
+        if (metas[i]->rank != 4 || metas[i]->dtype != exg_meta_of(f, scores)->dtype ||
             metas[i]->sizes[0].value != metas[0]->sizes[0].value ||
             metas[i]->sizes[1].value != metas[0]->sizes[1].value) {
             return false;
@@ -275,9 +239,9 @@ static bool match(const finder *f, const exg_node *node, attention *a)
 
 /* ---- writing it ----------------------------------------------------------------------------- */
 
-static exg_status set_as(finder *f, const exg_node *node, exg_ref made)
+static exg_status set_as(exg_finder *f, const exg_node *node, exg_ref made)
 {
-    const exg_tensor_meta *meta = meta_of(f, node->outputs[0].as_tensor);
+    const exg_tensor_meta *meta = exg_meta_of(f, node->outputs[0].as_tensor);
     exg_builder *b = f->r.builder;
     int64_t sizes[3] = {meta->sizes[0].value, meta->sizes[1].value, meta->sizes[2].value};
     exg_argument args[2] = {exg_arg_ref(made), INTS_OF(b, sizes, 3)};
@@ -285,7 +249,7 @@ static exg_status set_as(finder *f, const exg_node *node, exg_ref made)
     return exg_rewrite_emit(&f->r, node, EXG_OP_view_default, args, 2);
 }
 
-static exg_status write_attention(finder *f, const exg_node *node, const attention *a)
+static exg_status write_attention(exg_finder *f, const exg_node *node, const attention *a)
 {
     exg_builder *b = f->r.builder;
     const exg_ref *refs = f->r.refs;
@@ -299,86 +263,54 @@ static exg_status write_attention(finder *f, const exg_node *node, const attenti
         exg_arg_bool(false),
     };
 
-    return set_as(f, node,
-                  exg_emit(b, a->is_safe ? EXG_OP_attention : EXG_OP_attention_of_softmax, args,
-                           7));
+    return set_as(
+        f, node, exg_emit(b, a->is_safe ? EXG_OP_attention : EXG_OP_attention_of_softmax, args, 7));
 }
 
 /* A matrix that is the same for every batch: the expanded operand, or EXG_NO_VALUE. */
-static exg_value_id repeated(const finder *f, const exg_node *node)
+static exg_value_id repeated(const exg_finder *f, const exg_node *node)
 {
-    exg_value_id right = behind(f, operand(node, 1));
-    exg_value_id from = operand(made_by(f, right, EXG_OP_expand_default), 0);
+    exg_value_id right = behind(f, exg_operand(node, 1));
+    exg_value_id from = exg_operand(exg_made_by(f, right, EXG_OP_expand_default), 0);
 
-    return from != EXG_NO_VALUE && meta_of(f, from)->rank == 2 && meta_of(f, right)->rank == 3
+    return from != EXG_NO_VALUE && exg_meta_of(f, from)->rank == 2 &&
+                   exg_meta_of(f, right)->rank == 3
                ? from
                : EXG_NO_VALUE;
 }
 
-static exg_status write_product(finder *f, const exg_node *node, exg_value_id matrix)
+static exg_status write_product(exg_finder *f, const exg_node *node, exg_value_id matrix)
 {
     exg_builder *b = f->r.builder;
-    const exg_tensor_meta *left = meta_of(f, operand(node, 0));
-    exg_ref rows = EMIT(b, reshape_default, f->r.refs[operand(node, 0)],
+    const exg_tensor_meta *left = exg_meta_of(f, exg_operand(node, 0));
+    exg_ref rows = EMIT(b, reshape_default, f->r.refs[exg_operand(node, 0)],
                         INTS(b, left->sizes[0].value * left->sizes[1].value, left->sizes[2].value));
 
     return set_as(f, node, EMIT(b, mm_default, rows, f->r.refs[matrix]));
 }
 
-static exg_status copy_node(finder *f, const exg_node *node)
+static exg_status write(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
-    const exg_operator *op;
+    exg_value_id matrix;
     attention a;
 
-    EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
-    if (op->id == EXG_OP_bmm_default) {
-        exg_value_id matrix = repeated(f, node);
-
-        if (match(f, node, &a)) {
-            return write_attention(f, node, &a);
-        }
-        if (matrix != EXG_NO_VALUE) {
-            return write_product(f, node, matrix);
-        }
+    if (op->id != EXG_OP_bmm_default) {
+        return EXG_OK;
     }
-    return exg_rewrite_emit(&f->r, node, op->id, args, op->schema->argument_count);
-}
-
-static exg_status prepare(finder *f)
-{
-    const exg_graph *graph = f->r.in->graph;
-
-    f->makers = EXG_NEW_ARRAY(f->r.out->arena, const exg_node *, graph->value_count);
-    f->uses = exg_graph_count_uses(f->r.out->arena, graph);
-    if (f->makers == NULL || f->uses == NULL) {
-        return EXG_OUT_OF_MEMORY(f->r.err);
+    matrix = repeated(f, node);
+    *written = true;
+    if (match(f, node, &a)) {
+        return write_attention(f, node, &a);
     }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const exg_node *node = &graph->nodes[n];
-
-        if (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
-            f->makers[node->outputs[0].as_tensor] = node;
-        }
+    if (matrix != EXG_NO_VALUE) {
+        return write_product(f, node, matrix);
     }
-    return exg_rewrite_inputs(&f->r);
+    *written = false;
+    return EXG_OK;
 }
 
 exg_status exg_find_attention(const exg_program *functional, const exg_operators *operators,
                               exg_program **out, exg_error *err)
 {
-    finder f = {0};
-    exg_status status;
-
-    *out = NULL;
-    EXG_TRY(exg_rewrite_begin(&f.r, functional, operators, err));
-    status = prepare(&f);
-    for (uint32_t n = 0; status == EXG_OK && n < functional->graph->node_count; n++) {
-        status = copy_node(&f, &functional->graph->nodes[n]);
-        if (status != EXG_OK) {
-            (void)exg_error_within(err, status, "graph.nodes[%u]", n);
-        }
-    }
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
-    return exg_rewrite_finish(&f.r, status, out);
+    return exg_find(functional, operators, write, out, err);
 }

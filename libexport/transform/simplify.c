@@ -1,11 +1,13 @@
 /* simplify.c - drops nodes whose results nothing uses. Every node of a functional
  * program is free of effects, so a node lives only by its results. Before, arithmetic
- * goes into weights (fold.h) and products become what they mean (attention.h). */
+ * goes into weights (fold.h) and products become what they mean (attention.h,
+ * quantized.h). */
+#include "libexport/transform/simplify.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
+#include "libexport/transform/quantized.h"
 #include "libexport/transform/rewrite.h"
 
-#include <exg/transform.h>
 #include <string.h>
 
 static void mark(void *user, exg_value_id *id)
@@ -91,9 +93,11 @@ typedef exg_status pass(const exg_program *functional, const exg_operators *oper
 static const struct {
     exg_operator_id op;
     pass *run;
+    bool makes_bytes; /* products of them */
 } passes[] = {
-    {EXG_OP_convolution_default, exg_fold          },
-    {EXG_OP_bmm_default,         exg_find_attention},
+    {EXG_OP_convolution_default, exg_fold,           false},
+    {EXG_OP_bmm_default,         exg_find_attention, false},
+    {EXG_OP__to_copy_default,    exg_find_quantized, true },
 };
 
 static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)
@@ -108,8 +112,8 @@ static bool calls(const exg_program *program, const exg_operators *operators, ex
     return false;
 }
 
-exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
-                        exg_program **out, exg_error *err)
+exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
+                            bool multiplies_bytes, exg_program **out, exg_error *err)
 {
     const exg_program *program = functional;
     exg_program *made = NULL;
@@ -117,7 +121,8 @@ exg_status exg_simplify(const exg_program *functional, const exg_operators *oper
 
     *out = NULL;
     for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]) && status == EXG_OK; i++) {
-        if (calls(program, operators, passes[i].op)) {
+        if ((multiplies_bytes || !passes[i].makes_bytes) &&
+            calls(program, operators, passes[i].op)) {
             exg_program *next = NULL;
 
             status = passes[i].run(program, operators, &next, err);
@@ -128,4 +133,10 @@ exg_status exg_simplify(const exg_program *functional, const exg_operators *oper
     status = status == EXG_OK ? drop_dead(program, operators, out, err) : status;
     exg_program_destroy(made);
     return status;
+}
+
+exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
+                        exg_program **out, exg_error *err)
+{
+    return exg_simplify_for(functional, operators, true, out, err);
 }

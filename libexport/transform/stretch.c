@@ -1,6 +1,7 @@
 /* stretch.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
 #include "libexport/transform/maker.h"
+#include "libexport/transform/simplify.h"
 
 #include <exg/emit.h>
 #include <exg/module.h>
@@ -728,8 +729,8 @@ static exg_status keep_state(const exg_course *course, exg_program *p, exg_error
     return EXG_OK;
 }
 
-exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, exg_program **functional,
-                                  exg_error *err)
+exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, bool multiplies_bytes,
+                                  exg_program **functional, exg_error *err)
 {
     const exg_operators *operators = stretch->course->operators;
     exg_program *pure = NULL;
@@ -743,7 +744,9 @@ exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, exg_program 
     if (keeps || stretch->depth > 0 || stretch->pause != EXG_PAUSE_END) {
         status = keep_state(stretch->course, pure, err);
     }
-    status = status == EXG_OK ? exg_simplify(pure, operators, functional, err) : status;
+    status = status == EXG_OK
+                 ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
+                 : status;
     exg_program_destroy(pure);
     return status;
 }

@@ -122,10 +122,10 @@ exg_status exg_stretch_resume_loop(const exg_stretch *before, const exg_tensor_m
                                    exg_stretch **stretch, exg_error *err);
 void exg_stretch_destroy(exg_stretch *stretch); /* NULL is allowed */
 
-/* The stretch ready to be planned: functional and simplified. With `keeps` what the program
- * may write from run to run is the session's here too, written in this stretch or not. */
-exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, exg_program **functional,
-                                  exg_error *err);
+/* The stretch ready to be planned: functional and simplified (simplify.h). With `keeps` what the
+ * program may write from run to run is the session's here too, written in this stretch or not. */
+exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, bool multiplies_bytes,
+                                  exg_program **functional, exg_error *err);
 
 /* A number as a truth value. */
 bool exg_is_true(const exg_argument *number);

@@ -340,7 +340,7 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
 
     assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, err),
                      EXG_OK);
-    assert_int_equal(exg_stretch_functional(stretch, false, &functional, err), EXG_OK);
+    assert_int_equal(exg_stretch_functional(stretch, false, false, &functional, err), EXG_OK);
     assert_int_equal(on->open(0, &device, err), EXG_OK);
     assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, err), EXG_OK);
     assert_int_equal(exg_memory_create(program->weights, NULL, &memory, err), EXG_OK);

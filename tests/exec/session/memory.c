@@ -443,7 +443,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     program = build(&k, operators, zeros);
     assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, &err),
                      EXG_OK);
-    assert_int_equal(exg_stretch_functional(stretch, false, &functional, &err), EXG_OK);
+    assert_int_equal(exg_stretch_functional(stretch, false, true, &functional, &err), EXG_OK);
     assert_int_equal(exg_plan_create(functional, operators, NULL, &plan, &err), EXG_OK);
     exg_program_destroy(functional);
     if (spoilt && !spoil(plan, seed)) {

@@ -1,0 +1,11 @@
+/* simplify.h - exg_simplify, for more than the host. */
+#ifndef EXG_LIBEXPORT_TRANSFORM_SIMPLIFY_H
+#define EXG_LIBEXPORT_TRANSFORM_SIMPLIFY_H
+
+#include <exg/transform.h>
+
+/* exg_simplify; products of bytes in place of dequantized ones only where `multiplies_bytes`. */
+exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
+                            bool multiplies_bytes, exg_program **out, exg_error *err);
+
+#endif

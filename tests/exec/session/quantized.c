@@ -1,0 +1,140 @@
+/* quantized.c - products of bytes found in products of dequantized matrices; what looks like it
+ * and is not stays as it is. Their results are the corpus's to compare (quantized.safetensors). */
+#include <exg/emit.h>
+
+#include <exg/transform.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROWS    6
+#define DEPTH   8
+#define COLUMNS 5
+
+typedef enum form { LINEAR, MM, ADDMM, ADDMM_TWICE, OF_DEEP } form;
+
+typedef struct variant {
+    form form;
+    exg_dtype a, b; /* of what is dequantized */
+    bool by_depth;  /* the weight's scales lie along the depth */
+    bool has_zeros;
+    bool found;
+} variant;
+
+static exg_ref input(exg_builder *b, const char *name, exg_dtype dtype, int64_t m, int64_t n)
+{
+    exg_tensor_meta meta = exg_builder_meta(b, dtype, (int64_t[]){m, n}, n > 0 ? 2 : 1);
+
+    return exg_builder_input(b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+}
+
+/* As quantized_decomposed's dequantize operators are lowered. */
+static exg_ref dequantized(exg_builder *b, exg_ref bytes, exg_ref scale, bool has_zeros)
+{
+    exg_ref x = EMIT(b, _to_copy_default, bytes, DTYPE(EXG_DTYPE_F32));
+
+    x = has_zeros ? EMIT(b, sub_Scalar, x, 3) : x;
+    return EMIT(b, mul_Tensor, x, scale);
+}
+
+static exg_ref product(exg_builder *b, const variant *t)
+{
+    const int64_t depth = t->form == OF_DEEP ? 40000 : DEPTH;
+    exg_ref bias = input(b, "bias", EXG_DTYPE_F32, COLUMNS, 0);
+    exg_ref a = input(b, "a", t->a, ROWS, depth);
+    exg_ref w = input(b, "w", t->b, COLUMNS, depth);
+    exg_ref step = EMIT(b, full_default, INTS(b, 1), 0.25);
+    exg_ref steps = t->by_depth ? input(b, "s", EXG_DTYPE_F32, 1, depth)
+                                : input(b, "s", EXG_DTYPE_F32, COLUMNS, 1);
+
+    a = dequantized(b, a, step, t->has_zeros);
+    w = dequantized(b, w, steps, t->has_zeros);
+    if (t->form == LINEAR || t->form == OF_DEEP) {
+        return EMIT(b, linear_default, a, w, bias);
+    }
+    w = EMIT(b, permute_default, w, INTS(b, 1, 0));
+    return t->form == MM      ? EMIT(b, mm_default, a, w)
+           : t->form == ADDMM ? EMIT(b, addmm_default, bias, a, w)
+                              : EMIT(b, addmm_default, bias, a, w, 1, 2);
+}
+
+static uint32_t calls_of(const exg_program *program, const char *target)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        count += strstr(program->graph->nodes[n].target, target) != NULL;
+    }
+    return count;
+}
+
+static void check(const variant *t)
+{
+    exg_operators *operators = NULL;
+    exg_program *program = NULL;
+    exg_program *pure = NULL;
+    exg_program *simple = NULL;
+    exg_builder *b = NULL;
+    exg_argument out;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    out = exg_arg_ref(product(b, t));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_functionalize(program, operators, &pure, NULL), EXG_OK);
+    assert_int_equal(exg_simplify(pure, operators, &simple, NULL), EXG_OK);
+    assert_int_equal(calls_of(simple, "product_of_bytes"), t->found);
+    assert_int_equal(calls_of(simple, "aten.linear") + calls_of(simple, "aten.mm") +
+                         calls_of(simple, "aten.addmm"),
+                     !t->found);
+    exg_program_destroy(simple);
+    exg_program_destroy(pure);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
+static void products_of_bytes_are_found(void **state)
+{
+    static const variant variants[] = {
+        {LINEAR, EXG_DTYPE_I8, EXG_DTYPE_I8, false, false, true},
+        {LINEAR, EXG_DTYPE_U8, EXG_DTYPE_I8, false, true,  true},
+        {MM,     EXG_DTYPE_I8, EXG_DTYPE_I8, false, true,  true},
+        {ADDMM,  EXG_DTYPE_I8, EXG_DTYPE_U8, false, false, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        check(&variants[i]);
+    }
+}
+
+static void what_is_none_stays(void **state)
+{
+    static const variant variants[] = {
+        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_I8, true,  false, false}, /* a scale an element */
+        {LINEAR,      EXG_DTYPE_I16, EXG_DTYPE_I8, false, false, false},
+        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_B8, false, false, false},
+        {ADDMM_TWICE, EXG_DTYPE_I8,  EXG_DTYPE_I8, false, false, false},
+        {OF_DEEP,     EXG_DTYPE_I8,  EXG_DTYPE_I8, false, false, false}, /* past int32 */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        check(&variants[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_bytes_are_found),
+        cmocka_unit_test(what_is_none_stays),
+    };
+
+    return cmocka_run_group_tests_name("quantized", tests, NULL, NULL);
+}
