@@ -1,5 +1,7 @@
 /* box.c - parts of tensors: where they meet, how they are copied, how they travel. */
+#include "libexec/dtensor/line.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -314,26 +316,22 @@ static void load(const journey *j, exg_transit *t)
     }
 }
 
-exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
-                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
-                             const void *user, exg_transit **transit, exg_error *err)
+/* Nothing is on its way when everyone has what it wants. */
+static exg_status begin(const journey *j, exg_transit **transit, exg_error *err)
 {
-    journey j = {mesh, exg_device_mesh_rank(mesh), to->rank, exg_dtype_bytes(to->dtype),
-                 from, to, held, wanted, gives, user};
     exg_status status;
 
     *transit = NULL;
-    keep_own(&j);
-    if (!anyone_lacks(&j)) {
+    keep_own(j);
+    if (!anyone_lacks(j)) {
         return EXG_OK;
     }
-    *transit = make_transit(&j);
+    *transit = make_transit(j);
     if (*transit == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    load(&j, *transit);
-    status = exg_exchange_post(mesh->communicator, &(*transit)->posted, (*transit)->send,
+    load(j, *transit);
+    status = exg_exchange_post(j->mesh->communicator, &(*transit)->posted, (*transit)->send,
                                (*transit)->receive, err);
     if (status != EXG_OK) {
         drop(*transit);
@@ -360,24 +358,235 @@ exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
     return status;
 }
 
-void exg_transit_bring(exg_transit *transit, exg_mirror *m)
-{
-    transit->there = *m;
-    *m = (exg_mirror){.device = NULL};
-}
-
 bool exg_transit_arrived(const exg_transit *t)
 {
     return t->posted.arrived;
 }
 
-exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
-                               const exg_region *held, const exg_tensor *to,
-                               const exg_region *wanted, exg_gives_fn *gives, const void *user,
-                               exg_error *err)
-{
-    exg_transit *transit;
+/* ---- on a device ----------------------------------------------------------------------- */
 
-    EXG_TRY(exg_transit_begin(mesh, from, held, to, wanted, gives, user, &transit, err));
-    return exg_transit_finish(transit, true, err);
+/* `size` times what the strip has so far, `stride` bytes apart. */
+static bool repeat(exg_strip *s, uint64_t size, uint64_t stride)
+{
+    if (size == 1) {
+        return true;
+    }
+    if (s->rows == 1 && stride == s->run) {
+        s->run *= size;
+        return true;
+    }
+    s->pitch = s->rows == 1 ? stride : s->pitch;
+    s->rows *= size;
+    return stride == s->rows / size * s->pitch;
+}
+
+bool exg_box_strip(const exg_box *part, const int64_t *origin, const int64_t *sizes, uint32_t rank,
+                   exg_dtype dtype, exg_strip *strip)
+{
+    uint64_t stride = exg_dtype_bytes(dtype);
+    bool is_one = true;
+
+    *strip = (exg_strip){0};
+    if (exg_box_numel(part, rank) == 0) {
+        return true;
+    }
+    *strip = (exg_strip){.rows = 1, .run = stride, .pitch = stride};
+    for (uint32_t d = rank; d-- > 0;) {
+        strip->first += (uint64_t)(part->offset[d] - origin[d]) * stride;
+        is_one = is_one && repeat(strip, (uint64_t)part->size[d], stride);
+        stride *= (uint64_t)sizes[d];
+    }
+    return is_one;
+}
+
+/* What goes from one rank to another, as a strip of either's part. */
+static bool find_strips(const journey *j, uint32_t giver, uint32_t taker, exg_strip *from,
+                        exg_strip *to)
+{
+    parcel p = parcel_of(j, giver, taker);
+    exg_dtype dtype = j->to->dtype;
+    bool is_one = true;
+
+    *from = *to = (exg_strip){0};
+    if (next_part(&p)) {
+        is_one = exg_box_strip(&p.part, p.held->origin, j->held[giver].sizes, j->rank, dtype,
+                               from) &&
+                 exg_box_strip(&p.part, p.wanted->origin, j->wanted[taker].sizes, j->rank, dtype,
+                               to);
+    }
+    return is_one && !next_part(&p);
+}
+
+/* Of this rank; false, on all ranks, when some part is more than a strip. */
+static bool find_all_strips(const journey *j, exg_strip *sent, exg_strip *received)
+{
+    for (uint32_t giver = 0; giver < j->mesh->size; giver++) {
+        for (uint32_t taker = 0; taker < j->mesh->size; taker++) {
+            exg_strip from;
+            exg_strip to;
+
+            if (!find_strips(j, giver, taker, &from, &to)) {
+                return false;
+            }
+            if (giver == j->me) {
+                sent[taker] = from;
+            }
+            if (taker == j->me) {
+                received[giver] = to;
+            }
+        }
+    }
+    return true;
+}
+
+exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
+                         exg_error *err)
+{
+    exg_tensor in = *from;
+    exg_tensor out = *to;
+    exg_kernel_call call = {
+        .inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
+
+    return exg_tensor_numel(to) == 0
+               ? EXG_OK
+               : exg_held_compute(mesh->held, &exg_kernel_copy, &call, err);
+}
+
+exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
+                              exg_tensor *row_major, exg_block **block, exg_error *err)
+{
+    uint64_t bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
+
+    *row_major = *t;
+    *block = NULL;
+    if (exg_tensor_is_contiguous(t)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_block_create(mesh, bytes, block, err));
+    exg_tensor_set_contiguous(row_major);
+    row_major->data = exg_block_data(*block);
+    return copies ? exg_mesh_copy(mesh, t, row_major, err) : EXG_OK;
+}
+
+/* A window of the tensor. */
+static exg_tensor part_of(const exg_tensor *t, const int64_t *origin, const exg_box *part)
+{
+    exg_tensor window = *t;
+
+    memcpy(window.sizes, part->size, t->rank * sizeof(int64_t));
+    window.data = element_at(t, origin, part);
+    return window;
+}
+
+static exg_status keep_own_there(const journey *j, exg_error *err)
+{
+    parcel p = parcel_of(j, j->me, j->me);
+
+    while (next_part(&p)) {
+        exg_tensor from = part_of(j->from, p.held->origin, &p.part);
+        exg_tensor to = part_of(j->to, p.wanted->origin, &p.part);
+
+        EXG_TRY(exg_mesh_copy(j->mesh, &from, &to, err));
+    }
+    return EXG_OK;
+}
+
+static bool gives_any(const journey *j)
+{
+    bool any = false;
+
+    for (uint32_t r = 0; r < j->mesh->size; r++) {
+        any = any || j->gives(j->user, j->me, r);
+    }
+    return any;
+}
+
+/* From row-major memory to row-major memory, where these are not so by way of it. */
+static exg_status exchange_there(const journey *j, const exg_mesh_line *line,
+                                 const exg_strip *sent, const exg_strip *received, exg_error *err)
+{
+    exg_tensor from, to;
+    exg_collective what = {.kind = EXG_ALL_TO_ALL, .in = &from, .out = &to};
+    exg_block *from_block = NULL, *to_block = NULL;
+    exg_status status = exg_mesh_row_major(j->mesh, j->to, false, &to, &to_block, err);
+
+    from = *j->from;
+    if (status == EXG_OK && gives_any(j)) {
+        status = exg_mesh_row_major(j->mesh, j->from, true, &from, &from_block, err);
+    }
+    status = status == EXG_OK ? exg_mesh_line_run(j->mesh, line, &what, sent, received, err)
+                              : status;
+    status = status == EXG_OK && to_block != NULL ? exg_mesh_copy(j->mesh, &to, j->to, err)
+                                                  : status;
+    exg_block_release(from_block);
+    exg_block_release(to_block);
+    return status;
+}
+
+/* UNSUPPORTED, on all ranks: through the host; so goes what no rank is to wait for, since along a
+ * line hosts meet. */
+static exg_status travel_there(const journey *j, bool async, exg_error *err)
+{
+    exg_mesh_line *line;
+    exg_strip *sent;
+    exg_status status;
+
+    if (!anyone_lacks(j)) {
+        return keep_own_there(j, err);
+    }
+    if (async) {
+        return EXG_UNSUPPORTED;
+    }
+    EXG_TRY(exg_mesh_line_find(j->mesh, NULL, &line, err));
+    sent = calloc(2 * (size_t)j->mesh->size, sizeof(*sent));
+    status = sent == NULL ? EXG_OUT_OF_MEMORY(err)
+             : line == NULL || !find_all_strips(j, sent, sent + j->mesh->size)
+                 ? EXG_FAIL(err, UNSUPPORTED, "DEV-011", "not from device to device")
+                 : exchange_there(j, line, sent, sent + j->mesh->size, err);
+    free(sent);
+    return status;
+}
+
+/* ---- either way ------------------------------------------------------------------------ */
+
+/* Between copies of what lies on a device. */
+static exg_status travel(const journey *asked, exg_transit **transit, exg_error *err)
+{
+    journey j = *asked;
+    exg_mirror from, to = {.device = NULL};
+    exg_status status = exg_mesh_mirror(j.mesh, j.from, true, &from, err);
+
+    status = status == EXG_OK ? exg_mirror_open(&to, j.mesh->device, j.to, false, err) : status;
+    j.from = &from.here;
+    j.to = &to.here;
+    status = status == EXG_OK ? begin(&j, transit, err) : status;
+    if (status == EXG_OK && *transit != NULL) { /* is brought there when it is whole */
+        (*transit)->there = to;
+        to = (exg_mirror){.device = NULL};
+    }
+    status = status == EXG_OK ? exg_mirror_write(&to, err) : status;
+    exg_mirror_close(&to);
+    exg_mirror_close(&from);
+    return status;
+}
+
+exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool there,
+                               const exg_region *held, const exg_region *wanted,
+                               exg_gives_fn *gives, const void *user, bool async, exg_error *err)
+{
+    journey j = {t->mesh, exg_device_mesh_rank(t->mesh), t->rank, exg_dtype_bytes(t->local.dtype),
+                 from, &t->local, held, wanted, gives, user};
+    exg_status status = there ? travel_there(&j, async, err) : EXG_UNSUPPORTED;
+
+    if (status == EXG_UNSUPPORTED) {
+        exg_error_clear(err);
+        status = travel(&j, &t->transit, err);
+    }
+    if (status != EXG_OK) { /* the others would wait */
+        exg_communicator_abort(t->mesh->communicator, status);
+    } else if (!async) {
+        status = exg_transit_finish(t->transit, true, err);
+        t->transit = NULL;
+    }
+    return status;
 }

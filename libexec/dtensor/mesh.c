@@ -1,6 +1,6 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
-#include "libexec/dtensor/mesh.h"
 #include "libexec/comm/grid.h"
+#include "libexec/dtensor/line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +81,7 @@ static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
 void exg_device_mesh_destroy(exg_device_mesh *mesh)
 {
     if (mesh != NULL) {
+        exg_mesh_leave_lines(mesh);
         exg_communicator_close(mesh->communicator);
         exg_held_release(mesh->held);
         free(mesh->ranks);

@@ -297,24 +297,25 @@ static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, e
     return status;
 }
 
-static bool are_apart(const exg_tensor *a, const exg_tensor *b, uint64_t bytes)
+static bool are_apart(const exg_tensor *a, const exg_tensor *b)
 {
-    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+    exg_span x = exg_tensor_span(a), y = exg_tensor_span(b);
+    intptr_t first = (intptr_t)a->data, second = (intptr_t)b->data;
 
-    return (x > y ? x - y : y - x) >= bytes;
+    return first + x.high <= second + y.low || second + y.high <= first + x.low;
 }
 
 exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err)
 {
-    exg_accelerator *device = to->mesh->device;
-    uint64_t bytes = (uint64_t)exg_tensor_numel(&to->local) * exg_dtype_bytes(to->local.dtype);
     exg_mirror here;
-    exg_status status;
+    exg_status status = to->mesh->device != NULL && are_apart(&from->local, &to->local)
+                            ? exg_mesh_copy(to->mesh, &from->local, &to->local, err)
+                            : EXG_UNSUPPORTED;
 
-    if (device != NULL && bytes > 0 && exg_tensor_is_contiguous(&from->local) &&
-        exg_tensor_is_contiguous(&to->local) && are_apart(&from->local, &to->local, bytes)) {
-        return device->table->copy(device, to->local.data, from->local.data, bytes, err);
+    if (status != EXG_UNSUPPORTED) {
+        return status;
     }
+    exg_error_clear(err);
     EXG_TRY(exg_dtensor_mirror(from, true, &here, err));
     status = copy_mirrored(&here, to, err);
     exg_mirror_close(&here);
