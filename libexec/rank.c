@@ -150,7 +150,7 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         exg_step *step = &rank->plan->steps[s];
 
         step->call.workspace = rank->workspace;
-        step->call.pool = pool;
+        step->call.pool = s < rank->plan->once_count || rank->grid == NULL ? pool : NULL;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
         if (rank->lane != NULL) {
