@@ -11,6 +11,8 @@ typedef struct exg_mesh_line exg_mesh_line; /* line.h */
 
 struct exg_device_mesh {
     exg_communicator *communicator; /* NULL: this rank is no member */
+    exg_communicator *around;       /* of all ranks that have this mesh, some of which are no
+                                       members; NULL: all are */
     const char *device_type;        /* of exg_device_kind() */
     exg_held_device *held;          /* NULL: the host, or this rank is no member */
     exg_accelerator *device;        /* which is open there; NULL alike */
