@@ -1,5 +1,6 @@
 /* spec.c - placements that fit, the part of a rank, DTensor objects. */
 #include "libexec/dtensor/spec.h"
+#include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
 
 #include <inttypes.h>
@@ -281,6 +282,35 @@ exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, boo
     bool there = device != NULL && device->table->holds(device, t->data);
 
     return exg_mirror_open(m, there ? device : NULL, t, reads, err);
+}
+
+exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
+                         exg_error *err)
+{
+    exg_tensor in = *from;
+    exg_tensor out = *to;
+    exg_kernel_call call = {
+        .inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
+
+    return exg_tensor_numel(to) == 0
+               ? EXG_OK
+               : exg_held_compute(mesh->held, &exg_kernel_copy, &call, err);
+}
+
+exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
+                              exg_tensor *row_major, exg_block **block, exg_error *err)
+{
+    uint64_t bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
+
+    *row_major = *t;
+    *block = NULL;
+    if (exg_tensor_is_contiguous(t)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_block_create(mesh, bytes, block, err));
+    exg_tensor_set_contiguous(row_major);
+    row_major->data = exg_block_data(*block);
+    return copies ? exg_mesh_copy(mesh, t, row_major, err) : EXG_OK;
 }
 
 static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, exg_error *err)

@@ -151,6 +151,9 @@ exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, co
 exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
                               exg_tensor *row_major, exg_block **block, exg_error *err);
 
+/* `part` of a tensor that begins at `origin`. */
+exg_tensor exg_box_window(const exg_box *part, const exg_tensor *t, const int64_t *origin);
+
 /* `part` of a row-major tensor of these sizes that begins at `origin`; false: it is more than one
  * strip. */
 bool exg_box_strip(const exg_box *part, const int64_t *origin, const int64_t *sizes, uint32_t rank,
