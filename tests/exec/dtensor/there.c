@@ -52,7 +52,9 @@ static void count_from_now(rank_context *c)
 
 static bool is_shared(void)
 {
-    return device->join != NULL;
+    uint32_t count;
+
+    return device->join != NULL && device->count(&count, NULL) == EXG_OK && count == 1;
 }
 
 static bool computes(void)
