@@ -287,13 +287,17 @@ exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, boo
 exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
                          exg_error *err)
 {
+    uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);
     exg_tensor in = *from;
     exg_tensor out = *to;
     exg_kernel_call call = {
         .inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
 
-    return exg_tensor_numel(to) == 0
-               ? EXG_OK
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    return exg_tensor_is_contiguous(from) && exg_tensor_is_contiguous(to)
+               ? mesh->device->table->copy(mesh->device, to->data, from->data, bytes, err)
                : exg_held_compute(mesh->held, &exg_kernel_copy, &call, err);
 }
 
