@@ -216,7 +216,11 @@ if(NOT EXG_SANITIZE)
   exg_strict_test(exec_corpus_eager exec_corpus EXG_CORPUS_MESH=2x2
     "EXG_CORPUS_EAGER=P(sum) S(0)")
 endif()
-foreach(test dtensor dtensor_there redistribute dispatch autograd dtensor_device)
+set(cuda_tests dtensor dtensor_there dispatch autograd dtensor_device)
+if(NOT EXG_SANITIZE) # two thousand moves
+  list(APPEND cuda_tests redistribute)
+endif()
+foreach(test ${cuda_tests})
   add_test(NAME exec_cuda_${test} COMMAND test_exec_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${test} PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
