@@ -100,8 +100,7 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
     note_handed_on(b, is_part, plan);
     return e->options.plan_only
                ? exg_rank_on_paper(plan, &b->ranks[r], err)
-               : exg_rank_create(plan, e->memory, grid == NULL ? e->pool : NULL, grid, device, r,
-                                 &b->ranks[r], err);
+               : exg_rank_create(plan, e->memory, e->pool, grid, device, r, &b->ranks[r], err);
 }
 
 static uint64_t input_bytes(const exg_plan *plan, uint32_t p)

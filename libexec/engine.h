@@ -20,7 +20,7 @@ typedef struct exg_engine {
     exg_mesh_shape mesh; /* of one rank without a mesh */
     uint32_t rank_count; /* carried out here */
     uint32_t first_rank; /* of these, in the mesh */
-    exg_pool *pool;      /* without a mesh */
+    exg_pool *pool;      /* places weights, and without a mesh runs; NULL: one core does */
     struct exg_accelerator **devices; /* by rank here; NULL: the host */
     exg_team *team;      /* of several ranks */
     exg_grid *grids;     /* by rank here; NULL: no mesh */

@@ -217,7 +217,7 @@ typedef struct reading {
     exg_range part;
     exg_dtype dtype;
     const home *to;             /* where frames go as they are read; NULL: they stay here */
-    exg_frame_reader **readers; /* by worker */
+    exg_frame_reader **readers; /* by worker, of frames */
 } reading;
 
 static exg_range frame_of(const reading *r, uint64_t block)
@@ -237,7 +237,8 @@ static exg_status read_frame(void *context, const exg_pipeline_block *block, exg
     uint8_t *here = r->memory->storages[r->index].data + frame.first;
 
     EXG_TRY(exg_storage_read_with(r->memory->weights, r->index, frame.first,
-                                  frame.end - frame.first, here, r->readers[block->worker], err));
+                                  frame.end - frame.first, here,
+                                  r->readers == NULL ? NULL : r->readers[block->worker], err));
     if (storage->byte_order != exg_host_byte_order()) {
         uint64_t item = exg_dtype_bytes(r->dtype);
 
@@ -267,28 +268,17 @@ static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, 
     reading r = {memory, index, part, dtype, to, NULL};
     uint32_t workers = exg_pipeline_workers(memory->pool);
     uint64_t frames = exg_frame_count(part.end - part.first / EXG_FRAME_BYTES * EXG_FRAME_BYTES);
-    exg_status status = EXG_OK;
+    exg_status status;
 
     if (part.first >= part.end) {
         return EXG_OK;
     }
-    r.readers = calloc(workers, sizeof(*r.readers));
-    if (r.readers == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
+    if (memory->weights->storages[index].kind == EXG_STORAGE_FRAMES) {
+        EXG_TRY(exg_frame_readers_create(workers, &r.readers, err));
     }
-    for (uint32_t i = 0; i < workers && status == EXG_OK &&
-                         memory->weights->storages[index].kind == EXG_STORAGE_FRAMES;
-         i++) {
-        status = exg_frame_reader_create(&r.readers[i], err);
-    }
-    if (status == EXG_OK) {
-        status = exg_pipeline_run(frames == 1 ? NULL : memory->pool, frames, read_frame, send_frame,
-                                  &r, err);
-    }
-    for (uint32_t i = 0; i < workers; i++) {
-        exg_frame_reader_destroy(r.readers[i]);
-    }
-    free(r.readers);
+    status = exg_pipeline_run(frames == 1 ? NULL : memory->pool, frames, read_frame, send_frame, &r,
+                              err);
+    exg_frame_readers_destroy(r.readers, workers);
     exg_storage_forget(memory->weights, index, part.first / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
                        part.end);
     return status;

@@ -1,6 +1,6 @@
 /* rank.c - binds operands to memory once, then runs steps. */
-#include "libexec/rank.h"
 #include "libexec/comm/collectives.h"
+#include "libexec/engine.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/lane.h"
 #include "libexec/supply.h"
@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* An operand that moves when a user input's data does, or the memory of an output. */
 typedef struct patch {
@@ -150,7 +149,7 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
         exg_step *step = &rank->plan->steps[s];
 
         step->call.workspace = rank->workspace;
-        step->call.pool = pool;
+        step->call.pool = s < rank->plan->once_count || rank->grid == NULL ? pool : NULL;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
         if (rank->lane != NULL) {
@@ -317,14 +316,6 @@ void exg_rank_times(const exg_rank *rank, uint32_t index, uint64_t *start_ns, ui
     *start_ns = time.start_ns;
     *last_ns = time.last_ns;
     *total_ns = time.total_ns;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void begin_faults(exg_rank *rank, noted *first)
@@ -503,7 +494,7 @@ static exg_status run_steps(exg_rank *rank, exg_error *err)
 
 static exg_status run_measured(exg_rank *rank, exg_error *err)
 {
-    uint64_t begin = now_ns();
+    uint64_t begin = exg_now_ns();
     uint64_t start = begin;
 
     for (uint32_t s = rank->plan->once_count; s < rank->plan->step_count; s++) {
@@ -514,7 +505,7 @@ static exg_status run_measured(exg_rank *rank, exg_error *err)
         if (rank->device != NULL) {
             EXG_TRY(rank->device->table->wait(rank->device, err));
         }
-        end = now_ns();
+        end = exg_now_ns();
         time->start_ns = start - begin;
         time->last_ns = end - start;
         time->total_ns += end - start;

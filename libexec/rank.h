@@ -67,7 +67,8 @@ const char *exg_memory_state_at(exg_memory *memory, uint32_t index, exg_tensor *
 typedef struct exg_rank exg_rank;
 
 /* Takes the plan over. `memory`, `pool` (may be NULL), `grid` (NULL without a mesh) and the
- * device it was planned for (NULL: the host) must stay. `index`: whose states it writes, among
+ * device it was planned for (NULL: the host) must stay. The steps that run once take the pool,
+ * others too where there is no mesh: its ranks run at once. `index`: whose states it writes, among
  * the ranks of this process. */
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, struct exg_accelerator *device, uint32_t index,

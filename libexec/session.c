@@ -112,8 +112,11 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
     if (e->outcomes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    if (size == 1 || (!e->options.processes && !e->options.plan_only)) {
+        EXG_TRY(exg_pool_create(e->options.thread_count, &e->pool, err));
+    }
     if (size == 1) {
-        return exg_pool_create(e->options.thread_count, &e->pool, err);
+        return EXG_OK;
     }
     e->grids = EXG_NEW_ARRAY(s->arena, exg_grid, e->rank_count);
     return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);

@@ -85,7 +85,7 @@ step "collectives: ranks on one GPU" "$build/tests/test_exec_cuda_lines" 'ranks_
 step "corpus, 3 ranks" env EXG_TEST_DEVICE=cuda EXG_CORPUS_MESH=3 "$build/tests/test_exec_corpus"
 step "branches, loops" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_stretches"
 step "weights" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_weights"
-for test in dtensor dtensor_device dispatch autograd; do
+for test in dtensor dtensor_there dtensor_device redistribute dispatch autograd; do
     step "DTensors: $test" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_$test"
 done
 step "programs" sh tests/exec/cuda/whole.sh "$exg"

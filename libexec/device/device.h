@@ -105,8 +105,9 @@ struct exg_device_table {
      *
      * prepare_collective() makes, in the arena, what begin and finish work with (UNSUPPORTED:
      * this one goes through the host) and says what workspace it takes. By rank: what of the
-     * operand is `sent` to it, and where in the result what is `received` from it belongs. Begin
-     * and finish are called in a kernel's run(), so by launch(), which gives their fault (PEER).
+     * operand is `sent` to it, and where in the result what is `received` from it belongs; of an
+     * all-to-all these say all, whatever its dims. Begin and finish are called in a kernel's run(),
+     * so by launch(), which gives their fault (PEER).
      * In between other steps may be asked for. All ranks begin collectives in one order and
      * finish them in it. Once `finish` is asked for, results are as any step's are, and operands
      * may be written.

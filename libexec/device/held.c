@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX 64
-#define ROUND    512u
+#define KEPT_MAX  64
+#define ROUND     512u
+#define ASKED_MAX 256 /* uses of the arena between two waits */
 
 typedef struct kept {
     void *address;
@@ -17,6 +18,8 @@ struct exg_held_device {
     uint32_t uses;
     kept kept[KEPT_MAX]; /* given back, the oldest first */
     uint32_t kept_count;
+    exg_arena *asked; /* what was asked for since works with this; NULL: nothing was */
+    uint32_t asked_count;
 };
 
 exg_status exg_held_open(const char *kind, uint32_t index, exg_held_device **held, exg_error *err)
@@ -71,6 +74,7 @@ void exg_held_release(exg_held_device *held)
     if (held != NULL && --held->uses == 0) {
         (void)exg_held_trim(held);
         held->open->table->close(held->open);
+        exg_arena_destroy(held->asked);
         free(held);
     }
 }
@@ -126,4 +130,51 @@ void exg_held_give(exg_held_device *held, void *address, uint64_t bytes)
     }
     held->kept[held->kept_count++] =
         (kept){address, held->open->table->shows_releases ? bytes : rounded(bytes)};
+}
+
+/* What is in it stays until what is asked for next is done. */
+static exg_status arena_for_asked(exg_held_device *held, exg_arena **arena, exg_error *err)
+{
+    if (held->asked == NULL) {
+        held->asked = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    }
+    if (held->asked == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (held->asked_count++ == ASKED_MAX) {
+        EXG_TRY(held->open->table->wait(held->open, err));
+        exg_arena_reset(held->asked);
+        held->asked_count = 1;
+    }
+    *arena = held->asked;
+    return EXG_OK;
+}
+
+exg_status exg_held_launch(exg_held_device *held, const exg_kernel *kernel,
+                           const exg_kernel_call *call, exg_error *err)
+{
+    exg_kernel_call made = *call;
+    exg_status status;
+
+    made.device = held->open;
+    EXG_TRY(arena_for_asked(held, &made.arena, err));
+    EXG_TRY(kernel->prepare(&made, err));
+    if (made.workspace_bytes > 0) {
+        EXG_TRY(exg_held_take(held, made.workspace_bytes, &made.workspace, err));
+    }
+    status = held->open->table->launch(held->open, kernel, &made, made.input_count, err);
+    if (made.workspace_bytes > 0) {
+        exg_held_give(held, made.workspace, made.workspace_bytes);
+    }
+    return status;
+}
+
+exg_status exg_held_compute(exg_held_device *held, const exg_kernel *kernel,
+                            const exg_kernel_call *call, exg_error *err)
+{
+    const exg_kernel *own = held->open->table->kernel_of(kernel);
+
+    return own == NULL ? EXG_FAIL(err, UNSUPPORTED, "KRN-001", "the device has no kernel '%s'",
+                                  kernel->name)
+                       : exg_held_launch(held, own, call, err);
 }

@@ -29,4 +29,13 @@ void exg_held_give(exg_held_device *held, void *address, uint64_t bytes); /* as 
 /* What was given back goes to the device, for others. false: there is none. */
 bool exg_held_trim(exg_held_device *held);
 
+/* Prepares a kernel of the device's, and asks for it. The call has operands with their data,
+ * arguments and what prepare() takes. UNSUPPORTED: by prepare(). */
+exg_status exg_held_launch(exg_held_device *held, const exg_kernel *kernel,
+                           const exg_kernel_call *call, exg_error *err);
+
+/* The same of a kernel of the host's (kernels.h). UNSUPPORTED: the device has none for it too. */
+exg_status exg_held_compute(exg_held_device *held, const exg_kernel *kernel,
+                            const exg_kernel_call *call, exg_error *err);
+
 #endif

@@ -154,22 +154,22 @@ static bool equal_local(const exg_tensor *a, const exg_tensor *b)
     return true;
 }
 
-/* The smallest or largest of what the ranks of the mesh found. */
-static exg_status agree(exg_device_mesh *mesh, exg_reduce_op op, bool *truth, exg_error *err)
+/* The smallest or largest of what the ranks found. */
+static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_error *err)
 {
     uint8_t own = *truth;
     uint8_t all = 0;
     exg_tensor in = {.data = &own, .dtype = EXG_DTYPE_U8, .rank = 0};
     exg_tensor out = {.data = &all, .dtype = EXG_DTYPE_U8, .rank = 0};
     exg_collective what = {.kind = EXG_ALL_REDUCE, .in = &in, .out = &out, .op = op};
-    void *workspace = malloc((size_t)exg_collective_workspace(mesh->communicator, &what) + 1);
+    void *workspace = malloc((size_t)exg_collective_workspace(c, &what) + 1);
     exg_status status;
 
     if (workspace == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
+        exg_communicator_abort(c, EXG_NO_MEMORY);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    status = exg_collective_run(mesh->communicator, &what, workspace, err);
+    status = exg_collective_run(c, &what, workspace, err);
     free(workspace);
     *truth = all != 0;
     return status;
@@ -192,16 +192,33 @@ static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool
     return status;
 }
 
-/* Both whole where the one is Partial; else the second as the first. */
+/* This rank's parts, both whole where the one is Partial; else the second as the first. */
+static exg_status compare(const exg_dtensor *x, const exg_dtensor *y, bool *same, exg_error *err)
+{
+    exg_placement to[EXG_MESH_DIMS_MAX];
+    exg_dtensor *a = NULL, *b = NULL;
+    exg_status status;
+
+    for (uint32_t m = 0; m < x->mesh->ndim; m++) {
+        to[m] = x->placements[m].kind == EXG_PARTIAL ? exg_replicate() : x->placements[m];
+    }
+    status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
+    status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
+    status = status == EXG_OK ? compare_parts(a, b, same, err) : status;
+    exg_dtensor_destroy(a);
+    exg_dtensor_destroy(b);
+    return status;
+}
+
+/* Ranks outside the mesh are told: S001-52. */
 static exg_status equal(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err)
 {
-    exg_placement to[EXG_MESH_DIMS_MAX];
-    exg_dtensor *a = NULL, *b = NULL;
     const exg_dtensor *x, *y;
+    exg_communicator *all;
     bool truth = true;
-    exg_status status;
+    exg_status status = EXG_OK;
 
     (void)user;
     (void)d;
@@ -212,26 +229,21 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     y = args[1].dtensor;
     EXG_TRY(want(key, exg_device_mesh_equal(x->mesh, y->mesh) && x->local.dtype == y->local.dtype,
                  err));
-    if (x->mesh->communicator == NULL) {
-        return EXG_OK;
-    }
     if (x->rank != y->rank || memcmp(x->sizes, y->sizes, x->rank * sizeof(x->sizes[0])) != 0) {
         *result = exg_object_value(exg_arg_bool(false));
         return EXG_OK;
     }
-    for (uint32_t m = 0; m < x->mesh->ndim; m++) {
-        to[m] = x->placements[m].kind == EXG_PARTIAL ? exg_replicate() : x->placements[m];
+    all = x->mesh->around != NULL ? x->mesh->around : x->mesh->communicator;
+    if (x->mesh->communicator != NULL) {
+        status = compare(x, y, &truth, err);
     }
-    status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
-    status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
-    status = status == EXG_OK ? compare_parts(a, b, &truth, err) : status;
-    if (status == EXG_OK) {
-        status = agree(x->mesh, EXG_REDUCE_MIN, &truth, err);
-        *result = exg_object_value(exg_arg_bool(truth));
+    if (status != EXG_OK) {
+        exg_communicator_abort(all, status);
+        return status;
     }
-    exg_dtensor_destroy(a);
-    exg_dtensor_destroy(b);
-    return status;
+    EXG_TRY(agree(all, EXG_REDUCE_MIN, &truth, err));
+    *result = exg_object_value(exg_arg_bool(truth));
+    return EXG_OK;
 }
 
 /* ---- what needs no element --------------------------------- */
@@ -448,7 +460,7 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
         EXG_TRY(unscale(args[0].items[i].dtensor, factor, &bad, err));
     }
     if (mesh != NULL) {
-        EXG_TRY(agree(mesh, EXG_REDUCE_MAX, &bad, err));
+        EXG_TRY(agree(mesh->communicator, EXG_REDUCE_MAX, &bad, err));
     }
     return bad ? write_number(mesh, found, 1, err) : EXG_OK;
 }

@@ -151,43 +151,23 @@ static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
     return true;
 }
 
-/* Fills the part of `t` by an exchange of what lies in the host's memory, `from`. */
-static exg_status receive(exg_dtensor *t, const exg_tensor *from, const exg_region *held,
-                          const exg_region *wanted, exg_gives_fn *gives, const void *user,
-                          exg_error *err)
-{
-    exg_mirror to;
-    exg_status status = exg_dtensor_mirror(t, false, &to, err);
-
-    if (status != EXG_OK) {
-        exg_communicator_abort(t->mesh->communicator, status);
-        return status;
-    }
-    status = exg_region_exchange(t->mesh, from, held, &to.here, wanted, gives, user, err);
-    status = status == EXG_OK ? exg_mirror_write(&to, err) : status;
-    exg_mirror_close(&to);
-    return status;
-}
-
 /* In place of the borrowed part: everyone's copy of the first's. */
 static exg_status take_copies(exg_dtensor *t, exg_error *err)
 {
     copies c = {t->mesh, t->placements};
     exg_region *regions = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
-    exg_mirror own = {.device = NULL};
     exg_dtensor *copy = NULL;
     exg_status status;
 
     status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                              : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
                                                       t->rank, t->sizes, &copy, err);
-    status = status == EXG_OK ? exg_dtensor_mirror(t, true, &own, err) : status;
     if (status != EXG_OK) {
         exg_communicator_abort(t->mesh->communicator, status);
     } else {
-        status = receive(copy, &own.here, regions, regions, first_gives, &c, err);
+        status = exg_dtensor_receive(copy, &t->local, t->mesh->device != NULL, regions, regions,
+                                     first_gives, &c, false, err);
     }
-    exg_mirror_close(&own);
     free(regions);
     if (status == EXG_OK) { /* the copy's memory for its own */
         exg_block *before = t->owned;
@@ -327,6 +307,23 @@ static void keep_order(exg_dtensor *t, const int64_t *strides)
     }
 }
 
+/* Does what is given lie on the device? The source says so for all; not a DTensor's exchange. */
+static exg_status lies_there(exg_device_mesh *mesh, const exg_tensor *global, uint32_t source,
+                             bool *there, exg_error *err)
+{
+    exg_communicator *c = mesh->communicator;
+    uint64_t exchanges = c->exchanges, bytes_sent = c->bytes_sent;
+    uint8_t word = mesh->device != NULL && mesh->device->table->holds(mesh->device, global->data);
+    exg_status status = mesh->device == NULL || source == EXG_NO_RANK
+                            ? EXG_OK
+                            : exg_broadcast_bytes(c, &word, sizeof(word), source, err);
+
+    *there = word != 0;
+    c->exchanges = exchanges;
+    c->bytes_sent = bytes_sent;
+    return status;
+}
+
 /* Fills the part of `t` from `global`, wherever that lies. */
 static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t source,
                              exg_error *err)
@@ -334,17 +331,17 @@ static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t 
     exg_device_mesh *mesh = t->mesh;
     exg_region *held = exg_regions_create(mesh, NULL, global->sizes, global->rank);
     exg_region *wanted = exg_regions_create(mesh, t->placements, global->sizes, global->rank);
-    exg_mirror whole = {.device = NULL};
+    bool there = false;
     exg_status status = held == NULL || wanted == NULL
                             ? EXG_OUT_OF_MEMORY(err)
-                            : exg_mesh_mirror(mesh, global, true, &whole, err);
+                            : lies_there(mesh, global, source, &there, err);
 
     if (status != EXG_OK) {
         exg_communicator_abort(mesh->communicator, status);
     } else {
-        status = receive(t, &whole.here, held, wanted, source_gives, &source, err);
+        status = exg_dtensor_receive(t, global, there, held, wanted, source_gives, &source, false,
+                                     err);
     }
-    exg_mirror_close(&whole);
     free(held);
     free(wanted);
     return status;

@@ -1,5 +1,6 @@
 /* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
 #include "libexec/dtensor/spec.h"
+#include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
 #include "libexport/base/element.h"
 
@@ -177,11 +178,42 @@ static exg_status fill_at(const exg_dtensor *t, uint8_t *at, value_fn *value, co
     return EXG_OK;
 }
 
+static double constant(const void *user, uint64_t index)
+{
+    (void)index;
+    return *(const double *)user;
+}
+
+/* With one value, on the device: an element's bits, as an integer's. UNSUPPORTED. */
+static exg_status fill_there(const exg_dtensor *t, double value, exg_error *err)
+{
+    static const exg_dtype integers[] = {
+        [1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16, [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
+    exg_argument args[] = {{.kind = EXG_ARGUMENT_NONE}, {.kind = EXG_ARGUMENT_INT}};
+    exg_tensor out = t->local;
+    exg_kernel_call call = {.args = args, .arg_count = 2, .outputs = &out, .output_count = 1};
+    uint64_t element[2] = {0};
+
+    EXG_TRY(exg_element_store(out.dtype, element, value, err));
+    if (exg_dtype_bytes(out.dtype) > sizeof(element[0])) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "elements of two words");
+    }
+    memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
+    out.dtype = integers[exg_dtype_bytes(out.dtype)];
+    return exg_held_compute(t->mesh->held, &exg_kernel_full, &call, err);
+}
+
 static exg_status fill(const exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
 {
     exg_mirror m;
-    exg_status status;
+    exg_status status = t->mesh->device != NULL && value == constant
+                            ? fill_there(t, constant(user, 0), err)
+                            : EXG_UNSUPPORTED;
 
+    if (status != EXG_UNSUPPORTED) {
+        return status;
+    }
+    exg_error_clear(err);
     EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
     status = fill_at(t, m.here.data, value, user, err);
     status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
@@ -202,12 +234,6 @@ static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *lik
         *t = NULL;
     }
     return status;
-}
-
-static double constant(const void *user, uint64_t index)
-{
-    (void)index;
-    return *(const double *)user;
 }
 
 exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,

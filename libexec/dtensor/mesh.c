@@ -1,6 +1,6 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
-#include "libexec/dtensor/mesh.h"
 #include "libexec/comm/grid.h"
+#include "libexec/dtensor/line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,9 @@ static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
 void exg_device_mesh_destroy(exg_device_mesh *mesh)
 {
     if (mesh != NULL) {
+        exg_mesh_leave_lines(mesh);
         exg_communicator_close(mesh->communicator);
+        exg_communicator_close(mesh->around);
         exg_held_release(mesh->held);
         free(mesh->ranks);
         free(mesh);
@@ -241,6 +243,9 @@ void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns)
     if (mesh->communicator != NULL) {
         mesh->communicator->deadline_ns = ns;
     }
+    if (mesh->around != NULL) {
+        mesh->around->deadline_ns = ns;
+    }
 }
 
 uint64_t exg_device_mesh_exchanges(const exg_device_mesh *mesh)
@@ -279,12 +284,16 @@ static void ranks_along(const exg_device_mesh *mesh, const uint32_t *dims, uint3
     }
 }
 
-/* Makes the communicator of the part of `mesh` that this rank is in. Collective. */
-static exg_status split(exg_device_mesh *mesh, uint32_t color, exg_device_mesh *part,
-                        exg_device_mesh **out, exg_error *err)
+/* Makes the communicator of the part of `mesh` that this rank is in. Collective. `has_others`:
+ * ranks of the mesh are in no part. */
+static exg_status split(exg_device_mesh *mesh, uint32_t color, bool has_others,
+                        exg_device_mesh *part, exg_device_mesh **out, exg_error *err)
 {
     exg_status status = exg_communicator_split(mesh->communicator, color, &part->communicator, err);
 
+    if (status == EXG_OK && has_others) {
+        status = exg_communicator_split(mesh->communicator, 0, &part->around, err);
+    }
     if (status != EXG_OK) {
         exg_device_mesh_destroy(part);
         return status;
@@ -327,7 +336,7 @@ static exg_status slice_as(exg_device_mesh *mesh, const uint32_t *dims, uint32_t
         return out_of_memory(mesh, err);
     }
     ranks_along(mesh, dims, dim_count, rank, part);
-    return split(mesh, part->ranks[0], part, out, err); /* one colour a part */
+    return split(mesh, part->ranks[0], false, part, out, err); /* one colour a part */
 }
 
 exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
@@ -395,7 +404,7 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
     for (uint32_t i = 0; i < size; i++) {
         part->ranks[i] = mesh->ranks[ranks[i]];
     }
-    return split(mesh, color, part, selected, err);
+    return split(mesh, color, size < mesh->size, part, selected, err);
 }
 
 exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,

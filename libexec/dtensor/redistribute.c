@@ -6,8 +6,8 @@
  * each rank receives what it lacks and no more; an all-reduce is two. A rank that has
  * replicas to choose from takes the one at its own coordinates.
  */
-#include "libexec/comm/collectives.h"
 #include "libexec/comm/reduce.h"
+#include "libexec/dtensor/line.h"
 #include "libexec/dtensor/spec.h"
 
 #include <stdlib.h>
@@ -19,7 +19,10 @@ typedef struct passage {
     const exg_placement *to;
     exg_region *held; /* by rank of the mesh */
     exg_tensor data;
+    bool there;                      /* it lies on the device, on all ranks */
+    exg_mirror mirror;               /* of the part, when it does not any more */
     void *owned;                     /* of `data`, or NULL */
+    exg_block *block;                /* the same on the device */
     bool reduced[EXG_MESH_DIMS_MAX]; /* mesh dims that were Partial */
 } passage;
 
@@ -128,6 +131,105 @@ static exg_status reduce_shares(const passage *p, reduction *r, exg_error *err)
     return EXG_OK;
 }
 
+/* Between copies in the host's memory. */
+static exg_status reduce_here(passage *p, reduction *r, const exg_box *own, exg_error *err)
+{
+    const exg_device_mesh *mesh = p->t->mesh;
+    uint64_t item = exg_dtype_bytes(p->data.dtype);
+    uint64_t own_bytes = box_bytes(p, own);
+    exg_status status;
+
+    r->send = calloc(2 * (size_t)mesh->size, sizeof(*r->send));
+    r->receive = r->send == NULL ? NULL : r->send + mesh->size;
+    r->packed = malloc((size_t)(r->n * item + (uint64_t)exg_tensor_numel(&p->data) * item +
+                                r->n * own_bytes));
+    r->result = malloc((size_t)own_bytes + 1);
+    status = r->send == NULL || r->packed == NULL || r->result == NULL
+                 ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                 : reduce_shares(p, r, err);
+    free(r->send);
+    free(r->packed);
+    free(p->owned);
+    p->owned = r->result;
+    p->data = exg_box_tensor(own, p->data.dtype, p->t->rank, r->result);
+    return status;
+}
+
+/* From row-major memory, along a line of those who reduce together. */
+static exg_status reduce_along(passage *p, const reduction *r, const exg_mesh_line *line,
+                               const exg_tensor *from, const exg_tensor *to, exg_error *err)
+{
+    exg_device_mesh *mesh = p->t->mesh;
+    uint32_t me = exg_device_mesh_rank(mesh);
+    static const int64_t start[EXG_RANK_MAX];
+    exg_collective what = {
+        .kind = EXG_REDUCE_SCATTER, .in = from, .out = to, .dim = r->dim, .op = r->op};
+    exg_strip sent[EXG_RANKS_MAX] = {{0}};
+    exg_strip received[EXG_RANKS_MAX] = {{0}};
+    uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);
+
+    for (uint32_t q = 0; q < mesh->size; q++) {
+        if (same_group(mesh, r->dims, me, q)) {
+            exg_box part = share_of(p, r, q);
+            uint32_t n;
+            uint32_t place = place_in_group(p, r->dims, q, &n);
+
+            /* a chunk of one dim always is one */
+            (void)exg_box_strip(&part, start, from->sizes, from->rank, from->dtype, &sent[place]);
+            received[place] = (exg_strip){.rows = 1, .run = bytes, .pitch = bytes};
+        }
+    }
+    return exg_mesh_line_run(mesh, line, &what, sent, received, err);
+}
+
+/* UNSUPPORTED, on all ranks: not there. */
+static exg_status reduce_there(passage *p, const reduction *r, const exg_box *own, exg_error *err)
+{
+    exg_device_mesh *mesh = p->t->mesh;
+    exg_block *from_block = NULL, *result = NULL;
+    exg_mesh_line *line;
+    exg_tensor from, to;
+    exg_status status;
+
+    EXG_TRY(exg_mesh_line_find(mesh, r->dims, &line, err));
+    if (line == NULL) {
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "the ranks do not share a device");
+    }
+    status = exg_mesh_row_major(mesh, &p->data, true, &from, &from_block, err);
+    status = status == EXG_OK ? exg_block_create(mesh, box_bytes(p, own), &result, err) : status;
+    if (status == EXG_OK) {
+        to = exg_box_tensor(own, from.dtype, from.rank, exg_block_data(result));
+        status = reduce_along(p, r, line, &from, &to, err);
+    }
+    exg_block_release(from_block);
+    if (status != EXG_OK) {
+        exg_block_release(result);
+        return status;
+    }
+    exg_block_release(p->block);
+    p->block = result;
+    p->data = to;
+    return EXG_OK;
+}
+
+/* On the device, or from now on on the host. */
+static exg_status reduce_shared(passage *p, reduction *r, const exg_box *own, exg_error *err)
+{
+    exg_status status = p->there ? reduce_there(p, r, own, err) : EXG_UNSUPPORTED;
+    exg_tensor data = p->data;
+
+    if (status != EXG_UNSUPPORTED) {
+        return status;
+    }
+    exg_error_clear(err);
+    if (p->there) {
+        EXG_TRY(exg_mirror_open(&p->mirror, p->t->mesh->device, &data, true, err));
+        p->data = p->mirror.here;
+        p->there = false;
+    }
+    return reduce_here(p, r, own, err);
+}
+
 /* Reduces over the mesh dims that are Partial(op) and shall not stay it. */
 static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
 {
@@ -137,7 +239,6 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
     reduction r = {.dims = dims, .op = op};
     bool any = false;
     exg_box part;
-    uint64_t own;
     exg_status status;
 
     for (uint32_t m = 0; m < mesh->ndim; m++) {
@@ -152,30 +253,12 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
     r.dim = scatter_dim(p, dims);
     (void)place_in_group(p, dims, me, &r.n);
     part = share_of(p, &r, me);
-    own = box_bytes(p, &part);
-    r.send = calloc(2 * (size_t)mesh->size, sizeof(*r.send));
-    r.receive = r.send == NULL ? NULL : r.send + mesh->size;
-    r.packed = malloc((size_t)(r.n * exg_dtype_bytes(p->data.dtype) +
-                               (uint64_t)exg_tensor_numel(&p->data) *
-                                   exg_dtype_bytes(p->data.dtype) +
-                               r.n * own));
-    r.result = malloc((size_t)own + 1);
-    if (r.send == NULL || r.packed == NULL || r.result == NULL) {
-        exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        status = reduce_shares(p, &r, err);
-    }
+    status = reduce_shared(p, &r, &part, err);
     for (uint32_t q = 0; q < mesh->size; q++) {
         exg_box window = share_of(p, &r, q);
 
         exg_region_cut(&p->held[q], p->t->rank, &window);
     }
-    free(r.send);
-    free(r.packed);
-    free(p->owned);
-    p->owned = r.result;
-    p->data = exg_box_tensor(&part, p->data.dtype, p->t->rank, r.result);
     return status;
 }
 
@@ -195,8 +278,7 @@ static bool gives(const void *user, uint32_t giver, uint32_t taker)
     return true;
 }
 
-/* On its way from the host's memory to the host's, `to`. */
-static exg_status pass(passage *p, const exg_tensor *to, exg_transit **transit, exg_error *err)
+static exg_status pass(passage *p, exg_dtensor *out, bool async, exg_error *err)
 {
     const exg_dtensor *t = p->t;
     exg_region *wanted = exg_regions_create(t->mesh, p->to, t->sizes, t->rank);
@@ -204,39 +286,22 @@ static exg_status pass(passage *p, const exg_tensor *to, exg_transit **transit, 
 
     p->held = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
     if (p->held == NULL || wanted == NULL) {
-        exg_communicator_abort(t->mesh->communicator, EXG_NO_MEMORY);
         status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     for (int op = 0; status == EXG_OK && op < EXG_REDUCE_OP_COUNT; op++) {
         status = reduce(p, (exg_reduce_op)op, err);
     }
-    if (status == EXG_OK) {
-        status = exg_transit_begin(t->mesh, &p->data, p->held, to, wanted, gives, p, transit, err);
+    if (status != EXG_OK) { /* the others would wait */
+        exg_communicator_abort(t->mesh->communicator, status);
+    } else {
+        status = exg_dtensor_receive(out, &p->data, p->there, p->held, wanted, gives, p, async,
+                                     err);
     }
+    exg_mirror_close(&p->mirror);
+    exg_block_release(p->block);
     free(p->held);
     free(p->owned);
     free(wanted);
-    return status;
-}
-
-/* What lies on a device goes and comes through the host. */
-static exg_status pass_through(passage *p, exg_dtensor *out, exg_error *err)
-{
-    exg_mirror from, to = {.device = NULL};
-    exg_status status = exg_dtensor_mirror(p->t, true, &from, err);
-
-    p->data = from.here;
-    status = status == EXG_OK ? exg_dtensor_mirror(out, false, &to, err) : status;
-    if (status != EXG_OK) { /* the others would wait */
-        exg_communicator_abort(p->t->mesh->communicator, status);
-    }
-    status = status == EXG_OK ? pass(p, &to.here, &out->transit, err) : status;
-    if (status == EXG_OK && out->transit != NULL) {
-        exg_transit_bring(out->transit, &to);
-    }
-    status = status == EXG_OK ? exg_mirror_write(&to, err) : status;
-    exg_mirror_close(&to);
-    exg_mirror_close(&from);
     return status;
 }
 
@@ -263,7 +328,7 @@ static exg_status check(const exg_dtensor *t, const exg_placement *to, bool *sam
 exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
                             exg_dtensor **out, exg_error *err)
 {
-    passage p = {.t = t, .to = to};
+    passage p = {.t = t, .to = to, .data = t->local, .there = t->mesh->device != NULL};
     exg_status status;
     bool same;
 
@@ -287,11 +352,7 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
         exg_communicator_abort(t->mesh->communicator, status);
         return status;
     }
-    status = pass_through(&p, *out, err);
-    if (status == EXG_OK && !async) {
-        status = exg_transit_finish((*out)->transit, true, err);
-        (*out)->transit = NULL;
-    }
+    status = pass(&p, *out, async, err);
     if (status != EXG_OK) {
         exg_dtensor_destroy(*out);
         *out = NULL;

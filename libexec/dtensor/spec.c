@@ -1,5 +1,6 @@
 /* spec.c - placements that fit, the part of a rank, DTensor objects. */
 #include "libexec/dtensor/spec.h"
+#include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
 
 #include <inttypes.h>
@@ -283,6 +284,39 @@ exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, boo
     return exg_mirror_open(m, there ? device : NULL, t, reads, err);
 }
 
+exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
+                         exg_error *err)
+{
+    uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);
+    exg_tensor in = *from;
+    exg_tensor out = *to;
+    exg_kernel_call call = {
+        .inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
+
+    if (bytes == 0) {
+        return EXG_OK;
+    }
+    return exg_tensor_is_contiguous(from) && exg_tensor_is_contiguous(to)
+               ? mesh->device->table->copy(mesh->device, to->data, from->data, bytes, err)
+               : exg_held_compute(mesh->held, &exg_kernel_copy, &call, err);
+}
+
+exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
+                              exg_tensor *row_major, exg_block **block, exg_error *err)
+{
+    uint64_t bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
+
+    *row_major = *t;
+    *block = NULL;
+    if (exg_tensor_is_contiguous(t)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_block_create(mesh, bytes, block, err));
+    exg_tensor_set_contiguous(row_major);
+    row_major->data = exg_block_data(*block);
+    return copies ? exg_mesh_copy(mesh, t, row_major, err) : EXG_OK;
+}
+
 static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, exg_error *err)
 {
     exg_box box = {{0}, {0}};
@@ -297,24 +331,25 @@ static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, e
     return status;
 }
 
-static bool are_apart(const exg_tensor *a, const exg_tensor *b, uint64_t bytes)
+static bool are_apart(const exg_tensor *a, const exg_tensor *b)
 {
-    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+    exg_span x = exg_tensor_span(a), y = exg_tensor_span(b);
+    intptr_t first = (intptr_t)a->data, second = (intptr_t)b->data;
 
-    return (x > y ? x - y : y - x) >= bytes;
+    return first + x.high <= second + y.low || second + y.high <= first + x.low;
 }
 
 exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err)
 {
-    exg_accelerator *device = to->mesh->device;
-    uint64_t bytes = (uint64_t)exg_tensor_numel(&to->local) * exg_dtype_bytes(to->local.dtype);
     exg_mirror here;
-    exg_status status;
+    exg_status status = to->mesh->device != NULL && are_apart(&from->local, &to->local)
+                            ? exg_mesh_copy(to->mesh, &from->local, &to->local, err)
+                            : EXG_UNSUPPORTED;
 
-    if (device != NULL && bytes > 0 && exg_tensor_is_contiguous(&from->local) &&
-        exg_tensor_is_contiguous(&to->local) && are_apart(&from->local, &to->local, bytes)) {
-        return device->table->copy(device, to->local.data, from->local.data, bytes, err);
+    if (status != EXG_UNSUPPORTED) {
+        return status;
     }
+    exg_error_clear(err);
     EXG_TRY(exg_dtensor_mirror(from, true, &here, err));
     status = copy_mirrored(&here, to, err);
     exg_mirror_close(&here);

@@ -2,8 +2,9 @@
 #ifndef EXG_LIBEXEC_DTENSOR_SPEC_H
 #define EXG_LIBEXEC_DTENSOR_SPEC_H
 
-#include "libexec/dtensor/history.h"
+#include "libexec/comm/collectives.h"
 #include "libexec/device/mirror.h"
+#include "libexec/dtensor/history.h"
 #include "libexec/dtensor/mesh.h"
 
 #include <exg/dtensor.h>
@@ -126,25 +127,36 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
 /* One element; DTN-008 of dtypes that are only moved. */
 exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
 
-/* Collective on the mesh: what rank p holds of `from` (held[p]) and rank q wants (wanted[q]) goes
- * there when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a
- * rank of the mesh each. */
+/* Collective: what rank p holds of `from` (held[p]) and rank q wants of `t` (wanted[q]) goes there
+ * when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a rank of
+ * the mesh each; they and `from` may go when it returns. `there`, alike on all ranks: what they
+ * give lies on their devices, and goes from one to the other where it can. With `async` the part
+ * may be on its way (t->transit). A fault ends the mesh's exchanges on all ranks. */
 typedef bool exg_gives_fn(const void *user, uint32_t giver, uint32_t taker);
-exg_status exg_region_exchange(exg_device_mesh *mesh, const exg_tensor *from,
-                               const exg_region *held, const exg_tensor *to,
-                               const exg_region *wanted, exg_gives_fn *gives, const void *user,
-                               exg_error *err);
+exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool there,
+                               const exg_region *held, const exg_region *wanted,
+                               exg_gives_fn *gives, const void *user, bool async, exg_error *err);
 
-/* The same in two: *transit is what is on its way, NULL when nothing is; `to` is whole when it has
- * been finished, which frees it (NULL is allowed). Regions and `from` may go in between.
+/* The part is whole when it has been finished, which frees what was on its way (NULL is allowed).
  * `settles`: it also waits until all ranks have read what was sent, which they do when they finish
  * it; else that memory stays until a later exchange. */
-exg_status exg_transit_begin(exg_device_mesh *mesh, const exg_tensor *from, const exg_region *held,
-                             const exg_tensor *to, const exg_region *wanted, exg_gives_fn *gives,
-                             const void *user, exg_transit **transit, exg_error *err);
 exg_status exg_transit_finish(exg_transit *transit, bool settles, exg_error *err);
-/* `to` is what `m` shows of a device: it is brought there when it is whole. Takes m over. */
-void exg_transit_bring(exg_transit *transit, exg_mirror *m);
-bool exg_transit_arrived(const exg_transit *transit); /* is `to` whole already? */
+bool exg_transit_arrived(const exg_transit *transit); /* is it whole already? */
+
+/* On the mesh's device: a copy of a tensor of any strides to one of the same sizes, which does not
+ * overlap, and the tensor as it is or, where it is not row-major, as *block (else NULL) has room
+ * for it and with `copies` what it is. Asked for. UNSUPPORTED, NO_MEMORY, DEVICE. */
+exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
+                         exg_error *err);
+exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
+                              exg_tensor *row_major, exg_block **block, exg_error *err);
+
+/* `part` of a tensor that begins at `origin`. */
+exg_tensor exg_box_window(const exg_box *part, const exg_tensor *t, const int64_t *origin);
+
+/* `part` of a row-major tensor of these sizes that begins at `origin`; false: it is more than one
+ * strip. */
+bool exg_box_strip(const exg_box *part, const int64_t *origin, const int64_t *sizes, uint32_t rank,
+                   exg_dtype dtype, exg_strip *strip);
 
 #endif

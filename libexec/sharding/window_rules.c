@@ -191,6 +191,24 @@ static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
            (adapts ? s->size % s->parts == 0 : true);
 }
 
+/* Dim `dim` split, of which a rank sees `beside` more than its own. */
+static exg_status add_row(exg_rule_call *call, uint32_t dim, exg_emit_row *emit, int64_t beside)
+{
+    exg_row *row = exg_rule_add_emitted(call, emit);
+
+    if (row == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    row->operands[0] = exg_shard((int32_t)dim);
+    for (uint32_t r = 0; r < call->result_count; r++) {
+        row->results[r] = exg_shard((int32_t)dim);
+    }
+    row->windows = 1;
+    row->window_bytes = (double)(beside > 0 ? beside : 0) *
+                        exg_bytes_without(call->operands[0], dim);
+    return EXG_OK;
+}
+
 static exg_status add_sliding(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
@@ -198,23 +216,10 @@ static exg_status add_sliding(exg_rule_call *call)
 
     for (uint32_t d = convolves ? 2 : in->rank - 2; d < in->rank; d++) {
         sliding s = sliding_of(call, d);
-        int64_t beside;
-        exg_row *row;
 
-        if (!slides_over_parts(call, &s)) {
-            continue;
+        if (slides_over_parts(call, &s)) {
+            EXG_TRY(add_row(call, d, emit_window, reach_of(&s) - s.stride));
         }
-        row = exg_rule_add_emitted(call, emit_window);
-        if (row == NULL) {
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
-        row->operands[0] = exg_shard((int32_t)d);
-        for (uint32_t r = 0; r < call->result_count; r++) {
-            row->results[r] = exg_shard((int32_t)d);
-        }
-        row->windows = 1;
-        beside = reach_of(&s) - s.stride;
-        row->window_bytes = (double)(beside > 0 ? beside : 0) * exg_bytes_without(in, d);
     }
     return EXG_OK;
 }
@@ -303,18 +308,10 @@ static exg_status add_spreading(exg_rule_call *call)
 
     for (uint32_t d = 2; d < in->rank; d++) {
         spreading s = spreading_of(call, d);
-        exg_row *row;
 
-        if (!spreads_over_parts(call, &s)) {
-            continue;
+        if (spreads_over_parts(call, &s)) {
+            EXG_TRY(add_row(call, d, emit_spreading, s.reach - 1));
         }
-        row = exg_rule_add_emitted(call, emit_spreading);
-        if (row == NULL) {
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
-        row->operands[0] = row->results[0] = exg_shard((int32_t)d);
-        row->windows = 1;
-        row->window_bytes = (double)(s.reach - 1) * exg_bytes_without(in, d);
     }
     return EXG_OK;
 }

@@ -166,6 +166,32 @@ void exg_frame_reader_destroy(exg_frame_reader *reader)
     }
 }
 
+exg_status exg_frame_readers_create(uint32_t count, exg_frame_reader ***readers, exg_error *err)
+{
+    exg_status status = EXG_OK;
+
+    *readers = calloc(count, sizeof(**readers));
+    if (*readers == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    for (uint32_t i = 0; i < count && status == EXG_OK; i++) {
+        status = exg_frame_reader_create(&(*readers)[i], err);
+    }
+    if (status != EXG_OK) {
+        exg_frame_readers_destroy(*readers, count);
+        *readers = NULL;
+    }
+    return status;
+}
+
+void exg_frame_readers_destroy(exg_frame_reader **readers, uint32_t count)
+{
+    for (uint32_t i = 0; readers != NULL && i < count; i++) {
+        exg_frame_reader_destroy(readers[i]);
+    }
+    free(readers);
+}
+
 static exg_status inflate_frame(exg_frame_reader *r, const exg_frames *frames,
                                 const uint8_t *stored, uint32_t index, uint8_t *plain,
                                 exg_error *err)

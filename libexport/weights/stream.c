@@ -24,7 +24,7 @@ typedef struct stream {
     exg_take_fn *take;
     void *user;
     uint8_t **slots; /* BLOCK_BYTES each, where there is no data */
-    exg_frame_reader **readers;
+    exg_frame_reader **readers; /* of frames */
 } stream;
 
 static uint64_t part_at(const stream *s, uint64_t block)
@@ -43,7 +43,7 @@ static exg_status make_block(void *context, const exg_pipeline_block *block, exg
     }
     return exg_storage_read_with(s->weights, s->storage, block->index * BLOCK_BYTES,
                                  part_at(s, block->index), s->slots[block->slot],
-                                 s->readers[block->worker], err);
+                                 s->readers == NULL ? NULL : s->readers[block->worker], err);
 }
 
 static exg_status use_block(void *context, const exg_pipeline_block *block, exg_error *err)
@@ -63,8 +63,7 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
 static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_error *err)
 {
     s->slots = calloc(slots, sizeof(*s->slots));
-    s->readers = calloc(workers, sizeof(*s->readers));
-    if (s->slots == NULL || s->readers == NULL) {
+    if (s->slots == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < slots && s->data == NULL; i++) {
@@ -73,11 +72,9 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    for (uint32_t i = 0; i < workers && s->weights->storages[s->storage].kind == EXG_STORAGE_FRAMES;
-         i++) {
-        EXG_TRY(exg_frame_reader_create(&s->readers[i], err));
-    }
-    return EXG_OK;
+    return s->weights->storages[s->storage].kind == EXG_STORAGE_FRAMES
+               ? exg_frame_readers_create(workers, &s->readers, err)
+               : EXG_OK;
 }
 
 exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
@@ -103,11 +100,8 @@ exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *
     for (uint32_t i = 0; s.slots != NULL && i < slots; i++) {
         free(s.slots[i]);
     }
-    for (uint32_t i = 0; s.readers != NULL && i < workers; i++) {
-        exg_frame_reader_destroy(s.readers[i]);
-    }
+    exg_frame_readers_destroy(s.readers, workers);
     free(s.slots);
-    free(s.readers);
     return status;
 }
 

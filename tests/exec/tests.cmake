@@ -205,7 +205,8 @@ exg_test(exec_dtensor_device exec/dispatch/device.c exec/dispatch/eager.c exec/d
 
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
-foreach(test dtensor redistribute strided gradient module dispatch context autograd dispatch_rules)
+exg_test(exec_dtensor_there exec/dtensor/there.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
+foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd dispatch_rules)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)
@@ -216,7 +217,11 @@ if(NOT EXG_SANITIZE)
   exg_strict_test(exec_corpus_eager exec_corpus EXG_CORPUS_MESH=2x2
     "EXG_CORPUS_EAGER=P(sum) S(0)")
 endif()
-foreach(test dtensor dispatch autograd dtensor_device)
+set(cuda_tests dtensor dtensor_there dispatch autograd dtensor_device)
+if(NOT EXG_SANITIZE) # two thousand moves
+  list(APPEND cuda_tests redistribute)
+endif()
+foreach(test ${cuda_tests})
   add_test(NAME exec_cuda_${test} COMMAND test_exec_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(exec_cuda_${test} PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")

@@ -86,8 +86,9 @@ exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, ui
 exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
                                    const char *name, exg_device_mesh **flat, exg_error *err);
 
-/* Collective. A mesh of these ranks of `mesh`, ascending, row-major. USAGE DTN-012, DTN-021 of
- * another device type than the mesh's. */
+/* Collective. A mesh of these ranks of `mesh`, ascending, row-major. Ranks that are not among them
+ * have it too; what they do with it sends nothing but `equal`, which is called by all and tells
+ * all. USAGE DTN-012, DTN-021 of another device type than the mesh's. */
 exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
                                   const exg_mesh_shape *shape, exg_device_mesh **selected,
                                   exg_error *err);

@@ -27,7 +27,8 @@ typedef struct exg_session exg_session;
 
 typedef struct exg_session_options {
     size_t size;           /* sizeof(exg_session_options) */
-    uint32_t thread_count; /* of the pool; 0: one per core. On a mesh each rank has one */
+    uint32_t thread_count; /* of the pool; 0: one per core. On a mesh each rank has one, and
+                              the pool places weights */
     exg_plan_options plan;
     exg_mesh_shape mesh; /* ranks in a grid; no dims, or one rank: no mesh */
     /* How to place, by mesh dim; patterns must stay as long as the session. */

@@ -34,15 +34,6 @@ static exg_status member_keyword(exg_decoder *d, const char *key, uint32_t key_l
     return exg_early_argument(d, value, &named->arg);
 }
 
-static exg_status field_kwargs(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_node *half = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_named_argument), member_keyword, &half->kwargs,
-                          &half->kwarg_count);
-}
-
 static exg_status field_metadata(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     static const exg_field fields[] = {
@@ -105,7 +96,7 @@ static exg_status item_node(exg_decoder *d, exg_json value, void *item)
     static const exg_field fields[] = {
         {"target",   6, EXG_FIELD_REQUIRED, field_target,   0},
         EXG_FIELD_LIST(half_node, args, arg_count, "args", EXG_FIELD_REQUIRED, item_positional),
-        {"kwargs",   6, EXG_FIELD_REQUIRED, field_kwargs,   0},
+        EXG_FIELD_MAP(half_node, kwargs, kwarg_count, "kwargs", EXG_FIELD_REQUIRED, member_keyword),
         EXG_FIELD_LIST(half_node, node.outputs, node.output_count, "outputs", EXG_FIELD_REQUIRED,
                        exg_early_return),
         {"metadata", 8, EXG_FIELD_REQUIRED, field_metadata, 0},
@@ -272,25 +263,6 @@ static exg_status member_bound(exg_decoder *d, const char *key, uint32_t key_len
     return EXG_OK;
 }
 
-static exg_status field_parameters(exg_decoder *d, exg_json value, void *base,
-                                   const exg_field *field)
-{
-    half_module *half = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_early_bound), member_bound, &half->parameters,
-                          &half->parameter_count);
-}
-
-static exg_status field_buffers(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_module *half = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_early_bound), member_bound, &half->buffers,
-                          &half->buffer_count);
-}
-
 /* One list: parameters, buffers, what branches have. */
 static exg_status gather_own(exg_decoder *d, half_module *half)
 {
@@ -312,10 +284,12 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_module, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        {"graph",      5,  EXG_FIELD_REQUIRED, field_graph,      0},
+        {"graph", 5, EXG_FIELD_REQUIRED, field_graph, 0},
         EXG_FIELD(half_module, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
-        {"parameters", 10, EXG_FIELD_REQUIRED, field_parameters, 0},
-        {"buffers",    7,  EXG_FIELD_REQUIRED, field_buffers,    0},
+        EXG_FIELD_MAP(half_module, parameters, parameter_count, "parameters", EXG_FIELD_REQUIRED,
+                      member_bound),
+        EXG_FIELD_MAP(half_module, buffers, buffer_count, "buffers", EXG_FIELD_REQUIRED,
+                      member_bound),
     };
 
     EXG_TRY(exg_decode_struct(d, value, half, fields, EXG_FIELD_COUNT(fields)));

@@ -298,15 +298,14 @@ static exg_status make_room(exg_saver *s)
     uint32_t slots = exg_pipeline_slots(s->pool);
 
     s->packers = EXG_NEW_ARRAY(s->arena, exg_packer *, workers);
-    s->readers = EXG_NEW_ARRAY(s->arena, exg_frame_reader *, workers);
     s->plain = EXG_NEW_ARRAY(s->arena, uint8_t *, slots);
     s->packed = EXG_NEW_ARRAY(s->arena, uint8_t *, slots);
-    if (s->packers == NULL || s->readers == NULL || s->plain == NULL || s->packed == NULL) {
+    if (s->packers == NULL || s->plain == NULL || s->packed == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
+    EXG_TRY(exg_frame_readers_create(workers, &s->readers, s->err));
     for (uint32_t i = 0; i < workers; i++) {
         EXG_TRY(exg_packer_create(&s->packers[i], s->err));
-        EXG_TRY(exg_frame_reader_create(&s->readers[i], s->err));
     }
     for (uint32_t i = 0; i < slots; i++) {
         s->plain[i] = malloc(EXG_FRAME_BYTES);
@@ -320,9 +319,11 @@ static exg_status make_room(exg_saver *s)
 
 static void free_room(exg_saver *s)
 {
-    for (uint32_t i = 0; s->readers != NULL && i < exg_pipeline_workers(s->pool); i++) {
+    uint32_t workers = exg_pipeline_workers(s->pool);
+
+    exg_frame_readers_destroy(s->readers, workers);
+    for (uint32_t i = 0; s->packers != NULL && i < workers; i++) {
         exg_packer_destroy(s->packers[i]);
-        exg_frame_reader_destroy(s->readers[i]);
     }
     for (uint32_t i = 0; s->packed != NULL && i < exg_pipeline_slots(s->pool); i++) {
         free(s->plain[i]);

@@ -406,6 +406,16 @@ exg_status exg_field_list(exg_decoder *d, exg_json value, void *base, const exg_
     return EXG_OK;
 }
 
+exg_status exg_field_map(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+{
+    uint32_t count = 0;
+
+    EXG_TRY(exg_decode_map(d, value, field->item_bytes, field->member, member_of(base, field),
+                           &count));
+    memcpy((char *)base + field->count_offset, &count, sizeof(count));
+    return EXG_OK;
+}
+
 exg_status exg_field_text(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     const char **text = member_of(base, field);

@@ -102,6 +102,8 @@ enum {
 };
 
 typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
+typedef exg_status exg_member_fn(exg_decoder *d, const char *key, uint32_t key_length,
+                                 exg_json value, void *item);
 
 struct exg_field {
     const char *key;
@@ -109,9 +111,10 @@ struct exg_field {
     uint32_t flags;
     exg_decode_fn *decode;
     size_t offset; /* of the member in the struct, for decoders that serve many */
-    size_t count_offset; /* of a list */
+    size_t count_offset; /* of a list or a map */
     size_t item_bytes;
     exg_item_fn *item;
+    exg_member_fn *member;
 };
 
 #define EXG_FIELD(type, member, key_, flags_, decode_)                                             \
@@ -124,6 +127,13 @@ struct exg_field {
         .key = key_, .key_length = sizeof(key_) - 1, .flags = flags_, .decode = exg_field_list,    \
         .offset = offsetof(type, member_), .count_offset = offsetof(type, count_),                 \
         .item_bytes = sizeof(*((type *)NULL)->member_), .item = item_                              \
+    }
+/* A map: the same, of what `each_` decodes. */
+#define EXG_FIELD_MAP(type, member_, count_, key_, flags_, each_)                                  \
+    {                                                                                              \
+        .key = key_, .key_length = sizeof(key_) - 1, .flags = flags_, .decode = exg_field_map,     \
+        .offset = offsetof(type, member_), .count_offset = offsetof(type, count_),                 \
+        .item_bytes = sizeof(*((type *)NULL)->member_), .member = each_                            \
     }
 #define EXG_FIELD_COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
 
@@ -141,14 +151,13 @@ exg_status exg_decode_array(exg_decoder *d, exg_json value, size_t item_bytes, e
                             void *items, uint32_t *count);
 
 /* An object as a list of its members, in file order. */
-typedef exg_status exg_member_fn(exg_decoder *d, const char *key, uint32_t key_length,
-                                 exg_json value, void *item);
 
 exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg_member_fn *member,
                           void *items, uint32_t *count);
 
 /* Members of these types. */
 exg_decode_fn exg_field_list;   /* EXG_FIELD_LIST */
+exg_decode_fn exg_field_map;    /* EXG_FIELD_MAP */
 exg_decode_fn exg_field_text;   /* const char * */
 exg_decode_fn exg_field_int;    /* int64_t */
 exg_decode_fn exg_field_double; /* double */

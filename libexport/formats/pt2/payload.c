@@ -56,20 +56,11 @@ static exg_status member_payload(exg_decoder *d, const char *key, uint32_t key_l
     return exg_decode_struct(d, value, payload, fields, EXG_FIELD_COUNT(fields));
 }
 
-static exg_status field_config(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    payload_config *config = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(payload_meta), member_payload, &config->items,
-                          &config->count);
-}
-
 static exg_status read_config(exg_archive *archive, const exg_zip_entry *entry,
                               payload_config *config, exg_error *err)
 {
     static const exg_field fields[] = {
-        {"config", 6, EXG_FIELD_REQUIRED, field_config, 0},
+        EXG_FIELD_MAP(payload_config, items, count, "config", EXG_FIELD_REQUIRED, member_payload),
     };
     exg_json_doc *doc = NULL;
     exg_decoder d;

@@ -70,26 +70,17 @@ static exg_status member_named_tuple(exg_decoder *d, const char *key, uint32_t k
     return exg_decode_struct(d, value, tuple, fields, EXG_FIELD_COUNT(fields));
 }
 
-static exg_status field_named_tuples(exg_decoder *d, exg_json value, void *base,
-                                     const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_named_tuple), member_named_tuple,
-                          &program->named_tuples, &program->named_tuple_count);
-}
-
 static exg_status field_graph_module(exg_decoder *d, exg_json value, void *base,
                                      const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"graph",                      5,  EXG_FIELD_REQUIRED, field_graph,        0},
-        {"signature",                  9,  EXG_FIELD_REQUIRED, field_signature,    0},
+        {"graph",     5, EXG_FIELD_REQUIRED, field_graph,     0},
+        {"signature", 9, EXG_FIELD_REQUIRED, field_signature, 0},
         EXG_FIELD_LIST(exg_program, module_calls, module_call_count, "module_call_graph",
                        EXG_FIELD_REQUIRED, item_module_call),
         EXG_FIELD(exg_program, metadata, "metadata", EXG_FIELD_OPTIONAL, exg_field_strings),
-        {"treespec_namedtuple_fields", 26, EXG_FIELD_OPTIONAL, field_named_tuples, 0},
+        EXG_FIELD_MAP(exg_program, named_tuples, named_tuple_count, "treespec_namedtuple_fields",
+                      EXG_FIELD_OPTIONAL, member_named_tuple),
     };
 
     exg_program *program = base;
@@ -111,15 +102,6 @@ static exg_status member_opset(exg_decoder *d, const char *key, uint32_t key_len
 
     EXG_TRY(exg_decoder_keep(d, value, key, key_length, &opset->name_space));
     return exg_json_int(value, &opset->version, d->err);
-}
-
-static exg_status field_opsets(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_opset), member_opset, &program->opsets,
-                          &program->opset_count);
 }
 
 static exg_status field_min(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -151,15 +133,6 @@ static exg_status member_range(exg_decoder *d, const char *key, uint32_t key_len
 
     EXG_TRY(exg_decoder_keep(d, value, key, key_length, &range->symbol));
     return exg_decode_struct(d, value, range, fields, EXG_FIELD_COUNT(fields));
-}
-
-static exg_status field_ranges(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_program *program = base;
-
-    (void)field;
-    return exg_decode_map(d, value, sizeof(exg_range_constraint), member_range,
-                          &program->range_constraints, &program->range_constraint_count);
 }
 
 /* Before the verifiers list there was one dialect. */
@@ -227,16 +200,18 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
 exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget, exg_error *err)
 {
     static const exg_field fields[] = {
-        {"graph_module",      12, EXG_FIELD_REQUIRED, field_graph_module, 0},
-        {"opset_version",     13, EXG_FIELD_REQUIRED, field_opsets,       0},
-        {"range_constraints", 17, EXG_FIELD_REQUIRED, field_ranges,       0},
-        {"schema_version",    14, EXG_FIELD_REQUIRED, field_version,      0},
+        {"graph_module",   12, EXG_FIELD_REQUIRED, field_graph_module, 0},
+        EXG_FIELD_MAP(exg_program, opsets, opset_count, "opset_version", EXG_FIELD_REQUIRED,
+                      member_opset),
+        EXG_FIELD_MAP(exg_program, range_constraints, range_constraint_count, "range_constraints",
+                      EXG_FIELD_REQUIRED, member_range),
+        {"schema_version", 14, EXG_FIELD_REQUIRED, field_version,      0},
         EXG_FIELD_LIST(exg_program, verifiers, verifier_count, "verifiers", EXG_FIELD_OPTIONAL,
                        exg_item_text),
         EXG_FIELD(exg_program, torch_version, "torch_version", EXG_FIELD_OPTIONAL, exg_field_text),
         EXG_FIELD_LIST(exg_program, guards_code, guard_count, "guards_code", EXG_FIELD_OPTIONAL,
                        exg_item_text),
-        {"dialect",           7,  EXG_FIELD_OPTIONAL, field_dialect,      0},
+        {"dialect",        7,  EXG_FIELD_OPTIONAL, field_dialect,      0},
     };
     exg_decoder d;
     exg_status status;

@@ -306,6 +306,7 @@ static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_e
 }
 
 static bool hands_on; /* x as an earlier plan left it, each time in another place */
+static const exg_grid *grid; /* NULL: no mesh */
 
 static exg_status give(exg_rank *rank, exg_accelerator *device, uint32_t input, float *x,
                        exg_error *err)
@@ -348,7 +349,7 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
         input++;
     }
     plan->inputs[input].is_handed_on = hands_on;
-    status = exg_rank_create(plan, memory, NULL, NULL, device, 0, &rank, err);
+    status = exg_rank_create(plan, memory, NULL, grid, device, 0, &rank, err);
     if (status == EXG_OK) {
         uint32_t o = plan->output_count - 1;
         size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.window) * sizeof(*y);
@@ -370,7 +371,7 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
 }
 
 /* relu(x), x from -10 up; the sum of what comes out. */
-static double run_relu(const exg_device_table *on)
+static exg_status try_relu(const exg_device_table *on, double *sum, exg_error *err)
 {
     const int64_t sizes[] = {COUNT};
     static float x[COUNT];
@@ -380,27 +381,36 @@ static double run_relu(const exg_device_table *on)
     exg_builder *builder;
     exg_tensor_meta meta;
     exg_argument out;
-    exg_error err;
-    double sum = 0;
+    exg_status status;
 
-    assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
-    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, &err), EXG_OK);
-    assert_int_equal(exg_builder_create(operators, program, &builder, &err), EXG_OK);
+    assert_int_equal(exg_operators_create(&operators, err), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, err), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &builder, err), EXG_OK);
     meta = exg_builder_meta(builder, EXG_DTYPE_F32, sizes, 1);
     out = exg_arg_ref(EMIT(builder, relu_default,
                            exg_builder_input(builder, "x", &meta, EXG_INPUT_USER, NULL,
                                              EXG_UNSET)));
     exg_builder_output(builder, &out, EXG_OUTPUT_USER, NULL);
-    assert_int_equal(exg_builder_finish(builder, &err), EXG_OK);
+    assert_int_equal(exg_builder_finish(builder, err), EXG_OK);
     for (int i = 0; i < COUNT; i++) {
         x[i] = (float)(i - 10);
     }
-    assert_int_equal(try_to_run(on, program, operators, x, y, &err), EXG_OK);
+    status = try_to_run(on, program, operators, x, y, err);
+    *sum = 0;
     for (int i = 0; i < COUNT; i++) {
-        sum += y[i];
+        *sum += y[i];
     }
     exg_program_destroy(program);
     exg_operators_destroy(operators);
+    return status;
+}
+
+static double run_relu(const exg_device_table *on)
+{
+    exg_error err;
+    double sum;
+
+    assert_int_equal(try_relu(on, &sum, &err), EXG_OK);
     return sum;
 }
 
@@ -451,6 +461,69 @@ static void what_cannot_be_recorded_is_asked_for_each_time(void **state)
     fleeting.record = record_nothing;
     assert_true(run_relu(&fleeting) == 53 * 54 / 2);
     assert_int_equal(asked_to_record, 1);
+}
+
+/* ---- a rank that fails ---------------------------------------------------------------------- */
+
+static exg_device_table failing;
+static bool has_failed;
+static int told; /* had the others been, when the device was first waited for after that? -1: no */
+
+static exg_status fail_to_launch(exg_accelerator *device, const exg_kernel *kernel,
+                                 const exg_kernel_call *call, uint32_t operands, exg_error *err)
+{
+    (void)device;
+    (void)kernel;
+    (void)call;
+    (void)operands;
+    has_failed = true;
+    return EXG_FAIL(err, DEVICE, "DEV-008", "it does not");
+}
+
+static exg_status wait_and_look(exg_accelerator *device, exg_error *err)
+{
+    if (has_failed && told < 0) {
+        told = exg_grid_is_aborted(grid);
+    }
+    return exg_device_strict.wait(device, err);
+}
+
+static exg_status open_failing(uint32_t index, exg_accelerator **device, exg_error *err)
+{
+    exg_status status = exg_device_strict.open(index, device, err);
+
+    (*device)->table = &failing;
+    return status;
+}
+
+/* Others' devices may wait for what this one does not come to ask for, and this one for them: they
+ * are told before it is waited for, where devices are joined. */
+static void others_hear_of_a_failure_before_the_device_is_waited_for(void **state)
+{
+    const exg_mesh_shape shape = {1, {2}};
+    exg_line line = {.name = "a line"};
+    exg_grid grids[2];
+    exg_error err;
+    double sum;
+
+    (void)state;
+    failing = exg_device_strict;
+    failing.open = open_failing;
+    failing.launch = fail_to_launch;
+    failing.wait = wait_and_look;
+    for (int joined = 0; joined <= 1; joined++) {
+        assert_int_equal(exg_local_grid(&shape, grids, &err), EXG_OK);
+        grids[0].lines[0] = joined == 1 ? &line : NULL;
+        grid = &grids[0];
+        has_failed = false;
+        told = -1;
+        assert_int_equal(try_relu(&failing, &sum, &err), EXG_DEVICE);
+        assert_string_equal(err.code, "DEV-008");
+        assert_int_equal(told, joined);
+        grid = NULL;
+        exg_grid_close(&grids[0]);
+        exg_grid_close(&grids[1]);
+    }
 }
 
 /* ---- not enough memory ---------------------------------------------------------------------- */
@@ -565,6 +638,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_does_not_wait_is_found_out),
         cmocka_unit_test(what_is_handed_on_is_read_where_it_lies),
         cmocka_unit_test(what_cannot_be_recorded_is_asked_for_each_time),
+        cmocka_unit_test(others_hear_of_a_failure_before_the_device_is_waited_for),
         cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),
         cmocka_unit_test(devices_are_found_by_name),
     };

@@ -703,6 +703,18 @@ static void outside(rank_context *c)
     result = call(&e, "aten.item.default", (exg_object[]){T(sum)}, 1);
     EXPECT(c, result.kind == (member ? EXG_OBJECT_VALUE : EXG_OBJECT_NONE), "a number outside");
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before, "sends on the mesh of all");
+    exg_dtensor_destroy(sum);
+    result = call(&e, "aten.equal.default", (exg_object[]){T(x), T(x)}, 2);
+    EXPECT(c, result.kind == EXG_OBJECT_VALUE && result.value.as_bool, "equal, everywhere");
+    if (exg_device_mesh_rank(c->mesh) == 1) { /* one rank finds a difference */
+        int64_t other[2] = {2, 7};
+
+        EXPECT(c, exg_dtensor_copy_from_host(y, NULL, other, &e.err) == EXG_OK, "%s",
+               e.err.message);
+    }
+    sum = CALL(&e, "aten.add.Tensor", T(x), T(x));
+    result = call(&e, "aten.equal.default", (exg_object[]){T(y), T(sum)}, 2);
+    EXPECT(c, result.kind == EXG_OBJECT_VALUE && !result.value.as_bool, "no more, everywhere");
     exg_dtensor_destroy(x);
     exg_dtensor_destroy(y);
     exg_dtensor_destroy(sum);
@@ -710,7 +722,7 @@ static void outside(rank_context *c)
     eager_end(&e);
 }
 
-/* S001-56 */
+/* S001-52, S001-56 */
 static void ranks_outside_compute_nothing(void **state)
 {
     (void)state;

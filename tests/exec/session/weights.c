@@ -124,9 +124,15 @@ static void what_is_read_by_many_is_whole(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         make(i % 2 == 1, i < 2 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE);
-        for (uint32_t k = 0; k < 6; k++) {
+        for (uint32_t k = 0; k < 8; k++) {
             exg_session_options options = options_of(1 + k / 2, k % 2 == 1);
             exg_error err;
+
+            if (k >= 6) {
+                options.mesh = (exg_mesh_shape){1, {2}};
+                options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
+                options.place[0].mode = EXG_PLACE_DATA;
+            }
 
             if (is_left_out(k)) {
                 continue;
@@ -268,7 +274,7 @@ static void what_was_packed_is_there_once(void **state)
     for (int tied = 0; tied <= 1; tied++) {
         make_product(tied == 1);
         for (uint32_t i = 0; i < 6; i++) {
-            exg_session_options options = options_of(1, i % 2 == 1);
+            exg_session_options options = options_of(3, i % 2 == 1);
 
             options.mesh = (exg_mesh_shape){1, {1 + i / 2}};
             options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
