@@ -37,7 +37,7 @@
 #define PANELS_MAX         32
 #define DIRECT_PANELS      2     /* of b in a tile: few enough not to pack A for them */
 #define ROW_SETS_BYTES     4096
-#define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
+#define B_REUSE            200   /* rows of a tile from which packing B again is nothing */
 
 typedef struct gemm_run {
     const exg_gemm *g;
@@ -453,16 +453,21 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
     return panels;
 }
 
-/* What a tile from column j reads of ready panels after those of depth [k, k + depth): from
- * `at` columns on, or with 0 the first of the next depth. NULL: nothing. */
+/* What is read of ready panels after those of depth [k, k + depth) of the tile from column j:
+ * from `at` columns on, or with 0 the first of the next depth, or of the next tile. NULL where
+ * panels of b are made near. */
 static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j, int64_t at)
 {
     const exg_gemm *g = r->g;
     int64_t padded = exg_round_up(g->n, g->loops->columns);
 
-    k += at > 0 ? 0 : depth;
-    if (!g->b_is_packed || k >= g->k) {
+    if (!g->b_is_packed) {
         return NULL;
+    }
+    k += at > 0 ? 0 : depth;
+    if (k >= g->k) {
+        k = 0;
+        j = j + g->columns_of_tile < g->n ? j + g->columns_of_tile : 0;
     }
     depth = exg_round_up(EXG_MIN(g->k - k, g->loops->depth), g->loops->group);
     return r->b + (k * padded + (j + at) * depth) * exg_dtype_bytes(g->b.dtype);

@@ -2,12 +2,47 @@
 
 /* ---- packing -------------------------------------------------------------------- */
 
+#if defined(TRANSPOSE8)
+/* Eight or sixteen dense rows into a panel: whole lines of rows and of the panel while they are
+ * in the first cache, in which rows may fall on the same sets. */
+static inline __attribute__((always_inline)) void
+GEMM(pack_eights)(const int count, uint32_t width, int64_t depth, REAL *panel, const REAL *rows,
+                  int64_t stride)
+{
+    const REAL *of[16];
+    int64_t k = 0;
+
+    UNROLL for (int i = 0; i < count; i++) {
+        of[i] = rows + i * stride;
+    }
+    for (; k + 16 <= depth; k += 16) {
+        for (int i = 0; i < count; i += 8) {
+            TRANSPOSE8(panel + k * width + i, width, of + i, k);
+            TRANSPOSE8(panel + (k + 8) * width + i, width, of + i, k + 8);
+        }
+    }
+    for (; k < depth; k++) {
+        UNROLL for (int i = 0; i < count; i++) {
+            panel[k * width + i] = of[i][k];
+        }
+    }
+}
+#endif
+
 /* Dense rows of depth `depth`, `stride` apart, into one panel. */
 static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *panel,
                             const REAL *rows, int64_t stride)
 {
     int64_t r = 0;
 
+#if defined(TRANSPOSE8)
+    for (; r + 16 <= count; r += 16) {
+        GEMM(pack_eights)(16, width, depth, panel + r, rows + r * stride, stride);
+    }
+    for (; r + 8 <= count; r += 8) {
+        GEMM(pack_eights)(8, width, depth, panel + r, rows + r * stride, stride);
+    }
+#endif
     for (; r + 4 <= count; r += 4) {
         const REAL *four[4] = {rows + r * stride, rows + (r + 1) * stride,
                                rows + (r + 2) * stride, rows + (r + 3) * stride};
@@ -22,10 +57,13 @@ static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *
             }
         }
     }
-    for (; r < width; r++) {
+    for (; r < count; r++) {
         for (int64_t k = 0; k < depth; k++) {
-            panel[k * width + r] = r < count ? rows[r * stride + k] : 0;
+            panel[k * width + r] = rows[r * stride + k];
         }
+    }
+    for (int64_t k = 0; k < depth && count < width; k++) {
+        memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof(REAL));
     }
 }
 
@@ -139,7 +177,8 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
 {
     const int64_t a_row = a_stride == 0 ? 1 : a_stride;
     const int64_t a_step = a_stride == 0 ? ROWS : 1;
-    VECTOR sums[ROWS][TILE_VECTORS];
+    const int64_t next_panel = TILE_VECTORS * LANES * depth;
+    VECTOR sums[ROWS][TILE_VECTORS + 1];
 
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < vectors; j++) {
@@ -148,12 +187,12 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
         }
     }
     for (int64_t k = 0; k < depth; k++) {
-        VECTOR column[TILE_VECTORS];
+        VECTOR column[TILE_VECTORS + 1];
 
         __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
         UNROLL for (int j = 0; j < vectors; j++) {
-            column[j] = *(const VECTOR *)(b + j * LANES);
+            column[j] = *(const VECTOR *)(b + (j < TILE_VECTORS ? j * LANES : next_panel));
         }
         UNROLL for (int i = 0; i < rows; i++) {
             UNROLL for (int j = 0; j < vectors; j++) {
@@ -192,8 +231,10 @@ typedef void GEMM(tile_function)(int64_t depth, const REAL *a, int64_t a_stride,
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
 TILE_ROW(1) TILE_ROW(2) TILE_ROW(3) TILE_ROW(4)
+TILE_FUNCTION(1, 4) TILE_FUNCTION(2, 4)
 #if ROWS == 8
 TILE_ROW(5) TILE_ROW(6) TILE_ROW(7) TILE_ROW(8)
+TILE_FUNCTION(3, 4) TILE_FUNCTION(4, 4)
 #endif
 
 #define TILE_NAMES(rows) \
@@ -203,6 +244,15 @@ static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
     TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
 #if ROWS == 8
     TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+#endif
+};
+
+/* Half as many rows by a panel and one vector of the next: by that vector alone, few sums would
+ * wait for each other. */
+static GEMM(tile_function) *const GEMM(wide_tiles)[ROWS / 2] = {
+    GEMM(tile_1_4), GEMM(tile_2_4),
+#if ROWS == 8
+    GEMM(tile_3_4), GEMM(tile_4_4),
 #endif
 };
 
@@ -231,6 +281,24 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     }
 }
 
+/* The rows of a block by `vectors` of a panel of b, TILE_VECTORS + 1 with one of the next. */
+static void GEMM(block_columns)(int64_t m, int64_t vectors, int64_t depth, const REAL *a,
+                                int64_t a_stride, const REAL *b, REAL *c, int64_t c_stride,
+                                bool adds, const REAL *start, const char *ahead, int64_t step)
+{
+    const int64_t a_row = a_stride == 0 ? 1 : a_stride;
+    const int64_t a_panel = ROWS * (a_stride == 0 ? depth : a_stride);
+    const int64_t together = vectors > TILE_VECTORS ? ROWS / 2 : ROWS;
+
+    for (int64_t i = 0; i < m; i += together) {
+        int64_t rows = m - i < together ? m - i : together;
+
+        (vectors > TILE_VECTORS ? GEMM(wide_tiles)[rows - 1] : GEMM(tiles)[rows - 1][vectors - 1])(
+            depth, a + i / ROWS * a_panel + i % ROWS * a_row, a_stride, b, TILE_VECTORS * LANES,
+            c + i * c_stride, c_stride, adds, start, ahead + depth * step * (i / together), step);
+    }
+}
+
 static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int64_t a_stride,
                         const void *b_panels, void *c_, int64_t c_stride, bool adds,
                         const void *start_, const void *next)
@@ -238,28 +306,33 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
     const int64_t row_bytes = TILE_VECTORS * LANES * (int64_t)sizeof(REAL);
     REAL *c = c_;
 
-    for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
+    for (int64_t j = 0, columns; j < n; j += columns) {
         const REAL *b = (const REAL *)b_panels + j * depth;
-        int64_t columns = n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES;
+        const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
+        const char *ahead;
+        int64_t step;
+
+        columns = n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES;
+        columns = n - j == TILE_VECTORS * LANES + LANES ? n - j : columns;
         /* the panel after this one comes from far: while all rows pass by this one, a part of
-         * it is asked for with each; only the first rows would wait for it */
-        const char *ahead = columns == n - j ? next : b + TILE_VECTORS * LANES * depth;
-        int64_t step = ahead != NULL && m > 2 * ROWS ? row_bytes * ROWS / m : 0;
-
+         * it is asked for with each; only the first rows would wait for it. Where panels of b
+         * are near it is those of A that come from far, once. */
+        ahead = columns == n - j ? next : (const char *)(b + TILE_VECTORS * LANES * depth);
+        step = next != NULL && m > 2 * ROWS ? row_bytes * ROWS / m : 0;
         ahead = step > 0 ? ahead : (const char *)b;
+        if (next == NULL && j == 0 && a_stride == 0) {
+            ahead = (const char *)((const REAL *)a_ + ROWS * depth);
+            step = ROWS * (int64_t)sizeof(REAL);
+        }
+        if (columns % LANES == 0) {
+            GEMM(block_columns)(m, columns / LANES, depth, a_, a_stride, b, c + j, c_stride, adds,
+                                start, ahead, step);
+            continue;
+        }
         for (int64_t i = 0; i < m; i += ROWS) {
-            const REAL *a = (const REAL *)a_ + i * (a_stride == 0 ? depth : a_stride);
-            int64_t rows = m - i < ROWS ? m - i : ROWS;
-            REAL *at = c + i * c_stride + j;
-            const REAL *start = start_ == NULL ? NULL : (const REAL *)start_ + j;
-
-            if (columns % LANES == 0) {
-                GEMM(tiles)[rows - 1][columns / LANES - 1](
-                    depth, a, a_stride, b, TILE_VECTORS * LANES, at, c_stride, adds, start,
-                    ahead + depth * step * (i / ROWS), step);
-            } else {
-                GEMM(edge_tile)(rows, columns, depth, a, a_stride, b, at, c_stride, adds, start);
-            }
+            GEMM(edge_tile)(m - i < ROWS ? m - i : ROWS, columns, depth,
+                            (const REAL *)a_ + i * (a_stride == 0 ? depth : a_stride), a_stride, b,
+                            c + i * c_stride + j, c_stride, adds, start);
         }
     }
 }

@@ -156,7 +156,7 @@ typedef struct exg_gemm_loops {
     /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
      * packed (a_stride 0), or rows dense along the depth, of the type of c and not in groups.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
-     * panel that will be read after these, or NULL. */
+     * panel that will be read after these, which are far, or NULL: they are near. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
                   const void *b, void *c, int64_t c_stride, bool adds, const void *start,
                   const void *next);
