@@ -13,13 +13,16 @@
 
 #define TILE_VECTORS 3
 #define DOT_DEPTH    1024
+#define STREAM_VECTORS 2
 #define STREAM_AHEAD 8 /* rows of b */
 #if EXG_VECTOR_BYTES == 64
 #define ROWS        8
 #define DOT_COLUMNS 8
+#define STREAM_ROWS 12
 #else
 #define ROWS        4
 #define DOT_COLUMNS 4
+#define STREAM_ROWS 6
 #endif
 
 #define UNROLL _Pragma("GCC unroll 32")
@@ -224,7 +227,7 @@ static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const
         .columns = TILE_VECTORS * (width), .lanes = (width), .depth = EXG_GEMM_K,             \
         .pack = gemm_##suffix##_pack, .pack_rows = gemm_##suffix##_pack_one,                  \
         .block = gemm_##suffix##_block,                                                       \
-        .stream = gemm_##suffix##_stream, .block_bf16 = block_bf16,                           \
+        .stream = gemm_##suffix##_stream, .stream_rows = STREAM_ROWS, .block_bf16 = block_bf16, \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }
 

@@ -43,17 +43,18 @@ static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *
         GEMM(pack_eights)(8, width, depth, panel + r, rows + r * stride, stride);
     }
 #endif
-    for (; r + 4 <= count; r += 4) {
-        const REAL *four[4] = {rows + r * stride, rows + (r + 1) * stride,
-                               rows + (r + 2) * stride, rows + (r + 3) * stride};
+    for (; r < count && count >= 4; r += 4) {
+        const int64_t first = r + 4 <= count ? r : count - 4; /* the last four, some again */
+        const REAL *four[4] = {rows + first * stride, rows + (first + 1) * stride,
+                               rows + (first + 2) * stride, rows + (first + 3) * stride};
         int64_t k = 0;
 
         for (; k + 4 <= depth; k += 4) {
-            TRANSPOSE4(panel + k * width + r, width, four, k);
+            TRANSPOSE4(panel + k * width + first, width, four, k);
         }
         for (; k < depth; k++) {
-            for (int64_t i = r; i < r + 4; i++) {
-                panel[k * width + i] = rows[i * stride + k];
+            for (int64_t i = 0; i < 4; i++) {
+                panel[k * width + first + i] = four[i][k];
             }
         }
     }
@@ -134,16 +135,18 @@ static void GEMM(pack_columns)(int64_t count, int64_t depth, REAL *panels, const
         for (int64_t j = 0; j + width <= count; j += width, to += width * depth) {
             memcpy(to, from + j, width * sizeof(REAL));
         }
-        if (count % width != 0) {
-            const REAL *rest = from + count / width * width;
-            int64_t j = 0;
+        for (int64_t i = 0; count % width != 0 && i < width; i += LANES) {
+            const int64_t some = count % width - i;
+            const REAL *rest = from + count - some;
+            VECTOR v = {0};
 
-            for (; j + LANES <= count % width; j += LANES) {
-                *(VECTOR *)(to + j) = *(const VECTOR *)(rest + j);
+            if (some >= LANES) {
+                v = *(const VECTOR *)rest;
             }
-            for (; j < width; j++) {
-                to[j] = j < count % width ? rest[j] : 0;
+            for (int64_t l = 0; l < some && some < LANES; l++) {
+                v[l] = rest[l];
             }
+            *(VECTOR *)(to + i) = v;
         }
     }
 }
@@ -167,9 +170,9 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 
 /* ---- register tiles ---------------------------------------------------------------- */
 
-/* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times rows of b,
- * `b_stride` apart: a panel, or memory; rows and vectors constant. `start` (NULL: 0) is what
- * every row of c begins with. On the way `ahead` is asked for, `ahead_step` bytes a row of b. */
+/* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times a panel of b;
+ * rows and vectors constant. `start` (NULL: 0) is what every row of c begins with. On the way
+ * `ahead` is asked for, `ahead_step` bytes a row of b. */
 static inline __attribute__((always_inline)) void
 GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t a_stride,
            const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start,
@@ -260,6 +263,21 @@ static GEMM(tile_function) *const GEMM(wide_tiles)[ROWS / 2] = {
 #undef TILE_ROW
 #undef TILE_NAMES
 
+/* c (rows, columns) = or += a buffer's. */
+static void GEMM(take)(int64_t rows, int64_t columns, const REAL *buffer, int64_t buffer_stride,
+                       REAL *c, int64_t c_stride, bool adds, const REAL *start)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            REAL sum = buffer[i * buffer_stride + j];
+
+            c[i * c_stride + j] = adds            ? c[i * c_stride + j] + sum
+                                  : start != NULL ? sum + start[j]
+                                                  : sum;
+        }
+    }
+}
+
 /* A tile whose last vector is not whole goes through a buffer. */
 static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const REAL *a,
                             int64_t a_stride, const REAL *b, REAL *c, int64_t c_stride, bool adds,
@@ -270,15 +288,7 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
         depth, a, a_stride, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL,
         (const char *)b, 0);
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            REAL sum = buffer[i * TILE_VECTORS * LANES + j];
-
-            c[i * c_stride + j] = adds            ? c[i * c_stride + j] + sum
-                                  : start != NULL ? sum + start[j]
-                                                  : sum;
-        }
-    }
+    GEMM(take)(rows, columns, buffer, TILE_VECTORS * LANES, c, c_stride, adds, start);
 }
 
 /* The rows of a block by `vectors` of a panel of b, TILE_VECTORS + 1 with one of the next. */
@@ -337,23 +347,122 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
     }
 }
 
-/* Few rows of packed A over rows of b where they lie; n a multiple of LANES. The first of A's
- * panels asks for the rows of b that come some steps later: they lie far apart. */
-static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_panels, const void *b_,
-                         int64_t b_stride, void *c_, int64_t c_stride, bool adds)
+/* ---- rows of b where they lie ------------------------------------------------------ */
+
+/* c (rows, vectors * LANES) = or += `rows` of a panel of a, `width` wide, times rows of b; rows
+ * and vectors constant. As many rows as sums allow, since b comes from far: each row of it is
+ * asked for `ahead` reals before. */
+static inline __attribute__((always_inline)) void
+GEMM(stream_tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t width,
+                  const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
+                  int64_t ahead)
 {
-    for (int64_t j = 0; j < n; j += TILE_VECTORS * LANES) {
-        int64_t vectors = (n - j < TILE_VECTORS * LANES ? n - j : TILE_VECTORS * LANES) / LANES;
+    VECTOR sums[STREAM_ROWS][STREAM_VECTORS] = {{{0}}};
 
-        for (int64_t i = 0; i < m; i += ROWS) {
-            const REAL *b = (const REAL *)b_ + j;
-            int64_t step = i == 0 ? b_stride : 0;
+    for (int64_t k = 0; k < depth; k++) {
+        VECTOR column[STREAM_VECTORS];
 
-            GEMM(tiles)[(m - i < ROWS ? m - i : ROWS) - 1][vectors - 1](
-                depth, (const REAL *)a_panels + i * depth, 0, b, b_stride,
-                (REAL *)c_ + i * c_stride + j, c_stride, adds, NULL,
-                (const char *)(b + STREAM_AHEAD * step), step * (int64_t)sizeof(REAL));
+        UNROLL for (int j = 0; j < vectors; j++) {
+            __builtin_prefetch(b + j * LANES + LANES - 1 + ahead);
+            column[j] = *(const VECTOR *)(b + j * LANES);
         }
+        UNROLL for (int i = 0; i < rows; i++) {
+            UNROLL for (int j = 0; j < vectors; j++) {
+                sums[i][j] += a[i] * column[j];
+            }
+        }
+        a += width;
+        b += b_stride;
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int j = 0; j < vectors; j++) {
+            VECTOR *at = (VECTOR *)(c + i * c_stride + j * LANES);
+
+            if (adds) {
+                sums[i][j] += *at;
+            }
+            *at = sums[i][j];
+        }
+    }
+}
+
+typedef void GEMM(stream_function)(int64_t depth, const REAL *a, int64_t width, const REAL *b,
+                                   int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
+                                   int64_t ahead);
+
+#define STREAM_FUNCTION(rows, vectors)                                                        \
+    static void GEMM(stream_##rows##_##vectors)(int64_t depth, const REAL *a, int64_t width,  \
+                                                const REAL *b, int64_t b_stride, REAL *c,     \
+                                                int64_t c_stride, bool adds, int64_t ahead)   \
+    {                                                                                         \
+        GEMM(stream_tile)(rows, vectors, depth, a, width, b, b_stride, c, c_stride, adds,     \
+                          ahead);                                                             \
+    }
+#define STREAM_ROW(rows)   STREAM_FUNCTION(rows, 1) STREAM_FUNCTION(rows, 2)
+#define STREAM_NAMES(rows) {GEMM(stream_##rows##_1), GEMM(stream_##rows##_2)}
+
+STREAM_ROW(1) STREAM_ROW(2) STREAM_ROW(3) STREAM_ROW(4) STREAM_ROW(5) STREAM_ROW(6)
+#if STREAM_ROWS == 12
+STREAM_ROW(7) STREAM_ROW(8) STREAM_ROW(9) STREAM_ROW(10) STREAM_ROW(11) STREAM_ROW(12)
+#endif
+
+static GEMM(stream_function) *const GEMM(streams)[STREAM_ROWS][STREAM_VECTORS] = {
+    STREAM_NAMES(1), STREAM_NAMES(2), STREAM_NAMES(3), STREAM_NAMES(4), STREAM_NAMES(5),
+    STREAM_NAMES(6),
+#if STREAM_ROWS == 12
+    STREAM_NAMES(7), STREAM_NAMES(8), STREAM_NAMES(9), STREAM_NAMES(10), STREAM_NAMES(11),
+    STREAM_NAMES(12),
+#endif
+};
+
+#undef STREAM_FUNCTION
+#undef STREAM_ROW
+#undef STREAM_NAMES
+
+/* Columns of which there is no whole vector. */
+static void GEMM(stream_rest)(int64_t m, int64_t columns, int64_t depth, const REAL *a,
+                              int64_t width, const REAL *b, int64_t b_stride, REAL *c,
+                              int64_t c_stride, bool adds)
+{
+    REAL panel[EXG_GEMM_K * LANES];
+    REAL buffer[STREAM_ROWS * LANES];
+
+    for (int64_t k = 0; k < depth; k++) {
+        for (int64_t j = 0; j < LANES; j++) {
+            panel[k * LANES + j] = j < columns ? b[k * b_stride + j] : 0;
+        }
+    }
+    for (int64_t i = 0; i < m; i += width) {
+        int64_t rows = m - i < width ? m - i : width;
+
+        GEMM(streams)[rows - 1][0](depth, a + i * depth, width, panel, LANES, buffer, LANES, false,
+                                   0);
+        GEMM(take)(rows, columns, buffer, LANES, c + i * c_stride, c_stride, adds, NULL);
+    }
+}
+
+/* The first rows of a ask for those of b some steps on, the others for the columns that come
+ * next. */
+static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_, int64_t width,
+                         const void *b_, int64_t b_stride, void *c_, int64_t c_stride, bool adds)
+{
+    const REAL *a = a_;
+    const REAL *b = b_;
+    REAL *c = c_;
+    int64_t j = 0;
+
+    for (; j + LANES <= n; j += STREAM_VECTORS * LANES) {
+        int64_t vectors = n - j < STREAM_VECTORS * LANES ? (n - j) / LANES : STREAM_VECTORS;
+
+        for (int64_t i = 0; i < m; i += width) {
+            GEMM(streams)[(m - i < width ? m - i : width) - 1][vectors - 1](
+                depth, a + i * depth, width, b + j, b_stride, c + i * c_stride + j, c_stride, adds,
+                i == 0 ? STREAM_AHEAD * b_stride : STREAM_VECTORS * LANES);
+        }
+    }
+    j = n / LANES * LANES;
+    if (j < n) {
+        GEMM(stream_rest)(m, n - j, depth, a, width, b + j, b_stride, c + j, c_stride, adds);
     }
 }
 

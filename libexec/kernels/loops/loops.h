@@ -163,10 +163,11 @@ typedef struct exg_gemm_loops {
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
                        float *c, int64_t c_stride, bool adds);
-    /* The same with b in memory, (depth, n) dense along n: for few rows. n is a multiple
-     * of `lanes`. */
-    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
-                   int64_t b_stride, void *c, int64_t c_stride, bool adds);
+    /* The same with b in memory, (depth, n) dense along n: for few rows. Panels of A are
+     * `width` wide, `stream_rows` at most. */
+    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t width,
+                   const void *b, int64_t b_stride, void *c, int64_t c_stride, bool adds);
+    uint32_t stream_rows;
     /* c (m, n) = a (m, depth) times b (n, depth) transposed, both dense along depth;
      * a of the real type, b of `dtype`. For few rows, which need no packing. */
     void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
