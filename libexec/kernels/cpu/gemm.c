@@ -38,7 +38,8 @@
 #define DIRECT_PANELS      2     /* of b in a tile: few enough not to pack A for them */
 #define ROW_SETS_BYTES     4096
 #define LINE_BYTES         64
-#define B_REUSE            200   /* rows of a tile from which packing B again is nothing */
+#define B_REUSE            200   /* rows of a tile from which packing B again is less than reading
+                                 * it from afar */
 
 typedef struct gemm_run {
     const exg_gemm *g;

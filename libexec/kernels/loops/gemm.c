@@ -11,10 +11,10 @@
 
 #include <string.h>
 
-#define TILE_VECTORS 3
-#define DOT_DEPTH    1024
+#define TILE_VECTORS   3
+#define DOT_DEPTH      1024
 #define STREAM_VECTORS 2
-#define STREAM_AHEAD 8 /* rows of b */
+#define STREAM_AHEAD   8 /* rows of b */
 #if EXG_VECTOR_BYTES == 64
 #define ROWS        8
 #define DOT_COLUMNS 8

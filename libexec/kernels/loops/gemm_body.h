@@ -170,12 +170,13 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 
 /* ---- register tiles ---------------------------------------------------------------- */
 
-/* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times a panel of b;
- * rows and vectors constant. `start` (NULL: 0) is what every row of c begins with. On the way
- * `ahead` is asked for, `ahead_step` bytes a row of b. */
+/* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times a panel of b,
+ * and the first vector of the one after it where there is one more; rows and vectors constant.
+ * `start` (NULL: 0) is what every row of c begins with. On the way `ahead` is asked for,
+ * `ahead_step` bytes a row of b. */
 static inline __attribute__((always_inline)) void
 GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t a_stride,
-           const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *start,
+           const REAL *b, REAL *c, int64_t c_stride, bool adds, const REAL *start,
            const char *ahead, int64_t ahead_step)
 {
     const int64_t a_row = a_stride == 0 ? 1 : a_stride;
@@ -203,7 +204,7 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
             }
         }
         a += a_step;
-        b += b_stride;
+        b += TILE_VECTORS * LANES;
     }
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < vectors; j++) {
@@ -220,16 +221,16 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
 }
 
 typedef void GEMM(tile_function)(int64_t depth, const REAL *a, int64_t a_stride, const REAL *b,
-                                 int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
-                                 const REAL *start, const char *ahead, int64_t ahead_step);
+                                 REAL *c, int64_t c_stride, bool adds, const REAL *start,
+                                 const char *ahead, int64_t ahead_step);
 
 #define TILE_FUNCTION(rows, vectors)                                                          \
     static void GEMM(tile_##rows##_##vectors)(                                                \
-        int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, int64_t b_stride, REAL *c, \
-        int64_t c_stride, bool adds, const REAL *start, const char *ahead, int64_t ahead_step)    \
+        int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, REAL *c,               \
+        int64_t c_stride, bool adds, const REAL *start, const char *ahead, int64_t ahead_step) \
     {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, a_stride, b, b_stride, c, c_stride, adds, start,  \
-                   ahead, ahead_step);                                                        \
+        GEMM(tile)(rows, vectors, depth, a, a_stride, b, c, c_stride, adds, start, ahead,     \
+                   ahead_step);                                                               \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
@@ -286,8 +287,7 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
     GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
-        depth, a, a_stride, b, TILE_VECTORS * LANES, buffer, TILE_VECTORS * LANES, false, NULL,
-        (const char *)b, 0);
+        depth, a, a_stride, b, buffer, TILE_VECTORS * LANES, false, NULL, (const char *)b, 0);
     GEMM(take)(rows, columns, buffer, TILE_VECTORS * LANES, c, c_stride, adds, start);
 }
 
@@ -304,7 +304,7 @@ static void GEMM(block_columns)(int64_t m, int64_t vectors, int64_t depth, const
         int64_t rows = m - i < together ? m - i : together;
 
         (vectors > TILE_VECTORS ? GEMM(wide_tiles)[rows - 1] : GEMM(tiles)[rows - 1][vectors - 1])(
-            depth, a + i / ROWS * a_panel + i % ROWS * a_row, a_stride, b, TILE_VECTORS * LANES,
+            depth, a + i / ROWS * a_panel + i % ROWS * a_row, a_stride, b,
             c + i * c_stride, c_stride, adds, start, ahead + depth * step * (i / together), step);
     }
 }
