@@ -37,7 +37,9 @@
 #define PANELS_MAX         32
 #define DIRECT_PANELS      2     /* of b in a tile: few enough not to pack A for them */
 #define ROW_SETS_BYTES     4096
-#define B_REUSE            512   /* rows of a tile from which packing B again is nothing */
+#define LINE_BYTES         64
+#define B_REUSE            200   /* rows of a tile from which packing B again is less than reading
+                                 * it from afar */
 
 typedef struct gemm_run {
     const exg_gemm *g;
@@ -164,17 +166,29 @@ static void plan_tiles(exg_gemm *g)
     }
 }
 
-/* Rows up to which b is read where it lies. */
+/* Rows up to which b is read where it lies. Not many by few columns: packing those and reading
+ * rows of A where they lie is less. */
 static int64_t stream_rows_max(const exg_gemm *g)
 {
     bool is_spread = g->b.row * (int64_t)real_bytes(g) % SETS_BYTES != 0;
+    bool is_wide = g->n > DIRECT_PANELS * g->loops->columns;
 
-    return is_spread || g->k * g->n <= STREAM_SMALL ? STREAM_ROWS_MAX : STREAM_ROWS_FEW;
+    return is_wide && (is_spread || g->k * g->n <= STREAM_SMALL) ? STREAM_ROWS_MAX
+                                                                 : STREAM_ROWS_FEW;
+}
+
+/* Rows of b that all rows of A pass by, some columns at a time: those stay in the first cache.
+ * Rows that begin anywhere take more lines of it. */
+static int64_t stream_depth(const exg_gemm *g)
+{
+    return g->b.row * (int64_t)real_bytes(g) % LINE_BYTES == 0 ? g->loops->depth
+                                                               : g->loops->depth / 2;
 }
 
 static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
+    int64_t rows = g->m;
 
     if (g->b_is_packed) {
         plan_ready_tiles(g);
@@ -188,8 +202,7 @@ static void choose_path(exg_gemm *g)
         g->path = EXG_GEMM_DOT;
     } else if (g->m == 1 && g->b.column == 1) {
         g->path = EXG_GEMM_AXPY;
-    } else if (g->b.column == 1 && g->n % g->loops->lanes == 0 &&
-               exg_dtype_bytes(g->b.dtype) == real_bytes(g) &&
+    } else if (g->b.column == 1 && exg_dtype_bytes(g->b.dtype) == real_bytes(g) &&
                g->m <= stream_rows_max(g)) {
         g->path = EXG_GEMM_STREAM;
     } else {
@@ -209,12 +222,14 @@ static void choose_path(exg_gemm *g)
             g->columns_of_tile = EXG_MAX(g->n / TASKS, STREAM_COLUMNS_MIN);
             g->columns_of_tile = exg_round_up(g->columns_of_tile, g->loops->columns);
         }
-        g->packed_bytes = (uint64_t)(g->batch * exg_round_up(g->m, g->loops->rows) * g->k) *
-                          real_bytes(g);
+        /* rows that go together, evenly by fours: panels of A are as wide */
+        rows = exg_round_up(exg_ceil_div(g->m, exg_ceil_div(g->m, g->loops->stream_rows)), 4);
+        rows = EXG_MIN(rows, g->loops->stream_rows);
+        g->packed_bytes = (uint64_t)(g->batch * exg_round_up(g->m, rows) * g->k) * real_bytes(g);
     }
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->row_tiles = 1;
-    g->rows_of_tile = g->m;
+    g->rows_of_tile = rows;
 }
 
 /* Tiles begin with self where it is one row; of another dtype it is brought into the
@@ -453,16 +468,21 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
     return panels;
 }
 
-/* What a tile from column j reads of ready panels after those of depth [k, k + depth): from
- * `at` columns on, or with 0 the first of the next depth. NULL: nothing. */
+/* What is read of ready panels after those of depth [k, k + depth) of the tile from column j:
+ * from `at` columns on, or with 0 the first of the next depth, or of the next tile. NULL where
+ * panels of b are made near. */
 static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j, int64_t at)
 {
     const exg_gemm *g = r->g;
     int64_t padded = exg_round_up(g->n, g->loops->columns);
 
-    k += at > 0 ? 0 : depth;
-    if (!g->b_is_packed || k >= g->k) {
+    if (!g->b_is_packed) {
         return NULL;
+    }
+    k += at > 0 ? 0 : depth;
+    if (k >= g->k) {
+        k = 0;
+        j = j + g->columns_of_tile < g->n ? j + g->columns_of_tile : 0;
     }
     depth = exg_round_up(EXG_MIN(g->k - k, g->loops->depth), g->loops->group);
     return r->b + (k * padded + (j + at) * depth) * exg_dtype_bytes(g->b.dtype);
@@ -601,7 +621,7 @@ static void run_tiles(gemm_run *r, exg_pool *pool)
 /* Where the packed rows of depth k on are. */
 static char *stream_rows(const gemm_run *r, int64_t batch, int64_t k)
 {
-    return r->packed + (batch * r->g->k + k) * exg_round_up(r->g->m, r->g->loops->rows) *
+    return r->packed + (batch * r->g->k + k) * exg_round_up(r->g->m, r->g->rows_of_tile) *
                            real_bytes(r->g);
 }
 
@@ -610,11 +630,12 @@ static void stream_pack(void *context, uint32_t batch)
 {
     const gemm_run *r = context;
     const exg_gemm *g = r->g;
+    int64_t step = stream_depth(g);
 
-    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
-        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
+    for (int64_t k = 0; k < g->k; k += step) {
+        int64_t depth = EXG_MIN(g->k - k, step);
 
-        g->loops->pack(g->loops->rows, g->m, depth, stream_rows(r, batch, k),
+        g->loops->pack((uint32_t)g->rows_of_tile, g->m, depth, stream_rows(r, batch, k),
                        exg_matrix_at(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
     }
 }
@@ -627,11 +648,12 @@ static void stream_block(void *context, uint32_t block)
     int64_t j = block % g->column_tiles * g->columns_of_tile;
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
     char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
+    int64_t step = stream_depth(g);
 
-    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
-        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, g->loops->depth),
-                         stream_rows(r, batch, k), exg_matrix_at(r->b, &g->b, batch, k, j),
-                         g->b.row, c, g->n, k > 0);
+    for (int64_t k = 0; k < g->k; k += step) {
+        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, step),
+                         stream_rows(r, batch, k), g->rows_of_tile,
+                         exg_matrix_at(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
     }
     finish(r, batch, 0, g->m, j, columns);
 }

@@ -11,15 +11,18 @@
 
 #include <string.h>
 
-#define TILE_VECTORS 3
-#define DOT_DEPTH    1024
-#define STREAM_AHEAD 8 /* rows of b */
+#define TILE_VECTORS   3
+#define DOT_DEPTH      1024
+#define STREAM_VECTORS 2
+#define STREAM_AHEAD   8 /* rows of b */
 #if EXG_VECTOR_BYTES == 64
 #define ROWS        8
 #define DOT_COLUMNS 8
+#define STREAM_ROWS 12
 #else
 #define ROWS        4
 #define DOT_COLUMNS 4
+#define STREAM_ROWS 6
 #endif
 
 #define UNROLL _Pragma("GCC unroll 32")
@@ -38,6 +41,7 @@ typedef double vf64x2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define SHUFFLE2(a, b, i, j)       __builtin_shuffle(a, b, (pick2){i, j})
 #endif
 
+
 /* panel[0..3][0..3] = the four rows at k .. k + 3 */
 static inline void transpose4_f32(float *panel, uint32_t width, const float *const *rows, int64_t k)
 {
@@ -55,6 +59,45 @@ static inline void transpose4_f32(float *panel, uint32_t width, const float *con
     *(vf32x4 *)(panel + 2 * width) = SHUFFLE4(ab_high, cd_high, 0, 1, 4, 5);
     *(vf32x4 *)(panel + 3 * width) = SHUFFLE4(ab_high, cd_high, 2, 3, 6, 7);
 }
+
+#if EXG_VECTOR_BYTES >= 32
+typedef int32_t pick8 __attribute__((vector_size(32)));
+typedef float vf32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+#if defined(__clang__)
+#define SHUFFLE8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE8(a, b, ...) __builtin_shuffle(a, b, (pick8){__VA_ARGS__})
+#endif
+
+/* panel[0..7][0..7] = the eight rows at k .. k + 7: four by four in each half, then halves. */
+static inline void transpose8_f32(float *panel, int64_t width, const float *const *rows, int64_t k)
+{
+    vf32x8 pairs[8];
+    vf32x8 fours[8];
+
+    UNROLL for (int i = 0; i < 8; i += 2) {
+        vf32x8 even = *(const vf32x8 *)(rows[i] + k);
+        vf32x8 odd = *(const vf32x8 *)(rows[i + 1] + k);
+
+        pairs[i] = SHUFFLE8(even, odd, 0, 8, 1, 9, 4, 12, 5, 13);
+        pairs[i + 1] = SHUFFLE8(even, odd, 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4) {
+        UNROLL for (int j = 0; j < 2; j++) {
+            fours[i + 2 * j] = SHUFFLE8(pairs[i + j], pairs[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            fours[i + 2 * j + 1] =
+                SHUFFLE8(pairs[i + j], pairs[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    }
+    UNROLL for (int i = 0; i < 4; i++) {
+        *(vf32x8 *)(panel + i * width) =
+            SHUFFLE8(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(vf32x8 *)(panel + (i + 4) * width) =
+            SHUFFLE8(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+#endif
 
 static inline void transpose4_f64(double *panel, uint32_t width, const double *const *rows,
                                   int64_t k)
@@ -81,6 +124,9 @@ typedef double vf64x4 __attribute__((vector_size(32), aligned(8), may_alias));
 #define DTYPE      EXG_DTYPE_F32
 #define GEMM(name) gemm_f32_##name
 #define TRANSPOSE4 transpose4_f32
+#if EXG_VECTOR_BYTES >= 32
+#define TRANSPOSE8 transpose8_f32
+#endif
 #include "libexec/kernels/loops/gemm_body.h"
 #undef REAL
 #undef FOUR
@@ -89,6 +135,7 @@ typedef double vf64x4 __attribute__((vector_size(32), aligned(8), may_alias));
 #undef DTYPE
 #undef GEMM
 #undef TRANSPOSE4
+#undef TRANSPOSE8
 
 #define REAL       double
 #define FOUR       vf64x4
@@ -180,7 +227,7 @@ static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const
         .columns = TILE_VECTORS * (width), .lanes = (width), .depth = EXG_GEMM_K,             \
         .pack = gemm_##suffix##_pack, .pack_rows = gemm_##suffix##_pack_one,                  \
         .block = gemm_##suffix##_block,                                                       \
-        .stream = gemm_##suffix##_stream, .block_bf16 = block_bf16,                           \
+        .stream = gemm_##suffix##_stream, .stream_rows = STREAM_ROWS, .block_bf16 = block_bf16, \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
     }
 

@@ -156,17 +156,18 @@ typedef struct exg_gemm_loops {
     /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
      * packed (a_stride 0), or rows dense along the depth, of the type of c and not in groups.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
-     * panel that will be read after these, or NULL. */
+     * panel that will be read after these, which are far, or NULL: they are near. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
                   const void *b, void *c, int64_t c_stride, bool adds, const void *start,
                   const void *next);
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
                        float *c, int64_t c_stride, bool adds);
-    /* The same with b in memory, (depth, n) dense along n: for few rows. n is a multiple
-     * of `lanes`. */
-    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
-                   int64_t b_stride, void *c, int64_t c_stride, bool adds);
+    /* The same with b in memory, (depth, n) dense along n: for few rows. Panels of A are
+     * `width` wide, `stream_rows` at most. */
+    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t width,
+                   const void *b, int64_t b_stride, void *c, int64_t c_stride, bool adds);
+    uint32_t stream_rows;
     /* c (m, n) = a (m, depth) times b (n, depth) transposed, both dense along depth;
      * a of the real type, b of `dtype`. For few rows, which need no packing. */
     void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
