@@ -678,6 +678,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
         tile = EXG_TILE_ASKED / widest;
         tile = tile < EXG_TILE ? tile : EXG_TILE;
     }
+    p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
     p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;
     if (p->by_rows) {
         int64_t tiles_of_row = (row + tile - 1) / tile;

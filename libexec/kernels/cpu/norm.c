@@ -110,7 +110,7 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
         p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias);
     }
     if (to != y && is_storage) {
-        exg_copy_past_caches(y, to, (size_t)count * p->bytes);
+        p->convert->copy_past_caches(y, to, (size_t)count * p->bytes);
     } else if (to != y) {
         p->convert->store[p->dtype]((uint32_t)count, y, 1, to);
     }
