@@ -335,9 +335,10 @@ static bool is_heavy(exg_formula formula, exg_compute compute)
     return strstr(text, "EXP") != NULL || strstr(text, "LOG") != NULL ||
            strstr(text, "SIN") != NULL || strstr(text, "COS") != NULL ||
            strstr(text, "TAN") != NULL || strstr(text, "ERF") != NULL ||
-           strstr(text, "POW") != NULL || strstr(text, "MOD") != NULL ||
-           strstr(text, "DIV") != NULL || strstr(text, "REMAINDER") != NULL ||
-           strstr(text, "GAMMA") != NULL || strstr(text, "SPECIAL") != NULL;
+           strstr(text, "CDF") != NULL || strstr(text, "POW") != NULL ||
+           strstr(text, "MOD") != NULL || strstr(text, "DIV") != NULL ||
+           strstr(text, "REMAINDER") != NULL || strstr(text, "GAMMA") != NULL ||
+           strstr(text, "SPECIAL") != NULL;
 }
 
 /* Checks what apply() was asked for. */
