@@ -12,6 +12,7 @@
 
 #define BLOCK_ELEMENTS       32768
 #define BLOCK_ELEMENTS_HEAVY 8192
+#define BLOCK_ELEMENTS_ASKED 65536 /* when operands come from memory: a fence follows each */
 #define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
@@ -678,6 +679,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     if (p->asks) {
         tile = EXG_TILE_ASKED / widest;
         tile = tile < EXG_TILE ? tile : EXG_TILE;
+        block = bytes > EXG_PAST_CACHES_BYTES ? BLOCK_ELEMENTS_ASKED : block;
     }
     p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
     p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;

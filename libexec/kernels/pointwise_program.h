@@ -9,7 +9,7 @@
 
 #define EXG_TILE            512 /* elements that go through all instructions at once */
 #define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
-#define EXG_ASKED_AHEAD     2048 /* bytes between what is asked for and what is computed */
+#define EXG_ASKED_AHEAD     4096 /* bytes between what is asked for and what is computed */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
 #define EXG_NO_TILE         UINT8_MAX

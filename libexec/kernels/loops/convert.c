@@ -227,14 +227,18 @@ static void copy_past_caches(void *to_, const void *from_, size_t bytes)
     size_t head = -(uintptr_t)to & 63;
     size_t i;
 
-    head = head < bytes ? head : bytes;
-    memcpy(to, from, head);
+    if (head > 0) {
+        head = head < bytes ? head : bytes;
+        memcpy(to, from, head);
+    }
     for (i = head; i + 64 <= bytes; i += 64) {
         for (size_t k = i; k < i + 64; k += STREAM_BYTES) {
             STREAM(to + k, from + k);
         }
     }
-    memcpy(to + i, from + i, bytes - i);
+    if (i < bytes) {
+        memcpy(to + i, from + i, bytes - i);
+    }
 #else
     memcpy(to_, from_, bytes);
 #endif
