@@ -80,6 +80,7 @@ struct exg_pointwise {
     uint32_t block_count;
     uint32_t tile; /* elements */
     exg_copy_loop *copy; /* past the caches */
+    exg_narrow_loop *stored; /* the whole program; or NULL */
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
     bool has_heavy;

@@ -177,6 +177,25 @@ static void ask(const run *r, const tile *t)
     }
 }
 
+static void run_tile(const run *r, tile *t, char *buffers, int *bad)
+{
+    const exg_pointwise *p = r->p;
+    bool is_past_caches = p->operands[1].is_past_caches && !r->is_near;
+    char *out;
+
+    if (p->stored == NULL) {
+        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
+            step(r, &p->instructions[k], t, buffers, bad);
+        }
+        return;
+    }
+    out = operand_at(r, 1, t);
+    p->stored(t->count, is_past_caches ? buffers : out, operand_at(r, 0, t));
+    if (is_past_caches) {
+        p->copy(out, buffers, t->count * (size_t)p->operands[1].element_bytes);
+    }
+}
+
 /* Elements [start, end) of the iteration space. */
 static void run_range(const run *r, int64_t start, int64_t end)
 {
@@ -202,9 +221,7 @@ static void run_range(const run *r, int64_t start, int64_t end)
         if (p->asks && !r->is_near) {
             ask(r, &t);
         }
-        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
-            step(r, &p->instructions[k], &t, buffers, &bad);
-        }
+        run_tile(r, &t, buffers, &bad);
         t.start += count;
         if (p->rank > 1) {
             int64_t rest = count;

@@ -54,6 +54,17 @@ typedef struct exg_pointwise_loops {
 
 EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
 
+/* From bf16 in memory to bf16 in memory, which may be the same. */
+typedef void exg_narrow_loop(uint32_t count, void *out, const void *a);
+
+/* Formulas of f32 in fewer steps, good to a bf16 (narrow.def); NULL: none. */
+typedef struct exg_narrow_loops {
+    exg_formula_loop *values[EXG_FORMULA_COUNT]; /* of what bf16 holds, unrounded */
+    exg_narrow_loop *stored[EXG_FORMULA_COUNT];
+} exg_narrow_loops;
+
+EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);
+
 /* ---- conversions ----------------------------------------------------------------- */
 
 /* `count` elements between memory of a dtype, `stride` elements apart, and a dense
