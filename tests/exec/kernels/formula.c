@@ -1,6 +1,7 @@
-/* The f32 functions of formulas stay within 2.5 units in the last place of the true
- * value over all floats, gelu within 3.5 of its argument. The test takes every 2039th; an argument of 1 takes them all
- * (an hour). */
+/* The f32 functions of formulas stay within 2.5 units in the last place of the true value over
+ * all floats, gelu within 3.5 of its argument. The test takes every 2039th; an argument of 1
+ * takes them all (an hour).
+ */
 #include "tests/exec/kernels/harness.h"
 
 #include "libexec/kernels/loops/loops.h"
