@@ -147,13 +147,14 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     p->load = EXG_LOOPS(exg_loops_convert)->load[p->in_dtype];
     p->store = EXG_LOOPS(exg_loops_convert)->store[p->out_dtype];
     p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
-    p->rows_of_block = exg_items_per_block(4 * p->around.size, EXG_GRAIN);
     row_bytes = p->around.size * (p->is_double ? 8 : 4);
     all = p->around.outer * p->around.inner * p->around.size;
     p->asks = p->around.inner == 1 && row_bytes <= ASKED_BYTES_MAX &&
               all * (p->in_bytes + p->out_bytes) > EXG_STREAM_BYTES;
     p->is_past_caches = is_direct(p) && row_bytes <= SCRATCH_BYTES &&
                         all * p->out_bytes >= EXG_PAST_CACHES_BYTES;
+    p->rows_of_block = exg_items_per_block(4 * p->around.size,
+                                           p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
     if (!is_direct(p) && row_bytes > SCRATCH_BYTES) {
         p->scratch_bytes = ((uint64_t)row_bytes + 63) & ~UINT64_C(63);
         call->workspace_bytes =
