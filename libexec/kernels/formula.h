@@ -152,6 +152,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef LOG1P
 #undef LOG2
 #undef NEXTAFTER
+#undef NORMAL_CDF
 #undef ONE_PLUS_EXP
 #undef POW
 #undef REMAINDER
@@ -196,6 +197,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG1P(x)        exg_f32_log1p(x)
 #define LOG2(x)         exg_f32_log2(x)
 #define NEXTAFTER(x, y) nextafterf(x, y)
+#define NORMAL_CDF(x)   exg_f32_normal_cdf(x)
 #define ONE_PLUS_EXP(x) exg_f32_one_plus_exp(x)
 #define POW(x, y)       exg_f32_pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f32(x, y)
@@ -237,6 +239,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG1P(x)        log1p(x)
 #define LOG2(x)         log2(x)
 #define NEXTAFTER(x, y) nextafter(x, y)
+#define NORMAL_CDF(x)   (0.5 * (1 + erf((x) * 0.70710678118654752440)))
 #define ONE_PLUS_EXP(x) (1 + exp(x))
 #define POW(x, y)       pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f64(x, y)

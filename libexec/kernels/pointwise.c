@@ -12,6 +12,7 @@
 
 #define BLOCK_ELEMENTS       32768
 #define BLOCK_ELEMENTS_HEAVY 8192
+#define BLOCK_ELEMENTS_ASKED 65536 /* when operands come from memory: a fence follows each */
 #define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
@@ -335,9 +336,19 @@ static bool is_heavy(exg_formula formula, exg_compute compute)
     return strstr(text, "EXP") != NULL || strstr(text, "LOG") != NULL ||
            strstr(text, "SIN") != NULL || strstr(text, "COS") != NULL ||
            strstr(text, "TAN") != NULL || strstr(text, "ERF") != NULL ||
-           strstr(text, "POW") != NULL || strstr(text, "MOD") != NULL ||
-           strstr(text, "DIV") != NULL || strstr(text, "REMAINDER") != NULL ||
-           strstr(text, "GAMMA") != NULL || strstr(text, "SPECIAL") != NULL;
+           strstr(text, "CDF") != NULL || strstr(text, "POW") != NULL ||
+           strstr(text, "MOD") != NULL || strstr(text, "DIV") != NULL ||
+           strstr(text, "REMAINDER") != NULL || strstr(text, "GAMMA") != NULL ||
+           strstr(text, "SPECIAL") != NULL;
+}
+
+static exg_formula_loop *loop_of(exg_formula formula, exg_compute type, exg_dtype compute)
+{
+    exg_formula_loop *narrow = EXG_LOOPS(exg_loops_narrow)->values[formula];
+
+    return compute == EXG_DTYPE_BF16 && narrow != NULL
+               ? narrow
+               : EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
 }
 
 /* Checks what apply() was asked for. */
@@ -397,7 +408,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
         settle(p, values[k]);
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
-    i->formula = EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
+    i->formula = loop_of(formula, type, compute);
     i->formula_id = (uint16_t)formula;
     i->scalar_count = (uint8_t)scalar_count;
     i->source_count = (uint8_t)source_count;
@@ -559,6 +570,19 @@ static void find_direct_stores(exg_pointwise *p)
     }
 }
 
+/* A program of one narrow formula from memory to memory. */
+static exg_narrow_loop *find_stored(const exg_pointwise *p)
+{
+    const exg_instruction *i = p->instructions;
+    bool is_one = p->instruction_count == 3 && p->invariant_count == 0 &&
+                  i[0].kind == EXG_INSTRUCTION_LOAD && i[1].kind == EXG_INSTRUCTION_FORMULA &&
+                  i[2].kind == EXG_INSTRUCTION_STORE && i[0].dtype == EXG_DTYPE_BF16 &&
+                  i[2].dtype == EXG_DTYPE_BF16 && p->operands[0].is_dense &&
+                  p->operands[1].is_dense && i[1].target == i[2].target;
+
+    return is_one ? EXG_LOOPS(exg_loops_narrow)->stored[i[1].formula_id] : NULL;
+}
+
 /* Gives each value a tile buffer; a buffer is taken again once its value is dead,
  * by the instruction that reads it last if the widths are the same. */
 static bool assign_buffers(exg_pointwise *p)
@@ -677,7 +701,9 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     if (p->asks) {
         tile = EXG_TILE_ASKED / widest;
         tile = tile < EXG_TILE ? tile : EXG_TILE;
+        block = bytes > EXG_PAST_CACHES_BYTES ? BLOCK_ELEMENTS_ASKED : block;
     }
+    p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
     p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;
     if (p->by_rows) {
         int64_t tiles_of_row = (row + tile - 1) / tile;
@@ -714,6 +740,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     move_invariants_first(p);
     find_lifetimes(p);
     find_direct_stores(p);
+    p->stored = find_stored(p);
     if (!assign_buffers(p)) {
         return full(err);
     }

@@ -8,7 +8,8 @@
 #include "libexec/kernels/pointwise.h"
 
 #define EXG_TILE            512 /* elements that go through all instructions at once */
-#define EXG_TILE_ASKED      1024 /* bytes of the widest operand, when they come from memory */
+#define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
+#define EXG_ASKED_AHEAD     4096 /* bytes between what is asked for and what is computed */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
 #define EXG_NO_TILE         UINT8_MAX
@@ -78,6 +79,8 @@ struct exg_pointwise {
     int64_t block_elements;
     uint32_t block_count;
     uint32_t tile; /* elements */
+    exg_copy_loop *copy; /* past the caches */
+    exg_narrow_loop *stored; /* the whole program; or NULL */
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
     bool has_heavy;

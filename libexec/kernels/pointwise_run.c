@@ -110,8 +110,8 @@ static void store_past_caches(const run *r, const exg_instruction *i, const tile
         i->store(t->count, narrow, 1, values);
         values = narrow;
     }
-    exg_copy_past_caches(operand_at(r, i->operand, t), values,
-                         t->count * (size_t)r->p->operands[i->operand].element_bytes);
+    r->p->copy(operand_at(r, i->operand, t), values,
+               t->count * (size_t)r->p->operands[i->operand].element_bytes);
 }
 
 static void store(const run *r, const exg_instruction *i, tile *t)
@@ -163,19 +163,36 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
     }
 }
 
-/* Asks for the next tile. */
-static void ask(const run *r, const tile *t, int64_t end)
+/* Asks for a tile some way ahead. */
+static void ask(const run *r, const tile *t)
 {
     const exg_pointwise *p = r->p;
-    int64_t first = t->start + t->count;
-    int64_t last = end - first < p->tile ? end : first + p->tile;
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
-        int64_t bytes = p->operands[o].element_bytes;
-
         if (p->operands[o].is_dense && !p->operands[o].is_past_caches) {
-            exg_ask(r->data[o] + first * bytes, (last - first) * bytes);
+            int64_t bytes = p->operands[o].element_bytes;
+
+            exg_ask(r->data[o] + t->start * bytes + EXG_ASKED_AHEAD, t->count * bytes);
         }
+    }
+}
+
+static void run_tile(const run *r, tile *t, char *buffers, int *bad)
+{
+    const exg_pointwise *p = r->p;
+    bool is_past_caches = p->operands[1].is_past_caches && !r->is_near;
+    char *out;
+
+    if (p->stored == NULL) {
+        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
+            step(r, &p->instructions[k], t, buffers, bad);
+        }
+        return;
+    }
+    out = operand_at(r, 1, t);
+    p->stored(t->count, is_past_caches ? buffers : out, operand_at(r, 0, t));
+    if (is_past_caches) {
+        p->copy(out, buffers, t->count * (size_t)p->operands[1].element_bytes);
     }
 }
 
@@ -202,11 +219,9 @@ static void run_range(const run *r, int64_t start, int64_t end)
         t.count = (uint32_t)count;
         t.is_run = count <= row_left;
         if (p->asks && !r->is_near) {
-            ask(r, &t, end);
+            ask(r, &t);
         }
-        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
-            step(r, &p->instructions[k], &t, buffers, &bad);
-        }
+        run_tile(r, &t, buffers, &bad);
         t.start += count;
         if (p->rank > 1) {
             int64_t rest = count;

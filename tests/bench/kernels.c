@@ -1,5 +1,6 @@
-/* Kernel benchmarks: each row against a ceiling (copying the same bytes) or a peer
- * (oneDNN, one thread), taken in turn in one process; medians, printed, not asserted.
+/* Kernel benchmarks: each row against a ceiling (copying the same bytes; from 4 MB up also
+ * what the memory gives) or a peer (oneDNN, one thread), taken in turn in one process;
+ * medians, printed, not asserted.
  *
  *   bench_kernels [threads] [pattern]
  *
@@ -9,6 +10,7 @@
 #include "libexec/kernels/isa.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/pointwise.h"
+#include "tests/bench/memory.h"
 #include "tests/bench/onednn.h"
 
 #include <exg/operators.h>
@@ -26,7 +28,10 @@
 #define ROUND_NS     20000000.0 /* what a round takes at least */
 #define OPERANDS_MAX 8
 
+#define FAR_BYTES    (4 << 20) /* operands from here on are held against the memory */
+
 static exg_pool *pool;
+static uint32_t threads = 1;
 static const char *pattern = "";
 static bool measures_cpu;
 
@@ -209,18 +214,47 @@ static int repeats_for(void (*run)(void *), void *context)
     return once > ROUND_NS ? 1 : (int)(ROUND_NS / once) + 1;
 }
 
-/* Prints a row: ours, the peer's, how many times as fast we are, and the rate. */
+/* The rates of one round in GB/s are added at `at`. */
+static void one_memory_round(double rates[MEMORY_WAYS][ROUNDS], int at)
+{
+    for (uint32_t way = 0; way < MEMORY_WAYS; way++) {
+        double start = now_ns();
+        double bytes = memory_pass(pool, threads, way);
+
+        rates[way][at] = bytes / (now_ns() - start);
+    }
+}
+
+/* The median rate of the fastest way. */
+static double memory_rate(double rates[MEMORY_WAYS][ROUNDS])
+{
+    double best = 0;
+
+    for (int way = 0; way < MEMORY_WAYS; way++) {
+        qsort(rates[way], ROUNDS, sizeof(double), compare);
+        best = rates[way][ROUNDS / 2] > best ? rates[way][ROUNDS / 2] : best;
+    }
+    return best;
+}
+
+/* Prints a row: ours, the peer's, how many times as fast we are, and the rate; also the share of
+ * the memory's own rate, where the work is bytes of far operands. */
 static void compare_with(const char *name, void (*ours)(void *), void *our_context,
                          void (*peer)(void *), void *peer_context, double work, const char *unit)
 {
+    const bool is_far = strcmp(unit, "GB/s") == 0 && work >= FAR_BYTES * 2.0;
     double a[ROUNDS];
     double b[ROUNDS];
+    double memory[MEMORY_WAYS][ROUNDS];
     int our_repeats = repeats_for(ours, our_context);
     int peer_repeats = peer != NULL ? repeats_for(peer, peer_context) : 0;
 
     for (int r = 0; r < ROUNDS; r++) {
         a[r] = one_round(ours, our_context, our_repeats);
         b[r] = peer != NULL ? one_round(peer, peer_context, peer_repeats) : 0;
+        if (is_far) {
+            one_memory_round(memory, r);
+        }
     }
     qsort(a, ROUNDS, sizeof(double), compare);
     qsort(b, ROUNDS, sizeof(double), compare);
@@ -228,6 +262,11 @@ static void compare_with(const char *name, void (*ours)(void *), void *our_conte
     if (peer != NULL) {
         printf("   peer %9.2f   x%.2f, best x%.2f", work / b[ROUNDS / 2],
                b[ROUNDS / 2] / a[ROUNDS / 2], b[0] / a[0]);
+    }
+    if (is_far) {
+        double rate = memory_rate(memory);
+
+        printf("   memory %5.2f   x%.2f", rate, work / a[ROUNDS / 2] / rate);
     }
     printf("\n");
     fflush(stdout);
@@ -373,7 +412,8 @@ static void bench_convolutions(void)
 
 static void bench_rows(void)
 {
-    static const int64_t shapes[][2] = {{64, 768}, {256, 1024}, {8192, 1024}};
+    static const int64_t shapes[][2] = { /* bytes, columns */
+        {192 << 10, 768}, {1 << 20, 1024}, {4 << 20, 1024}, {40 << 20, 1024}, {160 << 20, 1024}};
 
     for (uint32_t s = 0; s < COUNT(shapes); s++) {
         for (int at = 0; at < 8; at++) {
@@ -383,6 +423,7 @@ static void bench_rows(void)
             int kind = at % 4;
             int64_t n = shapes[s][1];
             exg_dtype dtype = at >= 4 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+            int64_t rows = shapes[s][0] / exg_dtype_bytes(dtype) / n;
             exg_argument softmax[] = {none_arg(), int_arg(1), bool_arg(false)};
             exg_argument layer[] = {none_arg(), ints_arg(1, &n), none_arg(), none_arg(),
                                     float_arg(1e-5)};
@@ -390,19 +431,19 @@ static void bench_rows(void)
             bool is_norm = kind >= 2;
             char name[80];
             bench_call b = {0};
-            double bytes = 2.0 * (double)(shapes[s][0] * n * exg_dtype_bytes(dtype));
+            double bytes = 2.0 * (double)(rows * n * exg_dtype_bytes(dtype));
 
             snprintf(name, sizeof(name), "%s %s %lldx%lld", kernels[kind]->name,
-                     exg_dtype_name(dtype), (long long)shapes[s][0], (long long)n);
+                     exg_dtype_name(dtype), (long long)rows, (long long)n);
             if (!wanted(name)) {
                 continue;
             }
-            b.inputs[0] = tensor(dtype, 2, shapes[s]);
+            b.inputs[0] = tensor(dtype, 2, SIZES(rows, n));
             b.inputs[1] = tensor(dtype, 1, &n);
             b.inputs[2] = tensor(dtype, 1, &n);
-            b.outputs[0] = tensor(dtype, 2, shapes[s]);
-            b.outputs[1] = tensor(dtype, 1, shapes[s]);
-            b.outputs[2] = tensor(dtype, 1, shapes[s]);
+            b.outputs[0] = tensor(dtype, 2, SIZES(rows, n));
+            b.outputs[1] = tensor(dtype, 1, &rows);
+            b.outputs[2] = tensor(dtype, 1, &rows);
             prepare(&b, kernels[kind],
                     kind == 3   ? rms
                     : is_norm ? layer
@@ -410,8 +451,7 @@ static void bench_rows(void)
                     kind == 3 ? 4 : is_norm ? 5 : 3, is_norm ? (kind == 3 ? 2 : 3) : 1,
                     is_norm && kind != 3 ? 3 : 1);
             if (at == 0) {
-                dnnl_call peer = peer_softmax(shapes[s][0], n, b.inputs[0].data,
-                                              b.outputs[0].data);
+                dnnl_call peer = peer_softmax(rows, n, b.inputs[0].data, b.outputs[0].data);
 
                 compare_with("oneDNN on the same", run_ours, &b, run_dnnl, &peer, bytes, "GB/s");
             }
@@ -606,6 +646,7 @@ static void bench_pointwise(void)
         {"relu", 1, {{EXG_OP_relu_default, 1, 0}}},
         {"exp", 1, {{EXG_OP_exp_default, 1, 0}}},
         {"tanh", 1, {{EXG_OP_tanh_default, 1, 0}}},
+        {"sigmoid", 1, {{EXG_OP_sigmoid_default, 1, 0}}},
         {"gelu", 1, {{EXG_OP_gelu_none, 1, 0}}},
         {"gelu_tanh", 1, {{EXG_OP_gelu_tanh, 1, 0}}},
         {"silu", 1, {{EXG_OP_silu_default, 1, 0}}},
@@ -617,7 +658,7 @@ static void bench_pointwise(void)
         {"chain", 3,
          {{EXG_OP_mul_Tensor, 2, 0}, {EXG_OP_add_Tensor, 2, 1}, {EXG_OP_gelu_none, 1, 0}}},
     };
-    static const int64_t sizes[] = {1, 1000, 100000, 1 << 20, 10 << 20, 40 << 20};
+    static const int64_t sizes[] = {4, 4000, 400000, 4 << 20, 40 << 20, 160 << 20}; /* bytes */
 
     for (uint32_t r = 0; r < COUNT(rows); r++) {
         for (uint32_t s = 0; s < COUNT(sizes) * 2; s++) {
@@ -625,7 +666,7 @@ static void bench_pointwise(void)
             exg_dtype result = rows[r].steps[0].op == EXG_OP__to_copy_default
                                    ? (s % 2 == 0 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32)
                                    : dtype;
-            int64_t n = sizes[s / 2];
+            int64_t n = sizes[s / 2] / exg_dtype_bytes(dtype);
             bench_call b = {0};
             char name[80];
 
@@ -647,12 +688,12 @@ static void bench_pointwise(void)
 
 int main(int argc, char **argv)
 {
-    uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
-
     if (getenv("OMP_NUM_THREADS") == NULL) {
         setenv("OMP_NUM_THREADS", "1", 1); /* read before main begins */
         execv("/proc/self/exe", argv);
     }
+    threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
+    threads = threads > 0 ? threads : 1;
     pattern = argc > 2 ? argv[2] : "";
     measures_cpu = threads == 1;
     if (exg_pool_create(threads, &pool, NULL) != EXG_OK) {

@@ -12,7 +12,8 @@
 #define EXG_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* Elements of simple work below which a second thread does not pay. */
-#define EXG_GRAIN 32768
+#define EXG_GRAIN        32768
+#define EXG_GRAIN_FENCED (8 * EXG_GRAIN) /* when a fence follows each block */
 
 /* ---- arguments ----------------------------------------------------------------- */
 

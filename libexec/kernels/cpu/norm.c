@@ -110,7 +110,7 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
         p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias);
     }
     if (to != y && is_storage) {
-        exg_copy_past_caches(y, to, (size_t)count * p->bytes);
+        p->convert->copy_past_caches(y, to, (size_t)count * p->bytes);
     } else if (to != y) {
         p->convert->store[p->dtype]((uint32_t)count, y, 1, to);
     }
@@ -310,7 +310,8 @@ static void plan_rows(norm_params *p)
     p->is_past_caches = p->kind != GROUP && exg_compute_is_storage(p->dtype) &&
                         bytes >= EXG_PAST_CACHES_BYTES;
     p->asks_result = 2 * bytes > EXG_STREAM_BYTES && !p->is_past_caches;
-    p->rows_of_block = exg_items_per_block(2 * p->size, EXG_GRAIN);
+    p->rows_of_block = exg_items_per_block(2 * p->size,
+                                           p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
 }
 
 /* The last `dims` dimensions are one row. */

@@ -29,6 +29,7 @@ typedef struct softmax_params {
     const exg_row_f64_loops *f64;
     exg_load_loop *load;
     exg_store_loop *store;
+    exg_copy_loop *copy; /* past the caches */
 } softmax_params;
 
 typedef struct softmax_run_context {
@@ -108,7 +109,7 @@ static void softmax_block(void *context, uint32_t block)
 
         if (p->is_past_caches) {
             softmax_row(p, scratch, in, in, out);
-            exg_copy_past_caches(out, scratch, (size_t)a.size * p->out_bytes);
+            p->copy(out, scratch, (size_t)a.size * p->out_bytes);
         } else if (is_direct(p)) {
             softmax_row(p, out, in, in, out);
         } else {
@@ -145,13 +146,15 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
     p->load = EXG_LOOPS(exg_loops_convert)->load[p->in_dtype];
     p->store = EXG_LOOPS(exg_loops_convert)->store[p->out_dtype];
-    p->rows_of_block = exg_items_per_block(4 * p->around.size, EXG_GRAIN);
+    p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
     row_bytes = p->around.size * (p->is_double ? 8 : 4);
     all = p->around.outer * p->around.inner * p->around.size;
     p->asks = p->around.inner == 1 && row_bytes <= ASKED_BYTES_MAX &&
               all * (p->in_bytes + p->out_bytes) > EXG_STREAM_BYTES;
     p->is_past_caches = is_direct(p) && row_bytes <= SCRATCH_BYTES &&
                         all * p->out_bytes >= EXG_PAST_CACHES_BYTES;
+    p->rows_of_block = exg_items_per_block(4 * p->around.size,
+                                           p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
     if (!is_direct(p) && row_bytes > SCRATCH_BYTES) {
         p->scratch_bytes = ((uint64_t)row_bytes + 63) & ~UINT64_C(63);
         call->workspace_bytes =

@@ -4,8 +4,11 @@
 
 #if defined(__F16C__) || defined(__AVX512BW__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 #include <stdbool.h>
+#include <string.h>
 
 /* One dtype: storage type, compute type, and the two ways as expressions in x. */
 #define DTYPE(id, storage, compute, widen, narrow)                                            \
@@ -201,6 +204,46 @@ TRUTH(f64, double)
 TRUTH(i32, int32_t)
 TRUTH(i64, int64_t)
 
+#if defined(__AVX512F__)
+#define STREAM(to, from) _mm512_stream_si512((void *)(to), _mm512_loadu_si512(from))
+#define STREAM_BYTES     64
+#elif defined(__AVX__)
+#define STREAM(to, from)                       \
+    _mm256_stream_si256((__m256i *)(void *)(to), \
+                        _mm256_loadu_si256((const __m256i *)(const void *)(from)))
+#define STREAM_BYTES 32
+#elif defined(__SSE2__)
+#define STREAM(to, from)                    \
+    _mm_stream_si128((__m128i *)(void *)(to), \
+                     _mm_loadu_si128((const __m128i *)(const void *)(from)))
+#define STREAM_BYTES 16
+#endif
+
+static void copy_past_caches(void *to_, const void *from_, size_t bytes)
+{
+#ifdef STREAM
+    char *to = to_;
+    const char *from = from_;
+    size_t head = -(uintptr_t)to & 63;
+    size_t i;
+
+    if (head > 0) {
+        head = head < bytes ? head : bytes;
+        memcpy(to, from, head);
+    }
+    for (i = head; i + 64 <= bytes; i += 64) {
+        for (size_t k = i; k < i + 64; k += STREAM_BYTES) {
+            STREAM(to + k, from + k);
+        }
+    }
+    if (i < bytes) {
+        memcpy(to + i, from + i, bytes - i);
+    }
+#else
+    memcpy(to_, from_, bytes);
+#endif
+}
+
 #define ROW(id)       [EXG_DTYPE_##id] = load_##id
 #define STORE_ROW(id) [EXG_DTYPE_##id] = store_##id
 #define ROUND_ROW(id) [EXG_DTYPE_##id] = round_##id
@@ -219,4 +262,5 @@ const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
                 {f32_to_f64, f64_to_f64, i32_to_f64, i64_to_f64},
                 {f32_to_i32, f64_to_i32, i32_to_i32, i64_to_i32},
                 {f32_to_i64, f64_to_i64, i32_to_i64, i64_to_i64}},
-    .truth = {truth_of_f32, truth_of_f64, truth_of_i32, truth_of_i64}};
+    .truth = {truth_of_f32, truth_of_f64, truth_of_i32, truth_of_i64},
+    .copy_past_caches = copy_past_caches};

@@ -54,6 +54,17 @@ typedef struct exg_pointwise_loops {
 
 EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
 
+/* From bf16 in memory to bf16 in memory, which may be the same. */
+typedef void exg_narrow_loop(uint32_t count, void *out, const void *a);
+
+/* Formulas of f32 in fewer steps, good to a bf16 (narrow.def); NULL: none. */
+typedef struct exg_narrow_loops {
+    exg_formula_loop *values[EXG_FORMULA_COUNT]; /* of what bf16 holds, unrounded */
+    exg_narrow_loop *stored[EXG_FORMULA_COUNT];
+} exg_narrow_loops;
+
+EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);
+
 /* ---- conversions ----------------------------------------------------------------- */
 
 /* `count` elements between memory of a dtype, `stride` elements apart, and a dense
@@ -63,6 +74,9 @@ typedef void exg_load_loop(uint32_t count, void *values, const void *memory, int
 typedef void exg_store_loop(uint32_t count, void *memory, int64_t stride, const void *values);
 /* In place: what storing to the dtype and loading again would give. */
 typedef void exg_round_loop(uint32_t count, void *values);
+/* A copy past the caches: a line that is written whole is not read first. Others see it after a
+ * full fence. */
+typedef void exg_copy_loop(void *to, const void *from, size_t bytes);
 /* Between compute types; dense arrays that do not overlap. */
 typedef void exg_convert_loop(uint32_t count, void *to, const void *from);
 
@@ -72,6 +86,7 @@ typedef struct exg_convert_loops {
     exg_round_loop *round[EXG_DTYPE_COUNT]; /* NULL: the compute type is exact */
     exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT]; /* [to][from] */
     exg_convert_loop *truth[EXG_COMPUTE_COUNT];                      /* to int32_t 0 or 1 */
+    exg_copy_loop *copy_past_caches;
 } exg_convert_loops;
 
 EXG_LOOPS_DECLARE(exg_convert_loops, exg_loops_convert);

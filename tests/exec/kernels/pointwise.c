@@ -353,6 +353,41 @@ static void large_results_are_written_whole(void **state)
     }
 }
 
+/* One bf16 formula has a loop of its own from memory to memory: past the caches, in place, and not
+ * where elements lie apart. */
+static void narrow_formulas_write_what_they_should(void **state)
+{
+    static const int64_t counts[] = {(INT64_C(16) << 20) + 13, 1000, 1000};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(counts); k++) {
+        int64_t n = counts[k];
+        exg_tensor a = make_random(EXG_DTYPE_BF16, 1, SIZES(2 * n), -4, 4);
+        exg_tensor kept = make_tensor(EXG_DTYPE_BF16, 1, SIZES(2 * n));
+        exg_tensor room = make_tensor(EXG_DTYPE_BF16, 1, SIZES(n + 128));
+        exg_tensor out = make_tensor(EXG_DTYPE_BF16, 1, SIZES(n));
+        int64_t stride = k == 2 ? 2 : 1;
+
+        memcpy(kept.data, a.data, (size_t)(2 * n) * sizeof(uint16_t));
+        for (int64_t i = 0; i < n + 128; i++) {
+            set(&room, i, 99);
+        }
+        out.data = k == 1 ? a.data : (char *)room.data + 3 * sizeof(uint16_t);
+        a.sizes[0] = n;
+        a.strides[0] = stride;
+        run_unary(EXG_OP_exp_default, EXG_DTYPE_BF16, out, a, 0, NULL);
+        for (int64_t i = 0; i < n; i++) {
+            double want = exp(get(&kept, i * stride));
+
+            assert_true(fabs(get(&out, i) - want) <= 0x1p-7 * want);
+        }
+        for (int64_t i = 0; k != 1 && i < 128; i++) {
+            assert_true(get(&room, i < 3 ? i : n + i) == 99);
+        }
+        free_tensors();
+    }
+}
+
 static void comparisons_give_bool_and_conditions_choose(void **state)
 {
     exg_tensor a = make_random(EXG_DTYPE_F64, 2, SIZES(9, 100), -1, 1);
@@ -569,6 +604,7 @@ int main(void)
         cmocka_unit_test(f16_rounds_to_nearest_even_over_all_halves),
         cmocka_unit_test(bf16_rounds_to_nearest_even_with_every_instruction_set),
         cmocka_unit_test(large_results_are_written_whole),
+        cmocka_unit_test(narrow_formulas_write_what_they_should),
         cmocka_unit_test(comparisons_give_bool_and_conditions_choose),
         cmocka_unit_test(bools_compute_as_truth_values),
         cmocka_unit_test(unary_formulas_agree_with_the_math_library),
