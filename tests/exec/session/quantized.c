@@ -19,7 +19,7 @@ typedef enum form { LINEAR, MM, ADDMM, ADDMM_TWICE, OF_DEEP } form;
 typedef struct variant {
     form form;
     exg_dtype a, b; /* of what is dequantized */
-    bool by_depth;  /* the weight's scales lie along the depth */
+    bool by_depth;  /* a scale an element of the weight */
     bool has_zeros;
     bool found;
 } variant;
@@ -47,7 +47,7 @@ static exg_ref product(exg_builder *b, const variant *t)
     exg_ref a = input(b, "a", t->a, ROWS, depth);
     exg_ref w = input(b, "w", t->b, COLUMNS, depth);
     exg_ref step = EMIT(b, full_default, INTS(b, 1), 0.25);
-    exg_ref steps = t->by_depth ? input(b, "s", EXG_DTYPE_F32, 1, depth)
+    exg_ref steps = t->by_depth ? input(b, "s", EXG_DTYPE_F32, COLUMNS, depth)
                                 : input(b, "s", EXG_DTYPE_F32, COLUMNS, 1);
 
     a = dequantized(b, a, step, t->has_zeros);
@@ -116,7 +116,7 @@ static void products_of_bytes_are_found(void **state)
 static void what_is_none_stays(void **state)
 {
     static const variant variants[] = {
-        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_I8, true,  false, false}, /* a scale an element */
+        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_I8, true,  false, false},
         {LINEAR,      EXG_DTYPE_I16, EXG_DTYPE_I8, false, false, false},
         {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_B8, false, false, false},
         {ADDMM_TWICE, EXG_DTYPE_I8,  EXG_DTYPE_I8, false, false, false},
