@@ -7,7 +7,7 @@
  *   dot      few rows, both operands dense along k: no packing, memory speed
  *   axpy     one row, b dense along n
  *   bytes    pairs of int8 or uint8 at a time (gemm_bytes.c)
- *   integer  a row of the result at a time
+ *   integer  a row of the result at a time (gemm_integer.c)
  *
  * How it is cut depends on sizes alone.
  */
@@ -541,8 +541,37 @@ static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t row
     finish(r, batch, i, rows, j, columns);
 }
 
-static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                 int64_t columns)
+/* Panels of A and B that a tile makes itself have room on the stack, as much as any may want
+ * or little: what there is of a stack is touched, page by page, with every task. */
+#define ROOM_SMALL (64 << 10)
+#define A_ROOM     (PACK_ROWS * EXG_GEMM_K * sizeof(double))
+#define B_ROOM     ((TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double))
+
+/* Bytes for `count` rows of A or columns of B, whole panels and lines. */
+static int64_t room_of(const exg_gemm *g, int64_t count, uint32_t width)
+{
+    int64_t depth = EXG_MIN(g->k, g->loops->depth);
+
+    return exg_round_up(exg_round_up(count, width) * exg_gemm_panel_bytes(g->loops, depth),
+                        LINE_BYTES);
+}
+
+static int64_t room_of_a(const exg_gemm *g, int64_t rows)
+{
+    bool is_made = !g->packs_a_first && !reads_rows(g);
+
+    return is_made ? room_of(g, EXG_MIN(rows, PACK_ROWS), g->loops->rows) : 0;
+}
+
+static int64_t room_of_b(const exg_gemm *g, int64_t columns)
+{
+    bool is_made = !g->packs_b_first && (!g->b_is_packed || widens_b(g));
+
+    return is_made ? room_of(g, EXG_MIN(columns, TILE_COLUMNS), g->loops->columns) : 0;
+}
+
+static void tile_in(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                    int64_t columns, char *a_panels, char *b_panels)
 {
     const exg_gemm *g = r->g;
     char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
@@ -550,8 +579,6 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
     int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
     bool is_direct = reads_rows(g);
-    _Alignas(64) char a_panels[PACK_ROWS * EXG_GEMM_K * sizeof(double)];
-    _Alignas(64) char b_panels[(TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double)];
 
     for (int64_t k = 0; k < g->k; k += g->loops->depth) {
         int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
@@ -582,6 +609,22 @@ static void tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int6
     finish(r, batch, i, rows, j, columns);
 }
 
+static __attribute__((noinline)) void tile(const gemm_run *r, int64_t batch, int64_t i,
+                                           int64_t rows, int64_t j, int64_t columns)
+{
+    _Alignas(64) char room[A_ROOM + B_ROOM];
+
+    tile_in(r, batch, i, rows, j, columns, room, room + A_ROOM);
+}
+
+static __attribute__((noinline)) void small_tile(const gemm_run *r, int64_t batch, int64_t i,
+                                                 int64_t rows, int64_t j, int64_t columns)
+{
+    _Alignas(64) char room[ROOM_SMALL];
+
+    tile_in(r, batch, i, rows, j, columns, room, room + room_of_a(r->g, rows));
+}
+
 static void tile_block(void *context, uint32_t block)
 {
     const gemm_run *r = context;
@@ -590,9 +633,11 @@ static void tile_block(void *context, uint32_t block)
     int64_t batch = r->batch + block / tiles * r->batch_step;
     int64_t i = block % tiles / g->column_tiles * g->rows_of_tile;
     int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
+    int64_t rows = EXG_MIN(g->m - i, g->rows_of_tile);
+    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
+    bool is_small = room_of_a(g, rows) + room_of_b(g, columns) <= ROOM_SMALL;
 
-    (is_narrow(g) ? narrow_tile : tile)(r, batch, i, EXG_MIN(g->m - i, g->rows_of_tile), j,
-                                        EXG_MIN(g->n - j, g->columns_of_tile));
+    (is_narrow(g) ? narrow_tile : is_small ? small_tile : tile)(r, batch, i, rows, j, columns);
 }
 
 /* Batches that share an A go together; without packing before, all at once. */
@@ -691,67 +736,6 @@ static void run_dot(gemm_run *r, exg_pool *pool)
     exg_pool_run(pool, dot_block, r, (uint32_t)(g->batch * g->column_tiles));
 }
 
-/* ---- integers ------------------------------------------------------------------------- */
-
-#define INTEGER_COLUMNS 512
-
-/* Columns [j, j + n) of one row, in the compute type; sums wrap. */
-static void integer_columns(const gemm_run *r, int64_t batch, int64_t i, int64_t j, uint32_t n)
-{
-    const exg_gemm *g = r->g;
-    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
-    bool is_long = g->compute == EXG_COMPUTE_I64;
-    union {
-        int32_t i32[INTEGER_COLUMNS];
-        int64_t i64[INTEGER_COLUMNS];
-    } row;
-    union {
-        int32_t i32;
-        int64_t i64;
-    } x;
-    uint64_t sums[INTEGER_COLUMNS] = {0};
-
-    for (int64_t k = 0; k < g->k; k++) {
-        convert->load[g->a.dtype](1, &x, exg_matrix_at(r->a, &g->a, batch, i, k), 1);
-        convert->load[g->b.dtype](n, &row, exg_matrix_at(r->b, &g->b, batch, k, j), g->b.column);
-        for (uint32_t c = 0; c < n; c++) {
-            sums[c] += is_long ? (uint64_t)x.i64 * (uint64_t)row.i64[c]
-                               : (uint64_t)((int64_t)x.i32 * row.i32[c]);
-        }
-    }
-    if (g->has_self) {
-        convert->load[g->self.dtype](n, &row, exg_matrix_at(r->self, &g->self, batch, i, j),
-                                     g->self.column);
-    }
-    for (uint32_t c = 0; c < n; c++) {
-        uint64_t sum = sums[c] * (uint64_t)(int64_t)g->alpha;
-
-        if (g->has_self) {
-            sum += (uint64_t)(int64_t)g->beta *
-                   (uint64_t)(is_long ? row.i64[c] : row.i32[c]);
-        }
-        if (is_long) {
-            row.i64[c] = (int64_t)sum;
-        } else {
-            row.i32[c] = (int32_t)sum;
-        }
-    }
-    convert->store[g->c_dtype](n, r->c + ((batch * g->m + i) * g->n + j) *
-                                             exg_dtype_bytes(g->c_dtype),
-                               1, &row);
-}
-
-static void integer_row(void *context, uint32_t block)
-{
-    const gemm_run *r = context;
-    const exg_gemm *g = r->g;
-
-    for (int64_t j = 0; j < g->n; j += INTEGER_COLUMNS) {
-        integer_columns(r, block / g->m, block % g->m, j,
-                        (uint32_t)EXG_MIN(g->n - j, INTEGER_COLUMNS));
-    }
-}
-
 /* ---- run ------------------------------------------------------------------------------- */
 
 static void set_zero(const gemm_run *r)
@@ -786,7 +770,7 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
     if (g->path == EXG_GEMM_BYTES) {
         exg_gemm_bytes_run(g, call, workspace, c, a, b, self);
     } else if (g->path == EXG_GEMM_INTEGER) {
-        exg_pool_run(pool, integer_row, &r, (uint32_t)(g->batch * g->m));
+        exg_gemm_integer_run(g, call, c, r.a, r.b, self);
     } else if (g->k == 0) {
         set_zero(&r);
     } else if (g->path == EXG_GEMM_TILES) {

@@ -102,4 +102,8 @@ void exg_gemm_bytes_run(const exg_gemm *gemm, const exg_kernel_call *call, void 
 bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *packing);
 void exg_gemm_bytes_packing_run(const exg_kernel_call *call, const void *b);
 
+/* gemm_integer.c: of integers, where that does not take them. */
+void exg_gemm_integer_run(const exg_gemm *gemm, const exg_kernel_call *call, void *c, const void *a,
+                          const void *b, const void *self);
+
 #endif

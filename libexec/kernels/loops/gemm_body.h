@@ -63,9 +63,6 @@ static void GEMM(pack_rows)(uint32_t width, int64_t count, int64_t depth, REAL *
             panel[k * width + r] = rows[r * stride + k];
         }
     }
-    for (int64_t k = 0; k < depth && count < width; k++) {
-        memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof(REAL));
-    }
 }
 
 /* One panel of A from rows anywhere. */
@@ -92,31 +89,44 @@ static void GEMM(pack_one)(int64_t depth, void *panel_, const void *const *rows)
     }
 }
 
+/* Rows of another dtype, or not dense, some at a time: room is little, since a stack is touched
+ * page by page. */
+static __attribute__((noinline)) void
+GEMM(pack_loaded)(uint32_t width, int64_t count, int64_t depth, REAL *panel, const char *memory,
+                  exg_dtype dtype, int64_t stride_bytes, int64_t depth_stride)
+{
+    exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
+    REAL rows[8 * EXG_GEMM_K];
+
+    for (int64_t first = 0; first < count; first += 8) {
+        int64_t some = count - first < 8 ? count - first : 8;
+
+        for (int64_t r = 0; r < some; r++) {
+            load((uint32_t)depth, rows + r * EXG_GEMM_K, memory + (first + r) * stride_bytes,
+                 depth_stride);
+        }
+        GEMM(pack_rows)(width, some, depth, panel + first, rows, EXG_GEMM_K);
+    }
+}
+
 /* One panel; depth is at most EXG_GEMM_K. */
 static void GEMM(pack_panel)(uint32_t width, int64_t count, int64_t depth, REAL *panel,
                              const char *memory, exg_dtype dtype, uint32_t bytes, int64_t stride,
                              int64_t depth_stride)
 {
-    exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
-    REAL rows[TILE_VECTORS * LANES * EXG_GEMM_K];
-
     if (dtype == DTYPE && depth_stride == 1) {
         GEMM(pack_rows)(width, count, depth, panel, (const REAL *)memory, stride);
     } else if (stride == 1) {
-        for (int64_t k = 0; k < depth; k++) {
-            const char *from = memory + k * depth_stride * bytes;
+        exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
 
-            load((uint32_t)count, panel + k * width, from, 1);
-            for (int64_t r = count; r < width; r++) {
-                panel[k * width + r] = 0;
-            }
+        for (int64_t k = 0; k < depth; k++) {
+            load((uint32_t)count, panel + k * width, memory + k * depth_stride * bytes, 1);
         }
     } else {
-        for (int64_t r = 0; r < count; r++) {
-            load((uint32_t)depth, rows + r * EXG_GEMM_K, memory + r * stride * bytes,
-                 depth_stride);
-        }
-        GEMM(pack_rows)(width, count, depth, panel, rows, EXG_GEMM_K);
+        GEMM(pack_loaded)(width, count, depth, panel, memory, dtype, stride * bytes, depth_stride);
+    }
+    for (int64_t k = 0; k < depth && count < width; k++) {
+        memset(panel + k * width + count, 0, (size_t)(width - count) * sizeof(REAL));
     }
 }
 
