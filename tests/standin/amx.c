@@ -5,7 +5,6 @@
 #include "libexec/kernels/isa.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -152,33 +151,45 @@ static void store(const tile *t, const instruction *i)
 /* Denormals are zeros. */
 static float flushed(float x)
 {
-    return fpclassify(x) == FP_SUBNORMAL ? copysignf(0, x) : x;
+    uint32_t bits;
+
+    memcpy(&bits, &x, 4);
+    bits &= (bits & 0x7f800000) != 0 ? UINT32_MAX : 0x80000000;
+    memcpy(&x, &bits, 4);
+    return x;
 }
 
-static float widened(const uint8_t *from)
-{
-    uint16_t half;
-    uint32_t bits;
-    float x;
+/* A tile of bf16 in f32. */
+typedef struct wide {
+    float data[ROWS_MAX][BYTES_MAX / 2];
+} wide;
 
-    memcpy(&half, from, 2);
-    bits = (uint32_t)half << 16;
-    memcpy(&x, &bits, 4);
-    return flushed(x);
+static void widen(wide *to, const tile *from)
+{
+    for (int r = 0; r < from->rows; r++) {
+        for (int k = 0; k < from->row_bytes / 2; k++) {
+            uint16_t half;
+            uint32_t bits;
+
+            memcpy(&half, from->data[r] + 2 * k, 2);
+            bits = (uint32_t)half << 16;
+            memcpy(&to->data[r][k], &bits, 4);
+            to->data[r][k] = flushed(to->data[r][k]);
+        }
+    }
 }
 
 /* Even and odd elements of the depth have sums of their own, which are added at the end. */
-__attribute__((target("fma"))) static void add_bf16(uint8_t *to, const tile *a, const tile *b,
-                                                    int row, int column)
+__attribute__((target("fma"))) static void add_bf16(uint8_t *to, const wide *a, const wide *b,
+                                                    int pairs, int row, int column)
 {
     float sums[2] = {0, 0};
     float c;
 
-    for (int k = 0; k < a->row_bytes / 4; k++) {
+    for (int k = 0; k < pairs; k++) {
         for (int half = 0; half < 2; half++) {
-            sums[half] =
-                flushed(__builtin_fmaf(widened(a->data[row] + 4 * k + 2 * half),
-                                       widened(b->data[k] + 4 * column + 2 * half), sums[half]));
+            sums[half] = flushed(__builtin_fmaf(a->data[row][2 * k + half],
+                                                b->data[k][2 * column + half], sums[half]));
         }
     }
     memcpy(&c, to, 4);
@@ -206,18 +217,24 @@ static bool multiply(const instruction *i)
     tile *c = &file.tiles[i->reg];
     const tile *a = &file.tiles[i->rm];
     const tile *b = &file.tiles[i->vvvv & 7];
+    wide a_wide;
+    wide b_wide;
 
     if (i->mod != 3 || i->vvvv >= TILES || i->reg == i->rm || i->reg == i->vvvv ||
         i->rm == i->vvvv || !has_tile(i->reg) || !has_tile(i->rm) || !has_tile(i->vvvv) ||
         c->rows != a->rows || c->row_bytes != b->row_bytes || a->row_bytes / 4 != b->rows) {
         return false;
     }
+    if (i->opcode == 0x5c) {
+        widen(&a_wide, a);
+        widen(&b_wide, b);
+    }
     for (int row = 0; row < c->rows; row++) {
         for (int column = 0; column < c->row_bytes / 4; column++) {
             uint8_t *to = c->data[row] + 4 * column;
 
             if (i->opcode == 0x5c) {
-                add_bf16(to, a, b, row, column);
+                add_bf16(to, &a_wide, &b_wide, b->rows, row, column);
             } else {
                 add_bytes(to, a, b, row, column, i->prefix == PREFIX_F2 || i->prefix == PREFIX_F3,
                           i->prefix == PREFIX_F2 || i->prefix == PREFIX_66);

@@ -466,16 +466,32 @@ static bool run_there(kernel_case *c)
     return true;
 }
 
+/* Whether the case's dtypes have loops of this set: past v4 there are those of bytes and bf16. */
+static bool has_loops(const kernel_case *c, int isa)
+{
+    bool has_bytes = false;
+    bool has_bf16 = false;
+
+    for (uint32_t i = 0; i < c->input_count; i++) {
+        exg_dtype dtype = c->inputs[i].dtype;
+
+        has_bytes = has_bytes || dtype == EXG_DTYPE_I8 || dtype == EXG_DTYPE_U8;
+        has_bf16 = has_bf16 || dtype == EXG_DTYPE_BF16;
+    }
+    return isa <= EXG_ISA_V4 || (isa != EXG_ISA_BF16 && has_bytes) ||
+           (isa != EXG_ISA_VNNI && has_bf16);
+}
+
 /* Limits calls to the instruction set after `isa` (-1: to the first) that runs here, AMX by its
  * stand-in too; after the last there is no limit. */
-static int next_isa(int isa)
+static int next_isa(const kernel_case *c, int isa)
 {
     if (isa < 0) {
         (void)amx_stand_in();
     }
     for (isa++; isa < EXG_ISA_COUNT; isa++) {
         exg_isa_limit((exg_isa)isa);
-        if (exg_isa_current() == (exg_isa)isa) {
+        if (exg_isa_current() == (exg_isa)isa && has_loops(c, isa)) {
             return isa;
         }
     }
@@ -488,7 +504,7 @@ void run_everywhere(kernel_case *c)
     if (run_there(c)) {
         return;
     }
-    for (int isa = next_isa(-1); isa < EXG_ISA_COUNT; isa = next_isa(isa)) {
+    for (int isa = next_isa(c, -1); isa < EXG_ISA_COUNT; isa = next_isa(c, isa)) {
         run_with_threads(c);
     }
 }
@@ -536,7 +552,7 @@ void expect_kernel(kernel_case *c, uint32_t output, const double *expected, doub
         expect_values(c, output, expected, tolerance);
         return;
     }
-    for (int isa = next_isa(-1); isa < EXG_ISA_COUNT; isa = next_isa(isa)) {
+    for (int isa = next_isa(c, -1); isa < EXG_ISA_COUNT; isa = next_isa(c, isa)) {
         run_with_threads(c);
         expect_values(c, output, expected, tolerance);
     }
