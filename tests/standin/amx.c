@@ -314,6 +314,12 @@ bool amx_stand_in(void)
     return true;
 }
 
+void amx_stand_down(void)
+{
+    stands_in = false;
+    exg_isa_assume(EXG_ISA_GENERIC);
+}
+
 bool amx_stands_in(void)
 {
     return stands_in && exg_isa_current() == EXG_ISA_AMX;
@@ -332,6 +338,10 @@ uint64_t amx_instructions(void)
 bool amx_stand_in(void)
 {
     return false;
+}
+
+void amx_stand_down(void)
+{
 }
 
 bool amx_stands_in(void)

@@ -14,6 +14,8 @@
  * To be called again where others may have taken the signal, as cmocka does for each test. */
 bool amx_stand_in(void);
 
+/* No AMX any more but the processor's. */
+void amx_stand_down(void);
 /* Whether calls prepared now run by it. */
 bool amx_stands_in(void);
 /* Whether this thread has left it with tiles. */

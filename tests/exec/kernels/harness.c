@@ -408,6 +408,12 @@ static void run_once(kernel_case *c, uint32_t threads)
     free(packed.data);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define IS_SLOW true
+#else
+#define IS_SLOW false
+#endif
+
 static void run_with_threads(kernel_case *c)
 {
     void *first[OPERANDS_MAX] = {NULL};
@@ -418,7 +424,7 @@ static void run_with_threads(kernel_case *c)
         assert_non_null(first[o]);
         memcpy(first[o], c->outputs[o].data, byte_count(&c->outputs[o]));
     }
-    for (uint32_t threads = amx_stands_in() ? 3 : 1; threads <= 3; threads++) {
+    for (uint32_t threads = IS_SLOW || amx_stands_in() ? 3 : 1; threads <= 3; threads++) {
         bool in_place = false;
 
         for (uint32_t o = 0; o < c->output_count; o++) {
@@ -495,6 +501,7 @@ static int next_isa(const kernel_case *c, int isa)
             return isa;
         }
     }
+    amx_stand_down();
     exg_isa_limit(EXG_ISA_COUNT - 1);
     return isa;
 }

@@ -292,11 +292,14 @@ static void bf16_and_bytes_are_multiplied_by_tiles_of_amx(void **state)
                                           {EXG_DTYPE_I8, EXG_DTYPE_I32},
                                           {EXG_DTYPE_F32, EXG_DTYPE_F32}};
 
+    bool is_by_hand;
+
     (void)state;
     if (getenv("EXG_KERNEL_DEVICE") != NULL || !amx_stand_in()) {
         skip();
     }
-    for (uint32_t d = 0; d < COUNT(dtypes) && amx_stands_in(); d++) {
+    is_by_hand = amx_stands_in();
+    for (uint32_t d = 0; d < COUNT(dtypes) && is_by_hand; d++) {
         exg_argument args[] = {arg_tensor(), arg_tensor()};
         kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
                          .input_count = 2, .output_count = 1};
