@@ -239,16 +239,6 @@ static bool match(const exg_finder *f, const exg_node *node, attention *a)
 
 /* ---- writing it ----------------------------------------------------------------------------- */
 
-static exg_status set_as(exg_finder *f, const exg_node *node, exg_ref made)
-{
-    const exg_tensor_meta *meta = exg_meta_of(f, node->outputs[0].as_tensor);
-    exg_builder *b = f->r.builder;
-    int64_t sizes[3] = {meta->sizes[0].value, meta->sizes[1].value, meta->sizes[2].value};
-    exg_argument args[2] = {exg_arg_ref(made), INTS_OF(b, sizes, 3)};
-
-    return exg_rewrite_emit(&f->r, node, EXG_OP_view_default, args, 2);
-}
-
 static exg_status write_attention(exg_finder *f, const exg_node *node, const attention *a)
 {
     exg_builder *b = f->r.builder;
@@ -263,7 +253,7 @@ static exg_status write_attention(exg_finder *f, const exg_node *node, const att
         exg_arg_bool(false),
     };
 
-    return set_as(
+    return exg_finder_set(
         f, node, exg_emit(b, a->is_safe ? EXG_OP_attention : EXG_OP_attention_of_softmax, args, 7));
 }
 
@@ -286,7 +276,7 @@ static exg_status write_product(exg_finder *f, const exg_node *node, exg_value_i
     exg_ref rows = EMIT(b, reshape_default, f->r.refs[exg_operand(node, 0)],
                         INTS(b, left->sizes[0].value * left->sizes[1].value, left->sizes[2].value));
 
-    return set_as(f, node, EMIT(b, mm_default, rows, f->r.refs[matrix]));
+    return exg_finder_set(f, node, EMIT(b, mm_default, rows, f->r.refs[matrix]));
 }
 
 static exg_status write(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)

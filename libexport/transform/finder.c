@@ -1,7 +1,9 @@
 /* finder.c - who makes what, and a copy of the program. */
 #include "libexport/transform/finder.h"
+#include "libexport/operators/shape.h"
 #include "libexport/program/uses.h"
 
+#include <exg/emit.h>
 #include <string.h>
 
 const exg_tensor_meta *exg_meta_of(const exg_finder *f, exg_value_id id)
@@ -32,6 +34,16 @@ bool exg_number_of(const exg_argument *arg, double *value)
         return true;
     }
     return false;
+}
+
+exg_status exg_finder_set(exg_finder *f, const exg_node *node, exg_ref made)
+{
+    exg_argument args[2] = {exg_arg_ref(made)};
+    exg_dims sizes;
+
+    EXG_TRY(exg_dims_of(exg_meta_of(f, node->outputs[0].as_tensor), &sizes, f->r.err));
+    args[1] = INTS_OF(f->r.builder, sizes.n, sizes.rank);
+    return exg_rewrite_emit(&f->r, node, EXG_OP_view_default, args, 2);
 }
 
 static exg_status prepare(exg_finder *f)

@@ -19,6 +19,9 @@ typedef exg_status exg_finder_write(exg_finder *f, const exg_node *node, const e
 exg_status exg_find(const exg_program *functional, const exg_operators *operators,
                     exg_finder_write *write, exg_program **out, exg_error *err);
 
+/* `made`, seen in the sizes of the node's result, in its place. */
+exg_status exg_finder_set(exg_finder *f, const exg_node *node, exg_ref made);
+
 const exg_tensor_meta *exg_meta_of(const exg_finder *f, exg_value_id id);
 
 /* The node that makes `id`, if it is a call of `op`; NULL also for EXG_NO_VALUE. */

@@ -35,12 +35,9 @@ static bool is_real(const exg_finder *f, exg_value_id id)
 
 static int64_t numel(const exg_tensor_meta *t)
 {
-    int64_t count = 1;
+    int64_t count = 0;
 
-    for (uint32_t d = 0; d < t->rank; d++) {
-        count *= t->sizes[d].value;
-    }
-    return count;
+    return exg_tensor_meta_numel(t, &count) ? count : 0;
 }
 
 /* One number, or a tensor of one, or of one a row of `of`: its sizes but for the last, 1. */
@@ -135,8 +132,7 @@ static exg_value_id regrouped(const exg_finder *f, exg_value_id id)
     }
     a = exg_meta_of(f, id);
     b = exg_meta_of(f, from);
-    return a->rank > 0 && b->rank > 0 &&
-                   a->sizes[a->rank - 1].value == b->sizes[b->rank - 1].value
+    return a->rank > 0 && b->rank > 0 && a->sizes[a->rank - 1].value == b->sizes[b->rank - 1].value
                ? from
                : id;
 }
@@ -239,8 +235,6 @@ static exg_status write_product(exg_finder *f, const exg_node *node, const produ
     exg_argument down = INTS(b, numel(meta) / k, 1);
     exg_argument across = INTS(b, exg_meta_of(f, p->b.bytes)->sizes[0].value);
     exg_ref y = EMIT(b, product_of_bytes, rows, EMIT(b, permute_default, weight, INTS(b, 1, 0)));
-    exg_dims shape;
-    exg_argument args[2];
     int64_t step;
 
     if (is_given(&p->a.zero) && is_step(&p->a.zero, &step)) {
@@ -269,14 +263,7 @@ static exg_status write_product(exg_finder *f, const exg_node *node, const produ
     if (p->bias != NULL) {
         y = EMIT(b, add_Tensor, y, refs[p->bias->as_tensor]);
     }
-    meta = exg_meta_of(f, node->outputs[0].as_tensor);
-    shape.rank = meta->rank;
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        shape.n[d] = meta->sizes[d].value;
-    }
-    args[0] = exg_arg_ref(y);
-    args[1] = INTS_OF(b, shape.n, shape.rank);
-    return exg_rewrite_emit(&f->r, node, EXG_OP_view_default, args, 2);
+    return exg_finder_set(f, node, y);
 }
 
 static exg_status write(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)
