@@ -2,12 +2,14 @@
  *
  * A register handed out is a value with the dtype it means. Rounding to a narrow
  * dtype is put off until somebody computes with the value; a store narrows anyway.
+ * bf16 stays as it is between formulas that take it so, and is widened for others.
  */
 #include "libexec/kernels/pointwise_program.h"
 #include "libexec/kernels/stream.h"
 
 #include <exg/operators.h>
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #define BLOCK_ELEMENTS       32768
@@ -124,13 +126,14 @@ exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype,
     i = add_instruction(p, EXG_INSTRUCTION_LOAD);
     i->operand = add_operand(p, input, false, dtype);
     i->dtype = dtype;
-    i->load = EXG_LOOPS(exg_loops_convert)->load[dtype];
-    i->is_direct = exg_compute_is_storage(dtype);
-    i->target = add_value(p, compute, dtype);
+    i->load = dtype == EXG_DTYPE_BF16 ? EXG_LOOPS(exg_loops_convert)->load_as_is
+                                      : EXG_LOOPS(exg_loops_convert)->load[dtype];
+    i->target = add_value(p, dtype == EXG_DTYPE_BF16 ? EXG_COMPUTE_BF16 : compute, dtype);
+    i->is_direct = exg_value_is_storage(p, i);
     return add_register(p, i->target, reg);
 }
 
-/* Makes the value what storing and loading it would give. */
+/* Makes the value what storing and loading it would give; one that is stored as it is, is. */
 static void settle(exg_pointwise *p, uint8_t value)
 {
     exg_tile_value *v = &p->values[value];
@@ -152,13 +155,18 @@ static exg_dtype natural_dtype(exg_compute compute)
     return compute == EXG_COMPUTE_F32   ? EXG_DTYPE_F32
            : compute == EXG_COMPUTE_F64 ? EXG_DTYPE_F64
            : compute == EXG_COMPUTE_I32 ? EXG_DTYPE_I32
-                                        : EXG_DTYPE_I64;
+           : compute == EXG_COMPUTE_I64 ? EXG_DTYPE_I64
+                                        : EXG_DTYPE_BF16;
 }
 
-/* The value in another compute type. */
+/* The value in another compute type, which bf16 shares with f32 alone. */
 static uint8_t converted(exg_pointwise *p, uint8_t value, exg_compute compute)
 {
-    settle(p, value);
+    bool is_rounded_so = compute == EXG_COMPUTE_BF16 && p->values[value].dtype == EXG_DTYPE_BF16;
+
+    if (!is_rounded_so) {
+        settle(p, value);
+    }
     if (p->values[value].converted[compute] == EXG_NO_TILE) {
         exg_instruction *i = add_instruction(p, EXG_INSTRUCTION_CONVERT);
 
@@ -171,11 +179,29 @@ static uint8_t converted(exg_pointwise *p, uint8_t value, exg_compute compute)
     return p->values[value].converted[compute];
 }
 
+/* The value as bf16 is stored. */
+static uint8_t narrowed(exg_pointwise *p, uint8_t value)
+{
+    if (p->values[value].compute != EXG_COMPUTE_F32 &&
+        p->values[value].compute != EXG_COMPUTE_BF16) {
+        value = converted(p, value, EXG_COMPUTE_F32);
+    }
+    return converted(p, value, EXG_COMPUTE_BF16);
+}
+
+/* bf16 widened; any other as it is. */
+static uint8_t widened(exg_pointwise *p, uint8_t value)
+{
+    return p->values[value].compute == EXG_COMPUTE_BF16 ? converted(p, value, EXG_COMPUTE_F32)
+                                                        : value;
+}
+
 /* The value as 0 or 1. */
 static uint8_t truth(exg_pointwise *p, uint8_t value)
 {
     exg_instruction *i;
 
+    value = widened(p, value);
     settle(p, value);
     if (p->values[value].dtype == EXG_DTYPE_B8 && p->values[value].compute == EXG_COMPUTE_I32) {
         return value;
@@ -203,6 +229,10 @@ static uint8_t cast(exg_pointwise *p, uint8_t value, exg_dtype dtype)
     if (dtype == EXG_DTYPE_B8) {
         return truth(p, value);
     }
+    if (dtype == EXG_DTYPE_BF16) {
+        return narrowed(p, value);
+    }
+    value = widened(p, value);
     result = converted(p, value, compute);
     if (EXG_LOOPS(exg_loops_convert)->round[dtype] == NULL) {
         return result;
@@ -221,6 +251,14 @@ static uint8_t cast(exg_pointwise *p, uint8_t value, exg_dtype dtype)
     p->values[result].dtype = dtype;
     p->values[result].is_unrounded = true;
     return result;
+}
+
+/* The value as an operand of a formula of the compute type. */
+static uint8_t operand(exg_pointwise *p, uint8_t value, exg_dtype dtype, exg_compute compute)
+{
+    value = compute == EXG_COMPUTE_BF16 ? narrowed(p, value) : widened(p, cast(p, value, dtype));
+    settle(p, value);
+    return value;
 }
 
 static double scalar_float(const exg_argument *a)
@@ -251,15 +289,17 @@ static int64_t scalar_int(const exg_argument *a)
     return a->kind == EXG_ARGUMENT_SYM_INT ? a->as_sym.as_int : (int64_t)scalar_float(a);
 }
 
-static void set_scalars(exg_instruction *instruction, exg_compute compute, exg_dtype round_to,
+/* In the compute type, packed from the front. NaN is the plain one: nothing follows its upper
+ * half. */
+static void set_scalars(uint64_t *packed, exg_compute compute, exg_dtype round_to,
                         const exg_argument *scalars, uint32_t count)
 {
     exg_round_loop *round = EXG_LOOPS(exg_loops_convert)->round[round_to];
-    unsigned char *at = (unsigned char *)instruction->scalars;
+    unsigned char *at = (unsigned char *)packed;
 
     for (uint32_t k = 0; k < count; k++) {
-        float f32 = (float)scalar_float(&scalars[k]);
         double f64 = scalar_float(&scalars[k]);
+        float f32 = isnan(f64) ? NAN : (float)f64;
         int64_t i64 = scalar_int(&scalars[k]);
         int32_t i32 = (int32_t)i64;
         const void *from = compute == EXG_COMPUTE_F32   ? (const void *)&f32
@@ -342,13 +382,10 @@ static bool is_heavy(exg_formula formula, exg_compute compute)
            strstr(text, "SPECIAL") != NULL;
 }
 
-static exg_formula_loop *loop_of(exg_formula formula, exg_compute type, exg_dtype compute)
+static exg_formula_loop *loop_of(exg_formula formula, exg_compute type)
 {
-    exg_formula_loop *narrow = EXG_LOOPS(exg_loops_narrow)->values[formula];
-
-    return compute == EXG_DTYPE_BF16 && narrow != NULL
-               ? narrow
-               : EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
+    return type == EXG_COMPUTE_BF16 ? EXG_LOOPS(exg_loops_narrow)->of[formula]
+                                    : EXG_LOOPS(exg_loops_pointwise)->of[type][formula];
 }
 
 /* Checks what apply() was asked for. */
@@ -379,6 +416,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     exg_formula formula = EXG_FORMULA_COUNT;
     exg_compute type = EXG_COMPUTE_F32;
     exg_instruction *i;
+    uint64_t scalar_bits[EXG_POINTWISE_SCALARS] = {0};
     uint8_t values[3];
     exg_dtype meaning;
 
@@ -401,14 +439,20 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     }
     EXG_TRY(check_apply(formula, compute, result, &type, err));
     formula = simplest(formula, compute, scalars);
+    set_scalars(scalar_bits, type, keeps_scalars(formula) ? EXG_DTYPE_F32 : compute, scalars,
+                scalar_count);
+    if (compute == EXG_DTYPE_BF16 && EXG_LOOPS(exg_loops_narrow)->of[formula] != NULL) {
+        type = EXG_COMPUTE_BF16;
+    }
     for (uint32_t k = 0; k < source_count; k++) {
         values[k] = p->registers[sources[k]];
-        values[k] = formulas[formula].result == WHERE && k == 0 ? truth(p, values[k])
-                                                                : cast(p, values[k], compute);
-        settle(p, values[k]);
+        values[k] = formulas[formula].result == WHERE && k == 0
+                        ? truth(p, values[k])
+                        : operand(p, values[k], compute, type);
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
-    i->formula = loop_of(formula, type, compute);
+    i->formula = loop_of(formula, type);
+    memcpy(i->scalars, scalar_bits, sizeof(scalar_bits));
     i->formula_id = (uint16_t)formula;
     i->scalar_count = (uint8_t)scalar_count;
     i->source_count = (uint8_t)source_count;
@@ -416,9 +460,9 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
         i->sources[k] = values[k < source_count ? k : 0];
     }
     meaning = formulas[formula].result == BOOL ? EXG_DTYPE_B8 : compute;
-    set_scalars(i, type, keeps_scalars(formula) ? EXG_DTYPE_F32 : compute, scalars, scalar_count);
     i->target = add_value(p, meaning == EXG_DTYPE_B8 ? EXG_COMPUTE_I32 : type, meaning);
-    p->values[i->target].is_unrounded = formulas[formula].result != BOOL;
+    p->values[i->target].is_unrounded =
+        formulas[formula].result != BOOL && type != EXG_COMPUTE_BF16;
     p->has_heavy |= is_heavy(formula, type);
     return add_register(p, cast(p, i->target, result), reg);
 }
@@ -441,7 +485,9 @@ exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtyp
     i = add_instruction(p, EXG_INSTRUCTION_STORE);
     i->operand = add_operand(p, output, true, dtype);
     i->dtype = dtype;
-    i->store = EXG_LOOPS(exg_loops_convert)->store[dtype];
+    i->store = p->values[value].compute == EXG_COMPUTE_BF16
+                   ? EXG_LOOPS(exg_loops_convert)->store_as_is
+                   : EXG_LOOPS(exg_loops_convert)->store[dtype];
     i->target = value;
     return EXG_OK;
 }
@@ -546,7 +592,7 @@ static void find_direct_stores(exg_pointwise *p)
         exg_instruction *store = &p->instructions[k];
         exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
         bool direct = store->kind == EXG_INSTRUCTION_STORE &&
-                      exg_compute_is_storage(store->dtype) &&
+                      exg_value_is_storage(p, store) &&
                       !p->operands[store->operand].is_past_caches &&
                       maker->kind == EXG_INSTRUCTION_FORMULA && !maker->is_invariant &&
                       !maker->is_direct;
@@ -568,19 +614,6 @@ static void find_direct_stores(exg_pointwise *p)
             maker->operand = store->operand;
         }
     }
-}
-
-/* A program of one narrow formula from memory to memory. */
-static exg_narrow_loop *find_stored(const exg_pointwise *p)
-{
-    const exg_instruction *i = p->instructions;
-    bool is_one = p->instruction_count == 3 && p->invariant_count == 0 &&
-                  i[0].kind == EXG_INSTRUCTION_LOAD && i[1].kind == EXG_INSTRUCTION_FORMULA &&
-                  i[2].kind == EXG_INSTRUCTION_STORE && i[0].dtype == EXG_DTYPE_BF16 &&
-                  i[2].dtype == EXG_DTYPE_BF16 && p->operands[0].is_dense &&
-                  p->operands[1].is_dense && i[1].target == i[2].target;
-
-    return is_one ? EXG_LOOPS(exg_loops_narrow)->stored[i[1].formula_id] : NULL;
 }
 
 /* Gives each value a tile buffer; a buffer is taken again once its value is dead,
@@ -740,7 +773,6 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     move_invariants_first(p);
     find_lifetimes(p);
     find_direct_stores(p);
-    p->stored = find_stored(p);
     if (!assign_buffers(p)) {
         return full(err);
     }

@@ -80,7 +80,6 @@ struct exg_pointwise {
     uint32_t block_count;
     uint32_t tile; /* elements */
     exg_copy_loop *copy; /* past the caches */
-    exg_narrow_loop *stored; /* the whole program; or NULL */
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
     bool has_heavy;
@@ -94,6 +93,13 @@ struct exg_pointwise {
     exg_tile_value values[EXG_VALUE_MAX];
     exg_pointwise_operand operands[EXG_POINTWISE_REGISTERS * 2];
 };
+
+/* The value is what lies in memory of the operand. */
+static inline bool exg_value_is_storage(const exg_pointwise *p, const exg_instruction *i)
+{
+    return exg_compute_bytes(p->values[i->target].compute) ==
+           p->operands[i->operand].element_bytes;
+}
 
 void exg_pointwise_run(const exg_kernel_call *call);
 

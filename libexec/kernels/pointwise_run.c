@@ -106,7 +106,7 @@ static void store_past_caches(const run *r, const exg_instruction *i, const tile
     const void *values = t->values[i->target];
     _Alignas(64) char narrow[EXG_TILE * 8];
 
-    if (!exg_compute_is_storage(i->dtype)) {
+    if (!exg_value_is_storage(r->p, i)) {
         i->store(t->count, narrow, 1, values);
         values = narrow;
     }
@@ -177,25 +177,6 @@ static void ask(const run *r, const tile *t)
     }
 }
 
-static void run_tile(const run *r, tile *t, char *buffers, int *bad)
-{
-    const exg_pointwise *p = r->p;
-    bool is_past_caches = p->operands[1].is_past_caches && !r->is_near;
-    char *out;
-
-    if (p->stored == NULL) {
-        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
-            step(r, &p->instructions[k], t, buffers, bad);
-        }
-        return;
-    }
-    out = operand_at(r, 1, t);
-    p->stored(t->count, is_past_caches ? buffers : out, operand_at(r, 0, t));
-    if (is_past_caches) {
-        p->copy(out, buffers, t->count * (size_t)p->operands[1].element_bytes);
-    }
-}
-
 /* Elements [start, end) of the iteration space. */
 static void run_range(const run *r, int64_t start, int64_t end)
 {
@@ -221,7 +202,9 @@ static void run_range(const run *r, int64_t start, int64_t end)
         if (p->asks && !r->is_near) {
             ask(r, &t);
         }
-        run_tile(r, &t, buffers, &bad);
+        for (uint32_t k = p->invariant_count; k < p->instruction_count; k++) {
+            step(r, &p->instructions[k], &t, buffers, &bad);
+        }
         t.start += count;
         if (p->rank > 1) {
             int64_t rest = count;

@@ -30,13 +30,17 @@ static const struct {
     [EXG_COMPUTE_F64] = {"double",  "F64"},
     [EXG_COMPUTE_I32] = {"int32_t", "I32"},
     [EXG_COMPUTE_I64] = {"int64_t", "I64"},
+    [EXG_COMPUTE_BF16] = {"float",  "F32"}, /* rounded */
 };
 
 /* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
 static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
 {
-    return formulas[i->formula_id].result == BOOL ? p->values[i->sources[0]].compute
-                                                  : p->values[i->target].compute;
+    exg_compute compute = formulas[i->formula_id].result == BOOL
+                              ? p->values[i->sources[0]].compute
+                              : p->values[i->target].compute;
+
+    return compute == EXG_COMPUTE_BF16 ? EXG_COMPUTE_F32 : compute;
 }
 
 /* ---- text ------------------------------------------------------------------------------ */
@@ -212,6 +216,11 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     case EXG_INSTRUCTION_FORMULA:
         write_call(text, p, k, scalar);
         break;
+    }
+    if (p->values[i->target].compute == EXG_COMPUTE_BF16 &&
+        (i->kind == EXG_INSTRUCTION_CONVERT || i->kind == EXG_INSTRUCTION_FORMULA)) {
+        exg_text_printf(text, "    v%u = round_%s(v%u);\n", i->target,
+                        exg_cuda_dtype(EXG_DTYPE_BF16), i->target);
     }
 }
 

@@ -80,6 +80,8 @@
 #include "libexec/kernels/convert.def"
 #undef EXG_CONVERT
 
+DTYPE(halves, uint16_t, uint16_t, x, x)
+
 #ifdef __F16C__
 /* The conversions the processor has, eight at a time. */
 static void load_f16_fast(uint32_t count, void *values, const void *memory, int64_t stride)
@@ -190,6 +192,16 @@ CONVERT(i64, int64_t, f64, double)
 CONVERT(i64, int64_t, i32, int32_t)
 CONVERT(i64, int64_t, i64, int64_t)
 
+static void bf16_to_f32(uint32_t count, void *to, const void *from)
+{
+    load_BF16(count, to, from, 1);
+}
+
+static void f32_to_bf16(uint32_t count, void *to, const void *from)
+{
+    STORE_BF16(count, to, 1, from);
+}
+
 #define TRUTH(name, type)                                                                     \
     static void truth_of_##name(uint32_t count, void *to, const void *from)                   \
     {                                                                                         \
@@ -258,9 +270,11 @@ const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
     .round = {ROUND_ROW(U8), ROUND_ROW(I8), ROUND_ROW(I16), ROUND_ROW(U16), ROUND_ROW(B8),
               ROUND_ROW(U32), ROUND_ROW(F16), ROUND_ROW(BF16), ROUND_ROW(F8E4M3FN),
               ROUND_ROW(F8E5M2)},
-    .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32},
+    .load_as_is = load_halves, .store_as_is = store_halves,
+    .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32, bf16_to_f32},
                 {f32_to_f64, f64_to_f64, i32_to_f64, i64_to_f64},
                 {f32_to_i32, f64_to_i32, i32_to_i32, i64_to_i32},
-                {f32_to_i64, f64_to_i64, i32_to_i64, i64_to_i64}},
+                {f32_to_i64, f64_to_i64, i32_to_i64, i64_to_i64},
+                {f32_to_bf16}},
     .truth = {truth_of_f32, truth_of_f64, truth_of_i32, truth_of_i64},
     .copy_past_caches = copy_past_caches};

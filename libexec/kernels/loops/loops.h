@@ -1,7 +1,8 @@
 /* loops.h - the inner loops, by instruction set.
  *
  * A compute type holds the values of several dtypes: f32 those of f32, f16, bf16
- * and f8; i32 those of bool, u8, i8, i16, u16, i32; i64 those of u32, u64, i64.
+ * and f8; i32 those of bool, u8, i8, i16, u16, i32; i64 those of u32, u64, i64. Some formulas
+ * take bf16 as it is (narrow.def).
  */
 #ifndef EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
 #define EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
@@ -25,12 +26,15 @@ typedef enum exg_compute {
     EXG_COMPUTE_F64,
     EXG_COMPUTE_I32,
     EXG_COMPUTE_I64,
+    EXG_COMPUTE_BF16,
     EXG_COMPUTE_COUNT
 } exg_compute;
 
 static inline uint32_t exg_compute_bytes(exg_compute compute)
 {
-    return compute == EXG_COMPUTE_F64 || compute == EXG_COMPUTE_I64 ? 8 : 4;
+    return compute == EXG_COMPUTE_F64 || compute == EXG_COMPUTE_I64 ? 8
+           : compute == EXG_COMPUTE_BF16                            ? 2
+                                                                    : 4;
 }
 
 /* ---- pointwise formulas ------------------------------------------------------- */
@@ -42,8 +46,8 @@ typedef enum exg_formula {
     EXG_FORMULA_COUNT
 } exg_formula;
 
-/* out[i] = formula of a[i], b[i], c[i] and four scalars, all in the compute type;
- * out may be one of the operands. Comparisons write int32_t, where reads its
+/* out[i] = formula of a[i], b[i], c[i] and four scalars, all in the compute type (scalars of bf16
+ * formulas are f32); out may be one of the operands. Comparisons write int32_t, where reads its
  * condition as int32_t. Ors into `bad` what integer divisions found. */
 typedef void exg_formula_loop(uint32_t count, void *out, const void *a, const void *b,
                               const void *c, const void *scalars, int *bad);
@@ -54,13 +58,8 @@ typedef struct exg_pointwise_loops {
 
 EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
 
-/* From bf16 in memory to bf16 in memory, which may be the same. */
-typedef void exg_narrow_loop(uint32_t count, void *out, const void *a);
-
-/* Formulas of f32 in fewer steps, good to a bf16 (narrow.def); NULL: none. */
 typedef struct exg_narrow_loops {
-    exg_formula_loop *values[EXG_FORMULA_COUNT]; /* of what bf16 holds, unrounded */
-    exg_narrow_loop *stored[EXG_FORMULA_COUNT];
+    exg_formula_loop *of[EXG_FORMULA_COUNT]; /* NULL: none */
 } exg_narrow_loops;
 
 EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);
@@ -84,7 +83,10 @@ typedef struct exg_convert_loops {
     exg_load_loop *load[EXG_DTYPE_COUNT];   /* NULL: no compute type */
     exg_store_loop *store[EXG_DTYPE_COUNT];
     exg_round_loop *round[EXG_DTYPE_COUNT]; /* NULL: the compute type is exact */
-    exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT]; /* [to][from] */
+    exg_load_loop *load_as_is;   /* elements of two bytes */
+    exg_store_loop *store_as_is;
+    /* [to][from]; of bf16 those from f32, which rounds, and to f32 alone */
+    exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT];
     exg_convert_loop *truth[EXG_COMPUTE_COUNT];                      /* to int32_t 0 or 1 */
     exg_copy_loop *copy_past_caches;
 } exg_convert_loops;

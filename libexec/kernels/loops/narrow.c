@@ -1,11 +1,13 @@
-/* narrow.c - formulas whose results are rounded to bf16, in fewer steps than math_f32.h's.
+/* narrow.c - formulas from bf16 to bf16 (narrow.def).
  *
- * Each is within 2^-9 of itself (half a unit of bf16's last place) before that, so that what is
- * stored is the true value's neighbour at worst; gelu far below 0 comes as near as its f32's.
+ * Those of one operand here take fewer steps than math_f32.h's. Each is within 2^-9 of itself
+ * (half a unit of bf16's last place) before it is rounded, so that what is stored is the true
+ * value's neighbour at worst; gelu far below 0 comes as near as its f32's.
  */
+#define EXG_FORMULA_F32
+#include "libexec/kernels/formula.h"
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/vector.h"
-#include "libexec/kernels/math_f32.h"
 
 #include <string.h>
 #ifdef __SSE2__
@@ -15,6 +17,8 @@
 typedef exg_vf32 real;
 typedef int32_t bits __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(2), may_alias));
 typedef uint32_t ubits __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(4), may_alias));
+
+/* ---- formulas of one operand -------------------------------------------------------------- */
 
 /* min(x, limit) and max(x, limit); NaN stays. */
 #if defined(__AVX512F__)
@@ -107,62 +111,104 @@ static inline real gelu_tanh(real x)
     return x * logistic(x * (x * x * -1.0294324e-1f - 2.3022082f));
 }
 
+/* ---- loops ------------------------------------------------------------------------------ */
+
+#define SCALARS(s_) \
+    const float s = (s_)[0], t = (s_)[1], u = (s_)[2], v = (s_)[3]
+#define UNUSED(a, b, c, s, t, u, v) \
+    ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
+
+/* pointwise.def's own, over the elements of vectors. */
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    FORMULA_##result(id, float_formula)
+#define FORMULA_PROMOTE(id, formula) FORMULA(id, formula)
+#define FORMULA_NUMBER(id, formula)  FORMULA(id, formula)
+#define FORMULA_FLOAT(id, formula)   FORMULA(id, formula)
+#define FORMULA_FIRST(id, formula)
+#define FORMULA_CAST(id, formula)
+#define FORMULA_BOOL(id, formula)
+#define FORMULA_WHERE(id, formula)
+#define FORMULA(id, formula)                                                                      \
+    static inline __attribute__((always_inline)) real formula_##id(real x, real y, real z,        \
+                                                                   const float *scalars)          \
+    {                                                                                             \
+        enum { far = 0 };                                                                         \
+        SCALARS(scalars);                                                                         \
+        real result;                                                                              \
+                                                                                                  \
+        for (int k = 0; k < EXG_VF32; k++) {                                                      \
+            const float a = ((const float *)&x)[k];                                               \
+            const float b = ((const float *)&y)[k];                                               \
+            const float c = ((const float *)&z)[k];                                               \
+                                                                                                  \
+            UNUSED(a, b, c, s, t, u, v);                                                          \
+            ((float *)&result)[k] = (float)(formula);                                             \
+        }                                                                                         \
+        return result;                                                                            \
+    }
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+
+#define EXG_NARROW_FORMULA(id)
+#define EXG_NARROW(id, function)                                                                  \
+    static inline __attribute__((always_inline)) real narrow_##id(real x, real y, real z,         \
+                                                                  const float *scalars)           \
+    {                                                                                             \
+        (void)y, (void)z, (void)scalars;                                                          \
+        return function(x);                                                                       \
+    }
+#include "libexec/kernels/narrow.def"
+#undef EXG_NARROW_FORMULA
+#undef EXG_NARROW
+
 /* To the upper halves, those of NaN too: what is below theirs is 0, as it was in what came. */
 static inline bits rounded(real x)
 {
     return (bits)x + (((bits)x >> 16 & 1) + 0x7fff);
 }
 
-#define EXG_NARROW(id, function)                                                                  \
-    static void values_##id(uint32_t count, void *out, const void *a, const void *b,              \
-                            const void *c, const void *scalars, int *bad)                         \
+/* Every second element at a time, where it lies. */
+#define LOOP(id, function)                                                                        \
+    static inline __attribute__((always_inline)) bits pairs_##id(bits a, bits b, bits c,          \
+                                                                 const float *scalars)            \
     {                                                                                             \
-        float rest[EXG_VF32] = {0};                                                               \
-        uint32_t i = 0;                                                                           \
-                                                                                                  \
-        (void)b, (void)c, (void)scalars, (void)bad;                                               \
-        for (; i + EXG_VF32 <= count; i += EXG_VF32) {                                            \
-            *(real *)((float *)out + i) = function(*(const real *)((const float *)a + i));        \
-        }                                                                                         \
-        if (i < count) {                                                                          \
-            memcpy(rest, (const float *)a + i, (count - i) * sizeof(float));                      \
-            *(real *)rest = function(*(real *)rest);                                              \
-            memcpy((float *)out + i, rest, (count - i) * sizeof(float));                          \
-        }                                                                                         \
-    }                                                                                             \
-    /* Every second element at a time, where it lies. */                                          \
-    static inline bits pair_##id(bits x)                                                          \
-    {                                                                                             \
-        bits low = rounded(function((real)(x << 16)));                                            \
-        bits high = rounded(function((real)(x & -65536)));                                        \
+        bits low = rounded(                                                                       \
+            function((real)(a << 16), (real)(b << 16), (real)(c << 16), scalars));                \
+        bits high = rounded(function((real)(a & -65536), (real)(b & -65536), (real)(c & -65536),  \
+                                     scalars));                                                   \
                                                                                                   \
         return (bits)((ubits)low >> 16) | (high & -65536);                                        \
     }                                                                                             \
-    static void stored_##id(uint32_t count, void *out, const void *a)                             \
+    static void loop_##id(uint32_t count, void *out, const void *a, const void *b, const void *c, \
+                          const void *scalars, int *bad)                                          \
     {                                                                                             \
-        uint16_t rest[2 * EXG_VF32] = {0};                                                        \
+        uint16_t rest[3][2 * EXG_VF32] = {{0}};                                                   \
         uint32_t i = 0;                                                                           \
                                                                                                   \
+        (void)bad;                                                                                \
         for (; i + 2 * EXG_VF32 <= count; i += 2 * EXG_VF32) {                                    \
-            *(bits *)((uint16_t *)out + i) = pair_##id(*(const bits *)((const uint16_t *)a + i)); \
+            *(bits *)((uint16_t *)out + i) =                                                      \
+                pairs_##id(*(const bits *)((const uint16_t *)a + i),                              \
+                           *(const bits *)((const uint16_t *)b + i),                              \
+                           *(const bits *)((const uint16_t *)c + i), scalars);                    \
         }                                                                                         \
         if (i < count) {                                                                          \
-            memcpy(rest, (const uint16_t *)a + i, (count - i) * sizeof(uint16_t));                \
-            *(bits *)rest = pair_##id(*(bits *)rest);                                             \
-            memcpy((uint16_t *)out + i, rest, (count - i) * sizeof(uint16_t));                    \
+            memcpy(rest[0], (const uint16_t *)a + i, (count - i) * sizeof(uint16_t));             \
+            memcpy(rest[1], (const uint16_t *)b + i, (count - i) * sizeof(uint16_t));             \
+            memcpy(rest[2], (const uint16_t *)c + i, (count - i) * sizeof(uint16_t));             \
+            *(bits *)rest[0] = pairs_##id(*(const bits *)rest[0], *(const bits *)rest[1],         \
+                                          *(const bits *)rest[2], scalars);                       \
+            memcpy((uint16_t *)out + i, rest[0], (count - i) * sizeof(uint16_t));                 \
         }                                                                                         \
     }
+#define EXG_NARROW(id, function) LOOP(id, narrow_##id)
+#define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id)
 #include "libexec/kernels/narrow.def"
+#undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
-const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {
-    .values = {
-#define EXG_NARROW(id, function) [EXG_FORMULA_##id] = values_##id,
+#define EXG_NARROW(id, function) [EXG_FORMULA_##id] = loop_##id,
+#define EXG_NARROW_FORMULA(id)   [EXG_FORMULA_##id] = loop_##id,
+const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {{
 #include "libexec/kernels/narrow.def"
-#undef EXG_NARROW
-    },
-    .stored = {
-#define EXG_NARROW(id, function) [EXG_FORMULA_##id] = stored_##id,
-#include "libexec/kernels/narrow.def"
-#undef EXG_NARROW
-    }};
+}};
