@@ -7,7 +7,8 @@
 #include "libexec/kernels/compute.h"
 #include "libexec/kernels/pointwise.h"
 
-#define EXG_TILE            512 /* elements that go through all instructions at once */
+#define EXG_TILE            512 /* elements that go through all instructions at once; twice as
+                                 * many of two bytes */
 #define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
 #define EXG_ASKED_AHEAD     4096 /* bytes between what is asked for and what is computed */
 #define EXG_INSTRUCTION_MAX 96
@@ -78,7 +79,7 @@ struct exg_pointwise {
     int64_t numel;
     int64_t block_elements;
     uint32_t block_count;
-    uint32_t tile; /* elements */
+    uint32_t tile_most, tile; /* elements */
     exg_copy_loop *copy; /* past the caches */
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
@@ -100,6 +101,9 @@ static inline bool exg_value_is_storage(const exg_pointwise *p, const exg_instru
     return exg_compute_bytes(p->values[i->target].compute) ==
            p->operands[i->operand].element_bytes;
 }
+
+/* The status of a program that takes no more. */
+exg_status exg_pointwise_full(exg_error *err);
 
 void exg_pointwise_run(const exg_kernel_call *call);
 

@@ -132,6 +132,14 @@ static void store(const run *r, const exg_instruction *i, tile *t)
     }
 }
 
+/* Where a value is put: in its output or its tile buffer. */
+static void *target_of(const run *r, const exg_instruction *i, const tile *t, char *buffers)
+{
+    return i->is_direct && is_dense_here(r, i->operand, t)
+               ? operand_at(r, i->operand, t)
+               : buffers + r->p->values[i->target].offset;
+}
+
 static void step(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
 {
     uint32_t count = i->is_invariant ? r->p->tile : t->count;
@@ -145,7 +153,7 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
         store(r, i, t);
         break;
     case EXG_INSTRUCTION_CONVERT:
-        target = buffers + r->p->values[i->target].offset;
+        target = target_of(r, i, t, buffers);
         i->convert(count, target, t->values[i->sources[0]]);
         t->values[i->target] = target;
         break;
@@ -153,9 +161,7 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
         i->round(count, t->values[i->target]);
         break;
     case EXG_INSTRUCTION_FORMULA:
-        target = i->is_direct && is_dense_here(r, i->operand, t)
-                     ? operand_at(r, i->operand, t)
-                     : buffers + r->p->values[i->target].offset;
+        target = target_of(r, i, t, buffers);
         i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
                    t->values[i->sources[2]], i->scalars, bad);
         t->values[i->target] = target;

@@ -40,15 +40,65 @@ static inline real chosen(bits beyond, real x, float limit)
 }
 #endif
 
+static inline real all(float x)
+{
+    return (real){0} + x;
+}
+
+/* a * b + c; fused where the instruction set has it. */
+static inline real fma_of(real a, real b, real c)
+{
+#if defined(__AVX512F__)
+    return (real)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (real)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* A polynomial's next step. */
+static inline real next(real p, real x, float c)
+{
+    return fma_of(p, x, all(c));
+}
+
+#ifdef __AVX512DQ__
+static inline real power_of_two(real x)
+{
+    real r = (real)_mm512_reduce_ps((__m512)x, 0x09); /* x less the whole number below it */
+    real p = next(next(all(7.8023007e-2f), r, 2.2606939e-1f), r, 6.9583285e-1f);
+
+    p = next(p, r, 9.9992525e-1f);
+
+    return (real)_mm512_scalef_ps((__m512)p, (__m512)x);
+}
+
+static inline real exponential(real x)
+{
+    return power_of_two(x * 1.44269504f);
+}
+
+static inline real reciprocal(real x)
+{
+    return (real)_mm512_rcp14_ps((__m512)x);
+}
+
+/* 1 / (1 + 2^x) */
+static inline real logistic(real x)
+{
+    return reciprocal(power_of_two(x) + 1.0f);
+}
+#else
 /* 2^x for |x| <= 126. */
 static inline real power_of_two(real x)
 {
     const float rounder = EXG_F32_ROUNDER + 127.0f;
     real t = x + rounder;
     real r = x - (t - rounder);
-    real p = ((5.5171669e-2f * r + 2.4261114e-1f) * r + 6.9326099e-1f) * r + 9.9992807e-1f;
+    real p = next(next(all(5.5171669e-2f), r, 2.4261114e-1f), r, 6.9326099e-1f);
 
-    return p * (real)((bits)t << 23);
+    return next(p, r, 9.9992807e-1f) * (real)((bits)t << 23);
 }
 
 /* The square of that of a half, so that it overflows and goes under as it should. */
@@ -63,9 +113,9 @@ static inline real exponential(real x)
 static inline real reciprocal(real x)
 {
     real guess = (real)(0x7ef31000 - (bits)x);
-    real rest = 1.0f - x * guess;
+    real rest = next(-x, guess, 1.0f);
 
-    return guess * (rest * rest + rest) + guess;
+    return fma_of(guess, fma_of(rest, rest, rest), guess);
 }
 
 /* 1 / (1 + 2^x); 0 where that is below 2^-125. */
@@ -75,6 +125,7 @@ static inline real logistic(real x)
 
     return (real)((bits)y & ~(x > 125.0f));
 }
+#endif
 
 static inline real sigmoid(real x)
 {
@@ -90,25 +141,24 @@ static inline real hyperbolic_tangent(real x)
 {
     real near = AT_LEAST(AT_MOST(x, 3.9f), -3.9f);
     real t = near * near;
-    real q = (t * 6.6358749e-3f + 4.1472749e-1f) * t + 1.0f;
+    real q = next(next(t, all(6.6358749e-3f), 4.1472749e-1f), t, 1.0f);
 
-    return near * (t * 8.3182726e-2f + 9.9967310e-1f) * reciprocal(q);
+    return near * next(t, all(8.3182726e-2f), 9.9967310e-1f) * reciprocal(q);
 }
 
-/* The f32 one, whose quotient costs no more than the steps of a logistic. */
+/* The normal distribution as a logistic one of a polynomial: what is left of it keeps its
+ * accuracy far below 0 too. */
 static inline real gelu(real x)
 {
-    real y;
+    real t = AT_MOST(x * x, 28.1f);
+    real q = next(next(all(-5.8133500e-6f), t, 1.2574309e-3f), t, -1.0838282e-1f);
 
-    for (int k = 0; k < EXG_VF32; k++) {
-        ((float *)&y)[k] = ((const float *)&x)[k] * exg_f32_normal_cdf(((const float *)&x)[k]);
-    }
-    return y;
+    return x * logistic(x * next(q, t, -2.2989701f));
 }
 
 static inline real gelu_tanh(real x)
 {
-    return x * logistic(x * (x * x * -1.0294324e-1f - 2.3022082f));
+    return x * logistic(x * next(x * x, all(-1.0294324e-1f), -2.3022082f));
 }
 
 /* ---- loops ------------------------------------------------------------------------------ */
@@ -167,8 +217,14 @@ static inline bits rounded(real x)
     return (bits)x + (((bits)x >> 16 & 1) + 0x7fff);
 }
 
+/* The same where what lies midway is no true value's. */
+static inline bits rounded_up(real x)
+{
+    return (bits)x + 0x8000;
+}
+
 /* Every second element at a time, where it lies. */
-#define LOOP(id, function)                                                                        \
+#define LOOP(id, function, rounded)                                                               \
     static inline __attribute__((always_inline)) bits pairs_##id(bits a, bits b, bits c,          \
                                                                  const float *scalars)            \
     {                                                                                             \
@@ -201,8 +257,8 @@ static inline bits rounded(real x)
             memcpy((uint16_t *)out + i, rest[0], (count - i) * sizeof(uint16_t));                 \
         }                                                                                         \
     }
-#define EXG_NARROW(id, function) LOOP(id, narrow_##id)
-#define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id)
+#define EXG_NARROW(id, function) LOOP(id, narrow_##id, rounded_up)
+#define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id, rounded)
 #include "libexec/kernels/narrow.def"
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW

@@ -210,6 +210,58 @@ static void narrow_formulas_are_within_a_bf16_of_the_true_value(void **state)
     }
 }
 
+/* Formulas that go from bf16 to bf16 as pointwise.def says give what those of f32 do, rounded. */
+static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
+{
+    static const exg_formula same[] = {
+#define EXG_NARROW(id, function)
+#define EXG_NARROW_FORMULA(id) EXG_FORMULA_##id,
+#include "libexec/kernels/narrow.def"
+#undef EXG_NARROW_FORMULA
+#undef EXG_NARROW
+    };
+    static const uint16_t edges[] = {0, 0x8000, 1, 0x8001, 0x7f, 0x80, 0x3f80, 0xbf80, 0x7f7f,
+                                     0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7fff};
+    static const float numbers[][EXG_POINTWISE_SCALARS] = {
+        {1, 1, 1, 1}, {0.5f, 2, 3, 0}, {-1.25f, 0.375f, 0, 2}, {NAN, 1, 1, 1}};
+    int bad = 0;
+
+    (void)state;
+    srand(11);
+    for (uint32_t at = 0; at < COUNT(same) * COUNT(tables) * COUNT(numbers); at++) {
+        exg_formula formula = same[at / COUNT(tables) / COUNT(numbers)];
+        uint32_t isa = at / COUNT(numbers) % COUNT(tables);
+        uint64_t scalars[EXG_POINTWISE_SCALARS];
+        float wide[4][BATCH - 1]; /* a, b, c, result */
+        uint16_t stored[4][BATCH - 1];
+
+        if ((int)isa > (int)exg_isa_current()) {
+            continue;
+        }
+        memcpy(scalars, numbers[at % COUNT(numbers)], sizeof(numbers[0]));
+        for (uint32_t k = 0; k < BATCH - 1; k++) {
+            for (uint32_t o = 0; o < 3; o++) {
+                stored[o][k] = k < 900 ? (uint16_t)((rand() & 0x80ff) | (rand() % 16 + 120) << 7)
+                                       : edges[(uint32_t)rand() % COUNT(edges)];
+                wide[o][k] = exg_bf16_to_f32(stored[o][k]);
+            }
+        }
+        narrow[isa]->of[formula](BATCH - 1, stored[3], stored[0], stored[1], stored[2], scalars,
+                                 &bad);
+        tables[isa]->of[EXG_COMPUTE_F32][formula](BATCH - 1, wide[3], wide[0], wide[1], wide[2],
+                                                  scalars, &bad);
+        for (uint32_t k = 0; k < BATCH - 1; k++) {
+            double got = (double)exg_bf16_to_f32(stored[3][k]);
+
+            if (isnan(wide[3][k]) ? !isnan(got) : stored[3][k] != exg_f32_to_bf16(wide[3][k])) {
+                fail_msg("formula %d of %a, %a, %a gives %a, not %a", (int)formula,
+                         (double)wide[0][k], (double)wide[1][k], (double)wide[2][k], got,
+                         (double)wide[3][k]);
+            }
+        }
+    }
+}
+
 /* What a bound on the distance does not say. */
 static void tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one(void **state)
 {
@@ -295,6 +347,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(erf_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(gelu_is_within_3_5_ulp_of_its_argument),
         cmocka_unit_test(narrow_formulas_are_within_a_bf16_of_the_true_value),
+        cmocka_unit_test(formulas_of_bf16_are_those_of_f32_rounded),
         cmocka_unit_test(tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one),
         cmocka_unit_test(pow_is_within_2_5_ulp_and_has_the_edges_of_c),
     };

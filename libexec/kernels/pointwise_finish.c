@@ -1,0 +1,310 @@
+/* pointwise_finish.c - what a pointwise program needs once it is whole: the order of its
+ * instructions, tile buffers, and how the iteration space is cut.
+ */
+#include "libexec/kernels/pointwise_program.h"
+#include "libexec/kernels/stream.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define BLOCK_ELEMENTS       32768
+#define BLOCK_ELEMENTS_HEAVY 8192
+#define BLOCK_ELEMENTS_ASKED 65536 /* when operands come from memory: a fence follows each */
+#define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
+
+static bool reads(const exg_instruction *i, uint8_t value)
+{
+    for (uint32_t k = 0; k < i->source_count; k++) {
+        if (i->sources[k] == value) {
+            return true;
+        }
+    }
+    return (i->kind == EXG_INSTRUCTION_STORE || i->kind == EXG_INSTRUCTION_ROUND) &&
+           i->target == value;
+}
+
+static bool is_load(const exg_pointwise *p, uint8_t value)
+{
+    return p->instructions[p->values[value].made_by].kind == EXG_INSTRUCTION_LOAD;
+}
+
+/* Stores go last: an output may lie on an input that is still to be read. */
+static void move_stores_last(exg_pointwise *p)
+{
+    exg_instruction stores[EXG_INSTRUCTION_MAX];
+    uint8_t store_count = 0;
+    uint8_t kept = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        if (p->instructions[k].kind == EXG_INSTRUCTION_STORE) {
+            stores[store_count++] = p->instructions[k];
+        } else {
+            p->instructions[kept++] = p->instructions[k];
+        }
+    }
+    memcpy(&p->instructions[kept], stores, store_count * sizeof(stores[0]));
+}
+
+/* Brings what is the same for every tile to the front. Rounding happens in place,
+ * so an invariant value that is rounded later stays where it is. */
+static void move_invariants_first(exg_pointwise *p)
+{
+    exg_instruction sorted[EXG_INSTRUCTION_MAX];
+    uint8_t count = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        exg_instruction *i = &p->instructions[k];
+        bool invariant = i->kind != EXG_INSTRUCTION_STORE;
+
+        if (i->kind == EXG_INSTRUCTION_LOAD) {
+            invariant = p->operands[i->operand].is_invariant;
+        } else if (i->kind == EXG_INSTRUCTION_ROUND) {
+            invariant = p->values[i->target].is_invariant;
+        }
+        for (uint32_t s = 0; s < i->source_count; s++) {
+            invariant = invariant && p->values[i->sources[s]].is_invariant;
+        }
+        i->is_invariant = invariant;
+        if (i->kind != EXG_INSTRUCTION_STORE) {
+            p->values[i->target].is_invariant = invariant;
+        }
+    }
+    for (int pass = 1; pass >= 0; pass--) {
+        for (uint8_t k = 0; k < p->instruction_count; k++) {
+            if (p->instructions[k].is_invariant == (pass == 1)) {
+                sorted[count++] = p->instructions[k];
+            }
+        }
+        p->invariant_count = pass == 1 ? count : p->invariant_count;
+    }
+    memcpy(p->instructions, sorted, count * sizeof(sorted[0]));
+}
+
+static void find_lifetimes(exg_pointwise *p)
+{
+    for (uint8_t v = 0; v < p->value_count; v++) {
+        p->values[v].last_use = 0;
+        for (uint8_t k = 0; k < p->instruction_count; k++) {
+            const exg_instruction *i = &p->instructions[k];
+
+            if (i->kind != EXG_INSTRUCTION_STORE && i->kind != EXG_INSTRUCTION_ROUND &&
+                i->target == v) {
+                p->values[v].made_by = k;
+                p->values[v].last_use = k > p->values[v].last_use ? k : p->values[v].last_use;
+            }
+            if (reads(i, v)) {
+                p->values[v].last_use = k;
+            }
+        }
+        if (p->values[v].is_invariant) {
+            p->values[v].last_use = UINT8_MAX;
+        }
+    }
+}
+
+/* What makes a value may write straight into its output when the store is its only reader
+ * and nothing loaded is read after it. */
+static void find_direct_stores(exg_pointwise *p)
+{
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        exg_instruction *store = &p->instructions[k];
+        exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
+        bool direct = store->kind == EXG_INSTRUCTION_STORE &&
+                      exg_value_is_storage(p, store) &&
+                      !p->operands[store->operand].is_past_caches &&
+                      (maker->kind == EXG_INSTRUCTION_FORMULA ||
+                       maker->kind == EXG_INSTRUCTION_CONVERT) &&
+                      !maker->is_invariant && !maker->is_direct;
+
+        for (uint8_t j = p->values[store->target].made_by; direct && j < p->instruction_count;
+             j++) {
+            const exg_instruction *i = &p->instructions[j];
+
+            if (j > p->values[store->target].made_by) {
+                for (uint32_t s = 0; s < i->source_count; s++) {
+                    direct = direct && !is_load(p, i->sources[s]);
+                }
+                direct = direct && !(i->kind == EXG_INSTRUCTION_STORE && is_load(p, i->target));
+            }
+        }
+        if (direct) {
+            store->is_direct = true;
+            maker->is_direct = true;
+            maker->operand = store->operand;
+        }
+    }
+}
+
+/* Gives each value a tile buffer; a buffer is taken again once its value is dead,
+ * by the instruction that reads it last if the widths are the same. */
+static bool assign_buffers(exg_pointwise *p)
+{
+    struct {
+        uint32_t offset;
+        uint32_t bytes;
+        uint8_t owner;
+    } buffers[EXG_VALUE_MAX];
+    uint32_t count = 0;
+    uint32_t used = 0;
+
+    p->tile_most = 2 * EXG_TILE;
+    for (uint8_t v = 0; v < p->value_count; v++) {
+        p->tile_most = exg_compute_bytes(p->values[v].compute) > 2 ? EXG_TILE : p->tile_most;
+    }
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+        exg_tile_value *v = &p->values[i->target];
+        uint32_t bytes = exg_compute_bytes(v->compute) * p->tile_most + 64;
+        uint32_t b = 0;
+
+        if (v->made_by != k || i->kind == EXG_INSTRUCTION_STORE ||
+            i->kind == EXG_INSTRUCTION_ROUND) {
+            continue;
+        }
+        for (; b < count; b++) {
+            const exg_tile_value *owner = &p->values[buffers[b].owner];
+            bool dies_here = owner->last_use == k && i->kind == EXG_INSTRUCTION_FORMULA &&
+                             exg_compute_bytes(owner->compute) == exg_compute_bytes(v->compute);
+
+            if (buffers[b].bytes == bytes && (owner->last_use < k || dies_here)) {
+                break;
+            }
+        }
+        if (b == count) {
+            buffers[count].offset = used;
+            buffers[count++].bytes = bytes;
+            used += bytes;
+        }
+        buffers[b].owner = i->target;
+        v->offset = buffers[b].offset;
+    }
+    return used <= EXG_TILE_BYTES_MAX;
+}
+
+/* Merges neighbouring dimensions that every operand walks alike. */
+static void coalesce(exg_pointwise *p)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t d = 0; d < p->rank; d++) {
+        bool merges = rank > 0;
+        int64_t size = p->sizes[d];
+
+        if (size == 1) {
+            continue;
+        }
+        for (uint8_t o = 0; o < p->operand_count && merges; o++) {
+            const int64_t *s = p->operands[o].strides;
+
+            merges = s[rank - 1] == s[d] * size;
+        }
+        if (!merges) {
+            rank++;
+            p->sizes[rank - 1] = 1;
+        }
+        p->sizes[rank - 1] *= size;
+        for (uint8_t o = 0; o < p->operand_count; o++) {
+            p->operands[o].strides[rank - 1] = p->operands[o].strides[d];
+        }
+    }
+    if (rank == 0) {
+        rank = 1;
+        p->sizes[0] = p->numel;
+        for (uint8_t o = 0; o < p->operand_count; o++) {
+            p->operands[o].strides[0] = 0;
+        }
+    }
+    p->rank = rank;
+}
+
+/* Gives the bytes of all operands and those of the widest's elements. */
+static void describe_operands(exg_pointwise *p, uint64_t *bytes, uint32_t *widest)
+{
+    *bytes = 0;
+    *widest = 1;
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_pointwise_operand *operand = &p->operands[o];
+        int64_t stride = 1;
+        int64_t size;
+
+        operand->is_dense = true;
+        operand->is_invariant = !operand->is_output;
+        for (uint32_t d = p->rank; d-- > 0;) {
+            operand->is_dense = operand->is_dense && operand->strides[d] == stride;
+            operand->is_invariant = operand->is_invariant && operand->strides[d] == 0;
+            stride *= p->sizes[d];
+        }
+        if (p->numel == 1) {
+            operand->is_dense = true;
+            operand->is_invariant = false;
+        }
+        size = operand->is_invariant ? 0 : p->numel * operand->element_bytes;
+        operand->is_past_caches =
+            operand->is_output && operand->is_dense && size >= EXG_PAST_CACHES_BYTES;
+        *bytes += (uint64_t)size;
+        *widest = operand->element_bytes > *widest ? operand->element_bytes : *widest;
+    }
+}
+
+/* How the iteration space is cut into blocks and tiles. */
+static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
+{
+    int64_t row = p->sizes[p->rank - 1];
+    int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
+    int64_t tile = p->tile_most;
+
+    p->asks = bytes > (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
+    if (p->asks) {
+        tile = EXG_TILE_ASKED / widest;
+        tile = tile < p->tile_most ? tile : p->tile_most;
+        block = bytes > EXG_PAST_CACHES_BYTES ? BLOCK_ELEMENTS_ASKED : block;
+    }
+    p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
+    p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;
+    if (p->by_rows) {
+        int64_t tiles_of_row = (row + tile - 1) / tile;
+
+        tile = (row + tiles_of_row - 1) / tiles_of_row;
+        tile = (tile + 15) & ~INT64_C(15);
+        tile = tile > p->tile_most ? p->tile_most : tile;
+        block = row >= block ? block : block / row * row;
+    }
+    p->tile = (uint32_t)(tile < p->numel ? tile : p->numel);
+    p->block_elements = block;
+    p->block_count = (uint32_t)((p->numel + block - 1) / block);
+}
+
+exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err)
+{
+    uint64_t bytes;
+    uint32_t widest;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        exg_pointwise_operand *operand = &p->operands[o];
+        const exg_tensor *t = operand->is_output ? &call->outputs[operand->index]
+                                                 : &call->inputs[operand->index];
+
+        assert(t->rank == p->rank);
+        memcpy(operand->strides, t->strides, sizeof(operand->strides));
+        for (uint32_t d = 0; d < p->rank; d++) {
+            operand->strides[d] = p->sizes[d] == 1 ? 0 : operand->strides[d];
+        }
+    }
+    coalesce(p);
+    describe_operands(p, &bytes, &widest);
+    move_stores_last(p);
+    move_invariants_first(p);
+    find_lifetimes(p);
+    find_direct_stores(p);
+    if (!assign_buffers(p)) {
+        return exg_pointwise_full(err);
+    }
+    if (p->numel / BLOCK_ELEMENTS_HEAVY >= INT32_MAX) {
+        return EXG_FAIL(err, LIMIT, "PW-005", "a tensor of %lld elements is too large",
+                        (long long)p->numel);
+    }
+    cut(p, bytes, widest);
+    call->params = p;
+    call->workspace_bytes = 0;
+    return EXG_OK;
+}
