@@ -146,6 +146,10 @@ static void plan_tiles(exg_gemm *g)
     wanted = EXG_MIN(wanted, 1 + (int64_t)(flops / TASK_FLOPS_MIN));
     g->path = EXG_GEMM_TILES;
     g->columns_of_tile = exg_round_up(TILE_COLUMNS, g->loops->columns);
+    if (g->m <= B_REUSE) { /* rows stay together: each reads B's panels once, where they are made */
+        g->columns_of_tile = EXG_MIN(g->columns_of_tile,
+                                     exg_round_up(exg_ceil_div(g->n, wanted), g->loops->columns));
+    }
     g->columns_of_tile = EXG_MIN(g->columns_of_tile, exg_round_up(g->n, g->loops->columns));
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->rows_of_tile = exg_ceil_div(g->m, exg_ceil_div(wanted, g->column_tiles));
