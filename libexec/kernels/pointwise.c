@@ -12,6 +12,10 @@
 #include <string.h>
 
 
+/* Of one apply(): four for each operand (rounded, then from an integer type to f32, to bf16 and
+ * widened), the formula, and three for its result. */
+#define STEPS_MAX 16
+
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
 
 static const struct {
@@ -420,7 +424,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
         return EXG_FAIL(err, USAGE, "PW-004", "operator %u is no pointwise operator of %u operands",
                         operator_id, source_count);
     }
-    if (!has_room(p, 12) || p->register_count == EXG_POINTWISE_REGISTERS) {
+    if (!has_room(p, STEPS_MAX) || p->register_count == EXG_POINTWISE_REGISTERS) {
         return exg_pointwise_full(err);
     }
     if (formulas[formula].result == CAST) {

@@ -571,7 +571,7 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
     exg_tensor a = make_random(EXG_DTYPE_F32, 1, SIZES(8), 0, 1);
     exg_status status = EXG_OK;
     program g;
-    uint32_t regs[2];
+    uint32_t regs[3];
 
     (void)state;
     begin(&g, 1, a.sizes);
@@ -582,6 +582,23 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
     }
     assert_int_equal(status, EXG_LIMIT);
     exg_arena_destroy(g.arena);
+
+    /* operands and a result that take all the conversions there are */
+    for (uint32_t first = 0; first < 16; first++) {
+        begin(&g, 1, a.sizes);
+        regs[0] = load(&g, a);
+        for (uint32_t i = 0; i < first; i++) {
+            regs[0] = apply(&g, EXG_OP_neg_default, EXG_DTYPE_F32, EXG_DTYPE_F32, 1, regs, 0, NULL);
+        }
+        regs[1] = regs[2] = regs[0];
+        status = EXG_OK;
+        for (uint32_t i = 0; i < 1000 && status == EXG_OK; i++) {
+            status = exg_pointwise_apply(g.p, EXG_OP_lerp_Tensor, EXG_DTYPE_BF16, EXG_DTYPE_I8,
+                                         regs, 3, NULL, 0, &regs[i % 3], &g.err);
+        }
+        assert_int_equal(status, EXG_LIMIT);
+        exg_arena_destroy(g.arena);
+    }
 
     begin(&g, 1, a.sizes);
     regs[0] = load(&g, a);
