@@ -15,6 +15,7 @@
 #include "libexec/kernels/pointwise.h"
 
 #define DOT_ROWS_MAX       40
+#define DOT_ROWS_WIDENED   24   /* where b is widened for every few of them */
 #define STREAM_ROWS_MAX    128
 #define STREAM_ROWS_FEW    16   /* where rows of b fall on the same sets of a cache */
 #define STREAM_SMALL       8192 /* elements of b that are near wherever they fall */
@@ -192,6 +193,7 @@ static int64_t stream_depth(const exg_gemm *g)
 static void choose_path(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
+    bool b_is_real = exg_dtype_bytes(g->b.dtype) == real_bytes(g);
     int64_t rows = g->m;
 
     if (g->b_is_packed) {
@@ -202,12 +204,11 @@ static void choose_path(exg_gemm *g)
         plan_tiles(g);
         return;
     }
-    if (g->m <= DOT_ROWS_MAX && (g->b.row == 1 || g->k == 1)) {
+    if (g->m <= (b_is_real ? DOT_ROWS_MAX : DOT_ROWS_WIDENED) && (g->b.row == 1 || g->k == 1)) {
         g->path = EXG_GEMM_DOT;
     } else if (g->m == 1 && g->b.column == 1) {
         g->path = EXG_GEMM_AXPY;
-    } else if (g->b.column == 1 && exg_dtype_bytes(g->b.dtype) == real_bytes(g) &&
-               g->m <= stream_rows_max(g)) {
+    } else if (g->b.column == 1 && b_is_real && g->m <= stream_rows_max(g)) {
         g->path = EXG_GEMM_STREAM;
     } else {
         plan_tiles(g);
