@@ -23,7 +23,7 @@ static bool is_one(const exg_instruction *i, exg_compute compute)
 
     memcpy(&narrow, i->scalars, sizeof(narrow));
     memcpy(&wide, i->scalars, sizeof(wide));
-    return compute == EXG_COMPUTE_F32 ? narrow == 1 : wide == 1;
+    return compute == EXG_COMPUTE_F64 ? wide == 1 : narrow == 1;
 }
 
 /* result + 1 * other, either way round. */
