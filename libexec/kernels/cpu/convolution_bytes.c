@@ -1,0 +1,463 @@
+/* convolution_bytes.c - exg.convolution_of_bytes: aten.convolution of int8 or uint8, summed in
+ * int32; x, padded by its zero point p, and w with a zero q a filter:
+ *
+ *   y = bias + sum w x - q (sum x - depth p)       with bias = -p sum w: sum (x - p) (w - q)
+ *
+ * A channel is first copied into a frame, with what it is padded by around it; of a stride s as
+ * s frames a dimension, of which frame p holds every s-th element from p on. What a tap reads for
+ * neighbouring results lies side by side there:
+ *
+ *   frame (phases[0], phases[1], phases[2], frame[0], frame[1], frame[2])
+ *
+ * Then, per image and group, result (out, positions) = weight (out, in * taps) times columns
+ * (in * taps, positions), in the loops of gemm_bytes.c: a task is a tile of positions, whose
+ * columns it gathers, a block of the depth after the other. Groups of one channel go tap by tap
+ * over rows of the frame instead.
+ */
+#include "libexec/kernels/cpu/convolution.h"
+
+#include <assert.h>
+
+#define TILE      96   /* positions; a multiple of every panel */
+#define DEPTH_MAX 1024 /* of a block */
+#define ROWS_MAX  256  /* of the weight that a task goes through */
+#define TASKS     8    /* so many share the work without parts of the weight */
+#define CHUNK     16   /* bytes copied at a time; frames and columns have room for one more */
+#define ROW       1024 /* sums of a groups' one channel at a time */
+
+typedef struct bytes_convolution {
+    convolution c;
+    const exg_gemm_bytes_loops *loops;
+    const exg_row_bytes_loops *row_loops;
+    exg_matrix weight; /* of one group */
+    int64_t depth;     /* in * taps */
+    int32_t zero;      /* what the padding holds */
+    bool is_framed, is_packed, has_zeros;
+    int64_t phases[3], frame[3];
+    int64_t frame_bytes;        /* of a channel, all phases */
+    int64_t *taps;              /* where in it a tap reads for the first position */
+    int64_t rows, parts, tiles; /* of a task; how often those and TILE make the whole */
+    uint64_t panels_offset;     /* in the workspace: the weight's panels, where it is not packed */
+} bytes_convolution;
+
+typedef struct bytes_run {
+    const bytes_convolution *k;
+    const uint8_t *image, *weight;
+    uint8_t *frames;
+    const char *panels;
+    const int32_t *bias, *zeros; /* NULL: of 0 */
+    int32_t *result;
+} bytes_run;
+
+/* Positions side by side in one row of the result: where in the columns, and in a frame. */
+typedef struct stretch {
+    int64_t to, from, count;
+} stretch;
+
+/* ---- frames ---------------------------------------------------------------------------- */
+
+/* One row of a frame of the last dimension's phase p, from an image row or NULL: outside. */
+static void frame_row(const bytes_convolution *k, uint8_t *to, const uint8_t *row, int64_t p)
+{
+    const convolution *c = &k->c;
+    const int64_t step = c->stride[2];
+    int64_t before = exg_ceil_div(EXG_MAX(c->padding[2] - p, 0), step);
+    int64_t from = before * step + p - c->padding[2];
+    int64_t count = row == NULL || from >= c->size[2] ? 0 : exg_ceil_div(c->size[2] - from, step);
+
+    before = EXG_MIN(before, k->frame[2]);
+    count = EXG_MIN(count, k->frame[2] - before);
+    memset(to, k->zero, (size_t)before);
+    if (step == 1 && count > 0) {
+        memcpy(to + before, row + from, (size_t)count);
+    }
+    for (int64_t x = 0; x < count && step > 1; x++) {
+        to[before + x] = row[from + x * step];
+    }
+    memset(to + before + count, k->zero, (size_t)(k->frame[2] - before - count));
+}
+
+static void frame_channel(void *context, uint32_t channel)
+{
+    const bytes_run *r = context;
+    const bytes_convolution *k = r->k;
+    const convolution *c = &k->c;
+    const uint8_t *image = r->image + channel * c->plane;
+    uint8_t *to = r->frames + channel * k->frame_bytes;
+
+    for (int64_t row = 0; row < k->frame_bytes / k->frame[2]; row++) {
+        int64_t phase = row / (k->frame[0] * k->frame[1]);
+        int64_t y =
+            row % k->frame[1] * c->stride[1] + phase / k->phases[2] % k->phases[1] - c->padding[1];
+        int64_t z = row / k->frame[1] % k->frame[0] * c->stride[0] +
+                    phase / k->phases[2] / k->phases[1] - c->padding[0];
+        bool is_inside = y >= 0 && y < c->size[1] && z >= 0 && z < c->size[0];
+
+        frame_row(k, to + row * k->frame[2],
+                  is_inside ? image + (z * c->size[1] + y) * c->size[2] : NULL,
+                  phase % k->phases[2]);
+    }
+}
+
+/* ---- tiles ------------------------------------------------------------------------------ */
+
+/* Positions [j, j + columns) as stretches; gives their number. */
+static uint32_t cut(const bytes_convolution *k, int64_t j, int64_t columns, stretch *stretches)
+{
+    const int64_t *result = k->c.result;
+    uint32_t count = 0;
+
+    for (int64_t at = 0; at < columns; at += stretches[count++].count) {
+        int64_t x = (j + at) % result[2];
+        int64_t y = (j + at) / result[2] % result[1];
+        int64_t z = (j + at) / result[2] / result[1];
+
+        stretches[count] = (stretch){at, (z * k->frame[1] + y) * k->frame[2] + x,
+                                     EXG_MIN(result[2] - x, columns - at)};
+    }
+    return count;
+}
+
+/* Rows [first, first + depth) of the columns of those stretches, TILE apart. */
+static void gather(const bytes_convolution *k, const uint8_t *frames, int64_t first, int64_t depth,
+                   const stretch *stretches, uint32_t count, uint8_t *columns)
+{
+    int64_t tap = first % k->c.taps;
+
+    frames += first / k->c.taps * k->frame_bytes;
+    for (int64_t d = 0; d < depth; d++, columns += TILE) {
+        const uint8_t *from = frames + k->taps[tap];
+
+        for (uint32_t s = 0; s < count && k->is_framed; s++) {
+            for (int64_t x = 0; x < stretches[s].count; x += CHUNK) { /* the next goes over it */
+                memcpy(columns + stretches[s].to + x, from + stretches[s].from + x, CHUNK);
+            }
+        }
+        for (uint32_t s = 0; s < count && !k->is_framed; s++) {
+            memcpy(columns + stretches[s].to, from + stretches[s].from, (size_t)stretches[s].count);
+        }
+        if (++tap == k->c.taps) {
+            tap = 0;
+            frames += k->frame_bytes;
+        }
+    }
+}
+
+/* Adds up `depth` rows of columns, `step` apart. */
+static void add_rows(const bytes_convolution *k, const uint8_t *rows, int64_t step, int64_t depth,
+                     int64_t columns, int32_t *sums)
+{
+    for (int64_t d = 0; d < depth; d++, rows += step) {
+        k->row_loops->add_scaled(columns, sums, rows, k->c.dtype == EXG_DTYPE_I8, 1);
+    }
+}
+
+/* Rows from `filter` on of the result; `windows` are the sums of x. */
+static void put_rows(const bytes_run *r, int64_t filter, int64_t rows, int64_t at, int64_t columns,
+                     const int32_t *sums, const int32_t *windows)
+{
+    const int32_t everywhere = (int32_t)r->k->depth * r->k->zero;
+
+    for (int64_t i = 0; i < rows; i++, sums += TILE, at += r->k->c.positions) {
+        const int32_t start = r->bias == NULL ? 0 : r->bias[filter + i];
+        const int32_t zero = r->zeros == NULL ? 0 : r->zeros[filter + i];
+
+        for (int64_t j = 0; j < columns && zero == 0; j++) {
+            r->result[at + j] = start + sums[j];
+        }
+        for (int64_t j = 0; j < columns && zero != 0; j++) {
+            r->result[at + j] = start + sums[j] - zero * (windows[j] - everywhere);
+        }
+    }
+}
+
+static void tile(void *context, uint32_t block)
+{
+    const bytes_run *r = context;
+    const bytes_convolution *k = r->k;
+    const convolution *c = &k->c;
+    const exg_gemm_bytes_loops *loops = k->loops;
+    int64_t group = block / (k->parts * k->tiles); /* of all images */
+    int64_t filter = group % c->groups * c->out;
+    int64_t i = block % k->parts * k->rows;
+    int64_t j = block / k->parts % k->tiles * TILE;
+    int64_t rows = EXG_MIN(c->out - i, k->rows);
+    int64_t columns = EXG_MIN(c->positions - j, TILE);
+    bool is_direct = c->taps == 1 && !k->is_framed && columns % loops->columns == 0;
+    const uint8_t *frames = r->frames + group * c->in * k->frame_bytes;
+    const char *panels = r->panels + filter / c->out * exg_round_up(c->out, loops->rows) *
+                                         exg_gemm_bytes_row_to(loops, true, k->depth);
+    _Alignas(64) uint8_t gathered[TILE * DEPTH_MAX + CHUNK];
+    _Alignas(64) char packed[TILE * (DEPTH_MAX + sizeof(int32_t))];
+    _Alignas(64) int32_t sums[ROWS_MAX * TILE];
+    int32_t windows[TILE] = {0};
+    stretch stretches[TILE];
+    uint32_t count = cut(k, j, columns, stretches);
+
+    if (columns < TILE) {
+        memset(gathered, 0, (size_t)(TILE * EXG_MIN(k->depth, loops->depth))); /* fill up panels */
+    }
+    for (int64_t at = 0; at < k->depth; at += loops->depth) {
+        int64_t depth = EXG_MIN(k->depth - at, loops->depth);
+        const uint8_t *read = is_direct ? frames + at * k->frame_bytes + j : gathered;
+        int64_t step = is_direct ? k->frame_bytes : TILE;
+
+        if (!is_direct) {
+            gather(k, frames, at, depth, stretches, count, gathered);
+        }
+        if (r->zeros != NULL) {
+            add_rows(k, read, step, depth, columns, windows);
+        }
+        loops->pack_b(exg_round_up(columns, loops->columns), depth, packed, read,
+                      c->dtype == EXG_DTYPE_I8, 1, step);
+        loops->block(
+            rows, columns, depth, panels + exg_gemm_bytes_a_at(loops, c->out, at, depth, i),
+            k->weight.dtype == EXG_DTYPE_I8, packed, c->dtype == EXG_DTYPE_I8, sums, TILE, at > 0);
+    }
+    put_rows(r, filter + i, rows, (group * c->out + i) * c->positions + j, columns, sums, windows);
+}
+
+/* ---- one channel a group ------------------------------------------------------------------ */
+
+/* Of `count` sums from `first` on, which run over whole rows of a frame, those of positions. */
+static void put_positions(const bytes_convolution *k, int64_t first, int64_t count,
+                          const int32_t *sums, int32_t *result)
+{
+    const convolution *c = &k->c;
+
+    for (int64_t row = first / k->frame[2]; row * k->frame[2] < first + count; row++) {
+        int64_t z = row / k->frame[1];
+        int64_t y = row % k->frame[1];
+        int64_t start = row * k->frame[2] - first; /* of the row, among the sums */
+        int64_t from = EXG_MAX(0, -start);
+        int64_t to = EXG_MIN(c->result[2], count - start);
+
+        if (y < c->result[1] && from < to) {
+            memcpy(result + (z * c->result[1] + y) * c->result[2] + from, sums + start + from,
+                   (size_t)(to - from) * sizeof(*sums));
+        }
+    }
+}
+
+static int32_t weight_at(const bytes_run *r, int64_t at)
+{
+    return r->k->weight.dtype == EXG_DTYPE_I8 ? (int8_t)r->weight[at] : r->weight[at];
+}
+
+static void depthwise_plane(void *context, uint32_t plane)
+{
+    const bytes_run *r = context;
+    const bytes_convolution *k = r->k;
+    const convolution *c = &k->c;
+    const uint8_t *frame = r->frames + plane / c->out * k->frame_bytes;
+    int64_t filter = plane % (c->groups * c->out);
+    int32_t zero = r->zeros == NULL ? 0 : r->zeros[filter];
+    int32_t start = (r->bias == NULL ? 0 : r->bias[filter]) + zero * (int32_t)k->depth * k->zero;
+    int64_t all =
+        ((c->result[0] - 1) * k->frame[1] + c->result[1] - 1) * k->frame[2] + c->result[2];
+    int32_t sums[ROW];
+
+    for (int64_t at = 0; at < all; at += ROW) {
+        int64_t count = EXG_MIN(all - at, ROW);
+
+        for (int64_t x = 0; x < count; x++) {
+            sums[x] = start;
+        }
+        for (int64_t t = 0; t < c->taps; t++) {
+            k->row_loops->add_scaled(count, sums, frame + k->taps[t] + at, c->dtype == EXG_DTYPE_I8,
+                                     weight_at(r, filter * c->taps + t) - zero);
+        }
+        put_positions(k, at, count, sums, r->result + plane * c->positions);
+    }
+}
+
+/* ---- the weight's panels ------------------------------------------------------------------- */
+
+static void pack_weight(void *context, uint32_t block)
+{
+    const bytes_run *r = context;
+    const bytes_convolution *k = r->k;
+    int64_t tiles = exg_ceil_div(k->c.out, EXG_GEMM_BYTES_ROWS);
+    int64_t group = block / tiles;
+
+    exg_gemm_bytes_pack_rows(
+        k->loops, &k->weight, k->c.out, k->depth, block % tiles * EXG_GEMM_BYTES_ROWS,
+        (const char *)r->weight + group * k->c.out * k->depth,
+        (char *)(uintptr_t)r->panels + group * exg_round_up(k->c.out, k->loops->rows) *
+                                           exg_gemm_bytes_row_to(k->loops, true, k->depth));
+}
+
+static void pack_groups(const bytes_run *r, exg_pool *pool)
+{
+    const convolution *c = &r->k->c;
+
+    exg_pool_run(pool, pack_weight, (void *)(uintptr_t)r,
+                 (uint32_t)(c->groups * exg_ceil_div(c->out, EXG_GEMM_BYTES_ROWS)));
+}
+
+/* What of the call depends on the weight alone. */
+static void read_weight(const exg_kernel_call *call, bytes_convolution *k)
+{
+    const exg_tensor *weight = &call->inputs[1];
+    convolution *c = &k->c;
+
+    k->loops = EXG_LOOPS_BYTES(exg_loops_gemm_bytes);
+    k->row_loops = EXG_LOOPS(exg_loops_row_bytes);
+    assert(k->loops->depth <= DEPTH_MAX && TILE % k->loops->columns == 0);
+    c->groups = exg_call_int(call, 8);
+    c->in = weight->sizes[1];
+    c->out = weight->sizes[0] / c->groups;
+    c->is_depthwise = c->in == 1 && c->groups > 1 && c->out <= 4;
+    k->depth = weight->sizes[0] == 0 ? 0 : exg_tensor_numel(weight) / weight->sizes[0];
+    k->weight = (exg_matrix){weight->dtype, 0, k->depth, 1, 0};
+}
+
+static exg_status packer_prepare(exg_kernel_call *call, exg_error *err)
+{
+    bytes_convolution *k = EXG_NEW(call->arena, bytes_convolution);
+    exg_tensor *packed = &call->outputs[0];
+
+    if (k == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    read_weight(call, k);
+    call->params = k;
+    packed->rank = 3;
+    packed->sizes[0] = k->c.is_depthwise ? 0 : k->c.groups;
+    packed->sizes[1] = exg_round_up(k->c.out, k->loops->rows);
+    packed->sizes[2] = exg_gemm_bytes_row_to(k->loops, true, k->depth);
+    return EXG_OK;
+}
+
+static void packer_run(const exg_kernel_call *call)
+{
+    bytes_run r = {
+        .k = call->params, .weight = call->inputs[1].data, .panels = call->outputs[0].data};
+
+    pack_groups(&r, call->pool);
+}
+
+static const exg_kernel packer = {
+    .name = "convolution_of_bytes_pack",
+    .prepare = packer_prepare,
+    .run = packer_run,
+};
+
+/* ---- prepare, run ---------------------------------------------------------------------------- */
+
+/* Frames, and where taps read in them. */
+static exg_status plan_frames(exg_kernel_call *call, bytes_convolution *k, exg_error *err)
+{
+    const convolution *c = &k->c;
+    int64_t phase_bytes = 1;
+
+    k->frame_bytes = 1;
+    for (uint32_t d = 0; d < 3; d++) {
+        int64_t reach = (c->kernel[d] - 1) * c->dilation[d];
+
+        k->phases[d] = EXG_MIN(c->stride[d], reach + 1); /* the others no tap reads */
+        k->frame[d] = c->result[d] + reach / c->stride[d];
+        k->is_framed = k->is_framed || c->padding[d] > 0 || c->stride[d] > 1;
+        phase_bytes *= k->frame[d];
+        k->frame_bytes *= k->phases[d] * k->frame[d];
+    }
+    k->taps = EXG_NEW_ARRAY(call->arena, int64_t, (size_t)c->taps);
+    if (k->taps == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (int64_t t = 0; t < c->taps; t++) {
+        int64_t at[3] = {t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
+                         t % c->kernel[2]};
+        int64_t phase = 0;
+        int64_t first = 0;
+
+        for (uint32_t d = 0; d < 3; d++) {
+            phase = phase * k->phases[d] + at[d] * c->dilation[d] % c->stride[d];
+            first = first * k->frame[d] + at[d] * c->dilation[d] / c->stride[d];
+        }
+        k->taps[t] = phase * phase_bytes + first;
+    }
+    return EXG_OK;
+}
+
+static exg_status prepare(exg_kernel_call *call, exg_error *err)
+{
+    bytes_convolution *k = EXG_NEW(call->arena, bytes_convolution);
+    convolution *c;
+    int64_t tasks;
+
+    if (k == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!exg_dtype_is_byte(call->inputs[i].dtype)) {
+            return exg_unsupported_dtype("convolution_of_bytes", call->inputs[i].dtype, err);
+        }
+    }
+    if (call->inputs[1].rank < 3 || call->inputs[1].rank > 5) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-010", "a convolution over %u dimensions",
+                        call->inputs[1].rank - 2);
+    }
+    c = &k->c;
+    exg_convolution_read(call, c);
+    read_weight(call, k);
+    call->params = k;
+    k->zero = (int32_t)exg_call_int(call, 9);
+    k->is_packed = call->packed != NULL;
+    k->has_zeros = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
+    k->tiles = exg_ceil_div(c->positions, TILE);
+    tasks = c->batch * c->groups * k->tiles;
+    k->rows = tasks < TASKS ? EXG_GEMM_BYTES_ROWS : ROWS_MAX;
+    k->parts = exg_ceil_div(c->out, k->rows);
+    EXG_TRY(plan_frames(call, k, err));
+    if (k->is_framed) {
+        k->panels_offset =
+            (uint64_t)exg_round_up(c->batch * c->groups * c->in * k->frame_bytes + CHUNK, 64);
+    }
+    call->workspace_bytes = k->panels_offset;
+    if (!c->is_depthwise && !k->is_packed) {
+        call->workspace_bytes += (uint64_t)(c->groups * exg_round_up(c->out, k->loops->rows) *
+                                            exg_gemm_bytes_row_to(k->loops, true, k->depth));
+    }
+    return EXG_OK;
+}
+
+static void run(const exg_kernel_call *call)
+{
+    const bytes_convolution *k = call->params;
+    const convolution *c = &k->c;
+    const int32_t *zeros = k->has_zeros ? call->inputs[3].data : NULL;
+    bytes_run r = {.k = k,
+                   .image = call->inputs[0].data,
+                   .weight = call->inputs[1].data,
+                   .bias = c->has_bias ? call->inputs[2].data : NULL,
+                   .result = call->outputs[0].data};
+
+    for (int64_t i = 0; k->has_zeros && i < c->groups * c->out; i++) {
+        r.zeros = zeros[i] != 0 ? zeros : r.zeros; /* symmetric weights have none but 0 */
+    }
+    r.frames = k->is_framed ? call->workspace : call->inputs[0].data;
+    if (c->positions == 0) {
+        return;
+    }
+    if (k->is_framed) {
+        exg_pool_run(call->pool, frame_channel, &r, (uint32_t)(c->batch * c->groups * c->in));
+    }
+    if (c->is_depthwise) {
+        exg_pool_run(call->pool, depthwise_plane, &r, (uint32_t)(c->batch * c->groups * c->out));
+        return;
+    }
+    r.panels = k->is_packed ? call->packed->data : (char *)call->workspace + k->panels_offset;
+    if (!k->is_packed) {
+        pack_groups(&r, call->pool);
+    }
+    exg_pool_run(call->pool, tile, &r, (uint32_t)(c->batch * c->groups * k->tiles * k->parts));
+}
+
+const exg_kernel exg_kernel_convolution_of_bytes = {
+    .name = "convolution_of_bytes",
+    .prepare = prepare,
+    .run = run,
+    .packer = &packer,
+    .packs = 1,
+};
