@@ -22,7 +22,8 @@
 #define DEPTH_MAX 1024 /* of a block */
 #define ROWS_MAX  256  /* of the weight that a task goes through */
 #define TASKS     8    /* so many share the work without parts of the weight */
-#define CHUNK     16   /* bytes copied at a time; frames and columns have room for one more */
+#define CHUNK     16   /* bytes copied at a time */
+#define STEP      128  /* between rows of columns: TILE and what is copied too much */
 #define ROW       1024 /* sums of a groups' one channel at a time */
 
 typedef struct bytes_convolution {
@@ -56,46 +57,59 @@ typedef struct stretch {
 
 /* ---- frames ---------------------------------------------------------------------------- */
 
-/* One row of a frame of the last dimension's phase p, from an image row or NULL: outside. */
+/* One row of a frame of the last dimension's phase p, which holds the padding, from an image row.
+ */
 static void frame_row(const bytes_convolution *k, uint8_t *to, const uint8_t *row, int64_t p)
 {
     const convolution *c = &k->c;
     const int64_t step = c->stride[2];
-    int64_t before = exg_ceil_div(EXG_MAX(c->padding[2] - p, 0), step);
+    int64_t before = step == 1 ? c->padding[2] : exg_ceil_div(EXG_MAX(c->padding[2] - p, 0), step);
     int64_t from = before * step + p - c->padding[2];
-    int64_t count = row == NULL || from >= c->size[2] ? 0 : exg_ceil_div(c->size[2] - from, step);
+    int64_t count = step == 1 ? c->size[2] : exg_ceil_div(c->size[2] - from, step);
 
-    before = EXG_MIN(before, k->frame[2]);
     count = EXG_MIN(count, k->frame[2] - before);
-    memset(to, k->zero, (size_t)before);
     if (step == 1 && count > 0) {
         memcpy(to + before, row + from, (size_t)count);
     }
     for (int64_t x = 0; x < count && step > 1; x++) {
         to[before + x] = row[from + x * step];
     }
-    memset(to + before + count, k->zero, (size_t)(k->frame[2] - before - count));
+}
+
+/* The frame of one phase, which holds the padding. */
+static void frame_phase(const bytes_convolution *k, uint8_t *to, const uint8_t *image,
+                        const int64_t *phase)
+{
+    const convolution *c = &k->c;
+
+    for (int64_t z = 0; z < k->frame[0]; z++) {
+        for (int64_t y = 0; y < k->frame[1]; y++, to += k->frame[2]) {
+            int64_t plane = z * c->stride[0] + phase[0] - c->padding[0];
+            int64_t row = y * c->stride[1] + phase[1] - c->padding[1];
+
+            if (plane >= 0 && plane < c->size[0] && row >= 0 && row < c->size[1]) {
+                frame_row(k, to, image + (plane * c->size[1] + row) * c->size[2], phase[2]);
+            }
+        }
+    }
 }
 
 static void frame_channel(void *context, uint32_t channel)
 {
     const bytes_run *r = context;
     const bytes_convolution *k = r->k;
-    const convolution *c = &k->c;
-    const uint8_t *image = r->image + channel * c->plane;
+    const uint8_t *image = r->image + channel * k->c.plane;
     uint8_t *to = r->frames + channel * k->frame_bytes;
+    int64_t phase[3];
 
-    for (int64_t row = 0; row < k->frame_bytes / k->frame[2]; row++) {
-        int64_t phase = row / (k->frame[0] * k->frame[1]);
-        int64_t y =
-            row % k->frame[1] * c->stride[1] + phase / k->phases[2] % k->phases[1] - c->padding[1];
-        int64_t z = row / k->frame[1] % k->frame[0] * c->stride[0] +
-                    phase / k->phases[2] / k->phases[1] - c->padding[0];
-        bool is_inside = y >= 0 && y < c->size[1] && z >= 0 && z < c->size[0];
-
-        frame_row(k, to + row * k->frame[2],
-                  is_inside ? image + (z * c->size[1] + y) * c->size[2] : NULL,
-                  phase % k->phases[2]);
+    memset(to, k->zero, (size_t)k->frame_bytes);
+    for (phase[0] = 0; phase[0] < k->phases[0]; phase[0]++) {
+        for (phase[1] = 0; phase[1] < k->phases[1]; phase[1]++) {
+            for (phase[2] = 0; phase[2] < k->phases[2]; phase[2]++) {
+                frame_phase(k, to, image, phase);
+                to += k->frame[0] * k->frame[1] * k->frame[2];
+            }
+        }
     }
 }
 
@@ -118,27 +132,62 @@ static uint32_t cut(const bytes_convolution *k, int64_t j, int64_t columns, stre
     return count;
 }
 
-/* Rows [first, first + depth) of the columns of those stretches, TILE apart. */
+/* `chunks` of every row, from `from` on; what they hold too many the next stretch goes over. */
+static inline __attribute__((always_inline)) void
+copy_chunks(const int chunks, int64_t depth, uint8_t *to, const uint8_t *const *rows, int64_t from)
+{
+    for (int64_t d = 0; d < depth; d++, to += STEP) {
+        for (int i = 0; i < chunks; i++) {
+            memcpy(to + i * CHUNK, rows[d] + from + i * CHUNK, CHUNK);
+        }
+    }
+}
+
+static void copy_stretch(const stretch *s, int64_t depth, uint8_t *columns,
+                         const uint8_t *const *rows)
+{
+    uint8_t *to = columns + s->to;
+
+    switch ((s->count + CHUNK - 1) / CHUNK) {
+    case 1:
+        copy_chunks(1, depth, to, rows, s->from);
+        break;
+    case 2:
+        copy_chunks(2, depth, to, rows, s->from);
+        break;
+    case 3:
+        copy_chunks(3, depth, to, rows, s->from);
+        break;
+    case 4:
+        copy_chunks(4, depth, to, rows, s->from);
+        break;
+    default:
+        copy_chunks(TILE / CHUNK, depth, to, rows, s->from);
+    }
+}
+
+/* Rows [first, first + depth) of the columns of those stretches, STEP apart. */
 static void gather(const bytes_convolution *k, const uint8_t *frames, int64_t first, int64_t depth,
                    const stretch *stretches, uint32_t count, uint8_t *columns)
 {
+    const uint8_t *rows[DEPTH_MAX];
     int64_t tap = first % k->c.taps;
 
     frames += first / k->c.taps * k->frame_bytes;
-    for (int64_t d = 0; d < depth; d++, columns += TILE) {
-        const uint8_t *from = frames + k->taps[tap];
-
-        for (uint32_t s = 0; s < count && k->is_framed; s++) {
-            for (int64_t x = 0; x < stretches[s].count; x += CHUNK) { /* the next goes over it */
-                memcpy(columns + stretches[s].to + x, from + stretches[s].from + x, CHUNK);
-            }
-        }
-        for (uint32_t s = 0; s < count && !k->is_framed; s++) {
-            memcpy(columns + stretches[s].to, from + stretches[s].from, (size_t)stretches[s].count);
-        }
+    for (int64_t d = 0; d < depth; d++) {
+        rows[d] = frames + k->taps[tap];
         if (++tap == k->c.taps) {
             tap = 0;
             frames += k->frame_bytes;
+        }
+    }
+    for (uint32_t s = 0; s < count && k->is_framed; s++) {
+        copy_stretch(&stretches[s], depth, columns, rows);
+    }
+    for (uint32_t s = 0; s < count && !k->is_framed; s++) { /* the image has no room behind it */
+        for (int64_t d = 0; d < depth; d++) {
+            memcpy(columns + d * STEP + stretches[s].to, rows[d] + stretches[s].from,
+                   (size_t)stretches[s].count);
         }
     }
 }
@@ -158,15 +207,21 @@ static void put_rows(const bytes_run *r, int64_t filter, int64_t rows, int64_t a
 {
     const int32_t everywhere = (int32_t)r->k->depth * r->k->zero;
 
-    for (int64_t i = 0; i < rows; i++, sums += TILE, at += r->k->c.positions) {
+    int32_t *to = r->result + at;
+
+    for (int64_t i = 0; i < rows; i++, sums += TILE, to += r->k->c.positions) {
         const int32_t start = r->bias == NULL ? 0 : r->bias[filter + i];
         const int32_t zero = r->zeros == NULL ? 0 : r->zeros[filter + i];
 
-        for (int64_t j = 0; j < columns && zero == 0; j++) {
-            r->result[at + j] = start + sums[j];
+        EXG_INDEPENDENT
+        for (int64_t j = 0; j < columns; j++) {
+            to[j] = start + sums[j];
         }
-        for (int64_t j = 0; j < columns && zero != 0; j++) {
-            r->result[at + j] = start + sums[j] - zero * (windows[j] - everywhere);
+        if (zero != 0) {
+            EXG_INDEPENDENT
+            for (int64_t j = 0; j < columns; j++) {
+                to[j] -= zero * (windows[j] - everywhere);
+            }
         }
     }
 }
@@ -187,7 +242,7 @@ static void tile(void *context, uint32_t block)
     const uint8_t *frames = r->frames + group * c->in * k->frame_bytes;
     const char *panels = r->panels + filter / c->out * exg_round_up(c->out, loops->rows) *
                                          exg_gemm_bytes_row_to(loops, true, k->depth);
-    _Alignas(64) uint8_t gathered[TILE * DEPTH_MAX + CHUNK];
+    _Alignas(64) uint8_t gathered[STEP * DEPTH_MAX];
     _Alignas(64) char packed[TILE * (DEPTH_MAX + sizeof(int32_t))];
     _Alignas(64) int32_t sums[ROWS_MAX * TILE];
     int32_t windows[TILE] = {0};
@@ -195,12 +250,12 @@ static void tile(void *context, uint32_t block)
     uint32_t count = cut(k, j, columns, stretches);
 
     if (columns < TILE) {
-        memset(gathered, 0, (size_t)(TILE * EXG_MIN(k->depth, loops->depth))); /* fill up panels */
+        memset(gathered, 0, (size_t)(STEP * EXG_MIN(k->depth, loops->depth))); /* fill up panels */
     }
     for (int64_t at = 0; at < k->depth; at += loops->depth) {
         int64_t depth = EXG_MIN(k->depth - at, loops->depth);
         const uint8_t *read = is_direct ? frames + at * k->frame_bytes + j : gathered;
-        int64_t step = is_direct ? k->frame_bytes : TILE;
+        int64_t step = is_direct ? k->frame_bytes : STEP;
 
         if (!is_direct) {
             gather(k, frames, at, depth, stretches, count, gathered);
@@ -412,7 +467,7 @@ static exg_status prepare(exg_kernel_call *call, exg_error *err)
     EXG_TRY(plan_frames(call, k, err));
     if (k->is_framed) {
         k->panels_offset =
-            (uint64_t)exg_round_up(c->batch * c->groups * c->in * k->frame_bytes + CHUNK, 64);
+            (uint64_t)exg_round_up(c->batch * c->groups * c->in * k->frame_bytes + TILE, 64);
     }
     call->workspace_bytes = k->panels_offset;
     if (!c->is_depthwise && !k->is_packed) {
