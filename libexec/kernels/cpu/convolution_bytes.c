@@ -38,14 +38,17 @@ typedef struct bytes_convolution {
     int64_t frame_bytes;        /* of a channel, all phases */
     int64_t *taps;              /* where in it a tap reads for the first position */
     int64_t rows, parts, tiles; /* of a task; how often those and TILE make the whole */
+    bool shares;                /* tasks read the same columns: they are packed before */
     uint64_t panels_offset;     /* in the workspace: the weight's panels, where it is not packed */
+    uint64_t ready_offset;      /* the columns', where tasks share them */
 } bytes_convolution;
 
 typedef struct bytes_run {
     const bytes_convolution *k;
     const uint8_t *image, *weight;
     uint8_t *frames;
-    const char *panels;
+    const char *panels;          /* of the weight */
+    char *ready;                 /* of the columns; NULL: every task packs its own */
     const int32_t *bias, *zeros; /* NULL: of 0 */
     int32_t *result;
 } bytes_run;
@@ -226,6 +229,55 @@ static void put_rows(const bytes_run *r, int64_t filter, int64_t rows, int64_t a
     }
 }
 
+/* Of a tile of positions from j on, a block of the depth from `at` on as panels; adds up its
+ * columns in `windows`, if there are zeros to take off the weight. */
+static void pack_block(const bytes_run *r, int64_t group, int64_t j, int64_t at, char *panels,
+                       int32_t *windows)
+{
+    const bytes_convolution *k = r->k;
+    const convolution *c = &k->c;
+    const uint8_t *frames = r->frames + group * c->in * k->frame_bytes;
+    int64_t depth = EXG_MIN(k->depth - at, k->loops->depth);
+    int64_t columns = EXG_MIN(c->positions - j, TILE);
+    bool is_direct = c->taps == 1 && !k->is_framed && columns % k->loops->columns == 0;
+    _Alignas(64) uint8_t gathered[STEP * DEPTH_MAX];
+    const uint8_t *read = is_direct ? frames + at * k->frame_bytes + j : gathered;
+    int64_t step = is_direct ? k->frame_bytes : STEP;
+    stretch stretches[TILE];
+
+    if (columns < TILE && !is_direct) {
+        memset(gathered, 0, (size_t)(STEP * depth)); /* panels are filled up with those */
+    }
+    if (!is_direct) {
+        gather(k, frames, at, depth, stretches, cut(k, j, columns, stretches), gathered);
+    }
+    if (r->zeros != NULL) {
+        add_rows(k, read, step, depth, columns, windows);
+    }
+    k->loops->pack_b(exg_round_up(columns, k->loops->columns), depth, panels, read,
+                     c->dtype == EXG_DTYPE_I8, 1, step);
+}
+
+/* Where those panels are in the workspace: of tile `t` of all images. */
+static char *ready_block(const bytes_run *r, int64_t t, int64_t at)
+{
+    const bytes_convolution *k = r->k;
+
+    return r->ready + TILE * (t * exg_gemm_bytes_row_to(k->loops, false, k->depth) +
+                              exg_gemm_bytes_row_to(k->loops, false, at));
+}
+
+static void make_ready(void *context, uint32_t block)
+{
+    const bytes_run *r = context;
+    const bytes_convolution *k = r->k;
+    int64_t blocks = exg_ceil_div(k->depth, k->loops->depth);
+    int64_t t = block / blocks;
+    int64_t at = block % blocks * k->loops->depth;
+
+    pack_block(r, t / k->tiles, t % k->tiles * TILE, at, ready_block(r, t, at), NULL);
+}
+
 static void tile(void *context, uint32_t block)
 {
     const bytes_run *r = context;
@@ -238,36 +290,22 @@ static void tile(void *context, uint32_t block)
     int64_t j = block / k->parts % k->tiles * TILE;
     int64_t rows = EXG_MIN(c->out - i, k->rows);
     int64_t columns = EXG_MIN(c->positions - j, TILE);
-    bool is_direct = c->taps == 1 && !k->is_framed && columns % loops->columns == 0;
-    const uint8_t *frames = r->frames + group * c->in * k->frame_bytes;
-    const char *panels = r->panels + filter / c->out * exg_round_up(c->out, loops->rows) *
+    const char *weight = r->panels + filter / c->out * exg_round_up(c->out, loops->rows) *
                                          exg_gemm_bytes_row_to(loops, true, k->depth);
-    _Alignas(64) uint8_t gathered[STEP * DEPTH_MAX];
     _Alignas(64) char packed[TILE * (DEPTH_MAX + sizeof(int32_t))];
     _Alignas(64) int32_t sums[ROWS_MAX * TILE];
     int32_t windows[TILE] = {0};
-    stretch stretches[TILE];
-    uint32_t count = cut(k, j, columns, stretches);
 
-    if (columns < TILE) {
-        memset(gathered, 0, (size_t)(STEP * EXG_MIN(k->depth, loops->depth))); /* fill up panels */
-    }
     for (int64_t at = 0; at < k->depth; at += loops->depth) {
         int64_t depth = EXG_MIN(k->depth - at, loops->depth);
-        const uint8_t *read = is_direct ? frames + at * k->frame_bytes + j : gathered;
-        int64_t step = is_direct ? k->frame_bytes : STEP;
+        char *panels = r->ready != NULL ? ready_block(r, block / k->parts, at) : packed;
 
-        if (!is_direct) {
-            gather(k, frames, at, depth, stretches, count, gathered);
+        if (r->ready == NULL) {
+            pack_block(r, group, j, at, packed, windows);
         }
-        if (r->zeros != NULL) {
-            add_rows(k, read, step, depth, columns, windows);
-        }
-        loops->pack_b(exg_round_up(columns, loops->columns), depth, packed, read,
-                      c->dtype == EXG_DTYPE_I8, 1, step);
         loops->block(
-            rows, columns, depth, panels + exg_gemm_bytes_a_at(loops, c->out, at, depth, i),
-            k->weight.dtype == EXG_DTYPE_I8, packed, c->dtype == EXG_DTYPE_I8, sums, TILE, at > 0);
+            rows, columns, depth, weight + exg_gemm_bytes_a_at(loops, c->out, at, depth, i),
+            k->weight.dtype == EXG_DTYPE_I8, panels, c->dtype == EXG_DTYPE_I8, sums, TILE, at > 0);
     }
     put_rows(r, filter + i, rows, (group * c->out + i) * c->positions + j, columns, sums, windows);
 }
@@ -435,6 +473,23 @@ static exg_status plan_frames(exg_kernel_call *call, bytes_convolution *k, exg_e
     return EXG_OK;
 }
 
+static void plan_workspace(exg_kernel_call *call, bytes_convolution *k)
+{
+    const convolution *c = &k->c;
+    int64_t groups = c->batch * c->groups;
+    int64_t frames = k->is_framed ? groups * c->in * k->frame_bytes + TILE : 0;
+    int64_t weight = c->is_depthwise || k->is_packed
+                         ? 0
+                         : c->groups * exg_round_up(c->out, k->loops->rows) *
+                               exg_gemm_bytes_row_to(k->loops, true, k->depth);
+    int64_t columns =
+        k->shares ? groups * k->tiles * TILE * exg_gemm_bytes_row_to(k->loops, false, k->depth) : 0;
+
+    k->panels_offset = (uint64_t)exg_round_up(frames, 64);
+    k->ready_offset = k->panels_offset + (uint64_t)exg_round_up(weight, 64);
+    call->workspace_bytes = k->ready_offset + (uint64_t)columns;
+}
+
 static exg_status prepare(exg_kernel_call *call, exg_error *err)
 {
     bytes_convolution *k = EXG_NEW(call->arena, bytes_convolution);
@@ -464,16 +519,9 @@ static exg_status prepare(exg_kernel_call *call, exg_error *err)
     tasks = c->batch * c->groups * k->tiles;
     k->rows = tasks < TASKS ? EXG_GEMM_BYTES_ROWS : ROWS_MAX;
     k->parts = exg_ceil_div(c->out, k->rows);
+    k->shares = tasks < TASKS && k->parts > 1 && !c->is_depthwise;
     EXG_TRY(plan_frames(call, k, err));
-    if (k->is_framed) {
-        k->panels_offset =
-            (uint64_t)exg_round_up(c->batch * c->groups * c->in * k->frame_bytes + TILE, 64);
-    }
-    call->workspace_bytes = k->panels_offset;
-    if (!c->is_depthwise && !k->is_packed) {
-        call->workspace_bytes += (uint64_t)(c->groups * exg_round_up(c->out, k->loops->rows) *
-                                            exg_gemm_bytes_row_to(k->loops, true, k->depth));
-    }
+    plan_workspace(call, k);
     return EXG_OK;
 }
 
@@ -505,6 +553,12 @@ static void run(const exg_kernel_call *call)
     r.panels = k->is_packed ? call->packed->data : (char *)call->workspace + k->panels_offset;
     if (!k->is_packed) {
         pack_groups(&r, call->pool);
+    }
+    if (k->shares && r.zeros == NULL) { /* else a task sums the columns it packs */
+        r.ready = (char *)call->workspace + k->ready_offset;
+        exg_pool_run(
+            call->pool, make_ready, &r,
+            (uint32_t)(c->batch * c->groups * k->tiles * exg_ceil_div(k->depth, k->loops->depth)));
     }
     exg_pool_run(call->pool, tile, &r, (uint32_t)(c->batch * c->groups * k->tiles * k->parts));
 }
