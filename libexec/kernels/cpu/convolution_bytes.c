@@ -60,8 +60,7 @@ typedef struct stretch {
 
 /* ---- frames ---------------------------------------------------------------------------- */
 
-/* One row of a frame of the last dimension's phase p, which holds the padding, from an image row.
- */
+/* One row of a frame that holds the padding, of the last dimension's phase p, from an image row. */
 static void frame_row(const bytes_convolution *k, uint8_t *to, const uint8_t *row, int64_t p)
 {
     const convolution *c = &k->c;

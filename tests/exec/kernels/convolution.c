@@ -1,5 +1,6 @@
 /* Convolution and pooling against the loops of their definition. */
 #include "tests/exec/kernels/harness.h"
+#include "tests/standin/amx.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -330,6 +331,29 @@ static void convolutions_of_bytes_are_exact(void **state)
     }
 }
 
+static void bytes_are_convolved_by_tiles_of_amx(void **state)
+{
+    static const byte_kinds kinds[] = {
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true, true },
+        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true,  true, false},
+    };
+    static const geometry deep = {2, 1, 130, 70, 1, {5, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0},
+                                  false};
+
+    (void)state;
+    if (getenv("EXG_KERNEL_DEVICE") != NULL || !amx_stand_in()) {
+        skip();
+    }
+    for (uint32_t k = 0; k < COUNT(kinds); k++) {
+        uint64_t before = amx_instructions();
+        bool is_by_hand = amx_stands_in();
+
+        check_bytes(&deep, &kinds[k]);
+        assert_true(!is_by_hand || amx_instructions() > before);
+    }
+    amx_stand_down();
+}
+
 /* ---- pooling ------------------------------------------------------------------------------ */
 
 typedef struct pooling {
@@ -500,6 +524,7 @@ int main(void)
         cmocka_unit_test(integers_are_exact),
         cmocka_unit_test(channels_last_gives_the_same),
         cmocka_unit_test(convolutions_of_bytes_are_exact),
+        cmocka_unit_test(bytes_are_convolved_by_tiles_of_amx),
         cmocka_unit_test(an_infinity_reaches_the_results_that_see_it),
         cmocka_unit_test(max_pool_finds_the_first_greatest_and_its_place),
         cmocka_unit_test(max_pool_of_channels_side_by_side_finds_the_same),
