@@ -117,8 +117,9 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define K(x)        ((C)(x))
 #define ISNAN(x)    ((x) != (x))
 #define SPECIAL(name, ...) ((C)exg_special_##name(__VA_ARGS__))
-#define MAXIMUM(x, y) ((x) > (y) || ISNAN(x) ? (x) : (y))
-#define MINIMUM(x, y) ((x) < (y) || ISNAN(x) ? (x) : (y))
+/* NaN where one is; asked in this order compilers make vectors of one in the other. */
+#define MAXIMUM(x, y) ((x) <= (y) || ISNAN(y) ? (y) : (x))
+#define MINIMUM(x, y) ((x) >= (y) || ISNAN(y) ? (y) : (x))
 
 #endif
 

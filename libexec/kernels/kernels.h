@@ -25,6 +25,7 @@
     X(cholesky_factor)                                                                        \
     X(constant_pad_nd)                                                                        \
     X(convolution)                                                                            \
+    X(convolution_of_bytes)                                                                   \
     X(copy)                                                                                   \
     X(cumprod)                                                                                \
     X(cumsum)                                                                                 \

@@ -47,8 +47,8 @@ static bool factors(exg_operator_id op, uint32_t *a, uint32_t *b)
         *b = 2;
     }
     return is_product || op == EXG_OP_baddbmm_default || op == EXG_OP_bmm_default ||
-           op == EXG_OP_convolution_default || op == EXG_OP_attention ||
-           op == EXG_OP_attention_of_softmax;
+           op == EXG_OP_convolution_default || op == EXG_OP_convolution_of_bytes ||
+           op == EXG_OP_attention || op == EXG_OP_attention_of_softmax;
 }
 
 static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_tensor_meta *b,
@@ -56,7 +56,7 @@ static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_t
 {
     double out = numel(result);
 
-    if (op == EXG_OP_convolution_default) {
+    if (op == EXG_OP_convolution_default || op == EXG_OP_convolution_of_bytes) {
         return b->sizes[0].value == 0 ? 0 : 2 * out * numel(b) / (double)b->sizes[0].value;
     }
     if (op == EXG_OP_attention || op == EXG_OP_attention_of_softmax) {

@@ -170,17 +170,18 @@ exg_status exg_rule_linear(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Batch; output channels of one group; places, each rank seeing beyond its own. */
+/* Batch; output channels of one group; places, each rank seeing beyond its own. The fourth operand
+ * is convolution_of_bytes's. */
 exg_status exg_rule_convolution(exg_rule_call *call)
 {
     bool batched = call->operands[0]->rank == call->operands[1]->rank;
     bool transposed = exg_get_bool(&call->args[6]);
 
     if (batched) {
-        SPLIT(LIST(0), LIST(0, -1, -1));
+        SPLIT(LIST(0), LIST(0, -1, -1, -1));
     }
     if (!transposed && exg_get_int(&call->args[8]) == 1) {
-        SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0));
+        SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0, 0));
     }
     return exg_add_windows(call);
 }

@@ -421,9 +421,11 @@ void exg_lower_conv_padding(exg_builder *b, const exg_argument *args, exg_argume
     uint32_t count = image_dims(b, &args[1]);
     exg_dims weight = exg_lower_dims(b, exg_get_ref(&args[1]));
     int64_t zeros[EXG_SHAPE_RANK_MAX] = {0};
-    int64_t pads[EXG_SHAPE_RANK_MAX] = {0};
+    int64_t before[EXG_SHAPE_RANK_MAX] = {0};
+    int64_t behind[2 * EXG_SHAPE_RANK_MAX] = {0}; /* more than that; as constant_pad_nd counts */
     int64_t stride[EXG_SHAPE_RANK_MAX];
     int64_t dilation[EXG_SHAPE_RANK_MAX];
+    bool is_odd = false;
     exg_ref x = SELF;
 
     if (!numbers(b, &args[3], count, stride) || !numbers(b, &args[5], count, dilation)) {
@@ -433,13 +435,16 @@ void exg_lower_conv_padding(exg_builder *b, const exg_argument *args, exg_argume
         for (uint32_t i = 0; i < count; i++) {
             int64_t total = dilation[i] * (weight.n[2 + i] - 1);
 
-            pads[2 * (count - 1 - i)] = total / 2;
-            pads[2 * (count - 1 - i) + 1] = total - total / 2;
+            before[i] = total / 2;
+            behind[2 * (count - 1 - i) + 1] = total % 2;
+            is_odd = is_odd || total % 2 != 0;
         }
-        x = EMIT(b, constant_pad_nd_default, x, INTS_OF(b, pads, 2 * count), 0);
+    }
+    if (is_odd) {
+        x = EMIT(b, constant_pad_nd_default, x, INTS_OF(b, behind, 2 * count), 0);
     }
     results[0] = exg_arg_ref(EMIT(b, convolution_default, x, args[1], args[2],
-                                  INTS_OF(b, stride, count), INTS_OF(b, zeros, count),
+                                  INTS_OF(b, stride, count), INTS_OF(b, before, count),
                                   INTS_OF(b, dilation, count), exg_arg_bool(false),
                                   INTS_OF(b, zeros, count), args[6]));
 }

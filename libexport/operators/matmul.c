@@ -200,7 +200,7 @@ static exg_status spatial(const exg_argument *arg, uint32_t count, int64_t other
     return EXG_OK;
 }
 
-exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
+static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_error *err)
 {
     exg_dims in;
     exg_dims weight;
@@ -215,7 +215,6 @@ exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &weight, err));
-    EXG_TRY(same_dtype(call, 0, 1, err));
     if (weight.rank < 3 || (in.rank != weight.rank && in.rank + 1 != weight.rank) || groups < 1) {
         return EXG_SHAPE_FAIL(err, "convolution of ranks %u and %u in %" PRId64 " groups", in.rank,
                               weight.rank, groups);
@@ -244,7 +243,52 @@ exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
         }
         *n = transposed ? *n : *n / stride[i] + 1;
     }
-    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
+    *out = in;
+    return EXG_OK;
+}
+
+exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(convolution_sizes(call, &out, err));
+    EXG_TRY(same_dtype(call, 0, 1, err));
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* One int32 a channel of the result, or nothing. */
+static exg_status int_a_channel(const exg_shape_call *call, uint32_t position, int64_t channels,
+                                exg_error *err)
+{
+    const exg_tensor_meta *t = exg_shape_input(call, position);
+
+    if (t != NULL &&
+        (t->rank != 1 || t->sizes[0].value != channels || t->dtype != EXG_DTYPE_I32)) {
+        return EXG_SHAPE_FAIL(err, "argument '%s' is not one int32 a channel",
+                              call->op->schema->arguments[position].name);
+    }
+    return EXG_OK;
+}
+
+/* int8 or uint8, each, summed in int32: of the input the padding holds the zero point, off the
+ * weight its zeros are taken. */
+exg_status exg_shape_convolution_of_bytes(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *weight = exg_shape_input(call, 1);
+    exg_dims out;
+
+    EXG_TRY(convolution_sizes(call, &out, err));
+    if (exg_get_bool(&call->args[6])) {
+        return EXG_SHAPE_FAIL(err, "a transposed convolution of bytes");
+    }
+    for (uint32_t d = 1; d < weight->rank; d++) {
+        if (weight->sizes[d].value == 0) {
+            return EXG_SHAPE_FAIL(err, "a convolution of bytes by a weight of no element");
+        }
+    }
+    EXG_TRY(int_a_channel(call, 2, weight->sizes[0].value, err));
+    EXG_TRY(int_a_channel(call, 10, weight->sizes[0].value, err));
+    return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 
 /* Windows along one dim, as at/native/Pool.h counts them. */

@@ -1,6 +1,6 @@
 /* finder.c - who makes what, and a copy of the program. */
 #include "libexport/transform/finder.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 #include "libexport/program/uses.h"
 
 #include <exg/emit.h>
@@ -39,9 +39,14 @@ bool exg_number_of(const exg_argument *arg, double *value)
 exg_status exg_finder_set(exg_finder *f, const exg_node *node, exg_ref made)
 {
     exg_argument args[2] = {exg_arg_ref(made)};
+    exg_dims has = exg_lower_dims(f->r.builder, made);
     exg_dims sizes;
 
     EXG_TRY(exg_dims_of(exg_meta_of(f, node->outputs[0].as_tensor), &sizes, f->r.err));
+    if (has.rank == sizes.rank && memcmp(has.n, sizes.n, has.rank * sizeof(*has.n)) == 0) {
+        exg_rewrite_set(&f->r, node, args);
+        return exg_builder_status(f->r.builder);
+    }
     args[1] = INTS_OF(f->r.builder, sizes.n, sizes.rank);
     return exg_rewrite_emit(&f->r, node, EXG_OP_view_default, args, 2);
 }

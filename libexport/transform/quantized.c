@@ -1,4 +1,4 @@
-/* quantized.c - a product of dequantized matrices is a product of bytes:
+/* quantized.c - a product, or a convolution, of dequantized bytes is one of bytes:
  *
  *   y = sum (a - p) s (b - q) t = s t (sum a b - p sum b - q (sum a - k p))
  *
@@ -6,6 +6,8 @@
  * b (n, k) with t and q, each a number or one a column of y. The sum of a b is exact, in int32;
  * what depends on weights alone is worked out once. PyTorch writes it as a linear of two
  * dequantize operators, in f32: weights of four bytes an element, which are not made here.
+ *
+ * A convolution's input has one scale and zero point, its weight each a number or one a filter.
  */
 #include "libexport/transform/quantized.h"
 #include "libexport/operators/lower.h"
@@ -40,10 +42,10 @@ static int64_t numel(const exg_tensor_meta *t)
     return exg_tensor_meta_numel(t, &count) ? count : 0;
 }
 
-/* One number, or a tensor of one, or of one a row of `of`: its sizes but for the last, 1. */
-static bool fits(const exg_finder *f, const exg_argument *arg, exg_value_id of)
+/* One number, or a tensor of one, or of one an element of the first `dims` dims of `of`. */
+static bool fits(const exg_finder *f, const exg_argument *arg, exg_value_id of, uint32_t dims)
 {
-    const exg_tensor_meta *rows = exg_meta_of(f, of);
+    const exg_tensor_meta *elements = exg_meta_of(f, of);
     const exg_tensor_meta *t;
     double number;
 
@@ -54,18 +56,19 @@ static bool fits(const exg_finder *f, const exg_argument *arg, exg_value_id of)
     if (numel(t) == 1) {
         return true;
     }
-    for (uint32_t d = 0; d + 1 < rows->rank && t->rank == rows->rank; d++) {
-        if (t->sizes[d].value != rows->sizes[d].value) {
+    for (uint32_t d = 0; d < elements->rank && t->rank == elements->rank; d++) {
+        if (t->sizes[d].value != (d < dims ? elements->sizes[d].value : 1)) {
             return false;
         }
     }
-    return t->rank == rows->rank && t->sizes[t->rank - 1].value == 1;
+    return t->rank == elements->rank;
 }
 
 /* If `id` is `by_number` or `by_tensor` of something of its sizes in f32: that, and the other
  * operand. */
-static exg_value_id taken_off(const exg_finder *f, exg_value_id id, exg_operator_id by_number,
-                              exg_operator_id by_tensor, exg_argument *other)
+static exg_value_id taken_off(const exg_finder *f, exg_value_id id, uint32_t dims,
+                              exg_operator_id by_number, exg_operator_id by_tensor,
+                              exg_argument *other)
 {
     const exg_node *node = exg_made_by(f, id, by_number);
     exg_value_id from;
@@ -79,10 +82,11 @@ static exg_value_id taken_off(const exg_finder *f, exg_value_id id, exg_operator
         return EXG_NO_VALUE;
     }
     *other = node->inputs[1].arg;
-    return fits(f, other, from) ? from : EXG_NO_VALUE;
+    return fits(f, other, from, dims) ? from : EXG_NO_VALUE;
 }
 
-static bool match_grid(const exg_finder *f, exg_value_id id, grid *g)
+/* Of one step and zero point an element of the first `dims` dims, or fewer. */
+static bool match_grid(const exg_finder *f, exg_value_id id, uint32_t dims, grid *g)
 {
     exg_value_id steps;
     exg_value_id whole;
@@ -92,11 +96,11 @@ static bool match_grid(const exg_finder *f, exg_value_id id, grid *g)
     if (!is_real(f, id)) {
         return false;
     }
-    steps = taken_off(f, id, EXG_OP_mul_Scalar, EXG_OP_mul_Tensor, &g->scale);
+    steps = taken_off(f, id, dims, EXG_OP_mul_Scalar, EXG_OP_mul_Tensor, &g->scale);
     if (steps == EXG_NO_VALUE) {
         return false;
     }
-    whole = taken_off(f, steps, EXG_OP_sub_Scalar, EXG_OP_sub_Tensor, &g->zero);
+    whole = taken_off(f, steps, dims, EXG_OP_sub_Scalar, EXG_OP_sub_Tensor, &g->zero);
     if (whole == EXG_NO_VALUE) {
         g->zero = exg_arg_none();
         whole = steps;
@@ -107,6 +111,32 @@ static bool match_grid(const exg_finder *f, exg_value_id id, grid *g)
     }
     dtype = exg_meta_of(f, g->bytes)->dtype;
     return dtype == EXG_DTYPE_I8 || dtype == EXG_DTYPE_U8;
+}
+
+static uint32_t rows_of(const exg_finder *f, exg_value_id id)
+{
+    uint32_t rank = exg_meta_of(f, id)->rank;
+
+    return rank > 0 ? rank - 1 : 0;
+}
+
+static bool is_given(const exg_argument *zero)
+{
+    double number = 1;
+
+    return !exg_is_none(zero) && !(exg_number_of(zero, &number) && number == 0);
+}
+
+/* A number on the grid, as they are: products by it stay exact. */
+static bool is_step(const exg_argument *zero, int64_t *step)
+{
+    double number = 0.5;
+
+    if (!exg_number_of(zero, &number) || number != rint(number) || fabs(number) > 256) {
+        return false;
+    }
+    *step = (int64_t)number;
+    return true;
 }
 
 /* What a matrix is the transpose of. */
@@ -158,7 +188,7 @@ static bool match(const exg_finder *f, const exg_node *node, exg_operator_id op,
     a = regrouped(f, a);
     b = op == EXG_OP_linear_default ? b : transposed(f, b);
     if (!is_real(f, a) || !is_real(f, b) || exg_meta_of(f, b)->rank != 2 ||
-        !match_grid(f, a, &p->a) || !match_grid(f, b, &p->b)) {
+        !match_grid(f, a, rows_of(f, a), &p->a) || !match_grid(f, b, 1, &p->b)) {
         return false;
     }
     rows = exg_meta_of(f, a);
@@ -182,26 +212,46 @@ static bool match(const exg_finder *f, const exg_node *node, exg_operator_id op,
            (p->bias == NULL || is_vector(f, p->bias, columns->sizes[0].value));
 }
 
-/* ---- writing it ----------------------------------------------------------------------------- */
-
-static bool is_given(const exg_argument *zero)
+/* No zero point, or one of the dtype's whole numbers. */
+static bool is_of(const exg_argument *zero, exg_dtype dtype)
 {
-    double number = 1;
+    const int64_t low = dtype == EXG_DTYPE_I8 ? -128 : 0;
+    int64_t step;
 
-    return !exg_is_none(zero) && !(exg_number_of(zero, &number) && number == 0);
+    return !is_given(zero) || (is_step(zero, &step) && step >= low && step < low + 256);
 }
 
-/* A number on the grid, as they are: products by it stay exact. */
-static bool is_step(const exg_argument *zero, int64_t *step)
+/* Whole numbers, one or one a filter. */
+static bool are_steps(const exg_finder *f, const exg_argument *zeros)
 {
-    double number = 0.5;
+    int64_t step;
 
-    if (!exg_number_of(zero, &number) || number != rint(number) || fabs(number) > 256) {
+    return !is_given(zeros) || is_step(zeros, &step) ||
+           (zeros->kind == EXG_ARGUMENT_TENSOR &&
+            exg_dtype_is_integral(exg_meta_of(f, zeros->as_tensor)->dtype));
+}
+
+static bool match_convolution(const exg_finder *f, const exg_node *node, product *p)
+{
+    exg_value_id x = exg_operand(node, 0);
+    exg_value_id w = exg_operand(node, 1);
+    const exg_tensor_meta *weight;
+    int64_t filters;
+
+    if (!match_grid(f, x, 0, &p->a) || !match_grid(f, w, 1, &p->b) || node->input_count != 9 ||
+        exg_get_bool(&node->inputs[6].arg)) {
         return false;
     }
-    *step = (int64_t)number;
-    return true;
+    weight = exg_meta_of(f, w);
+    filters = weight->sizes[0].value;
+    p->bias = node->inputs[2].arg.kind == EXG_ARGUMENT_TENSOR ? &node->inputs[2].arg : NULL;
+    return numel(exg_meta_of(f, x)) > 0 && numel(weight) > 0 && weight->rank <= 5 &&
+           numel(weight) / filters <= DEPTH_MAX && are_steps(f, &p->b.zero) &&
+           is_of(&p->a.zero, exg_meta_of(f, p->a.bytes)->dtype) &&
+           (p->bias == NULL || is_vector(f, p->bias, filters));
 }
+
+/* ---- writing it ----------------------------------------------------------------------------- */
 
 /* x times a scale or zero point that is one number, or the elements of a tensor. */
 static exg_ref times(exg_builder *b, exg_ref x, const exg_argument *factor, const exg_ref *refs,
@@ -266,14 +316,71 @@ static exg_status write_product(exg_finder *f, const exg_node *node, const produ
     return exg_finder_set(f, node, y);
 }
 
+/* One int32 a filter. */
+static exg_argument zeros_of(exg_builder *b, const exg_argument *zeros, const exg_ref *refs,
+                             int64_t filters)
+{
+    exg_ref all;
+
+    if (!is_given(zeros)) {
+        return exg_arg_none();
+    }
+    all = zeros->kind == EXG_ARGUMENT_TENSOR
+              ? exg_lower_cast(b, refs[zeros->as_tensor], EXG_DTYPE_I32)
+              : EMIT(b, full_default, INTS(b, 1), *zeros, DTYPE(EXG_DTYPE_I32));
+    all = EMIT(b, reshape_default, all, INTS(b, exg_lower_numel(b, all)));
+    return exg_arg_ref(EMIT(b, expand_default, all, INTS(b, filters)));
+}
+
+static exg_status write_convolution(exg_finder *f, const exg_node *node, const product *p)
+{
+    exg_builder *b = f->r.builder;
+    const exg_ref *refs = f->r.refs;
+    exg_ref weight = refs[p->b.bytes];
+    exg_dims dims = exg_lower_dims(b, weight);
+    const int64_t filters = dims.n[0];
+    exg_argument args[11] = {exg_arg_ref(refs[p->a.bytes]), exg_arg_ref(weight), exg_arg_none()};
+    exg_argument across;
+    int64_t step = 0;
+    exg_ref y;
+
+    for (uint32_t d = 1; d < dims.rank; d++) {
+        dims.n[d - 1] = 1;
+    }
+    dims.n[0] = filters;
+    across = INTS_OF(b, dims.n, dims.rank - 1);
+    if (is_given(&p->a.zero) && is_step(&p->a.zero, &step)) {
+        y = EMIT(b, reshape_default, weight, INTS(b, filters, -1));
+        y = EMIT(b, mul_Scalar, sums_of(b, y, false, EXG_DTYPE_I32), exg_arg_int(-step));
+        args[2] = exg_arg_ref(y);
+    }
+    for (uint32_t i = 3; i < 9; i++) {
+        args[i] = node->inputs[i].arg;
+    }
+    args[9] = exg_arg_int(step);
+    args[10] = zeros_of(b, &p->b.zero, refs, filters);
+    y = exg_lower_cast(b, exg_emit(b, EXG_OP_convolution_of_bytes, args, 11), EXG_DTYPE_F32);
+    y = times(b, y, &p->b.scale, refs, across);
+    y = times(b, y, &p->a.scale, refs, across);
+    if (p->bias != NULL) {
+        y = EMIT(b, add_Tensor, y, EMIT(b, reshape_default, refs[p->bias->as_tensor], across));
+    }
+    return exg_finder_set(f, node, y);
+}
+
 static exg_status write(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)
 {
     product p;
 
-    *written = (op->id == EXG_OP_linear_default || op->id == EXG_OP_mm_default ||
-                op->id == EXG_OP_addmm_default) &&
-               match(f, node, op->id, &p);
-    return *written ? write_product(f, node, &p) : EXG_OK;
+    *written = (op->id == EXG_OP_convolution_default && match_convolution(f, node, &p)) ||
+               ((op->id == EXG_OP_linear_default || op->id == EXG_OP_mm_default ||
+                 op->id == EXG_OP_addmm_default) &&
+                match(f, node, op->id, &p));
+    if (!*written) {
+        return EXG_OK;
+    }
+    return op->id == EXG_OP_convolution_default ? write_convolution(f, node, &p)
+                                                : write_product(f, node, &p);
 }
 
 exg_status exg_find_quantized(const exg_program *functional, const exg_operators *operators,

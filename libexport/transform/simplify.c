@@ -93,11 +93,11 @@ typedef exg_status pass(const exg_program *functional, const exg_operators *oper
 static const struct {
     exg_operator_id op;
     pass *run;
-    bool makes_bytes; /* products of them */
+    bool makes_bytes; /* products, convolutions of them */
 } passes[] = {
+    {EXG_OP__to_copy_default,    exg_find_quantized, true }, /* before weights are folded into */
     {EXG_OP_convolution_default, exg_fold,           false},
     {EXG_OP_bmm_default,         exg_find_attention, false},
-    {EXG_OP__to_copy_default,    exg_find_quantized, true },
 };
 
 static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)

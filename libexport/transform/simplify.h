@@ -4,7 +4,8 @@
 
 #include <exg/transform.h>
 
-/* exg_simplify; products of bytes in place of dequantized ones only where `multiplies_bytes`. */
+/* exg_simplify; products and convolutions of bytes in place of dequantized ones only where
+ * `multiplies_bytes`. */
 exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
                             bool multiplies_bytes, exg_program **out, exg_error *err);
 

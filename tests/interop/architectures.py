@@ -184,7 +184,8 @@ MODELS = {
 # By hand: (class, what goes in)
 BY_HAND = {"unet": ("UNet", IMAGE), "lstm": ("Recurrent", "sequence"), "gru": ("Gated", "sequence"),
            "recommender": ("Recommender", "bags"), "conditional": ("Conditional", "rows"), "looping": ("Looping", "rows"),
-           "scanning": ("Scanning", "sequence"), "counting": ("Counting", "sequence"), "quantised": ("Quantised", "sequence")}
+           "scanning": ("Scanning", "sequence"), "counting": ("Counting", "sequence"), "quantised": ("Quantised", "sequence"),
+           "quantised_images": ("QuantisedImages", IMAGE)}
 
 
 # Their own causal mask is made by what torch.export cannot save: it is given.
@@ -309,6 +310,35 @@ class Quantised(torch.nn.Module):
         y = q.dequantize_per_tensor(q.quantize_per_tensor(y, 0.05, 0, -128, 127, torch.int8), 0.05, 0, -128, 127, torch.int8)
         whole = torch._int_mm(given.reshape(-1, 16)[:24].contiguous(), self.weight.t())
         return y, whole.float() * 0.02 * self.scales
+
+
+class QuantisedImages(torch.nn.Module):
+    """Convolutions of int8 images by int8 weights: a stem, one of groups, one a channel, one of a position, as exporters of quantised networks write them."""
+
+    LAYERS = (("stem", 3, 16, 5, 2, 1), ("groups", 16, 16, 3, 1, 4), ("alone", 16, 16, 3, 2, 16), ("point", 16, 24, 1, 1, 1))
+
+    def __init__(self):
+        super().__init__()
+        from torch.ao.quantization.fx import _decomposed  # noqa: F401, defines the operators
+        for name, channels, filters, kernel, _, groups in self.LAYERS:
+            self.register_buffer(name, torch.randint(-127, 128, (filters, channels // groups, kernel, kernel), dtype=torch.int8))
+            self.register_buffer(name + "_scales", (torch.rand(filters) + 0.5) / (60 * (channels // groups) ** 0.5 * kernel))
+            self.register_buffer(name + "_zeros", torch.zeros(filters, dtype=torch.int64))
+            self.register_buffer(name + "_bias", torch.randn(filters) / 4)
+
+    def forward(self, pixel_values):
+        q = torch.ops.quantized_decomposed
+        x = q.quantize_per_tensor(pixel_values, 0.02, 5, -128, 127, torch.int8)
+        for at, (name, _, _, kernel, stride, groups) in enumerate(self.LAYERS):
+            scale, zero = (0.02, 5) if at == 0 else (0.03, -128)
+            weight = q.dequantize_per_channel(
+                getattr(self, name), getattr(self, name + "_scales"), getattr(self, name + "_zeros"), 0, -127, 127, torch.int8
+            )
+            y = torch.nn.functional.conv2d(
+                q.dequantize_per_tensor(x, scale, zero, -128, 127, torch.int8), weight, getattr(self, name + "_bias"), stride, kernel // 2, 1, groups
+            )
+            x = q.quantize_per_tensor(torch.relu(y), 0.03, -128, -128, 127, torch.int8)
+        return q.dequantize_per_tensor(x, 0.03, -128, -128, 127, torch.int8)
 
 
 def given(kind, batch=2):

@@ -2,7 +2,8 @@
  * stands for; its text lies in libexec/kernels/cuda/.
  *
  * What has no row the host computes, between copies: Fourier transforms, the factorisations of
- * linalg_* and what goes with them, the order of rows (unique along a dimension).
+ * linalg_* and what goes with them, the order of rows (unique along a dimension), convolutions of
+ * bytes (which no program that runs on devices has).
  *
  * To add one: a row here, prepare() in the file of its family, a text, and its line in
  * CMakeLists.txt. The tests run the host kernels' own tests on it.

@@ -1,4 +1,4 @@
-/* convolution.h - what the two ways to compute aten.convolution share. */
+/* convolution.h - what the ways to compute aten.convolution share. */
 #ifndef EXG_LIBEXEC_KERNELS_CPU_CONVOLUTION_H
 #define EXG_LIBEXEC_KERNELS_CPU_CONVOLUTION_H
 

@@ -94,7 +94,21 @@ exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int
                                  exg_error *err);
 void exg_gemm_packing_run(const exg_kernel_call *call, const void *b);
 
-/* gemm_bytes.c: the same for matrices of bytes, of integers. */
+/* gemm_bytes.c: the same for matrices of bytes. Bytes that one row of A, or column of B, takes in
+ * panels of `depth`, and in all up to depth k. */
+int64_t exg_gemm_bytes_row(const exg_gemm_bytes_loops *loops, bool is_a, int64_t depth);
+int64_t exg_gemm_bytes_row_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k);
+
+#define EXG_GEMM_BYTES_ROWS 64 /* of A that a task packs at a time */
+
+/* Those of A (m, k) from row `i` on, of the whole depth; where the panels of rows from `i`, over
+ * `depth` from k on, begin among its panels. */
+void exg_gemm_bytes_pack_rows(const exg_gemm_bytes_loops *loops, const exg_matrix *a, int64_t m,
+                              int64_t k, int64_t i, const char *memory, char *panels);
+int64_t exg_gemm_bytes_a_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
+                            int64_t i);
+
+bool exg_dtype_is_byte(exg_dtype dtype);
 bool exg_gemm_is_of_bytes(const exg_gemm *gemm);
 void exg_gemm_bytes_plan(exg_gemm *gemm, exg_kernel_call *call);
 void exg_gemm_bytes_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,

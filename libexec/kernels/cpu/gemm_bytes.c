@@ -6,7 +6,7 @@
  */
 #include "libexec/kernels/cpu/gemm.h"
 
-#define TILE_ROWS    64
+#define TILE_ROWS    EXG_GEMM_BYTES_ROWS
 #define TILE_COLUMNS 96 /* a multiple of every panel */
 #define PACKING_MIN  4096
 
@@ -18,39 +18,41 @@ typedef struct bytes_run {
     char *a_panels, *b_panels;
 } bytes_run;
 
-static bool is_byte(exg_dtype dtype)
+bool exg_dtype_is_byte(exg_dtype dtype)
 {
     return dtype == EXG_DTYPE_I8 || dtype == EXG_DTYPE_U8;
 }
 
 bool exg_gemm_is_of_bytes(const exg_gemm *g)
 {
-    return is_byte(g->a.dtype) && is_byte(g->b.dtype) && g->batch * g->m * g->n * g->k > 0;
+    return exg_dtype_is_byte(g->a.dtype) && exg_dtype_is_byte(g->b.dtype) &&
+           g->batch * g->m * g->n * g->k > 0;
 }
 
-/* Bytes that one row of A, or column of B, takes in panels of `depth`, and in all up to it. */
-static int64_t row_bytes(const exg_gemm_bytes_loops *loops, bool is_a, int64_t depth)
+int64_t exg_gemm_bytes_row(const exg_gemm_bytes_loops *loops, bool is_a, int64_t depth)
 {
     return exg_round_up(depth, loops->group) * (is_a ? loops->a_bytes : 1) + loops->sum_bytes;
 }
 
-static int64_t row_bytes_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k)
+int64_t exg_gemm_bytes_row_to(const exg_gemm_bytes_loops *loops, bool is_a, int64_t k)
 {
     int64_t rest = k % loops->depth;
 
-    return k / loops->depth * row_bytes(loops, is_a, loops->depth) +
-           (rest > 0 ? row_bytes(loops, is_a, rest) : 0);
+    return k / loops->depth * exg_gemm_bytes_row(loops, is_a, loops->depth) +
+           (rest > 0 ? exg_gemm_bytes_row(loops, is_a, rest) : 0);
 }
 
 /* Of the panels of a matrix A with m rows. */
 static int64_t a_panels_bytes(const exg_gemm *g)
 {
-    return exg_round_up(g->m, g->byte_loops->rows) * row_bytes_to(g->byte_loops, true, g->k);
+    return exg_round_up(g->m, g->byte_loops->rows) *
+           exg_gemm_bytes_row_to(g->byte_loops, true, g->k);
 }
 
 static int64_t b_panels_bytes(const exg_gemm *g)
 {
-    return exg_round_up(g->n, g->byte_loops->columns) * row_bytes_to(g->byte_loops, false, g->k);
+    return exg_round_up(g->n, g->byte_loops->columns) *
+           exg_gemm_bytes_row_to(g->byte_loops, false, g->k);
 }
 
 void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
@@ -69,19 +71,32 @@ void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
 
 /* ---- panels ------------------------------------------------------------------------- */
 
-/* Where those of rows of A from `i`, over depth from k, begin; of columns of B from `j`. */
-static int64_t a_panel_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
+int64_t exg_gemm_bytes_a_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
                           int64_t i)
 {
-    return exg_round_up(m, loops->rows) * row_bytes_to(loops, true, k) +
-           i * row_bytes(loops, true, depth);
+    return exg_round_up(m, loops->rows) * exg_gemm_bytes_row_to(loops, true, k) +
+           i * exg_gemm_bytes_row(loops, true, depth);
 }
 
+/* Where those of columns of B from `j`, over depth from k, begin. */
 static int64_t b_panel_at(const exg_gemm_bytes_loops *loops, int64_t n, int64_t k, int64_t depth,
                           int64_t j)
 {
-    return exg_round_up(n, loops->columns) * row_bytes_to(loops, false, k) +
-           j * row_bytes(loops, false, depth);
+    return exg_round_up(n, loops->columns) * exg_gemm_bytes_row_to(loops, false, k) +
+           j * exg_gemm_bytes_row(loops, false, depth);
+}
+
+void exg_gemm_bytes_pack_rows(const exg_gemm_bytes_loops *loops, const exg_matrix *a, int64_t m,
+                              int64_t k, int64_t i, const char *memory, char *panels)
+{
+    for (int64_t at = 0; at < k; at += loops->depth) {
+        int64_t depth = EXG_MIN(k - at, loops->depth);
+
+        loops->pack_a(EXG_MIN(m - i, TILE_ROWS), depth,
+                      panels + exg_gemm_bytes_a_at(loops, m, at, depth, i),
+                      exg_matrix_at(memory, a, 0, i, at), a->dtype == EXG_DTYPE_I8, a->row,
+                      a->column);
+    }
 }
 
 static void pack_rows(void *context, uint32_t block)
@@ -89,17 +104,10 @@ static void pack_rows(void *context, uint32_t block)
     const bytes_run *r = context;
     const exg_gemm *g = r->g;
     int64_t batch = block / g->row_tiles;
-    int64_t i = block % g->row_tiles * TILE_ROWS;
-    char *panels = r->a_panels + batch * a_panels_bytes(g);
 
-    for (int64_t k = 0; k < g->k; k += g->byte_loops->depth) {
-        int64_t depth = EXG_MIN(g->k - k, g->byte_loops->depth);
-
-        g->byte_loops->pack_a(EXG_MIN(g->m - i, TILE_ROWS), depth,
-                              panels + a_panel_at(g->byte_loops, g->m, k, depth, i),
-                              exg_matrix_at(r->a, &g->a, batch, i, k), g->a.dtype == EXG_DTYPE_I8,
-                              g->a.row, g->a.column);
-    }
+    exg_gemm_bytes_pack_rows(g->byte_loops, &g->a, g->m, g->k, block % g->row_tiles * TILE_ROWS,
+                             exg_matrix_at(r->a, &g->a, batch, 0, 0),
+                             r->a_panels + batch * a_panels_bytes(g));
 }
 
 /* TILE_COLUMNS columns of b from j over the whole depth. */
@@ -167,7 +175,7 @@ static void tile(void *context, uint32_t block)
     for (int64_t k = 0; k < g->k; k += loops->depth) {
         int64_t depth = EXG_MIN(g->k - k, loops->depth);
 
-        loops->block(rows, columns, depth, a + a_panel_at(loops, g->m, k, depth, i),
+        loops->block(rows, columns, depth, a + exg_gemm_bytes_a_at(loops, g->m, k, depth, i),
                      g->a.dtype == EXG_DTYPE_I8, b + b_panel_at(loops, g->n, k, depth, j),
                      g->b.dtype == EXG_DTYPE_I8, sums, TILE_COLUMNS, k > 0);
     }
@@ -199,12 +207,12 @@ bool exg_gemm_bytes_packing_plan(exg_kernel_call *call, const exg_gemm_packing *
     const exg_gemm_bytes_loops *loops = EXG_LOOPS_BYTES(exg_loops_gemm_bytes);
     exg_tensor *packed = &call->outputs[0];
 
-    if (is_byte(p->b.dtype) && p->k > 0 && p->n >= PACKING_MIN / p->k) {
-        packed->sizes[0] = row_bytes_to(loops, false, p->k);
+    if (exg_dtype_is_byte(p->b.dtype) && p->k > 0 && p->n >= PACKING_MIN / p->k) {
+        packed->sizes[0] = exg_gemm_bytes_row_to(loops, false, p->k);
         packed->sizes[1] = exg_round_up(p->n, loops->columns);
         packed->sizes[2] = 1;
     }
-    return is_byte(p->b.dtype);
+    return exg_dtype_is_byte(p->b.dtype);
 }
 
 static void packing_block(void *context, uint32_t block)

@@ -81,6 +81,20 @@ static void pack_a(int64_t count, int64_t depth, void *panels_, const void *memo
     }
 }
 
+/* A whole panel of columns that lie side by side; of an odd depth the last bytes are 0. */
+static void pack_panel(int64_t depth, uint8_t *to, const uint8_t *from, int64_t depth_stride)
+{
+    for (int64_t k = 0; k + 1 < depth; k += 2, to += 2 * COLUMNS, from += 2 * depth_stride) {
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            to[2 * j] = from[j];
+            to[2 * j + 1] = from[j + depth_stride];
+        }
+    }
+    for (int64_t j = 0; j < COLUMNS && depth % 2 != 0; j++) {
+        to[2 * j] = from[j];
+    }
+}
+
 static void pack_b(int64_t count, int64_t depth, void *panels_, const void *memory_,
                    bool is_signed, int64_t stride, int64_t depth_stride)
 {
@@ -88,9 +102,14 @@ static void pack_b(int64_t count, int64_t depth, void *panels_, const void *memo
     const uint8_t *memory = memory_;
     const int64_t pairs = (depth + 1) / 2;
 
+    int64_t first = 0;
+
     (void)is_signed; /* they are widened as they are read */
     memset(panels, 0, (size_t)((count + COLUMNS - 1) / COLUMNS * COLUMNS * pairs * 2));
-    for (int64_t j = 0; j < count; j++) {
+    for (; stride == 1 && first + COLUMNS <= count; first += COLUMNS) {
+        pack_panel(depth, panels + first * pairs * 2, memory + first, depth_stride);
+    }
+    for (int64_t j = first; j < count; j++) {
         uint8_t *to = panels + (j / COLUMNS * pairs * COLUMNS + j % COLUMNS) * 2;
         const uint8_t *from = memory + j * stride;
 

@@ -222,6 +222,13 @@ typedef struct exg_gemm_bytes_loops {
 
 EXG_LOOPS_DECLARE_BYTES(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
 
+typedef struct exg_row_bytes_loops {
+    /* y += factor * x, of bytes signed or not; sums wrap */
+    void (*add_scaled)(int64_t count, int32_t *y, const void *x, bool is_signed, int32_t factor);
+} exg_row_bytes_loops;
+
+EXG_LOOPS_DECLARE(exg_row_bytes_loops, exg_loops_row_bytes);
+
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
 

@@ -57,8 +57,9 @@ exg_status exg_functionalize(const exg_program *decomposed, const exg_operators 
 
 /* Drops nodes whose results nothing uses, and folds arithmetic by channel (a batch norm
  * of stored statistics) into the weights of the convolution before it. Products that say less
- * than they mean become that: attention written as bmm and softmax, and a linear of dequantized
- * int8 or uint8, which is a product of bytes summed in int32 (devices keep it as written). */
+ * than they mean become that: attention written as bmm and softmax, and a linear or a convolution
+ * of dequantized int8 or uint8, which is one of bytes summed in int32 (devices keep it as
+ * written). */
 exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err);
 

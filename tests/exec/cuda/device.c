@@ -395,9 +395,9 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
 static void what_has_no_row_is_left_to_the_host(void **state)
 {
     static const char *const hosts[] = {
-        "cholesky_factor", "eig",       "eigh",         "fft",       "householder",
-        "ldl_factor",      "ldl_solve", "lu_factor",    "matrix_exp", "pivots_order",
-        "qr_factor",       "row_order", "solve_triangular", "svd_factor",
+        "cholesky_factor", "convolution_of_bytes", "eig", "eigh", "fft", "householder",
+        "ldl_factor", "ldl_solve", "lu_factor", "matrix_exp", "pivots_order", "qr_factor",
+        "row_order", "solve_triangular", "svd_factor",
     };
     static const exg_kernel *const all[] = {
 #define EXG_KERNEL_AT(name) &exg_kernel_##name,

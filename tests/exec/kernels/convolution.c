@@ -1,5 +1,6 @@
 /* Convolution and pooling against the loops of their definition. */
 #include "tests/exec/kernels/harness.h"
+#include "tests/standin/amx.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -224,6 +225,135 @@ static void an_infinity_reaches_the_results_that_see_it(void **state)
     }
 }
 
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+/* What a convolution of bytes is asked with besides. */
+typedef struct byte_kinds {
+    exg_dtype image, weight;
+    int64_t zero; /* of the image */
+    bool has_zeros, has_bias, packs;
+} byte_kinds;
+
+/* sum (x - p) (w - q) + bias, without what the kernel is given for p: of the sums of x in its
+ * padding and outside of it. */
+static void check_bytes(const geometry *g, const byte_kinds *how)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), how->has_bias ? arg_tensor() : arg_none(),
+                           arg_ints(g->rank, g->stride), arg_ints(g->rank, g->padding),
+                           arg_ints(g->rank, g->dilation), arg_bool(false),
+                           arg_ints(g->rank, g->output_padding), arg_int(g->groups),
+                           arg_int(how->zero), how->has_zeros ? arg_tensor() : arg_none()};
+    kernel_case c = {.kernel = &exg_kernel_convolution_of_bytes, .args = args, .arg_count = 11,
+                     .input_count = 4, .output_count = 1,
+                     .packs = how->packs && (g->in > g->groups || g->groups == 1)};
+    int64_t sizes[5] = {g->batch, g->in};
+    int64_t weights[5] = {g->out, g->in / g->groups};
+    int64_t results[5] = {g->batch, g->out};
+    int64_t area = 1;
+    exg_tensor centred;
+    exg_tensor moved;
+    double *want;
+
+    for (uint32_t d = 0; d < g->rank; d++) {
+        sizes[2 + d] = g->size[d];
+        weights[2 + d] = g->kernel[d];
+        results[2 + d] = result_size(g, d);
+        area *= results[2 + d];
+    }
+    c.inputs[0] = make_random(how->image, 2 + g->rank, sizes,
+                              how->image == EXG_DTYPE_I8 ? -128 : 0,
+                              how->image == EXG_DTYPE_I8 ? 128 : 256);
+    c.inputs[1] = make_random(how->weight, 2 + g->rank, weights,
+                              how->weight == EXG_DTYPE_I8 ? -128 : 0,
+                              how->weight == EXG_DTYPE_I8 ? 128 : 256);
+    c.inputs[2] = how->has_bias ? make_tensor(EXG_DTYPE_I32, 1, SIZES(g->out)) : absent_tensor();
+    c.inputs[3] = how->has_zeros ? make_random(EXG_DTYPE_I32, 1, SIZES(g->out), -128, 256)
+                                 : absent_tensor();
+    c.outputs[0] = make_tensor(EXG_DTYPE_I32, 2 + g->rank, results);
+    centred = make_tensor(EXG_DTYPE_F64, 2 + g->rank, sizes);
+    moved = make_tensor(EXG_DTYPE_F64, 2 + g->rank, weights);
+    for (int64_t i = 0; i < exg_tensor_numel(&centred); i++) {
+        set(&centred, i, get(&c.inputs[0], i) - (double)how->zero);
+    }
+    want = calloc((size_t)(g->batch * g->out * area), sizeof(double));
+    assert_non_null(want);
+    for (int64_t o = 0; o < g->out; o++) {
+        int64_t filter = exg_tensor_numel(&moved) / g->out;
+        double total = 0;
+
+        if (how->has_zeros && o % 3 == 0) {
+            set(&c.inputs[3], o, 0);
+        }
+        for (int64_t i = o * filter; i < (o + 1) * filter; i++) {
+            total += get(&c.inputs[1], i);
+            set(&moved, i, get(&c.inputs[1], i) - (how->has_zeros ? get(&c.inputs[3], o) : 0));
+        }
+        if (how->has_bias) { /* as programs give it */
+            set(&c.inputs[2], o, -(double)how->zero * total);
+        }
+        for (int64_t i = 0; i < g->batch * area && !how->has_bias; i++) {
+            want[(i / area * g->out + o) * area + i % area] = (double)how->zero * total;
+        }
+    }
+    convolve(g, &centred, &moved, results + 2, want);
+    expect_kernel(&c, 0, want, 0);
+    free(want);
+    free_tensors();
+}
+
+static void convolutions_of_bytes_are_exact(void **state)
+{
+    static const byte_kinds kinds[] = {
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, 0,   false, false, false},
+        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true,  true,  false},
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true,  true },
+        {EXG_DTYPE_U8, EXG_DTYPE_U8, 255, true,  false, true },
+        {EXG_DTYPE_I8, EXG_DTYPE_U8, 100, true,  true,  true },
+    };
+    static const geometry more[] = {
+        {2, 1, 300, 70, 1, {14, 15}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+        {2, 8, 3, 300, 1, {6, 5}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+        {2, 1, 130, 70, 1, {5, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+        {2, 1, 20, 130, 2, {9, 60}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, false},
+        {2, 1, 3, 3, 3, {70, 90}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+        {2, 1, 3, 6, 3, {11, 12}, {5, 3}, {3, 4}, {2, 1}, {2, 1}, {0, 0}, false},
+        {3, 2, 2, 2, 2, {4, 5, 6}, {2, 3, 2}, {1, 2, 1}, {1, 1, 0}, {1, 1, 2}, {0, 0, 0}, false},
+    };
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(kinds); k++) {
+        for (uint32_t g = 0; g < COUNT(geometries) && !geometries[g].transposed; g++) {
+            check_bytes(&geometries[g], &kinds[k]);
+        }
+        for (uint32_t g = 0; g < COUNT(more); g++) {
+            check_bytes(&more[g], &kinds[k]);
+        }
+    }
+}
+
+static void bytes_are_convolved_by_tiles_of_amx(void **state)
+{
+    static const byte_kinds kinds[] = {
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true, true },
+        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true,  true, false},
+    };
+    static const geometry deep = {2, 1, 130, 70, 1, {5, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0},
+                                  false};
+
+    (void)state;
+    if (getenv("EXG_KERNEL_DEVICE") != NULL || !amx_stand_in()) {
+        skip();
+    }
+    for (uint32_t k = 0; k < COUNT(kinds); k++) {
+        uint64_t before = amx_instructions();
+        bool is_by_hand = amx_stands_in();
+
+        check_bytes(&deep, &kinds[k]);
+        assert_true(!is_by_hand || amx_instructions() > before);
+    }
+    amx_stand_down();
+}
+
 /* ---- pooling ------------------------------------------------------------------------------ */
 
 typedef struct pooling {
@@ -393,6 +523,8 @@ int main(void)
         cmocka_unit_test(convolutions_equal_the_loops_of_their_definition),
         cmocka_unit_test(integers_are_exact),
         cmocka_unit_test(channels_last_gives_the_same),
+        cmocka_unit_test(convolutions_of_bytes_are_exact),
+        cmocka_unit_test(bytes_are_convolved_by_tiles_of_amx),
         cmocka_unit_test(an_infinity_reaches_the_results_that_see_it),
         cmocka_unit_test(max_pool_finds_the_first_greatest_and_its_place),
         cmocka_unit_test(max_pool_of_channels_side_by_side_finds_the_same),

@@ -1,5 +1,6 @@
-/* quantized.c - products of bytes found in products of dequantized matrices; what looks like it
- * and is not stays as it is. Their results are the corpus's to compare (quantized.safetensors). */
+/* quantized.c - products and convolutions of bytes found in those of dequantized ones; what looks
+ * like it and is not stays as it is. Their results are the corpus's to compare
+ * (quantized.safetensors). */
 #include <exg/emit.h>
 
 #include <exg/transform.h>
@@ -61,6 +62,62 @@ static exg_ref product(exg_builder *b, const variant *t)
                               : EMIT(b, addmm_default, bias, a, w, 1, 2);
 }
 
+/* ---- convolutions ---------------------------------------------------------------------- */
+
+typedef enum image_form {
+    BY_FILTER, /* scales of the weight: one a filter */
+    BY_ONE,
+    BY_INPUT,       /* one a channel of the image */
+    OF_CHANNELS,    /* scales of the image: one a channel */
+    OF_A_TENSOR,    /* its zero point */
+    WITH_ZEROS,     /* of the weight */
+    WITH_FRACTIONS, /* such zeros */
+    TRANSPOSED,
+    OF_MANY /* channels */
+} image_form;
+
+typedef struct image_variant {
+    image_form form;
+    exg_dtype a, b;
+    double zero; /* of the image; 0: none */
+    bool found;
+} image_variant;
+
+static exg_ref tensor4(exg_builder *b, const char *name, exg_dtype dtype, const int64_t *sizes)
+{
+    exg_tensor_meta meta = exg_builder_meta(b, dtype, sizes, 4);
+
+    return exg_builder_input(b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+}
+
+static exg_ref convolution(exg_builder *b, const image_variant *t)
+{
+    const int64_t n = t->form == OF_MANY ? 4096 : 4;
+    const bool fractions = t->form == WITH_FRACTIONS;
+    const bool by_filter = t->form == BY_FILTER || t->form == WITH_ZEROS;
+    exg_ref x = tensor4(b, "x", t->a, (int64_t[]){2, n, 5, 6});
+    exg_ref w = tensor4(b, "w", t->b, (int64_t[]){n, n, 3, 3});
+    exg_ref steps = tensor4(b, "s", EXG_DTYPE_F32,
+                            (int64_t[]){by_filter ? n : 1, t->form == BY_INPUT ? n : 1, 1, 1});
+    exg_ref zeros =
+        tensor4(b, "z", fractions ? EXG_DTYPE_F32 : EXG_DTYPE_I64, (int64_t[]){n, 1, 1, 1});
+    exg_ref own =
+        tensor4(b, "t", EXG_DTYPE_F32, (int64_t[]){1, t->form == OF_CHANNELS ? n : 1, 1, 1});
+    exg_ref point = tensor4(b, "p", EXG_DTYPE_I64, (int64_t[]){1, 1, 1, 1});
+
+    x = EMIT(b, _to_copy_default, x, DTYPE(EXG_DTYPE_F32));
+    x = t->zero != 0 ? EMIT(b, sub_Scalar, x, t->zero) : x;
+    x = t->form == OF_A_TENSOR ? EMIT(b, sub_Tensor, x, point) : x;
+    x = EMIT(b, mul_Tensor, x, own);
+    w = EMIT(b, _to_copy_default, w, DTYPE(EXG_DTYPE_F32));
+    w = t->form == WITH_ZEROS || fractions ? EMIT(b, sub_Tensor, w, zeros) : w;
+    w = EMIT(b, mul_Tensor, w, steps);
+    return EMIT(b, convolution_default, x, w, exg_arg_none(), INTS(b, 1, 1), INTS(b, 1, 1),
+                INTS(b, 1, 1), exg_arg_bool(t->form == TRANSPOSED), INTS(b, 0, 0), 1);
+}
+
+/* ---- both ---------------------------------------------------------------------------------- */
+
 static uint32_t calls_of(const exg_program *program, const char *target)
 {
     uint32_t count = 0;
@@ -71,8 +128,10 @@ static uint32_t calls_of(const exg_program *program, const char *target)
     return count;
 }
 
-static void check(const variant *t)
+/* Of a product, or of a convolution. */
+static void check(const variant *t, const image_variant *image)
 {
+    const bool found = t != NULL ? t->found : image->found;
     exg_operators *operators = NULL;
     exg_program *program = NULL;
     exg_program *pure = NULL;
@@ -83,15 +142,16 @@ static void check(const variant *t)
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, NULL), EXG_OK);
     assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
-    out = exg_arg_ref(product(b, t));
+    out = exg_arg_ref(t != NULL ? product(b, t) : convolution(b, image));
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
     assert_int_equal(exg_functionalize(program, operators, &pure, NULL), EXG_OK);
     assert_int_equal(exg_simplify(pure, operators, &simple, NULL), EXG_OK);
-    assert_int_equal(calls_of(simple, "product_of_bytes"), t->found);
+    assert_int_equal(calls_of(simple, t != NULL ? "product_of_bytes" : "convolution_of_bytes"),
+                     found);
     assert_int_equal(calls_of(simple, "aten.linear") + calls_of(simple, "aten.mm") +
-                         calls_of(simple, "aten.addmm"),
-                     !t->found);
+                         calls_of(simple, "aten.addmm") + calls_of(simple, "aten.convolution"),
+                     !found);
     exg_program_destroy(simple);
     exg_program_destroy(pure);
     exg_program_destroy(program);
@@ -109,7 +169,7 @@ static void products_of_bytes_are_found(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
-        check(&variants[i]);
+        check(&variants[i], NULL);
     }
 }
 
@@ -125,7 +185,44 @@ static void what_is_none_stays(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
-        check(&variants[i]);
+        check(&variants[i], NULL);
+    }
+}
+
+static void convolutions_of_bytes_are_found(void **state)
+{
+    static const image_variant variants[] = {
+        {BY_FILTER,  EXG_DTYPE_I8, EXG_DTYPE_I8, 0,    true},
+        {BY_ONE,     EXG_DTYPE_I8, EXG_DTYPE_I8, -128, true},
+        {WITH_ZEROS, EXG_DTYPE_U8, EXG_DTYPE_I8, 255,  true},
+        {BY_FILTER,  EXG_DTYPE_U8, EXG_DTYPE_U8, 3,    true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        check(NULL, &variants[i]);
+    }
+}
+
+static void what_is_no_convolution_of_bytes_stays(void **state)
+{
+    static const image_variant variants[] = {
+        {BY_ONE,         EXG_DTYPE_I16, EXG_DTYPE_I8, 0,   false},
+        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_B8, 0,   false},
+        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_I8, 128, false}, /* no int8 */
+        {BY_ONE,         EXG_DTYPE_U8,  EXG_DTYPE_I8, -1,  false}, /* no uint8 */
+        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_I8, 0.5, false},
+        {BY_INPUT,       EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
+        {OF_CHANNELS,    EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
+        {OF_A_TENSOR,    EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
+        {WITH_FRACTIONS, EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
+        {TRANSPOSED,     EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
+        {OF_MANY,        EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false}, /* past int32 */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        check(NULL, &variants[i]);
     }
 }
 
@@ -134,6 +231,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_bytes_are_found),
         cmocka_unit_test(what_is_none_stays),
+        cmocka_unit_test(convolutions_of_bytes_are_found),
+        cmocka_unit_test(what_is_no_convolution_of_bytes_stays),
     };
 
     return cmocka_run_group_tests_name("quantized", tests, NULL, NULL);
