@@ -24,7 +24,7 @@ static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
                                    at(p, q, t->batch, row_head(t, row), row_position(t, row)),
                                    q->strides[q->rank - 1]);
         if (!scales_scores(t)) {
-            p->ROW_LOOPS->scale(p->depth, to, to, (REAL)p->scale);
+            p->ROW_LOOPS->scale(p->depth, to, to, (REAL)p->scale, false);
         }
         b->greatest[row] = (REAL)-INFINITY;
         b->sums[row] = 0;
@@ -103,7 +103,7 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     for (int64_t row = 0; row < t->count && scales_scores(t); row++) {
         REAL *scores = b->scores + row * KEYS;
 
-        p->ROW_LOOPS->scale(keys, scores, scores, (REAL)p->scale);
+        p->ROW_LOOPS->scale(keys, scores, scores, (REAL)p->scale, false);
     }
 }
 
@@ -159,7 +159,7 @@ static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row
         REAL factor = EXP(old - greatest);
 
         b->sums[row] *= (double)factor;
-        p->ROW_LOOPS->scale(p->width, result, result, factor);
+        p->ROW_LOOPS->scale(p->width, result, result, factor, false);
     }
     b->greatest[row] = greatest;
     b->sums[row] += p->ROW_LOOPS->exp(keys, scores, scores, greatest, NULL);
@@ -228,7 +228,7 @@ static void ATT(task)(const attention_task *t)
                                          row_position(t, row));
 
         p->ROW_LOOPS->scale(p->width, result, result,
-                            (REAL)(b.sums[row] != 0 ? 1.0 / b.sums[row] : p->masked));
+                            (REAL)(b.sums[row] != 0 ? 1.0 / b.sums[row] : p->masked), false);
         p->convert->store[out->dtype]((uint32_t)p->width, to, 1, result);
     }
 }

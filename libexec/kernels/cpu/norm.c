@@ -5,15 +5,18 @@
  *                       weight, bias one a channel
  *
  * Mean and squares are summed in double from fixed lanes; f16 and bf16 compute in
- * f32. Weights are read in their own dtype.
+ * f32. Weights are read in their own dtype. Rows of bf16 with weights of bf16 are taken as they
+ * lie.
  */
 #include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/stream.h"
+#include "libexport/base/element.h"
 
 #include <math.h>
 #include <stdatomic.h>
 
 #define CHUNK 4096 /* elements brought into the compute type at once */
+#define FAR   64   /* times the variance */
 
 typedef enum norm_kind { LAYER, RMS, GROUP } norm_kind;
 
@@ -24,6 +27,7 @@ typedef struct norm_params {
     int64_t groups;
     double eps;
     bool is_double;
+    int64_t chunk;       /* elements taken at once */
     bool is_short;       /* a row is one chunk */
     bool asks_result;    /* for room for the next row, which is in no cache; for the row always */
     bool is_past_caches; /* what is written */
@@ -33,6 +37,7 @@ typedef struct norm_params {
     int64_t rows_of_block;
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
+    const exg_row_bf16_loops *bf16; /* NULL: not as they lie */
     const exg_convert_loops *convert;
 } norm_params;
 
@@ -42,15 +47,16 @@ typedef struct norm_run_context {
 } norm_run_context;
 
 typedef union chunk {
-    float f32[CHUNK];
+    float f32[2 * CHUNK];
     double f64[CHUNK];
 } chunk;
 
-/* `count` elements of the row in the compute type: the row's own, or in `scratch`. */
+/* `count` elements of the row as the loops take them: the row's own, or in `scratch`. */
 static const void *bring(const norm_params *p, const char *memory, exg_dtype dtype,
                          int64_t count, chunk *scratch)
 {
-    if (exg_compute_is_storage(dtype) && (dtype == EXG_DTYPE_F64) == p->is_double) {
+    if (p->bf16 != NULL ||
+        (exg_compute_is_storage(dtype) && (dtype == EXG_DTYPE_F64) == p->is_double)) {
         return memory;
     }
     p->convert->load[dtype]((uint32_t)count, scratch, memory, 1);
@@ -71,23 +77,22 @@ static source part(source s, int64_t from)
 }
 
 /* Mean and 1 / sqrt(variance + eps), or for rms norm 0 and 1 / sqrt(mean square). */
-static void statistics(const norm_params *p, source row, const exg_ahead *ahead, double *mean,
-                       double *factor)
+static void statistics(const norm_params *p, source row, const exg_ahead *ahead, chunk *scratch,
+                       double *mean, double *factor)
 {
     double sum = 0;
     double squares = 0;
-    chunk scratch;
 
     for (int64_t i = 0; i < p->size && p->kind != RMS; i += CHUNK) {
         int64_t n = EXG_MIN(p->size - i, CHUNK);
-        const void *x = bring(p, part(row, i).memory, row.dtype, n, &scratch);
+        const void *x = bring(p, part(row, i).memory, row.dtype, n, scratch);
 
         sum += p->is_double ? p->f64->sum(n, x) : p->f32->sum(n, x);
     }
     *mean = p->size > 0 ? sum / (double)p->size : 0;
     for (int64_t i = 0; i < p->size; i += CHUNK) {
         int64_t n = EXG_MIN(p->size - i, CHUNK);
-        const void *x = bring(p, part(row, i).memory, row.dtype, n, &scratch);
+        const void *x = bring(p, part(row, i).memory, row.dtype, n, scratch);
 
         squares += p->is_double ? p->f64->sum_squares(n, x, *mean, ahead)
                                 : p->f32->sum_squares(n, x, (float)*mean, ahead);
@@ -95,32 +100,74 @@ static void statistics(const norm_params *p, source row, const exg_ahead *ahead,
     *factor = 1.0 / sqrt(squares / (double)p->size + p->eps);
 }
 
+/* The same of bf16, in one pass about the row's first element; in two where that is far from the
+ * mean, as variances go. */
+static void statistics_bf16(const norm_params *p, const uint16_t *x, const exg_ahead *ahead,
+                            double *mean, double *factor)
+{
+    double n = (double)p->size;
+    float first = p->kind != RMS && p->size > 0 ? exg_bf16_to_f32(x[0]) : 0;
+    double squares;
+
+    if (p->kind == RMS) {
+        *mean = 0;
+        squares = p->bf16->sum_squares(p->size, x, 0, ahead);
+    } else {
+        double sum = p->bf16->sums(p->size, x, first, &squares, ahead);
+        double rest = squares - sum * sum / n;
+
+        *mean = p->size > 0 ? (double)first + sum / n : 0;
+        if (sum * sum / n <= FAR * rest) {
+            squares = rest;
+        } else {
+            *mean = p->bf16->sums(p->size, x, 0, &squares, NULL) / n;
+            squares = p->bf16->sum_squares(p->size, x, (float)*mean, NULL);
+        }
+    }
+    *factor = 1.0 / sqrt(squares / n + p->eps);
+}
+
 /* y = (x - mean) * factor * weight + bias over `count` elements. */
 static void apply(const norm_params *p, char *y, source x, int64_t count, double mean,
-                  double factor, const void *weight, const void *bias)
+                  double factor, const void *weight, const void *bias, chunk *scratch)
 {
-    chunk scratch;
-    const void *from = bring(p, x.memory, x.dtype, count, &scratch);
-    bool is_storage = exg_compute_is_storage(p->dtype);
-    void *to = is_storage && !p->is_past_caches ? (void *)y : &scratch;
+    const void *from = bring(p, x.memory, x.dtype, count, scratch);
+    bool is_direct = exg_compute_is_storage(p->dtype) || p->bf16 != NULL;
+    bool begins_line = ((uintptr_t)y & 63) == 0;
+    bool past = p->is_past_caches && begins_line;
+    void *to = is_direct && (!p->is_past_caches || begins_line) ? (void *)y : scratch;
 
-    if (p->is_double) {
-        p->f64->normalize(count, to, from, mean, factor, weight, bias);
+    if (p->bf16 != NULL) {
+        p->bf16->normalize(count, to, from, (float)mean, (float)factor, weight, bias, past);
+    } else if (p->is_double) {
+        p->f64->normalize(count, to, from, mean, factor, weight, bias, past);
     } else {
-        p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias);
+        p->f32->normalize(count, to, from, (float)mean, (float)factor, weight, bias, past);
     }
-    if (to != y && is_storage) {
+    if (to != y && is_direct) {
         p->convert->copy_past_caches(y, to, (size_t)count * p->bytes);
     } else if (to != y) {
         p->convert->store[p->dtype]((uint32_t)count, y, 1, to);
     }
 }
 
-/* Weight and bias in the compute type; NULL: 1, 0. */
+/* Weight and bias as the loops take them; NULL: 1, 0. */
 typedef struct affine {
     const void *weight, *bias;
     chunk weights, biases;
 } affine;
+
+static const void *bring_weight(const norm_params *p, const exg_tensor *t, int64_t i, int64_t n,
+                                chunk *scratch)
+{
+    const char *memory = (const char *)t->data + i * exg_dtype_bytes(t->dtype);
+
+    if (p->bf16 == NULL) {
+        return bring(p, memory, t->dtype, n, scratch);
+    }
+    p->bf16->widen(n, scratch->f32, (const void *)memory);
+    return scratch;
+}
 
 static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine *a)
 {
@@ -130,28 +177,26 @@ static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine
 
     a->weight = a->bias = NULL;
     if (p->weight != 0) {
-        a->weight = bring(p, (const char *)w->data + i * exg_dtype_bytes(w->dtype), w->dtype, n,
-                          &a->weights);
+        a->weight = bring_weight(p, w, i, n, &a->weights);
     }
     if (p->bias != 0) {
-        a->bias = bring(p, (const char *)b->data + i * exg_dtype_bytes(b->dtype), b->dtype, n,
-                        &a->biases);
+        a->bias = bring_weight(p, b, i, n, &a->biases);
     }
 }
 
 /* `a` holds what a row of one chunk takes, and room for that of longer ones. */
 static void apply_row(const norm_run_context *r, char *y, source x, double mean, double factor,
-                      affine *a)
+                      affine *a, chunk *scratch)
 {
     const norm_params *p = r->p;
 
-    for (int64_t i = 0; i < p->size; i += CHUNK) {
-        int64_t n = EXG_MIN(p->size - i, CHUNK);
+    for (int64_t i = 0; i < p->size; i += p->chunk) {
+        int64_t n = EXG_MIN(p->size - i, p->chunk);
 
-        if (p->size > CHUNK) {
+        if (!p->is_short) {
             bring_affine(r, i, n, a);
         }
-        apply(p, y + i * p->bytes, part(x, i), n, mean, factor, a->weight, a->bias);
+        apply(p, y + i * p->bytes, part(x, i), n, mean, factor, a->weight, a->bias, scratch);
     }
 }
 
@@ -169,7 +214,7 @@ static double channel_value(const norm_params *p, const exg_tensor *t, int64_t c
 
 /* A channel's weight and bias fold into the factor and the mean. */
 static void apply_group(const norm_run_context *r, char *y, source x, int64_t first_channel,
-                        double mean, double factor)
+                        double mean, double factor, chunk *scratch)
 {
     const norm_params *p = r->p;
 
@@ -195,7 +240,7 @@ static void apply_group(const norm_run_context *r, char *y, source x, int64_t fi
             int64_t at = c * p->area + i;
 
             apply(p, y + at * p->bytes, part(x, at), EXG_MIN(p->area - i, CHUNK), mean, factor * w,
-                  NULL, p->bias != 0 ? (const void *)&biases : NULL);
+                  NULL, p->bias != 0 ? (const void *)&biases : NULL, scratch);
         }
     }
 }
@@ -211,41 +256,72 @@ static void store_statistic(const norm_params *p, const exg_tensor *t, int64_t r
     }
 }
 
+/* A row whose statistics are known. */
+typedef struct norm_row {
+    source x;
+    double mean, factor;
+    chunk wide;
+} norm_row;
+
+static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, chunk *scratch)
+{
+    const norm_params *p = r->p;
+    uint32_t lanes = p->is_double ? 16 : p->bf16 != NULL ? 64 : 32;
+    const char *y = (const char *)r->call->outputs[0].data + row * p->size * p->bytes;
+    source x = part((source){r->call->inputs[0].data, p->dtype, p->bytes}, row * p->size);
+    exg_ahead ahead = {{part(x, p->size).memory, y + p->size * p->bytes},
+                       {lanes * p->bytes, p->asks_result ? lanes * p->bytes : 0}};
+    const exg_ahead *asked = p->is_short ? &ahead : NULL;
+
+    s->x = x;
+    if (p->bf16 != NULL) {
+        statistics_bf16(p, (const void *)x.memory, asked, &s->mean, &s->factor);
+        return;
+    }
+    if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
+        s->x = (source){bring(p, x.memory, x.dtype, p->size, &s->wide), EXG_DTYPE_F32, 4};
+    }
+    statistics(p, s->x, asked, scratch, &s->mean, &s->factor);
+}
+
+static void end_row(const norm_run_context *r, int64_t row, const norm_row *s, affine *a,
+                    chunk *scratch)
+{
+    const norm_params *p = r->p;
+    char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
+
+    if (p->kind == GROUP) {
+        apply_group(r, y, s->x, row % p->groups * p->channels, s->mean, s->factor, scratch);
+    } else {
+        apply_row(r, y, s->x, s->mean, s->factor, a, scratch);
+    }
+    if (p->kind != RMS) {
+        store_statistic(p, &r->call->outputs[1], row, s->mean);
+        store_statistic(p, &r->call->outputs[2], row, s->factor);
+    }
+}
+
+/* A row ends after the next has begun, which leaves no time to wait for its statistics. What is
+ * large lies here, since a function touches every page of it. */
 static void norm_block(void *context, uint32_t block)
 {
     const norm_run_context *r = context;
     const norm_params *p = r->p;
-    int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->rows);
-    uint32_t lanes = p->is_double ? 16 : 32;
+    int64_t first = (int64_t)block * p->rows_of_block;
+    int64_t end = EXG_MIN(first + p->rows_of_block, p->rows);
+    norm_row rows[2];
     affine a;
-    chunk wide;
+    chunk scratch;
 
     if (p->is_short && p->kind != GROUP) {
         bring_affine(r, 0, p->size, &a);
     }
-    for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
-        source x = {r->call->inputs[0].data, p->dtype, p->bytes};
-        char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
-        exg_ahead ahead;
-        double mean;
-        double factor;
-
-        x = part(x, row * p->size);
-        ahead = (exg_ahead){{part(x, p->size).memory, y + p->size * p->bytes},
-                            {lanes * p->bytes, p->asks_result ? lanes * p->bytes : 0}};
-        if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
-            x = (source){bring(p, x.memory, x.dtype, p->size, &wide), EXG_DTYPE_F32, 4};
+    begin_row(r, first, &rows[first & 1], &scratch);
+    for (int64_t row = first; row < end; row++) {
+        if (row + 1 < end) {
+            begin_row(r, row + 1, &rows[(row + 1) & 1], &scratch);
         }
-        statistics(p, x, p->is_short ? &ahead : NULL, &mean, &factor);
-        if (p->kind == GROUP) {
-            apply_group(r, y, x, row % p->groups * p->channels, mean, factor);
-        } else {
-            apply_row(r, y, x, mean, factor, &a);
-        }
-        if (p->kind != RMS) {
-            store_statistic(p, &r->call->outputs[1], row, mean);
-            store_statistic(p, &r->call->outputs[2], row, factor);
-        }
+        end_row(r, row, &rows[row & 1], &a, &scratch);
     }
     if (p->is_past_caches) {
         atomic_thread_fence(memory_order_seq_cst); /* behind it */
@@ -263,6 +339,12 @@ static void norm_run(const exg_kernel_call *call)
 static uint32_t present(const exg_kernel_call *call, uint32_t input)
 {
     return input < call->input_count && !exg_tensor_is_absent(&call->inputs[input]) ? input : 0;
+}
+
+/* Or absent. */
+static bool is_of(const exg_kernel_call *call, uint32_t input, exg_dtype dtype)
+{
+    return input == 0 || call->inputs[input].dtype == dtype;
 }
 
 /* The common part; rows and size are the caller's. */
@@ -296,6 +378,10 @@ static exg_status plan(exg_kernel_call *call, norm_kind kind, norm_params **out,
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
     p->convert = EXG_LOOPS(exg_loops_convert);
+    if (kind != GROUP && p->dtype == EXG_DTYPE_BF16 && is_of(call, p->weight, p->dtype) &&
+        is_of(call, p->bias, p->dtype)) {
+        p->bf16 = EXG_LOOPS(exg_loops_row_bf16);
+    }
     call->params = p;
     *out = p;
     return EXG_OK;
@@ -306,8 +392,10 @@ static void plan_rows(norm_params *p)
 {
     int64_t bytes = p->rows * p->size * p->bytes;
 
-    p->is_short = p->size <= CHUNK;
-    p->is_past_caches = p->kind != GROUP && exg_compute_is_storage(p->dtype) &&
+    p->chunk = p->bf16 != NULL ? 2 * CHUNK : CHUNK;
+    p->is_short = p->size <= p->chunk;
+    p->is_past_caches = p->kind != GROUP &&
+                        (exg_compute_is_storage(p->dtype) || p->bf16 != NULL) &&
                         bytes >= EXG_PAST_CACHES_BYTES;
     p->asks_result = 2 * bytes > EXG_STREAM_BYTES && !p->is_past_caches;
     p->rows_of_block = exg_items_per_block(2 * p->size,

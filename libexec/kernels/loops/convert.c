@@ -1,12 +1,8 @@
 /* convert.c - between memory of any dtype and compute types. */
 #include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/loops/vector.h"
 
-#if defined(__F16C__) || defined(__AVX512BW__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 #include <stdbool.h>
 #include <string.h>
 
@@ -216,24 +212,8 @@ TRUTH(f64, double)
 TRUTH(i32, int32_t)
 TRUTH(i64, int64_t)
 
-#if defined(__AVX512F__)
-#define STREAM(to, from) _mm512_stream_si512((void *)(to), _mm512_loadu_si512(from))
-#define STREAM_BYTES     64
-#elif defined(__AVX__)
-#define STREAM(to, from)                       \
-    _mm256_stream_si256((__m256i *)(void *)(to), \
-                        _mm256_loadu_si256((const __m256i *)(const void *)(from)))
-#define STREAM_BYTES 32
-#elif defined(__SSE2__)
-#define STREAM(to, from)                    \
-    _mm_stream_si128((__m128i *)(void *)(to), \
-                     _mm_loadu_si128((const __m128i *)(const void *)(from)))
-#define STREAM_BYTES 16
-#endif
-
 static void copy_past_caches(void *to_, const void *from_, size_t bytes)
 {
-#ifdef STREAM
     char *to = to_;
     const char *from = from_;
     size_t head = -(uintptr_t)to & 63;
@@ -244,16 +224,13 @@ static void copy_past_caches(void *to_, const void *from_, size_t bytes)
         memcpy(to, from, head);
     }
     for (i = head; i + 64 <= bytes; i += 64) {
-        for (size_t k = i; k < i + 64; k += STREAM_BYTES) {
-            STREAM(to + k, from + k);
+        for (size_t k = i; k < i + 64; k += EXG_VECTOR_BYTES) {
+            EXG_STREAM(to + k, *(const exg_vbytes *)(from + k));
         }
     }
     if (i < bytes) {
         memcpy(to + i, from + i, bytes - i);
     }
-#else
-    memcpy(to_, from_, bytes);
-#endif
 }
 
 #define ROW(id)       [EXG_DTYPE_##id] = load_##id

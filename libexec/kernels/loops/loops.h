@@ -104,7 +104,8 @@ typedef struct exg_ahead {
 
 /* Functions of a dense row. Sums run over fixed lanes, each stretch of 4096 elements
  * in the row's type and those in double. max and min give NaN when there is one.
- * ahead: NULL for nothing. */
+ * ahead: NULL for nothing. What goes past the caches begins a line; others see it after a full
+ * fence. */
 typedef struct exg_row_f32_loops {
     double (*sum)(int64_t count, const float *x);
     double (*sum_squares)(int64_t count, const float *x, float mean,
@@ -116,12 +117,14 @@ typedef struct exg_row_f32_loops {
     double (*exp)(int64_t count, float *y, const float *x, float shift,
                   const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const float *x, float shift, const exg_ahead *ahead);
-    void (*scale)(int64_t count, float *y, const float *x, float factor);
+    void (*scale)(int64_t count, float *y, const float *x, float factor,
+                  bool is_past_caches);
     /* y = (x - first) - second */
-    void (*shift)(int64_t count, float *y, const float *x, float first, float second);
+    void (*shift)(int64_t count, float *y, const float *x, float first, float second,
+                  bool is_past_caches);
     /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
-                      const float *weight, const float *bias);
+                      const float *weight, const float *bias, bool is_past_caches);
     void (*add)(int64_t count, float *y, const float *x); /* y += x */
     /* y += factor * x, x `stride` apart */
     void (*add_scaled)(int64_t count, float *y, const float *x, int64_t stride, float factor);
@@ -139,15 +142,38 @@ typedef struct exg_row_f64_loops {
     double (*exp)(int64_t count, double *y, const double *x, double shift,
                   const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const double *x, double shift, const exg_ahead *ahead);
-    void (*scale)(int64_t count, double *y, const double *x, double factor);
-    void (*shift)(int64_t count, double *y, const double *x, double first, double second);
+    void (*scale)(int64_t count, double *y, const double *x, double factor,
+                  bool is_past_caches);
+    void (*shift)(int64_t count, double *y, const double *x, double first, double second,
+                  bool is_past_caches);
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
-                      const double *weight, const double *bias);
+                      const double *weight, const double *bias, bool is_past_caches);
     void (*add)(int64_t count, double *y, const double *x);
     void (*add_scaled)(int64_t count, double *y, const double *x, int64_t stride, double factor);
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
 } exg_row_f64_loops;
+
+/* The same of bf16 where it lies, computed in f32 and near enough for bf16. Rows of f32 are in
+ * an order of their own, with room for a multiple of 64. */
+typedef struct exg_row_bf16_loops {
+    double (*sum_squares)(int64_t count, const uint16_t *x, float mean, const exg_ahead *ahead);
+    /* of x - about; and their squares */
+    double (*sums)(int64_t count, const uint16_t *x, float about, double *squares,
+                   const exg_ahead *ahead);
+    float (*peak)(int64_t count, const uint16_t *x);
+    /* x may be above a shift of 0: a sum past 2^100 or NaN means nothing then */
+    double (*exp)(int64_t count, float *y, const uint16_t *x, float shift,
+                  const exg_ahead *ahead);
+    double (*exp_sum)(int64_t count, const uint16_t *x, float shift, const exg_ahead *ahead);
+    void (*scale)(int64_t count, uint16_t *y, const float *x, float factor,
+                  bool is_past_caches); /* y may begin where x does */
+    void (*shift)(int64_t count, uint16_t *y, const uint16_t *x, float first, float second,
+                  bool is_past_caches);
+    void (*widen)(int64_t count, float *y, const uint16_t *x);
+    void (*normalize)(int64_t count, uint16_t *y, const uint16_t *x, float mean, float factor,
+                      const float *weight, const float *bias, bool is_past_caches);
+} exg_row_bf16_loops;
 
 /* ---- matrix products ---------------------------------------------------------------- */
 
@@ -231,6 +257,7 @@ EXG_LOOPS_DECLARE(exg_row_bytes_loops, exg_loops_row_bytes);
 
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
+EXG_LOOPS_DECLARE(exg_row_bf16_loops, exg_loops_row_bf16);
 
 /* ---- recurrent layers ------------------------------------------------------------------ */
 

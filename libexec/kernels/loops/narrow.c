@@ -7,76 +7,25 @@
 #define EXG_FORMULA_F32
 #include "libexec/kernels/formula.h"
 #include "libexec/kernels/loops/loops.h"
-#include "libexec/kernels/loops/vector.h"
+#include "libexec/kernels/loops/narrow.h"
 
 #include <string.h>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
-
-typedef exg_vf32 real;
-typedef int32_t bits __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(2), may_alias));
-typedef uint32_t ubits __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(4), may_alias));
 
 /* ---- formulas of one operand -------------------------------------------------------------- */
 
-/* min(x, limit) and max(x, limit); NaN stays. */
-#if defined(__AVX512F__)
-#define AT_MOST(x, limit)  ((real)_mm512_min_ps(_mm512_set1_ps(limit), (__m512)(x)))
-#define AT_LEAST(x, limit) ((real)_mm512_max_ps(_mm512_set1_ps(limit), (__m512)(x)))
-#elif defined(__AVX__)
-#define AT_MOST(x, limit)  ((real)_mm256_min_ps(_mm256_set1_ps(limit), (__m256)(x)))
-#define AT_LEAST(x, limit) ((real)_mm256_max_ps(_mm256_set1_ps(limit), (__m256)(x)))
-#elif defined(__SSE2__)
-#define AT_MOST(x, limit)  ((real)_mm_min_ps(_mm_set1_ps(limit), (__m128)(x)))
-#define AT_LEAST(x, limit) ((real)_mm_max_ps(_mm_set1_ps(limit), (__m128)(x)))
-#else
-#define AT_MOST(x, limit)  chosen((x) > (limit), x, limit)
-#define AT_LEAST(x, limit) chosen((x) < (limit), x, limit)
-
-static inline real chosen(bits beyond, real x, float limit)
-{
-    return (real)(((bits)x & ~beyond) | (((bits){0} + exg_f32_bits(limit)) & beyond));
-}
-#endif
-
-static inline real all(float x)
-{
-    return (real){0} + x;
-}
-
-/* a * b + c; fused where the instruction set has it. */
-static inline real fma_of(real a, real b, real c)
-{
-#if defined(__AVX512F__)
-    return (real)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__FMA__)
-    return (real)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-    return a * b + c;
-#endif
-}
-
-/* A polynomial's next step. */
-static inline real next(real p, real x, float c)
-{
-    return fma_of(p, x, all(c));
-}
-
 #ifdef __AVX512DQ__
-static inline real power_of_two(real x)
+/* 2^x: what is left above the whole number below it, and that. */
+static inline real power(real x)
 {
-    real r = (real)_mm512_reduce_ps((__m512)x, 0x09); /* x less the whole number below it */
+    real r = (real)_mm512_reduce_ps((__m512)x, 0x09);
     real p = next(next(all(7.8023007e-2f), r, 2.2606939e-1f), r, 6.9583285e-1f);
 
-    p = next(p, r, 9.9992525e-1f);
-
-    return (real)_mm512_scalef_ps((__m512)p, (__m512)x);
+    return (real)_mm512_scalef_ps((__m512)next(p, r, 9.9992525e-1f), (__m512)x);
 }
 
 static inline real exponential(real x)
 {
-    return power_of_two(x * 1.44269504f);
+    return power(x * 1.44269504f);
 }
 
 static inline real reciprocal(real x)
@@ -87,24 +36,13 @@ static inline real reciprocal(real x)
 /* 1 / (1 + 2^x) */
 static inline real logistic(real x)
 {
-    return reciprocal(power_of_two(x) + 1.0f);
+    return reciprocal(power(x) + 1.0f);
 }
 #else
-/* 2^x for |x| <= 126. */
-static inline real power_of_two(real x)
-{
-    const float rounder = EXG_F32_ROUNDER + 127.0f;
-    real t = x + rounder;
-    real r = x - (t - rounder);
-    real p = next(next(all(5.5171669e-2f), r, 2.4261114e-1f), r, 6.9326099e-1f);
-
-    return next(p, r, 9.9992807e-1f) * (real)((bits)t << 23);
-}
-
 /* The square of that of a half, so that it overflows and goes under as it should. */
 static inline real exponential(real x)
 {
-    real half = power_of_two(AT_LEAST(AT_MOST(x * 0.72134752f, 126.0f), -126.0f));
+    real half = power_of_two(AT_LEAST(AT_MOST(x, 174.5f), -174.5f), 0.72134752f);
 
     return half * half;
 }
@@ -121,7 +59,7 @@ static inline real reciprocal(real x)
 /* 1 / (1 + 2^x); 0 where that is below 2^-125. */
 static inline real logistic(real x)
 {
-    real y = reciprocal(power_of_two(AT_LEAST(AT_MOST(x, 125.0f), -125.0f)) + 1.0f);
+    real y = reciprocal(power_of_two(AT_LEAST(AT_MOST(x, 125.0f), -125.0f), 1.0f) + 1.0f);
 
     return (real)((bits)y & ~(x > 125.0f));
 }
@@ -211,38 +149,22 @@ static inline real gelu_tanh(real x)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
-/* To the upper halves, those of NaN too: what is below theirs is 0, as it was in what came. */
-static inline bits rounded(real x)
-{
-    return (bits)x + (((bits)x >> 16 & 1) + 0x7fff);
-}
-
-/* The same where what lies midway is no true value's. */
-static inline bits rounded_up(real x)
-{
-    return (bits)x + 0x8000;
-}
-
 /* Every second element at a time, where it lies. */
 #define LOOP(id, function, rounded)                                                               \
     static inline __attribute__((always_inline)) bits pairs_##id(bits a, bits b, bits c,          \
                                                                  const float *scalars)            \
     {                                                                                             \
-        bits low = rounded(                                                                       \
-            function((real)(a << 16), (real)(b << 16), (real)(c << 16), scalars));                \
-        bits high = rounded(function((real)(a & -65536), (real)(b & -65536), (real)(c & -65536),  \
-                                     scalars));                                                   \
-                                                                                                  \
-        return (bits)((ubits)low >> 16) | (high & -65536);                                        \
+        return paired(rounded(function(EVEN(a), EVEN(b), EVEN(c), scalars)),                      \
+                      rounded(function(ODD(a), ODD(b), ODD(c), scalars)));                        \
     }                                                                                             \
     static void loop_##id(uint32_t count, void *out, const void *a, const void *b, const void *c, \
                           const void *scalars, int *bad)                                          \
     {                                                                                             \
-        uint16_t rest[3][2 * EXG_VF32] = {{0}};                                                   \
+        uint16_t rest[3][EXG_PAIRS] = {{0}};                                                      \
         uint32_t i = 0;                                                                           \
                                                                                                   \
         (void)bad;                                                                                \
-        for (; i + 2 * EXG_VF32 <= count; i += 2 * EXG_VF32) {                                    \
+        for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {                                          \
             *(bits *)((uint16_t *)out + i) =                                                      \
                 pairs_##id(*(const bits *)((const uint16_t *)a + i),                              \
                            *(const bits *)((const uint16_t *)b + i),                              \

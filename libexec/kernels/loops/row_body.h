@@ -1,28 +1,11 @@
 /* row_body.h - row.c's functions for one REAL. */
 
-/* The lanes of a stretch in double, halved again and again: lane k takes k + 16,
- * k + 8, ... in this order whatever the width of vectors. */
-static double ROW(lane_total)(const VECTOR *lanes)
-{
-    double4 sums[LANES / 4];
-
-    UNROLL for (int k = 0; k < LANES / 4; k++) {
-        sums[k] = __builtin_convertvector(((const REAL4 *)lanes)[k], double4);
-    }
-    UNROLL for (int half = LANES / 8; half > 0; half /= 2) {
-        UNROLL for (int k = 0; k < half; k++) {
-            sums[k] += sums[k + half];
-        }
-    }
-    return (sums[0][0] + sums[0][2]) + (sums[0][1] + sums[0][3]);
-}
-
 static double ROW(sum)(int64_t count, const REAL *x)
 {
     double total = 0;
 
-    for (int64_t first = 0; first < count; first += STRETCH) {
-        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+    for (int64_t first = 0; first < count; first += EXG_STRETCH) {
+        int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
         VECTOR lanes[VECTORS] = {{0}};
 
@@ -44,14 +27,14 @@ ROW(sum_squares_asking)(int64_t count, const REAL *x, REAL mean, const exg_ahead
 {
     double total = 0;
 
-    for (int64_t first = 0; first < count; first += STRETCH) {
-        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+    for (int64_t first = 0; first < count; first += EXG_STRETCH) {
+        int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
         VECTOR lanes[VECTORS] = {{0}};
 
         for (; i + LANES <= end; i += LANES) {
             if (ahead != NULL) {
-                ask(ahead, i * (int64_t)sizeof(REAL));
+                exg_row_ask(ahead, i * (int64_t)sizeof(REAL));
             }
             for (int k = 0; k < VECTORS; k++) {
                 VECTOR d = *(const VECTOR *)(x + i + k * (LANES / VECTORS)) - mean;
@@ -140,8 +123,8 @@ ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead
 {
     double total = 0;
 
-    for (int64_t first = 0; first < count; first += STRETCH) {
-        int64_t end = first + STRETCH < count ? first + STRETCH : count;
+    for (int64_t first = 0; first < count; first += EXG_STRETCH) {
+        int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
         VECTOR lanes[VECTORS] = {{0}};
 
@@ -149,7 +132,7 @@ ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead
             REAL e[LANES];
 
             if (ahead != NULL) {
-                ask(ahead, i * (int64_t)sizeof(REAL));
+                exg_row_ask(ahead, i * (int64_t)sizeof(REAL));
             }
             EXG_INDEPENDENT
             for (int k = 0; k < LANES; k++) {
@@ -187,45 +170,64 @@ static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift, const exg_a
     return ROW(exp_into)(count, NULL, x, shift, ahead);
 }
 
-static void ROW(scale)(int64_t count, REAL *y, const REAL *x, REAL factor)
-{
-    EXG_INDEPENDENT
-    for (int64_t i = 0; i < count; i++) {
-        y[i] = x[i] * factor;
-    }
-}
+#define ELEMENT(row) (row)[i]
+#define STREAMED(row) (*(const VECTOR *)((row) + i))
 
-static void ROW(shift)(int64_t count, REAL *y, const REAL *x, REAL first, REAL second)
-{
-    EXG_INDEPENDENT
-    for (int64_t i = 0; i < count; i++) {
-        y[i] = (x[i] - first) - second;
+/* y = formula, whose operands are read by the macro it is given. */
+#define MAP(name, formula, ...)                                                               \
+    static void ROW(name)(int64_t count, REAL *y, const REAL *x, __VA_ARGS__,                 \
+                          bool is_past_caches)                                                \
+    {                                                                                         \
+        const int64_t streamed = is_past_caches ? count & -LINE : 0;                          \
+        int64_t i = 0;                                                                        \
+                                                                                              \
+        for (; i < streamed; i += EXG_VECTOR_BYTES / (int)sizeof(REAL)) {                     \
+            EXG_STREAM(y + i, formula(STREAMED));                                             \
+        }                                                                                     \
+        EXG_INDEPENDENT                                                                       \
+        for (; i < count; i++) {                                                              \
+            y[i] = formula(ELEMENT);                                                          \
+        }                                                                                     \
     }
-}
+
+#define SCALED(AT)          (AT(x) * factor)
+#define SHIFTED(AT)         ((AT(x) - first) - second)
+#define NORMALIZED(AT)      ((AT(x) - mean) * factor)
+#define WEIGHTED(AT)        (NORMALIZED(AT) * AT(weight))
+#define BIASED(AT)          (NORMALIZED(AT) + AT(bias))
+#define WEIGHTED_BIASED(AT) (WEIGHTED(AT) + AT(bias))
+
+MAP(scale, SCALED, REAL factor)
+MAP(shift, SHIFTED, REAL first, REAL second)
+MAP(normalize_plain, NORMALIZED, REAL mean, REAL factor)
+MAP(normalize_weighted, WEIGHTED, REAL mean, REAL factor, const REAL *weight)
+MAP(normalize_biased, BIASED, REAL mean, REAL factor, const REAL *bias)
+MAP(normalize_both, WEIGHTED_BIASED, REAL mean, REAL factor, const REAL *weight,
+    const REAL *bias)
 
 static void ROW(normalize)(int64_t count, REAL *y, const REAL *x, REAL mean, REAL factor,
-                           const REAL *weight, const REAL *bias)
+                           const REAL *weight, const REAL *bias, bool is_past_caches)
 {
     if (weight != NULL && bias != NULL) {
-        EXG_INDEPENDENT
-        for (int64_t i = 0; i < count; i++) {
-            y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
-        }
+        ROW(normalize_both)(count, y, x, mean, factor, weight, bias, is_past_caches);
     } else if (weight != NULL) {
-        EXG_INDEPENDENT
-        for (int64_t i = 0; i < count; i++) {
-            y[i] = (x[i] - mean) * factor * weight[i];
-        }
+        ROW(normalize_weighted)(count, y, x, mean, factor, weight, is_past_caches);
+    } else if (bias != NULL) {
+        ROW(normalize_biased)(count, y, x, mean, factor, bias, is_past_caches);
     } else {
-        EXG_INDEPENDENT
-        for (int64_t i = 0; i < count; i++) {
-            y[i] = (x[i] - mean) * factor;
-        }
-        for (int64_t i = 0; bias != NULL && i < count; i++) {
-            y[i] += bias[i];
-        }
+        ROW(normalize_plain)(count, y, x, mean, factor, is_past_caches);
     }
 }
+
+#undef ELEMENT
+#undef STREAMED
+#undef MAP
+#undef SCALED
+#undef SHIFTED
+#undef NORMALIZED
+#undef WEIGHTED
+#undef BIASED
+#undef WEIGHTED_BIASED
 
 static void ROW(add)(int64_t count, REAL *y, const REAL *x)
 {

@@ -1,0 +1,329 @@
+/* row_bf16.c - sums, extremes and maps of a dense row of bf16, two elements a lane.
+ *
+ * Lanes are 64, those of the elements at even places first.
+ */
+#include "libexec/kernels/loops/narrow.h"
+#include "libexec/kernels/loops/row.h"
+
+#include <string.h>
+
+#define LANES 64
+#define LINE  32                  /* elements of a line */
+#define STEPS (LANES / EXG_PAIRS) /* vectors of pairs in as many elements as lanes */
+
+EXG_LANE_TOTAL(sixteen_total, 16, exg_float8)
+
+static double lane_total(real *lanes)
+{
+    for (int half = STEPS; half >= STEPS / 2; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            lanes[k] += lanes[k + half];
+        }
+    }
+    return sixteen_total(lanes);
+}
+
+/* For the 128 bytes that begin at element i. */
+static inline void ask(const exg_ahead *ahead, int64_t i)
+{
+    for (int k = 0; k < 2; k++) {
+        if (ahead->bytes[k] != 0) {
+            __builtin_prefetch(ahead->at[k] + i * 2);
+            __builtin_prefetch(ahead->at[k] + i * 2 + 64);
+        }
+    }
+}
+
+/* Of element k of a part that begins with the first lane. */
+static inline float *lane_of(real *lanes, int64_t k)
+{
+    return (float *)lanes + (k & 1) * (LANES / 2) + k / 2;
+}
+
+static inline bits pairs_at(const uint16_t *x)
+{
+    return *(const bits *)x;
+}
+
+static inline __attribute__((always_inline)) void sums_into(int64_t count, const uint16_t *x,
+                                                            float about, double *sum,
+                                                            double *squares, const exg_ahead *ahead)
+{
+    for (int64_t first = 0; first < count; first += EXG_STRETCH) {
+        int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
+        int64_t i = first;
+        real sums[2 * STEPS] = {{0}};
+        real lanes[2 * STEPS] = {{0}};
+
+        for (; i + LANES <= end; i += LANES) {
+            if (ahead != NULL) {
+                ask(ahead, i);
+            }
+            for (int k = 0; k < STEPS; k++) {
+                bits pairs = pairs_at(x + i + k * EXG_PAIRS);
+                real even = EVEN(pairs) - about;
+                real odd = ODD(pairs) - about;
+
+                sums[k] += even;
+                sums[STEPS + k] += odd;
+                lanes[k] += even * even;
+                lanes[STEPS + k] += odd * odd;
+            }
+        }
+        for (int64_t k = 0; i < end; i++, k++) {
+            float d = exg_bf16_to_f32(x[i]) - about;
+
+            *lane_of(sums, k) += d;
+            *lane_of(lanes, k) += d * d;
+        }
+        if (sum != NULL) {
+            *sum += lane_total(sums);
+        }
+        *squares += lane_total(lanes);
+    }
+}
+
+static double sum_squares(int64_t count, const uint16_t *x, float mean, const exg_ahead *ahead)
+{
+    double squares = 0;
+
+    sums_into(count, x, mean, NULL, &squares, ahead);
+    return squares;
+}
+
+static double sums(int64_t count, const uint16_t *x, float about, double *squares,
+                   const exg_ahead *ahead)
+{
+    double sum = 0;
+
+    *squares = 0;
+    sums_into(count, x, about, &sum, squares, ahead);
+    return sum;
+}
+
+static float peak(int64_t count, const uint16_t *x)
+{
+    real lanes[2 * STEPS];
+    float greatest = -INFINITY;
+    int64_t i = 0;
+
+    for (int k = 0; k < 2 * STEPS; k++) {
+        lanes[k] = all(-INFINITY);
+    }
+    for (; i + LANES <= count; i += LANES) {
+        for (int k = 0; k < STEPS; k++) {
+            bits pairs = pairs_at(x + i + k * EXG_PAIRS);
+
+            lanes[k] = GREATER(EVEN(pairs), lanes[k]);
+            lanes[STEPS + k] = GREATER(ODD(pairs), lanes[STEPS + k]);
+        }
+    }
+    for (int k = 0; k < STEPS; k++) {
+        lanes[0] = GREATER(GREATER(lanes[k], lanes[STEPS + k]), lanes[0]);
+    }
+    for (int k = 0; k < EXG_VF32; k++) {
+        greatest = lanes[0][k] > greatest ? lanes[0][k] : greatest;
+    }
+    for (; i < count; i++) {
+        float a = exg_bf16_to_f32(x[i]);
+
+        greatest = a > greatest ? a : greatest;
+    }
+    return greatest;
+}
+
+/* e^x within 2^-12 of itself, 1 of 0; 0 far below, and where x is too great what is, or NaN. */
+#ifdef __AVX512F__
+static inline real exponential(real x)
+{
+    static const float powers[16] = {/* 2^(k / 16) */
+                                     1.0f,        1.04427373f, 1.09050775f, 1.13878858f,
+                                     1.18920708f, 1.24185777f, 1.29683959f, 1.35425556f,
+                                     1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
+                                     1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
+    const float rounder = 786432.0f; /* leaves 4 bits below the point */
+    real low = AT_LEAST(x, -160.0f);
+    real t = low * 1.44269504f + rounder;
+    real n = t - rounder;
+    real u = low - n * 0.693147182f;
+    real power = (real)_mm512_permutexvar_ps((__m512i)t, _mm512_loadu_ps(powers));
+
+    return (real)_mm512_scalef_ps((__m512)(power * u + power), (__m512)n);
+}
+#else
+static inline real exponential(real x)
+{
+    return power_of_two(AT_MOST(AT_LEAST(x, -88.02969f), 88.1f), 1.44269504f);
+}
+#endif
+
+/* e^(x - shift) of as many as there are lanes. */
+static inline __attribute__((always_inline)) void exp_step(real *lanes, float *y, const uint16_t *x,
+                                                           float shift, bool stores)
+{
+    for (int k = 0; k < STEPS; k++) {
+        bits pairs = pairs_at(x + k * EXG_PAIRS);
+        real even = exponential(EVEN(pairs) - shift);
+        real odd = exponential(ODD(pairs) - shift);
+
+        lanes[k] += even;
+        lanes[STEPS + k] += odd;
+        if (stores) {
+            *(real *)(y + k * EXG_PAIRS) = even;
+            *(real *)(y + k * EXG_PAIRS + EXG_VF32) = odd;
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) double exp_into(int64_t count, float *y,
+                                                             const uint16_t *x, float shift,
+                                                             const exg_ahead *ahead, bool stores)
+{
+    double total = 0;
+
+    for (int64_t first = 0; first < count; first += EXG_STRETCH) {
+        int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
+        int64_t i = first;
+        real lanes[2 * STEPS] = {{0}};
+
+        for (; i + LANES <= end; i += LANES) {
+            if (ahead != NULL) {
+                ask(ahead, i);
+            }
+            exp_step(lanes, stores ? y + i : NULL, x + i, shift, stores);
+        }
+        if (i < end) { /* and -inf, which add nothing */
+            uint16_t rest[LANES];
+
+            for (int k = 0; k < LANES; k++) {
+                rest[k] = i + k < end ? x[i + k] : 0xff80;
+            }
+            exp_step(lanes, stores ? y + i : NULL, rest, shift, stores);
+        }
+        total += lane_total(lanes);
+    }
+    return total;
+}
+
+static double exp_all(int64_t count, float *y, const uint16_t *x, float shift,
+                      const exg_ahead *ahead)
+{
+    return shift == 0 ? exp_into(count, y, x, 0, ahead, true)
+                      : exp_into(count, y, x, shift, ahead, true);
+}
+
+static double exp_sum(int64_t count, const uint16_t *x, float shift, const exg_ahead *ahead)
+{
+    return shift == 0 ? exp_into(count, NULL, x, 0, ahead, false)
+                      : exp_into(count, NULL, x, shift, ahead, false);
+}
+
+static inline bits scaled(const float *x, float factor)
+{
+    return paired(rounded_up(*(const real *)x * factor),
+                  rounded_up(*(const real *)(x + EXG_VF32) * factor));
+}
+
+static void scale(int64_t count, uint16_t *y, const float *x, float factor, bool is_past_caches)
+{
+    const int64_t streamed = is_past_caches ? count & -LINE : 0;
+    int64_t i = 0;
+
+    for (; i < streamed; i += EXG_PAIRS) {
+        EXG_STREAM(y + i, scaled(x + i, factor));
+    }
+    for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {
+        *(bits *)(y + i) = scaled(x + i, factor);
+    }
+    if (i < count) {
+        bits last = scaled(x + i, factor);
+
+        memcpy(y + i, &last, (size_t)(count - i) * sizeof(*y));
+    }
+}
+
+static void widen(int64_t count, float *y, const uint16_t *x)
+{
+    for (int64_t i = 0; i < count; i += EXG_PAIRS) {
+        bits pairs = {0};
+
+        memcpy(&pairs, x + i, (size_t)(count - i < EXG_PAIRS ? count - i : EXG_PAIRS) * sizeof(*x));
+        *(real *)(y + i) = EVEN(pairs);
+        *(real *)(y + i + EXG_VF32) = ODD(pairs);
+    }
+}
+
+/* y = formula of two numbers and what EVEN and ODD are of x, weight and bias. */
+#define MAP(name, formula, rounded)                                                                \
+    static inline bits pairs_##name(bits x, float s, float t, const float *weight,                 \
+                                    const float *bias, int64_t i)                                  \
+    {                                                                                              \
+        (void)weight, (void)bias, (void)i;                                                         \
+        return paired(rounded(formula(EVEN, 0)), rounded(formula(ODD, EXG_VF32)));                 \
+    }                                                                                              \
+    static void name(int64_t count, uint16_t *y, const uint16_t *x, float s, float t,              \
+                     const float *weight, const float *bias, bool is_past_caches)                  \
+    {                                                                                              \
+        const int64_t streamed = is_past_caches ? count & -LINE : 0;                               \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        for (; i < streamed; i += EXG_PAIRS) {                                                     \
+            EXG_STREAM(y + i, pairs_##name(pairs_at(x + i), s, t, weight, bias, i));               \
+        }                                                                                          \
+        for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {                                           \
+            *(bits *)(y + i) = pairs_##name(pairs_at(x + i), s, t, weight, bias, i);               \
+        }                                                                                          \
+        if (i < count) {                                                                           \
+            const size_t bytes = (size_t)(count - i) * sizeof(*y);                                 \
+            bits rest = {0};                                                                       \
+                                                                                                   \
+            memcpy(&rest, x + i, bytes);                                                           \
+            rest = pairs_##name(rest, s, t, weight, bias, i);                                      \
+            memcpy(y + i, &rest, bytes);                                                           \
+        }                                                                                          \
+    }
+
+#define OF(row, at)               (*(const real *)((row) + i + (at)))
+#define SHIFTED(PART, at)         ((PART(x) - s) - t)
+#define NORMALIZED(PART, at)      ((PART(x) - s) * t)
+#define WEIGHTED(PART, at)        (NORMALIZED(PART, at) * OF(weight, at))
+#define BIASED(PART, at)          (NORMALIZED(PART, at) + OF(bias, at))
+#define WEIGHTED_BIASED(PART, at) (WEIGHTED(PART, at) + OF(bias, at))
+
+MAP(shifted, SHIFTED, rounded)
+MAP(normalized, NORMALIZED, rounded_up)
+MAP(weighted, WEIGHTED, rounded_up)
+MAP(biased, BIASED, rounded_up)
+MAP(weighted_biased, WEIGHTED_BIASED, rounded_up)
+
+static void shift(int64_t count, uint16_t *y, const uint16_t *x, float first, float second,
+                  bool is_past_caches)
+{
+    shifted(count, y, x, first, second, NULL, NULL, is_past_caches);
+}
+
+static void normalize(int64_t count, uint16_t *y, const uint16_t *x, float mean, float factor,
+                      const float *weight, const float *bias, bool is_past_caches)
+{
+    if (weight != NULL && bias != NULL) {
+        weighted_biased(count, y, x, mean, factor, weight, bias, is_past_caches);
+    } else if (weight != NULL) {
+        weighted(count, y, x, mean, factor, weight, weight, is_past_caches);
+    } else if (bias != NULL) {
+        biased(count, y, x, mean, factor, bias, bias, is_past_caches);
+    } else {
+        normalized(count, y, x, mean, factor, NULL, NULL, is_past_caches);
+    }
+}
+
+const exg_row_bf16_loops EXG_ISA_NAME(exg_loops_row_bf16) = {
+    .sums = sums,
+    .sum_squares = sum_squares,
+    .widen = widen,
+    .peak = peak,
+    .exp = exp_all,
+    .exp_sum = exp_sum,
+    .scale = scale,
+    .shift = shift,
+    .normalize = normalize,
+};
