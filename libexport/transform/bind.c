@@ -210,6 +210,10 @@ static exg_status check_sizes(const exg_value *value, const exg_input_binding *b
     return EXG_OK;
 }
 
+/* A lower bound of 2 or less is the exporter's guess, not the user's, and does not bind: PyTorch
+ * runs such a program at 0 and 1 too (torch/export/_unlift.py). */
+#define MIN_GUESSED 2
+
 static exg_status check_ranges(const exg_program *program, const exg_symbols *symbols,
                                exg_error *err)
 {
@@ -225,7 +229,7 @@ static exg_status check_ranges(const exg_program *program, const exg_symbols *sy
             continue;
         }
         EXG_TRY(exg_symint_evaluate(range->symbol, symbols, &value, err));
-        if ((range->has_min && value < range->min_val) ||
+        if ((range->has_min && value < (range->min_val > MIN_GUESSED ? range->min_val : 0)) ||
             (range->has_max && value > range->max_val)) {
             exg_status status =
                 EXG_FAIL(err, USAGE, "INP-005", "%s = %" PRId64 " is outside its range", range->symbol,

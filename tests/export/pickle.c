@@ -41,6 +41,35 @@ static opened read_pickle(const void *data, size_t length)
     return o;
 }
 
+/* A tensor that carries an attribute, as torch.export leaves on samples of a dynamic size. */
+#define FROM_TYPE(builder, type, attributes)                                                       \
+    "\x80\x02"                                                                                     \
+    "ctorch._tensor\n_rebuild_from_type_v2\n"                                                      \
+    "(" builder type                                                                               \
+    "((X\x07\x00\x00\x00storage"                                                                   \
+    "ctorch\nFloatStorage\n"                                                                       \
+    "X\x01\x00\x00\x00"                                                                            \
+    "0X\x03\x00\x00\x00"                                                                           \
+    "cpuK\x0ctQK\x02K\x02K\x03\x86K\x03K\x01\x86\x89"                                              \
+    "ccollections\nOrderedDict\n)Rt" attributes "tR."
+#define REBUILD   "ctorch._utils\n_rebuild_tensor_v2\n"
+#define SPECIALIZED "}X\x0e\x00\x00\x00_specialize_on}K\x00]ss"
+
+static void it_reads_a_tensor_with_attributes(void **state)
+{
+    static const char tensor[] = FROM_TYPE(REBUILD, "ctorch\nTensor\n", SPECIALIZED);
+    opened o = read_pickle(tensor, sizeof(tensor) - 1);
+
+    (void)state;
+    if (o.status != EXG_OK) {
+        fail_msg("%s %s", o.err.code, o.err.message);
+    }
+    assert_int_equal(o.root->kind, EXG_PICKLE_TENSOR);
+    assert_int_equal(o.root->as_tensor.offset, 2);
+    assert_int_equal(o.root->as_tensor.sizes->items[1]->as_int, 3);
+    exg_arena_destroy(o.arena);
+}
+
 static void it_reads_a_state_dict(void **state)
 {
     opened o = read_pickle(state_dict, STATE_DICT_BYTES);
@@ -126,6 +155,12 @@ static void it_refuses_attacks(void **state)
         ROW("ccollections\nOrderedDict\n(K\x01tR.", EXG_UNSUPPORTED, "PKL-CALL"),
         ROW("ctorch\nSize\nK\x01\x85R.", EXG_UNSUPPORTED, "PKL-CALL"),
         ROW("ctorch\nFloatStorage\n)R.", EXG_UNSUPPORTED, "PKL-CALL"),
+        ROW(FROM_TYPE("ctorch\nSize\n", "ctorch\nTensor\n", "}"), EXG_UNSUPPORTED, "PKL-CALL"),
+        ROW(FROM_TYPE("ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch\nTensor\n", "}"),
+            EXG_UNSUPPORTED, "PKL-CALL"),
+        ROW(FROM_TYPE(REBUILD, "ctorch\nfloat32\n", "}"), EXG_UNSUPPORTED, "PKL-CALL"),
+        ROW(FROM_TYPE(REBUILD, "ctorch\nTensor\n", "N"), EXG_UNSUPPORTED, "PKL-CALL"),
+        ROW(FROM_TYPE(REBUILD, "cos\nsystem\n", "}"), EXG_UNSUPPORTED, "PKL-GLOBAL"),
         ROW("K\x01)R.", EXG_MALFORMED, "PKL-001"),
         ROW("K\x01K\x02R.", EXG_MALFORMED, "PKL-001"),
         ROW("}K\x01"
@@ -233,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_reads_a_state_dict),
+        cmocka_unit_test(it_reads_a_tensor_with_attributes),
         cmocka_unit_test(it_reads_every_constant),
         cmocka_unit_test(it_refuses_attacks),
         cmocka_unit_test(it_limits_what_a_short_pickle_builds),

@@ -171,8 +171,9 @@ def is_dynamic(program):
 
 
 def allows(program, length):
-    """Is `length` inside the ranges of all symbolic sizes?"""
-    return all(bounds.lower <= length <= bounds.upper for bounds in program.range_constraints.values())
+    """Does PyTorch run the program at `length`? Lower bounds up to 2 do not bind."""
+    return all((bounds.lower <= 2 or bounds.lower <= length) and length <= bounds.upper
+               for bounds in program.range_constraints.values())
 
 
 def writes_buffers(program, args, kwargs):

@@ -100,6 +100,8 @@ typedef enum exg_pickle_tag {
     EXG_TAG_REBUILD_TENSOR_V2,
     EXG_TAG_REBUILD_TENSOR_V3,
     EXG_TAG_REBUILD_PARAMETER,
+    EXG_TAG_REBUILD_FROM_TYPE,
+    EXG_TAG_TYPE, /* of a tensor */
     EXG_TAG_STORAGE,
     EXG_TAG_SIZE,
     EXG_TAG_DTYPE,

@@ -13,6 +13,9 @@ static const exg_pickle_global globals[] = {
     {"torch._utils", "_rebuild_tensor_v2", EXG_TAG_REBUILD_TENSOR_V2, UNTYPED},
     {"torch._utils", "_rebuild_tensor_v3", EXG_TAG_REBUILD_TENSOR_V3, UNTYPED},
     {"torch._utils", "_rebuild_parameter", EXG_TAG_REBUILD_PARAMETER, UNTYPED},
+    {"torch._tensor", "_rebuild_from_type_v2", EXG_TAG_REBUILD_FROM_TYPE, UNTYPED},
+    {"torch", "Tensor", EXG_TAG_TYPE, UNTYPED},
+    {"torch.nn.parameter", "Parameter", EXG_TAG_TYPE, UNTYPED},
     {"torch", "Size", EXG_TAG_SIZE, UNTYPED},
     {"torch", "device", EXG_TAG_DEVICE, UNTYPED},
     {"__builtin__", "complex", EXG_TAG_COMPLEX, UNTYPED},
@@ -144,6 +147,25 @@ static exg_status build_parameter(const exg_pickle_items *args, exg_pickle_value
     return EXG_OK;
 }
 
+/* A tensor that carries attributes (of torch.export.Dim's making, say), which say nothing of its
+ * elements: (what builds it, its type, the arguments, the attributes). */
+static exg_status build_from_type(const exg_pickle_items *args, exg_arena *arena,
+                                  exg_pickle_value *result, exg_error *err)
+{
+    exg_pickle_value **a = args->items;
+    bool is_whole = args->count == 4 && a[0]->kind == EXG_PICKLE_GLOBAL &&
+                    a[1]->kind == EXG_PICKLE_GLOBAL && a[1]->as_global->tag == EXG_TAG_TYPE &&
+                    a[3]->kind == EXG_PICKLE_DICT;
+
+    if (!is_whole || (a[0]->as_global->tag != EXG_TAG_REBUILD_TENSOR &&
+                      a[0]->as_global->tag != EXG_TAG_REBUILD_TENSOR_V2 &&
+                      a[0]->as_global->tag != EXG_TAG_REBUILD_TENSOR_V3 &&
+                      a[0]->as_global->tag != EXG_TAG_REBUILD_PARAMETER)) {
+        return bad_call("_rebuild_from_type_v2", err);
+    }
+    return exg_pickle_call(a[0]->as_global, a[2], arena, result, err);
+}
+
 static exg_status build_complex(const exg_pickle_items *args, exg_pickle_value *result,
                                 exg_error *err)
 {
@@ -165,7 +187,6 @@ exg_status exg_pickle_call(const exg_pickle_global *global, exg_pickle_value *ar
     static const tensor_form v3 = {7, 8, 4, 5, 6};
     const exg_pickle_items *args = &arguments->as_items;
 
-    (void)arena;
     if (arguments->kind != EXG_PICKLE_TUPLE) {
         return bad_call(global->name, err);
     }
@@ -185,6 +206,8 @@ exg_status exg_pickle_call(const exg_pickle_global *global, exg_pickle_value *ar
         return build_tensor(global, args, &v3, result, err);
     case EXG_TAG_REBUILD_PARAMETER:
         return build_parameter(args, result, err);
+    case EXG_TAG_REBUILD_FROM_TYPE:
+        return build_from_type(args, arena, result, err);
     case EXG_TAG_SIZE:
         if (args->count != 1 || !all_ints(args->items[0])) {
             return bad_call(global->name, err);
@@ -198,6 +221,7 @@ exg_status exg_pickle_call(const exg_pickle_global *global, exg_pickle_value *ar
         return EXG_OK;
     case EXG_TAG_STORAGE:
     case EXG_TAG_DTYPE:
+    case EXG_TAG_TYPE:
     case EXG_TAG_KNOWN_UNSUPPORTED:
         break;
     }
