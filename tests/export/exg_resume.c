@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,6 +173,30 @@ static void it_believes_only_what_agrees(void **state)
     empty_folder();
 }
 
+/* Two saves to one path would mix their bytes. */
+static void one_save_at_a_time(void **state)
+{
+    watch w = {0, 0, 0};
+    exg_save_options options = options_of(EXG_COMPRESSION_ZSTD, EXG_WEIGHTS_INTERNAL, &w);
+    exg_program *p = open_program("fixtures/lm.decode.pt2");
+    int other = open(in_folder("m.exg.resume"), O_RDWR | O_CREAT, 0600);
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(flock(other, LOCK_EX), 0);
+    exg_error_clear(&err);
+    assert_int_equal(exg_save(p, in_folder("m.exg"), EXG_FORMAT_EXG, &options, &err), EXG_IO);
+    assert_string_equal(err.code, "IO-BUSY");
+    assert_int_equal(access(in_folder("m.exg.part"), F_OK), -1);
+    assert_int_equal(access(in_folder("m.exg.resume"), F_OK), 0);
+    close(other);
+    save_program(p, "m.exg", &options);
+    assert_whole("m.exg");
+    assert_int_equal(access(in_folder("m.exg.resume"), F_OK), -1);
+    exg_program_destroy(p);
+    empty_folder();
+}
+
 static void it_leaves_nothing_without_resume(void **state)
 {
     watch w = {500000, 0, 0};
@@ -196,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_goes_on_wherever_it_was_killed),
         cmocka_unit_test(it_believes_only_what_agrees),
+        cmocka_unit_test(one_save_at_a_time),
         cmocka_unit_test(it_leaves_nothing_without_resume),
     };
 
