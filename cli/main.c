@@ -106,6 +106,12 @@ static exg_status keep_quiet(cli_call *call, exg_error *err)
                              : EXG_FAIL(err, IO, "CLI-003", "cannot write to nowhere: /dev/null");
 }
 
+/* A buffer that was lost on the way is told by ferror() alone. */
+static bool wrote_all(void)
+{
+    return fflush(stdout) == 0 && ferror(stdout) == 0;
+}
+
 int main(int argc, char **argv)
 {
     cli_call call = {.out = stdout};
@@ -121,7 +127,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
         cli_help(stdout);
-        return 0;
+        return wrote_all() ? 0 : 3;
     }
     if (command == NULL) {
         if (argc > 1) {
@@ -132,13 +138,13 @@ int main(int argc, char **argv)
     }
     if (has_word(argc, argv, "--help")) {
         (void)cli_command_help(stdout, command->name);
-        return 0;
+        return wrote_all() ? 0 : 3;
     }
     call.command = command->name;
     status = cli_parse(argc - 2, argv + 2, &call, &err);
     status = status == EXG_OK ? keep_quiet(&call, &err) : status;
     status = status == EXG_OK ? command->run(&call, &err) : status;
-    if (fflush(stdout) != 0 && status == EXG_OK) {
+    if (!wrote_all() && status == EXG_OK) {
         status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
     }
     if (status != EXG_OK) {

@@ -110,6 +110,16 @@ static exg_status check_target(const char *path, exg_error *err)
     return EXG_OK;
 }
 
+/* A file that replaces another is as open to others as that one. */
+static exg_status take_mode(exg_writer *writer, exg_error *err)
+{
+    struct stat st;
+
+    return stat(writer->path, &st) != 0 || fchmod(writer->descriptor, st.st_mode & 0777) == 0
+               ? EXG_OK
+               : refused(writer, "set the mode of a file beside", err);
+}
+
 /* The file of an earlier try, or a new one. */
 static exg_status open_part(exg_writer *writer, const char *part, exg_error *err)
 {
@@ -140,6 +150,9 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
     status = check_target(path, err);
     if (status == EXG_OK) {
         status = part == NULL ? create_temporary(w, err) : open_part(w, part, err);
+    }
+    if (status == EXG_OK) {
+        status = take_mode(w, err);
     }
     if (status != EXG_OK) {
         discard(w);

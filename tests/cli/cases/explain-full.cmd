@@ -1,0 +1,1 @@
+exg explain --list > /dev/full
