@@ -133,7 +133,7 @@ static float peak(int64_t count, const uint16_t *x)
 }
 
 /* e^x within 2^-12 of itself, 1 of 0; 0 far below, and where x is too great what is, or NaN. */
-#ifdef __AVX512F__
+#ifdef __AVX512DQ__
 static inline real exponential(real x)
 {
     static const float powers[16] = {/* 2^(k / 16) */
@@ -142,13 +142,13 @@ static inline real exponential(real x)
                                      1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
                                      1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
     const float rounder = 786432.0f; /* leaves 4 bits below the point */
-    real low = AT_LEAST(x, -160.0f);
-    real t = low * 1.44269504f + rounder;
+    real near = AT_MOST(AT_LEAST(x, -160.0f), 160.0f);
+    real t = next(near, all(1.44269504f), rounder);
     real n = t - rounder;
-    real u = low - n * 0.693147182f;
+    real u = fma_of(n, all(-0.693147182f), near);
     real power = (real)_mm512_permutexvar_ps((__m512i)t, _mm512_loadu_ps(powers));
 
-    return (real)_mm512_scalef_ps((__m512)(power * u + power), (__m512)n);
+    return (real)_mm512_scalef_ps((__m512)fma_of(power, u, power), (__m512)n);
 }
 #else
 static inline real exponential(real x)

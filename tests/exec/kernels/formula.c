@@ -241,8 +241,10 @@ static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
         memcpy(scalars, numbers[at % COUNT(numbers)], sizeof(numbers[0]));
         for (uint32_t k = 0; k < BATCH - 1; k++) {
             for (uint32_t o = 0; o < 3; o++) {
-                stored[o][k] = k < 900 ? (uint16_t)((rand() & 0x80ff) | (rand() % 16 + 120) << 7)
-                                       : edges[(uint32_t)rand() % COUNT(edges)];
+                uint32_t any = ((uint32_t)rand() & 0x80ff) | ((uint32_t)rand() % 16 + 120) << 7;
+
+                stored[o][k] =
+                    k < 900 ? (uint16_t)any : edges[(uint32_t)rand() % COUNT(edges)];
                 wide[o][k] = exg_bf16_to_f32(stored[o][k]);
             }
         }

@@ -1,5 +1,6 @@
 /* Softmax and norms against their definitions in double. */
 #include "tests/exec/kernels/harness.h"
+#include "tests/exec/kernels/on_device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -506,10 +507,13 @@ int main(void)
         cmocka_unit_test(large_results_are_written_whole),
         cmocka_unit_test(layer_and_rms_norm_equal_their_definitions),
         cmocka_unit_test(group_norm_normalizes_groups_of_channels),
+    };
+    const struct CMUnitTest loops[] = {/* of the host, by instruction set */
         cmocka_unit_test(softmax_of_bf16_is_next_to_the_true_value),
         cmocka_unit_test(softmax_of_every_bf16_is_next_to_the_true_value),
         cmocka_unit_test(norms_of_bf16_are_next_to_the_true_value),
     };
 
-    return cmocka_run_group_tests_name("norm", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("norm", tests, NULL, NULL) +
+           (on_device() ? 0 : cmocka_run_group_tests_name("norm loops", loops, NULL, NULL));
 }
