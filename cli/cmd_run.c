@@ -115,6 +115,7 @@ typedef struct comparison {
  * an input after the run as input:NAME. */
 static bool find_result(const comparison *c, const char *name, exg_tensor *tensor)
 {
+    uint32_t state_count = exg_session_state_count(c->session);
     char number[12];
 
     for (uint32_t i = 0; i < exg_session_output_count(c->session); i++) {
@@ -123,8 +124,7 @@ static bool find_result(const comparison *c, const char *name, exg_tensor *tenso
             return output_tensor(exg_session_output_at(c->session, i), tensor);
         }
     }
-    for (uint32_t i = 0; strncmp(name, "buffer:", 7) == 0 && i < exg_session_state_count(c->session);
-         i++) {
+    for (uint32_t i = 0; strncmp(name, "buffer:", 7) == 0 && i < state_count; i++) {
         if (strcmp(name + 7, exg_session_state_at(c->session, i, tensor)) == 0) {
             return true;
         }
@@ -159,7 +159,8 @@ static exg_status compare_unwritten(const comparison *c, const exg_weight *weigh
     }
     exg_tensor_set_contiguous(&saved);
     status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
-    status = status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err) : status;
+    status = status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err)
+                              : status;
     free(saved.data);
     return status;
 }
@@ -198,7 +199,8 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
         snprintf(name, sizeof(name), "%u", i);
         if (exg_session_output_at(c->session, i)->constant.kind == EXG_ARGUMENT_TENSOR &&
             exg_tensor_file_find(file, name) == NULL) {
-            status = EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect, name);
+            status = EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect,
+                              name);
         }
     }
     for (uint32_t i = 0; status == EXG_OK && i < file->count; i++) {
