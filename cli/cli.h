@@ -8,13 +8,11 @@
 #include <exg/exec.h>
 #include <stdio.h>
 
-#define CLI_INPUTS_MAX 64
-
 typedef struct cli_call {
     const char *command;
     const char *paths[2];
     uint32_t path_count;
-    const char *inputs[CLI_INPUTS_MAX]; /* --input, as given */
+    const char **inputs; /* --input, as given; room for one a word */
     uint32_t input_count;
     FILE *out;
 #define EXG_FLAG(field, name, commands, help)                    bool field;
@@ -51,12 +49,13 @@ void cli_close(cli_program *p);
 
 /* User inputs from --input, else the archive's sample inputs. */
 typedef struct cli_inputs {
-    exg_session_input items[CLI_INPUTS_MAX];
-    uint32_t count;
-    exg_tensor_file *files[CLI_INPUTS_MAX];
-    uint32_t file_count;
-    void *blocks[CLI_INPUTS_MAX]; /* owned copies: a program may write its inputs */
-    uint32_t block_count;
+    exg_session_input *items;
+    uint32_t count, capacity;
+    exg_tensor_file **files;
+    uint32_t file_count, file_capacity;
+    void **blocks; /* owned copies: a program may write its inputs */
+    uint32_t block_count, block_capacity;
+    struct exg_arena *arena; /* the arrays */
 } cli_inputs;
 
 exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,

@@ -47,7 +47,7 @@ static exg_status print_program(const cli_call *call, const exg_program *program
 static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
                        exg_symbols *symbols, exg_error *err)
 {
-    exg_input_binding bindings[CLI_INPUTS_MAX];
+    exg_input_binding *bindings = NULL;
     cli_inputs inputs;
     exg_status status;
 
@@ -55,6 +55,10 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
         return exg_bind_hints(p->program, arena, symbols, err);
     }
     status = cli_inputs_read(call, p, &inputs, err);
+    if (status == EXG_OK) {
+        bindings = EXG_NEW_ARRAY(arena, exg_input_binding, inputs.count);
+        status = bindings == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
     for (uint32_t i = 0; status == EXG_OK && i < inputs.count; i++) {
         bindings[i] = (exg_input_binding){.name = inputs.items[i].name,
                                           .kind = EXG_ARGUMENT_TENSOR,

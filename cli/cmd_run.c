@@ -27,29 +27,55 @@ static exg_named_tensor named(const char *name, const exg_tensor *t)
                               .bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype)};
 }
 
+/* An output as a tensor: a number is one of rank 0. false: it is neither. */
+static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
+{
+    const exg_argument *constant = &output->constant;
+
+    *tensor = (exg_tensor){0};
+    switch (constant->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        *tensor = output->tensor;
+        return true;
+    case EXG_ARGUMENT_INT:
+        tensor->dtype = EXG_DTYPE_I64;
+        tensor->data = (void *)(uintptr_t)&constant->as_int;
+        return true;
+    case EXG_ARGUMENT_FLOAT:
+        tensor->dtype = EXG_DTYPE_F64;
+        tensor->data = (void *)(uintptr_t)&constant->as_float;
+        return true;
+    case EXG_ARGUMENT_BOOL:
+        tensor->dtype = EXG_DTYPE_B8;
+        tensor->data = (void *)(uintptr_t)&constant->as_bool;
+        return true;
+    default:
+        return false;
+    }
+}
+
 static exg_status write_outputs(const cli_call *call, const exg_session *session, exg_error *err)
 {
     uint32_t count = exg_session_output_count(session);
-    exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
+    exg_named_tensor *named_tensors = calloc(count + 1, sizeof(*named_tensors));
+    exg_tensor *tensors = calloc(count + 1, sizeof(*tensors));
     char(*names)[12] = calloc(count + 1, sizeof(*names));
     uint32_t at = 0;
-    exg_status status;
+    exg_status status = EXG_OK;
 
-    if (tensors == NULL || names == NULL) {
-        free(tensors);
-        free(names);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    if (named_tensors == NULL || tensors == NULL || names == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    for (uint32_t i = 0; i < count; i++) {
-        const exg_session_output *output = exg_session_output_at(session, i);
-
-        if (output->constant.kind == EXG_ARGUMENT_TENSOR) {
+    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+        if (output_tensor(exg_session_output_at(session, i), &tensors[at])) {
             snprintf(names[at], sizeof(names[at]), "%u", i);
-            tensors[at] = named(names[at], &output->tensor);
+            named_tensors[at] = named(names[at], &tensors[at]);
             at++;
         }
     }
-    status = exg_tensor_file_save(call->output, tensors, at, NULL, err);
+    status = status == EXG_OK ? exg_tensor_file_save(call->output, named_tensors, at, NULL, err)
+                              : status;
+    free(named_tensors);
     free(tensors);
     free(names);
     return status;
@@ -78,36 +104,114 @@ static exg_status write_state(const cli_call *call, const exg_session *session, 
     return status;
 }
 
-static exg_status compare_outputs(const cli_call *call, const exg_session *session, exg_error *err)
+typedef struct comparison {
+    const exg_session *session;
+    const exg_program *program;
+    const cli_inputs *inputs;
+    double rtol, atol;
+} comparison;
+
+/* The result called `name`: an output by its position, what the program wrote as buffer:FQN,
+ * an input after the run as input:NAME. */
+static bool find_result(const comparison *c, const char *name, exg_tensor *tensor)
 {
-    double rtol = call->has_rtol ? call->rtol : 1e-4;
-    double atol = call->has_atol ? call->atol : 1e-5;
+    uint32_t state_count = exg_session_state_count(c->session);
+    char number[12];
+
+    for (uint32_t i = 0; i < exg_session_output_count(c->session); i++) {
+        snprintf(number, sizeof(number), "%u", i);
+        if (strcmp(name, number) == 0) {
+            return output_tensor(exg_session_output_at(c->session, i), tensor);
+        }
+    }
+    for (uint32_t i = 0; strncmp(name, "buffer:", 7) == 0 && i < state_count; i++) {
+        if (strcmp(name + 7, exg_session_state_at(c->session, i, tensor)) == 0) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; strncmp(name, "input:", 6) == 0 && i < c->inputs->count; i++) {
+        if (strcmp(name + 6, c->inputs->items[i].name) == 0 && !c->inputs->items[i].is_number) {
+            *tensor = c->inputs->items[i].tensor;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A buffer that the program leaves as it was saved. */
+static exg_status compare_unwritten(const comparison *c, const exg_weight *weight,
+                                    const exg_named_tensor *want, exg_error *err)
+{
+    exg_tensor saved = {.dtype = weight->meta->dtype, .rank = weight->meta->rank};
+    exg_status status;
+    uint64_t bytes;
+
+    if (saved.rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "SHP-001", "weight '%s' of rank %u", weight->fqn, saved.rank);
+    }
+    for (uint32_t d = 0; d < saved.rank; d++) {
+        saved.sizes[d] = weight->meta->sizes[d].value;
+    }
+    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
+    saved.data = malloc(bytes + 1);
+    if (saved.data == NULL) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    exg_tensor_set_contiguous(&saved);
+    status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
+    status = status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err)
+                              : status;
+    free(saved.data);
+    return status;
+}
+
+/* Compares one tensor of the file; `known` is left when it names no result. */
+static exg_status compare_one(const comparison *c, const exg_named_tensor *want, bool *known,
+                              exg_error *err)
+{
+    const exg_weight *weight = NULL;
+    exg_tensor got;
+
+    if (find_result(c, want->name, &got)) {
+        return cli_compare(want->name, &got, want, c->rtol, c->atol, err);
+    }
+    if (strncmp(want->name, "buffer:", 7) == 0) {
+        weight = exg_weights_find(c->program->weights, EXG_TABLE_STATE, want->name + 7);
+        weight = weight != NULL ? weight
+                                : exg_weights_find(c->program->weights, EXG_TABLE_CONSTANTS,
+                                                   want->name + 7);
+    }
+    *known = *known && weight != NULL;
+    return weight == NULL ? EXG_OK : compare_unwritten(c, weight, want, err);
+}
+
+/* Every tensor among the outputs is in the file, and every one of the file names a result. */
+static exg_status compare_outputs(const cli_call *call, const comparison *c, exg_error *err)
+{
+    const char *unknown = NULL;
     exg_tensor_file *file;
     exg_status status = EXG_OK;
 
     EXG_TRY_IN(err, exg_tensor_file_open(call->expect, &file, err), "%s", call->expect);
-    for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(session); i++) {
-        const exg_session_output *output = exg_session_output_at(session, i);
-        const exg_named_tensor *want;
+    for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(c->session); i++) {
         char name[12];
 
-        if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
-            continue;
-        }
         snprintf(name, sizeof(name), "%u", i);
-        want = exg_tensor_file_find(file, name);
-        status = want == NULL ? EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"",
-                                         call->expect, name)
-                              : cli_compare(name, &output->tensor, want, rtol, atol, err);
+        if (exg_session_output_at(c->session, i)->constant.kind == EXG_ARGUMENT_TENSOR &&
+            exg_tensor_file_find(file, name) == NULL) {
+            status = EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect,
+                              name);
+        }
     }
-    for (uint32_t i = 0; status == EXG_OK && i < exg_session_state_count(session); i++) {
-        exg_tensor state;
-        char name[256];
-        const exg_named_tensor *want;
+    for (uint32_t i = 0; status == EXG_OK && i < file->count; i++) {
+        bool known = true;
 
-        snprintf(name, sizeof(name), "buffer:%s", exg_session_state_at(session, i, &state));
-        want = exg_tensor_file_find(file, name);
-        status = want == NULL ? EXG_OK : cli_compare(name, &state, want, rtol, atol, err);
+        status = compare_one(c, &file->items[i], &known, err);
+        unknown = known || unknown != NULL ? unknown : file->items[i].name;
+    }
+    if (status == EXG_OK && unknown != NULL) {
+        status = EXG_FAIL(err, USAGE, "RUN-002", "%s: \"%s\" is no output of the program",
+                          call->expect, unknown);
     }
     exg_tensor_file_close(file);
     return status;
@@ -183,9 +287,10 @@ static exg_status put_report(exg_text *text, const cli_call *call, const exg_ses
     return EXG_OK;
 }
 
-static exg_status finish(const cli_call *call, const exg_session *session, double *times,
+static exg_status finish(const cli_call *call, const comparison *results, double *times,
                          uint32_t count, exg_error *err)
 {
+    const exg_session *session = results->session;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
@@ -196,7 +301,7 @@ static exg_status finish(const cli_call *call, const exg_session *session, doubl
         EXG_TRY(write_state(call, session, err));
     }
     if (call->expect != NULL) {
-        EXG_TRY(compare_outputs(call, session, err));
+        EXG_TRY(compare_outputs(call, results, err));
     }
     if (call->trace != NULL) {
         EXG_TRY(cli_save_trace(call->trace, session, err));
@@ -212,9 +317,14 @@ static exg_status finish(const cli_call *call, const exg_session *session, doubl
     return status;
 }
 
-static exg_status run(const cli_call *call, exg_session *session, const cli_inputs *inputs,
-                      exg_error *err)
+static exg_status run(const cli_call *call, exg_session *session, const exg_program *program,
+                      const cli_inputs *inputs, exg_error *err)
 {
+    const comparison results = {.session = session,
+                                .program = program,
+                                .inputs = inputs,
+                                .rtol = call->has_rtol ? call->rtol : 1e-4,
+                                .atol = call->has_atol ? call->atol : 1e-5};
     uint32_t repeat = call->has_repeat && call->repeat >= 1 ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
     exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
@@ -225,7 +335,7 @@ static exg_status run(const cli_call *call, exg_session *session, const cli_inpu
         status = exg_session_run(session, inputs->items, inputs->count, err);
         times[i] = now_ns() - start;
     }
-    status = status == EXG_OK ? finish(call, session, times, repeat, err) : status;
+    status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;
     free(times);
     return status;
 }
@@ -245,7 +355,7 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
         status = cli_session_options(call, &options, &placement, err);
         options.profile = call->profile || call->trace != NULL;
         status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
-        status = status == EXG_OK ? run(call, session, &inputs, err) : status;
+        status = status == EXG_OK ? run(call, session, p.program, &inputs, err) : status;
         exg_session_destroy(session);
         cli_placement_free(&placement);
     }

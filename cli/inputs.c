@@ -1,18 +1,31 @@
 /* inputs.c - user inputs: from safetensors or npy files, or the archive's own. */
 #include "cli/cli.h"
+#include "libexport/base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for one more input, one more file and one more block. */
+static exg_status reserve(cli_inputs *inputs, exg_error *err)
+{
+    bool room =
+        exg_arena_reserve(inputs->arena, &inputs->items, inputs->count, &inputs->capacity,
+                          sizeof(*inputs->items)) &&
+        exg_arena_reserve(inputs->arena, &inputs->files, inputs->file_count,
+                          &inputs->file_capacity, sizeof(exg_tensor_file *)) &&
+        exg_arena_reserve(inputs->arena, &inputs->blocks, inputs->block_count,
+                          &inputs->block_capacity, sizeof(void *));
+
+    return room ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+}
+
 static exg_status add_input(cli_inputs *inputs, const char *name, const exg_named_tensor *tensor,
                             exg_error *err)
 {
-    exg_session_input *input = &inputs->items[inputs->count];
+    exg_session_input *input;
     void *copy;
 
-    if (inputs->count == CLI_INPUTS_MAX || inputs->block_count == CLI_INPUTS_MAX) {
-        return EXG_FAIL(err, LIMIT, "CLI-002", "more than %d inputs", CLI_INPUTS_MAX);
-    }
+    EXG_TRY(reserve(inputs, err));
     if (tensor->rank > EXG_RANK_MAX) {
         return EXG_FAIL(err, LIMIT, "SHP-001", "input '%s' of rank %u", name, tensor->rank);
     }
@@ -24,6 +37,7 @@ static exg_status add_input(cli_inputs *inputs, const char *name, const exg_name
     if (tensor->bytes > 0) {
         memcpy(copy, tensor->data, tensor->bytes);
     }
+    input = &inputs->items[inputs->count];
     memset(input, 0, sizeof(*input));
     input->name = name;
     input->tensor.data = copy;
@@ -44,6 +58,7 @@ static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
     const char *path = equals == NULL ? word : equals + 1;
     exg_tensor_file *file;
 
+    EXG_TRY(reserve(inputs, err));
     EXG_TRY_IN(err, exg_tensor_file_open(path, &file, err), "%s:", path);
     inputs->files[inputs->file_count++] = file;
     if (equals != NULL) {
@@ -117,7 +132,8 @@ static exg_status read_samples(const exg_program *program, cli_inputs *inputs, e
         if (name == NULL || (kind != EXG_ARGUMENT_TENSOR && kind != EXG_ARGUMENT_SYM_INT)) {
             continue;
         }
-        if (sample->kind == EXG_ARGUMENT_INT && inputs->count < CLI_INPUTS_MAX) {
+        if (sample->kind == EXG_ARGUMENT_INT) {
+            EXG_TRY(reserve(inputs, err));
             inputs->items[inputs->count++] =
                 (exg_session_input){.name = name, .is_number = true, .number = sample->as_int};
             continue;
@@ -136,11 +152,11 @@ static exg_status read_samples(const exg_program *program, cli_inputs *inputs, e
 }
 
 /* Inputs without data, where the program says all their sizes: enough for a plan. */
-static bool shapes_alone(const exg_program *program, cli_inputs *inputs)
+static bool shapes_alone(const exg_program *program, cli_inputs *inputs, exg_error *err)
 {
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         const exg_argument *arg = &program->graph->inputs[i];
-        exg_session_input *input = &inputs->items[inputs->count];
+        exg_session_input *input;
         const exg_tensor_meta *meta;
 
         if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
@@ -148,9 +164,10 @@ static bool shapes_alone(const exg_program *program, cli_inputs *inputs)
         }
         meta = arg->kind == EXG_ARGUMENT_TENSOR ? program->graph->values[arg->as_tensor].tensor
                                                 : NULL;
-        if (meta == NULL || meta->rank > EXG_RANK_MAX || inputs->count + 1 == CLI_INPUTS_MAX) {
+        if (meta == NULL || meta->rank > EXG_RANK_MAX || reserve(inputs, err) != EXG_OK) {
             return false;
         }
+        input = &inputs->items[inputs->count];
         *input = (exg_session_input){.name = program->signature.inputs[i].arg.name};
         input->tensor.dtype = meta->dtype;
         input->tensor.rank = meta->rank;
@@ -172,12 +189,15 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
     uint32_t user_inputs = 0;
 
     memset(inputs, 0, sizeof(*inputs));
+    inputs->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    EXG_TRY(inputs->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
     for (uint32_t i = 0; i < call->input_count; i++) {
-        char *word = strdup(call->inputs[i]);
+        char *word;
 
-        if (word == NULL || inputs->block_count == CLI_INPUTS_MAX) {
-            free(word);
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        EXG_TRY(reserve(inputs, err));
+        word = strdup(call->inputs[i]);
+        if (word == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
         }
         inputs->blocks[inputs->block_count++] = word;
         EXG_TRY(read_file(inputs, word, err));
@@ -190,7 +210,7 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
     }
     if (call->input_count == 0 && user_inputs > 0) {
         if (p->program->sample_input_count == 0) {
-            if (strcmp(call->command, "plan") == 0 && shapes_alone(p->program, inputs)) {
+            if (strcmp(call->command, "plan") == 0 && shapes_alone(p->program, inputs, err)) {
                 return EXG_OK;
             }
             return exg_error_fix(
@@ -210,4 +230,5 @@ void cli_inputs_free(cli_inputs *inputs)
     for (uint32_t i = 0; i < inputs->block_count; i++) {
         free(inputs->blocks[i]);
     }
+    exg_arena_destroy(inputs->arena);
 }

@@ -141,7 +141,9 @@ int main(int argc, char **argv)
         return wrote_all() ? 0 : 3;
     }
     call.command = command->name;
-    status = cli_parse(argc - 2, argv + 2, &call, &err);
+    call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
+    status = call.inputs == NULL ? EXG_FAIL(&err, NO_MEMORY, "MEM-001", "out of memory")
+                                 : cli_parse(argc - 2, argv + 2, &call, &err);
     status = status == EXG_OK ? keep_quiet(&call, &err) : status;
     status = status == EXG_OK ? command->run(&call, &err) : status;
     if (!wrote_all() && status == EXG_OK) {
@@ -152,5 +154,6 @@ int main(int argc, char **argv)
     } else if (cli_process_count() > 1) {
         exg_mpi_finish(); /* a process that leaves without takes the others with it */
     }
+    free(call.inputs);
     return exg_status_exit_code(status);
 }

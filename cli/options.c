@@ -82,15 +82,6 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
     return EXG_OK;
 }
 
-static exg_status take_input(cli_call *call, const char *value, exg_error *err)
-{
-    if (call->input_count == CLI_INPUTS_MAX) {
-        return EXG_FAIL(err, LIMIT, "CLI-002", "more than %d inputs", CLI_INPUTS_MAX);
-    }
-    call->inputs[call->input_count++] = value;
-    return EXG_OK;
-}
-
 static uint32_t paths_wanted(const char *command)
 {
     return strcmp(command, "devices") == 0 ? 0
@@ -121,7 +112,7 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
             return usage(err, call->command, "an argument is missing after", word);
         }
         if (is_input) {
-            EXG_TRY(take_input(call, argv[++i], err));
+            call->inputs[call->input_count++] = argv[++i];
         } else {
             EXG_TRY(take_option(option, option->kind == OPTION_FLAG ? NULL : argv[++i], call, err));
         }

@@ -3,6 +3,7 @@
  */
 #include "libexec/routine.h"
 #include "libexec/device/device.h"
+#include "libexport/base/options.h"
 #include "libexport/base/text.h"
 
 #include <exg/session.h>
@@ -292,10 +293,12 @@ static exg_status create_tables(exg_session *s, exg_error *err)
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
+    exg_session_options own = {0};
     exg_session *s;
     exg_status status;
 
     *session = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &own, options, err));
     EXG_TRY(check_operators(verified, err));
     EXG_TRY(check_layouts(verified->program->graph, err));
     s = calloc(1, sizeof(*s));
@@ -303,10 +306,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
         return EXG_OUT_OF_MEMORY(err);
     }
     s->verified = *verified;
-    if (options != NULL) {
-        memcpy(&s->engine.options, options,
-               options->size < sizeof(*options) ? options->size : sizeof(*options));
-    }
+    s->engine.options = own;
     if (s->engine.options.loop_limit == 0) {
         s->engine.options.loop_limit = LOOP_LIMIT;
     }
@@ -371,6 +371,21 @@ static exg_input_binding binding_of(const exg_session_input *input)
     return binding;
 }
 
+/* What is looked at before the program is asked. */
+static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i].name == NULL) {
+            return EXG_FAIL(err, USAGE, "INP-001", "input %u of %u has no name", i, count);
+        }
+        if (!inputs[i].is_number && inputs[i].tensor.rank > EXG_RANK_MAX) {
+            return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims; at most %d are possible",
+                            inputs[i].name, inputs[i].tensor.rank, EXG_RANK_MAX);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status check_input_layout(const exg_session_input *inputs, uint32_t count,
                                      exg_error *err)
 {
@@ -430,6 +445,7 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
         return EXG_FAIL(err, USAGE, "INP-001", "%u inputs for a program of %u", count,
                         s->verified.program->graph->input_count);
     }
+    EXG_TRY(check_inputs(inputs, count, err));
     if (same_as_last(s, inputs, count)) {
         return EXG_OK;
     }
@@ -543,7 +559,8 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
         return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
                         session->engine.lost ? "lost a rank" : "only plans");
     }
-    status = check_input_layout(inputs, input_count, err);
+    status = check_inputs(inputs, input_count, err);
+    status = status == EXG_OK ? check_input_layout(inputs, input_count, err) : status;
     status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
     EXG_TRY(agree(session, status, err));
     start = exg_now_ns();

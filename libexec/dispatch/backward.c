@@ -1,6 +1,7 @@
 /* backward.c - from what was computed back to the leaves: the latest step first, so that every
  * gradient of its results has come. The same order on every rank. */
 #include "libexec/dispatch/tape.h"
+#include "libexport/base/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -200,9 +201,7 @@ exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
     exg_status status = EXG_OK;
     bool before;
 
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_backward_options, &options, given, err));
     before = exg_set_grad_enabled(d, options.create_graph);
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         exg_dtensor *gradient;

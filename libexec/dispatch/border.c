@@ -1,6 +1,7 @@
 /* border.c - steps between plain tensors and DTensors, and from placements to others, with their
  * ways back: each is another of these steps. */
 #include "libexec/dispatch/tape.h"
+#include "libexport/base/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,16 +101,6 @@ static exg_status remember(exg_dispatcher *d, const exg_tape_kind *kind, const e
     return status;
 }
 
-static exg_step_options options_of(const exg_step_options *given)
-{
-    exg_step_options options = {0};
-
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
-    return options;
-}
-
 /* What was made is the caller's, or nothing is. */
 static exg_status give(exg_status status, exg_dtensor **made)
 {
@@ -154,11 +145,12 @@ static const exg_tape_kind to_local_kind = {to_local_back, "to_local"};
 exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *given,
                         exg_dtensor **local, exg_error *err)
 {
-    exg_step_options options = options_of(given);
+    exg_step_options options = {0};
     exg_placement whole = exg_replicate();
     exg_device_mesh *self;
 
     *local = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_step_options, &options, given, err));
     EXG_TRY(exg_dispatcher_self(d, &self, err));
     EXG_TRY(check_device(t->mesh, self, err));
     EXG_TRY(exg_dtensor_wait(t, err));
@@ -210,17 +202,16 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
                           const exg_from_local_options *how, const exg_step_options *given,
                           exg_dtensor **t, exg_error *err)
 {
-    exg_step_options options = options_of(given);
+    exg_step_options options = {0};
     exg_from_local_options all = {0};
     exg_status status;
 
     *t = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_step_options, &options, given, err));
     if (!is_plain(d, local)) {
         return EXG_FAIL(err, USAGE, "TAP-004", "from_local of what is a DTensor already");
     }
-    if (how != NULL) {
-        memcpy(&all, how, how->size < sizeof(all) ? how->size : sizeof(all));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_from_local_options, &all, how, err));
     all.size = sizeof(all);
     all.requires_grad = false; /* as the local tensor says */
     all.meta = local->meta;
@@ -310,11 +301,12 @@ exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
                             const exg_placement *placements, uint32_t count,
                             const exg_step_options *given, exg_dtensor **out, exg_error *err)
 {
-    exg_step_options options = options_of(given);
+    exg_step_options options = {0};
     exg_dtensor *cast;
     exg_status status;
 
     *out = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_step_options, &options, given, err));
     options.grad_placement_count = 0;
     if (!sends_as(t, options.forward_dtype)) {
         return redistribute(d, t, placements, count, &options, out, err);

@@ -2,6 +2,7 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/options.h"
 #include "libexport/operators/complex.h"
 
 #include <stdio.h>
@@ -12,16 +13,16 @@
 
 /* ---- making --------------------------------- */
 
-void exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options)
+exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options,
+                                    exg_error *err)
 {
     exg_dispatch_options all = {0};
     uint32_t capacity = d->options.cache_capacity;
 
-    if (options != NULL) {
-        memcpy(&all, options, options->size < sizeof(all) ? options->size : sizeof(all));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_dispatch_options, &all, options, err));
     d->options = all;
     d->options.cache_capacity = capacity;
+    return EXG_OK;
 }
 
 exg_status exg_dispatcher_create(const exg_operators *operators,
@@ -45,12 +46,12 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
     made->operators = operators;
     exg_costs_init(&made->costs);
     exg_map_init(&made->by_key, made->arena);
-    exg_dispatcher_configure(made, options);
+    status = exg_dispatcher_configure(made, options, err);
     if (options != NULL && options->size >= sizeof(*options) && options->cache_capacity > 0) {
         capacity = options->cache_capacity;
     }
     made->options.cache_capacity = capacity;
-    status = exg_cache_init(&made->cache, capacity, err);
+    status = status == EXG_OK ? exg_cache_init(&made->cache, capacity, err) : status;
     status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
                               : status;
     status = status == EXG_OK ? exg_memory_create(made->empty->weights, NULL, &made->memory,

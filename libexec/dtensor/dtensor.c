@@ -1,6 +1,7 @@
 /* dtensor.c - into DTensors: from local parts, from a whole. */
 #include "libexec/comm/collectives.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/options.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -203,9 +204,7 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     bool member;
 
     *t = NULL;
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_from_local_options, &options, given, err));
     EXG_TRY(exg_spec_placements(mesh, placements, count, local->rank, to, err));
     member = exg_device_mesh_is_member(mesh);
     if ((options.shape == NULL) != (options.strides == NULL) ||

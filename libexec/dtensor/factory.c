@@ -3,6 +3,7 @@
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
 #include "libexport/base/element.h"
+#include "libexport/base/options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,7 +108,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, con
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *t = NULL;
-    memcpy(&like, given, given->size < sizeof(like) ? given->size : sizeof(like));
+    EXG_TRY(EXG_READ_OPTIONS(exg_dtensor_like, &like, given, err));
     if (like.rank > EXG_RANK_MAX) {
         return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", like.rank,
                         EXG_RANK_MAX);

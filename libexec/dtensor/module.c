@@ -1,6 +1,7 @@
 /* module.c - a program's parameters and buffers as DTensors, module by module. */
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/map.h"
+#include "libexport/base/options.h"
 #include "libexport/base/text.h"
 
 #include <exg/weights.h>
@@ -345,10 +346,7 @@ exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh
                             ? "the program has no module '%s'"
                             : "the module '%s' is distributed a second time", fqn);
     }
-    if (functions != NULL) {
-        memcpy(&root->functions, functions,
-               functions->size < sizeof(*functions) ? functions->size : sizeof(*functions));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_module_functions, &root->functions, functions, err));
     root->mesh = mesh;
     for (uint32_t i = 0; i < m->module_count; i++) {
         if (is_within(&m->modules[i], root)) {

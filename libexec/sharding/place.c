@@ -373,27 +373,51 @@ static void localize_sizes(placer *p, const exg_operator *op, exg_argument *args
     }
 }
 
-/* The operands of a node, flat, in schema order (EXG_NO_VALUE: absent). */
-static uint32_t collect_operands(const exg_operator *op, const exg_argument *args,
-                                 exg_value_id *operands)
+/* The tensor operands of a node, flat, in schema order. */
+typedef struct operand_list {
+    exg_value_id *ids; /* EXG_NO_VALUE: absent */
+    const exg_tensor_meta **metas;
+    exg_ref *refs; /* as moved */
+    const exg_tensor_meta **moved;
+    uint32_t count;
+} operand_list;
+
+static bool is_list(const exg_argument *arg)
 {
-    uint32_t count = 0;
+    return arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+}
+
+static exg_status collect_operands(placer *p, const exg_operator *op, const exg_argument *args,
+                                   operand_list *operands)
+{
+    uint32_t room = 0;
 
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        bool list = args[i].kind == EXG_ARGUMENT_TENSORS ||
-                    args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+        room += is_list(&args[i]) ? args[i].count : 1;
+    }
+    *operands = (operand_list){
+        .ids = EXG_NEW_ARRAY(p->scratch, exg_value_id, room),
+        .metas = EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, room),
+        .refs = EXG_NEW_ARRAY(p->scratch, exg_ref, room),
+        .moved = EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, room),
+    };
+    if (operands->ids == NULL || operands->metas == NULL || operands->refs == NULL ||
+        operands->moved == NULL) {
+        return EXG_OUT_OF_MEMORY(p->r.err);
+    }
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        bool list = is_list(&args[i]);
+        uint32_t items = list ? args[i].count : 1;
 
-        if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
-            continue;
-        }
-        for (uint32_t t = 0; list && t < args[i].count && count < EXG_PLACE_OPERANDS_MAX; t++) {
-            operands[count++] = args[i].as_tensors[t];
-        }
-        if (!list && count < EXG_PLACE_OPERANDS_MAX) {
-            operands[count++] = exg_get_ref(&args[i]).id;
+        for (uint32_t t = 0; op->schema->arguments[i].type.base == EXG_TYPE_TENSOR && t < items;
+             t++) {
+            exg_value_id id = list ? args[i].as_tensors[t] : exg_get_ref(&args[i]).id;
+
+            operands->ids[operands->count] = id;
+            operands->metas[operands->count++] = id == EXG_NO_VALUE ? NULL : meta_of(p, id);
         }
     }
-    return count;
+    return EXG_OK;
 }
 
 /* Puts the moved operands back into the arguments. */
@@ -406,7 +430,7 @@ static exg_status replace_operands(placer *p, const exg_operator *op, exg_argume
         if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
             continue;
         }
-        if (args[i].kind == EXG_ARGUMENT_TENSORS || args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS) {
+        if (is_list(&args[i])) {
             exg_value_id *ids = EXG_NEW_ARRAY(p->r.out->arena, exg_value_id, args[i].count);
 
             if (ids == NULL) {
@@ -459,13 +483,13 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
 /* Time of a node on one rank, from the sizes of its local operands and results. What placing
  * along an earlier mesh dim put in is a collective over that dim's link. */
 static double time_of(const placer *p, const exg_operator *op, const exg_argument *args,
-                      const exg_ref *refs, uint32_t count, exg_ref result)
+                      const operand_list *operands, exg_ref result)
 {
-    const exg_tensor_meta *metas[EXG_PLACE_OPERANDS_MAX];
+    const exg_tensor_meta **metas = operands->moved;
     const exg_tensor_meta *out = exg_ref_meta(p->r.builder, result);
 
-    for (uint32_t i = 0; i < count; i++) {
-        metas[i] = exg_ref_meta(p->r.builder, refs[i]);
+    for (uint32_t i = 0; i < operands->count; i++) {
+        metas[i] = exg_ref_meta(p->r.builder, operands->refs[i]);
     }
     if (exg_is_exchange(op->id) && out != NULL && metas[0] != NULL) {
         const exg_link *link =
@@ -474,7 +498,7 @@ static double time_of(const placer *p, const exg_operator *op, const exg_argumen
         return link->message_ns +
                (exg_meta_bytes(metas[0]) + exg_meta_bytes(out)) * link->ns_per_byte;
     }
-    return exg_predict_work(p->costs, op, metas, count, out);
+    return exg_predict_work(p->costs, op, metas, operands->count, out);
 }
 
 /* The operator on this rank's operands, or what the row says stands for it. */
@@ -504,14 +528,11 @@ static exg_status place_node(placer *p, const exg_node *node)
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
     exg_argument args[EXG_REWRITE_ARGS_MAX];
     exg_argument results[16];
-    exg_value_id operands[EXG_PLACE_OPERANDS_MAX];
+    operand_list operands;
     exg_value_id outs[EXG_RESULTS_MAX];
-    const exg_tensor_meta *operand_metas[EXG_PLACE_OPERANDS_MAX];
     const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
-    exg_ref refs[EXG_PLACE_OPERANDS_MAX];
     exg_rule_call call = {.op = op,
                           .args = args,
-                          .operands = operand_metas,
                           .results = result_metas,
                           .mesh_size = p->n,
                           .emits = true,
@@ -524,29 +545,28 @@ static exg_status place_node(placer *p, const exg_node *node)
         return EXG_FAIL(p->r.err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
     EXG_TRY(exg_operator_normalize(op, node, args, p->r.err));
-    call.operand_count = collect_operands(op, args, operands);
+    EXG_TRY(collect_operands(p, op, args, &operands));
+    call.operands = operands.metas;
+    call.operand_count = operands.count;
     call.result_count = collect_results(node, outs);
-    for (uint32_t i = 0; i < call.operand_count; i++) {
-        operand_metas[i] = operands[i] == EXG_NO_VALUE ? NULL : meta_of(p, operands[i]);
-    }
     for (uint32_t i = 0; i < call.result_count; i++) {
         result_metas[i] = meta_of(p, outs[i]);
     }
     EXG_TRY(exg_rule_rows(&call));
-    row = choose_row(p, &call, operands);
+    row = choose_row(p, &call, operands.ids);
     for (uint32_t i = 0; i < call.operand_count; i++) {
-        refs[i] = EXG_NO_REF;
-        if (operands[i] != EXG_NO_VALUE) {
-            EXG_TRY(in_form(p, operands[i], row->operands[i], &refs[i]));
+        operands.refs[i] = EXG_NO_REF;
+        if (operands.ids[i] != EXG_NO_VALUE) {
+            EXG_TRY(in_form(p, operands.ids[i], row->operands[i], &operands.refs[i]));
             if (row->operands[i].kind == EXG_SHARD) {
-                exg_cuts_note(p->cuts, operand_metas[i]->sizes[row->operands[i].dim].value);
+                exg_cuts_note(p->cuts, operands.metas[i]->sizes[row->operands[i].dim].value);
             }
         }
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
     }
-    EXG_TRY(replace_operands(p, op, args, refs));
+    EXG_TRY(replace_operands(p, op, args, operands.refs));
     EXG_TRY(emit_row(p, node, &call, row, args, results));
     for (uint32_t i = 0; i < call.result_count; i++) {
         exg_ref ref = exg_get_ref(&results[i]);
@@ -554,11 +574,12 @@ static exg_status place_node(placer *p, const exg_node *node)
         EXG_TRY(check_result(p, outs[i], row->results[i], ref));
         add_form(p, outs[i], row->results[i], ref);
         p->forms[outs[i]].is_weight =
-            op->view != NULL && operands[0] != EXG_NO_VALUE && p->forms[operands[0]].is_weight;
-        p->forms[outs[i]].in_pieces = all_in_pieces(p, operands, call.operand_count);
+            op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
+            p->forms[operands.ids[0]].is_weight;
+        p->forms[outs[i]].in_pieces = all_in_pieces(p, operands.ids, call.operand_count);
     }
     if (call.result_count > 0) {
-        work = time_of(p, op, args, refs, call.operand_count, exg_get_ref(&results[0]));
+        work = time_of(p, op, args, &operands, exg_get_ref(&results[0]));
     }
     exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
     return EXG_OK;

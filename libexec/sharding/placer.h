@@ -9,7 +9,6 @@
 #include "libexport/transform/rewrite.h"
 
 #define EXG_FORMS_MAX 6
-#define EXG_PLACE_OPERANDS_MAX 256
 
 typedef struct exg_form {
     exg_placement placement;

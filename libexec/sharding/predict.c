@@ -172,7 +172,7 @@ static void read_operand(void *user, exg_value_id *id)
     reading *r = user;
     const exg_tensor_meta *meta = meta_of(r->p, *id);
 
-    if (meta != NULL && r->count < EXG_PLACE_OPERANDS_MAX) {
+    if (meta != NULL) {
         uint32_t *due = &r->p->due[r->p->base[*id]];
 
         *due = *due < r->node ? *due : r->node;
@@ -273,6 +273,29 @@ static exg_status predict(prediction *p)
     return EXG_OK;
 }
 
+static void count_operand(void *user, exg_value_id *id)
+{
+    (void)id;
+    ++*(uint32_t *)user;
+}
+
+/* Values that the node with the most of them reads. */
+static uint32_t most_operands(const exg_graph *graph)
+{
+    uint32_t most = 0;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+        uint32_t count = 0;
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            exg_argument_visit_values(&node->inputs[i].arg, count_operand, &count);
+        }
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 static bool make_room(prediction *p, const exg_tensor_meta ***metas)
 {
     const exg_graph *graph = p->local->graph;
@@ -286,7 +309,7 @@ static bool make_room(prediction *p, const exg_tensor_meta ***metas)
     p->base = EXG_NEW_ARRAY(p->arena, exg_value_id, values);
     p->constant = EXG_NEW_ARRAY(p->arena, bool, values);
     p->crossings = EXG_NEW_ARRAY(p->arena, exg_crossing, nodes);
-    *metas = EXG_NEW_ARRAY(p->arena, const exg_tensor_meta *, EXG_PLACE_OPERANDS_MAX);
+    *metas = EXG_NEW_ARRAY(p->arena, const exg_tensor_meta *, most_operands(graph));
     return p->ns != NULL && p->beside != NULL && p->made != NULL && p->due != NULL &&
            p->base != NULL && p->constant != NULL && p->crossings != NULL && *metas != NULL;
 }

@@ -1,5 +1,6 @@
 /* diff.c - the rooms of a comparison, one after the other, and what they find. */
 #include "libexport/diff/side.h"
+#include "libexport/base/options.h"
 
 #include <string.h>
 
@@ -145,10 +146,8 @@ exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
     exg_differ d = {.a = a->program, .b = b->program, .options = &own, .diff = diff};
     exg_status status = EXG_OK;
 
-    if (options != NULL) {
-        memcpy(&own, options, options->size < sizeof(own) ? options->size : sizeof(own));
-    }
     memset(diff, 0, sizeof(*diff));
+    EXG_TRY(EXG_READ_OPTIONS(exg_diff_options, &own, options, err));
     diff->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     d.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (diff->arena == NULL || d.scratch == NULL) {

@@ -49,9 +49,6 @@ exg_save_fn exg_exg_save;
  * 64 MiB. A program of honest JSON takes about its own size. */
 uint64_t exg_default_budget(uint64_t length);
 
-/* What a caller gave, filled up with zeros; NULL: all zeros. */
-exg_open_options exg_open_options_of(const exg_open_options *given);
-
 /* The budget and the allocator of `options` for a source. */
 void exg_source_limit(exg_source *source, exg_open_options options);
 

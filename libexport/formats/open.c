@@ -2,6 +2,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/base/options.h"
 #include "libexport/formats/format.h"
 #include "libexport/weights/storage.h"
 
@@ -127,16 +128,6 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
                          "give a file saved by torch.export.save");
 }
 
-exg_open_options exg_open_options_of(const exg_open_options *given)
-{
-    exg_open_options options = {0};
-
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
-    return options;
-}
-
 void exg_source_limit(exg_source *source, exg_open_options options)
 {
     source->allocator = options.allocator;
@@ -147,12 +138,16 @@ void exg_source_limit(exg_source *source, exg_open_options options)
 static exg_status open_source(exg_source *source, const exg_open_options *given,
                               exg_program **program, exg_file_info *given_info, exg_error *err)
 {
-    exg_open_options options = exg_open_options_of(given);
+    exg_open_options options = {0};
     exg_file_info info = {0};
     exg_format format = EXG_FORMAT_COUNT;
     exg_status status;
 
     *program = NULL;
+    if (given_info != NULL) {
+        *given_info = info;
+    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &options, given, err));
     exg_source_limit(source, options);
     status = find_format(source, &format, err);
     if (status == EXG_OK) {
@@ -198,6 +193,9 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     exg_status status;
 
     *program = NULL;
+    if (info != NULL) {
+        *info = found;
+    }
     status = exg_file_map(path, &mapping, err);
     if (status == EXG_OK) {
         source = (exg_source){mapping.data, mapping.length, path, 0};
@@ -226,9 +224,7 @@ exg_status exg_save(const exg_program *program, const char *path, exg_format for
 {
     exg_save_options options = {0};
 
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_save_options, &options, given, err));
     if ((unsigned)format >= EXG_FORMAT_COUNT) {
         return exg_error_fix(err, EXG_FAIL(err, USAGE, "FMT-UNKNOWN", "%s: unknown format", path),
                              "name the format, or end the file's name in .exg");

@@ -152,8 +152,11 @@ static exg_status read_tensor(reader *r, exg_json value, const char *name, tenso
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
                               "a tensor needs dtype, shape and data_offsets");
     }
-    if (!exg_shape_bytes(tensor.shape, tensor.rank, tensor.dtype, &bytes) ||
-        bytes != range->end - range->begin) {
+    if (!exg_shape_bytes(tensor.shape, tensor.rank, tensor.dtype, &bytes)) {
+        return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",
+                              "the bytes that the shape takes pass 64 bits");
+    }
+    if (bytes != range->end - range->begin) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",
                               "the shape takes %llu bytes, the offsets give %llu",
                               (unsigned long long)bytes,

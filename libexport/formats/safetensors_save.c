@@ -11,6 +11,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
 #include "libexport/base/text.h"
 #include "libexport/base/xxh3.h"
@@ -566,9 +567,7 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
                .err = err};
     exg_status status;
 
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status =
         s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_pool_create(options.threads, &s.pool, err);

@@ -1,4 +1,5 @@
 /* weights_file.c - which file of named tensors, and off it goes. */
+#include "libexport/base/options.h"
 #include "libexport/formats/weights_file.h"
 
 #include "libexport/base/arena.h"
@@ -172,10 +173,12 @@ exg_status exg_weights_open_memory(const void *data, size_t length,
                                    exg_weights_format *format, exg_error *err)
 {
     exg_source source = {data, length, NULL, 0, NULL};
+    exg_open_options own = {0};
     exg_weights_format found;
     exg_status status;
 
-    exg_source_limit(&source, exg_open_options_of(options));
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
     status = read_source(&source, *weights, &found, err);
     if (status != EXG_OK) {
@@ -204,8 +207,10 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
                               exg_weights_format *format, exg_error *err)
 {
     exg_source source = {mapping->data, mapping->length, path, 0, NULL};
+    exg_open_options own = {0};
 
-    exg_source_limit(&source, exg_open_options_of(options));
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);

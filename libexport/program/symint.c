@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX     64
-#define ARGUMENTS_MAX 16
+#define DEPTH_MAX        64
+#define MANY             UINT32_MAX /* arguments: folded as they are read, so none is kept */
+#define FIXED_MAX        2          /* arguments of a function that takes just so many */
 #define SYMBOLS_MANY     17 /* from here on found by a map */
 #define SYMBOL_BYTES_MAX 64
 
@@ -106,10 +107,10 @@ static const struct {
     function fn;
     uint32_t least, most;
 } functions[] = {
-    {"Add", FN_ADD, 1, ARGUMENTS_MAX},      {"Mul", FN_MUL, 1, ARGUMENTS_MAX},
+    {"Add", FN_ADD, 1, MANY},      {"Mul", FN_MUL, 1, MANY},
     {"Pow", FN_POW, 2, 2},                  {"PowByNatural", FN_POW, 2, 2},
-    {"FloatPow", FN_POW, 2, 2},             {"Min", FN_MIN, 1, ARGUMENTS_MAX},
-    {"Max", FN_MAX, 1, ARGUMENTS_MAX},      {"Mod", FN_MOD, 2, 2},
+    {"FloatPow", FN_POW, 2, 2},             {"Min", FN_MIN, 1, MANY},
+    {"Max", FN_MAX, 1, MANY},      {"Mod", FN_MOD, 2, 2},
     {"PythonMod", FN_MOD, 2, 2},            {"FloorDiv", FN_FLOORDIV, 2, 2},
     {"CleanDiv", FN_FLOORDIV, 2, 2},        {"IntTrueDiv", FN_TRUEDIV, 2, 2},
     {"FloatTrueDiv", FN_TRUEDIV, 2, 2},     {"ToFloat", FN_TOFLOAT, 1, 1},
@@ -118,13 +119,13 @@ static const struct {
     {"LessThan", FN_LE, 2, 2},              {"GreaterThan", FN_GE, 2, 2},
     {"StrictLessThan", FN_LT, 2, 2},        {"StrictGreaterThan", FN_GT, 2, 2},
     {"Eq", FN_EQ, 2, 2},                    {"Ne", FN_NE, 2, 2},
-    {"And", FN_AND, 1, ARGUMENTS_MAX},      {"Or", FN_OR, 1, ARGUMENTS_MAX},
+    {"And", FN_AND, 1, MANY},      {"Or", FN_OR, 1, MANY},
     {"Not", FN_NOT, 1, 1},                  {"CeilDiv", FN_CEILDIV, 2, 2},
     {"FloorToInt", FN_FLOOR, 1, 1},         {"CeilToInt", FN_CEIL, 1, 1},
     {"floor", FN_FLOOR, 1, 1},              {"ceiling", FN_CEIL, 1, 1},
-    {"min", FN_MIN, 1, ARGUMENTS_MAX},      {"max", FN_MAX, 1, ARGUMENTS_MAX},
+    {"min", FN_MIN, 1, MANY},      {"max", FN_MAX, 1, MANY},
     {"Identity", FN_IDENTITY, 1, 1},        {"ExprCondPair", FN_PAIR, 2, 2},
-    {"Piecewise", FN_PIECEWISE, 1, ARGUMENTS_MAX},
+    {"Piecewise", FN_PIECEWISE, 1, MANY},
 };
 
 static exg_status arithmetic(evaluator *e, char operation, number a, number b, number *out)
@@ -222,32 +223,23 @@ static exg_status to_integer(evaluator *e, double value, number *out)
     return EXG_OK;
 }
 
-/* Add, Mul, Min, Max, And, Or over any number of arguments. */
-static exg_status fold(evaluator *e, function fn, const number *args, uint32_t count, number *out)
+/* Takes one more argument of Add, Mul, Min, Max, And or Or into what the earlier ones gave. */
+static exg_status fold(evaluator *e, function fn, number arg, number *out)
 {
-    *out = args[0];
-    for (uint32_t i = 1; i < count; i++) {
-        if (fn == FN_ADD || fn == FN_MUL) {
-            EXG_TRY(arithmetic(e, fn == FN_ADD ? '+' : '*', *out, args[i], out));
-        } else if (fn == FN_MIN || fn == FN_MAX) {
-            *out = compare(fn == FN_MIN ? FN_LE : FN_GE, *out, args[i]) ? *out : args[i];
-        } else {
-            out->i = fn == FN_AND ? (out->i && args[i].i) : (out->i || args[i].i);
-        }
+    if (fn == FN_ADD || fn == FN_MUL) {
+        return arithmetic(e, fn == FN_ADD ? '+' : '*', *out, arg, out);
+    }
+    if (fn == FN_MIN || fn == FN_MAX) {
+        *out = compare(fn == FN_MIN ? FN_LE : FN_GE, *out, arg) ? *out : arg;
+    } else {
+        out->i = fn == FN_AND ? (out->i && arg.i) : (out->i || arg.i);
     }
     return EXG_OK;
 }
 
-static exg_status apply(evaluator *e, function fn, const number *args, uint32_t count, number *out)
+static exg_status apply(evaluator *e, function fn, const number *args, number *out)
 {
     switch (fn) {
-    case FN_ADD:
-    case FN_MUL:
-    case FN_MIN:
-    case FN_MAX:
-    case FN_AND:
-    case FN_OR:
-        return fold(e, fn, args, count, out);
     case FN_POW:
         return power(e, args[0], args[1], out);
     case FN_MOD:
@@ -278,7 +270,13 @@ static exg_status apply(evaluator *e, function fn, const number *args, uint32_t 
     case FN_NOT:
         *out = integer(args[0].i == 0);
         return EXG_OK;
-    case FN_PIECEWISE:
+    case FN_ADD:
+    case FN_MUL:
+    case FN_MIN:
+    case FN_MAX:
+    case FN_AND:
+    case FN_OR:
+    case FN_PIECEWISE: /* folded while read */
     case FN_IDENTITY:
         *out = args[0];
         return EXG_OK;
@@ -391,9 +389,11 @@ static exg_status read_float(evaluator *e, number *out)
 
 static exg_status read_call(evaluator *e, const char *name, size_t length, number *out)
 {
-    number args[ARGUMENTS_MAX];
+    number args[FIXED_MAX] = {0};
     uint32_t count = 0;
+    uint32_t most;
     size_t row = 0;
+    function fn;
     bool chosen = false; /* of a Piecewise: an earlier condition held */
 
     if (length == 6 && strncmp(name, "Symbol", 6) == 0) {
@@ -415,30 +415,33 @@ static exg_status read_call(evaluator *e, const char *name, size_t length, numbe
         e->at = name;
         return syntax(e, "a known function");
     }
-    while (!take(e, ")")) {
+    fn = functions[row].fn;
+    most = functions[row].most;
+    for (; !take(e, ")"); count++) {
         number value;
 
-        if (count == ARGUMENTS_MAX || (count > 0 && !take(e, ","))) {
+        if (count > 0 && !take(e, ",")) {
             return syntax(e, "',' or ')'");
         }
         EXG_TRY(read_expr(e, &value));
-        if (functions[row].fn == FN_PIECEWISE) { /* the first pair whose condition holds */
+        if (fn == FN_PIECEWISE) { /* the first pair whose condition holds */
             args[0] = chosen ? args[0] : value;
             chosen = chosen || e->condition;
-            count = 1;
-            continue;
+        } else if (most == MANY && count > 0) {
+            EXG_TRY(fold(e, fn, value, &args[0]));
+        } else if (count < FIXED_MAX) {
+            args[count] = value;
         }
-        args[count++] = value;
     }
-    if (count < functions[row].least || count > functions[row].most) {
+    if (count < functions[row].least || count > most) {
         return syntax(e, "another number of arguments");
     }
-    if (functions[row].fn == FN_PAIR) {
+    if (fn == FN_PAIR) {
         e->condition = args[1].i != 0;
         *out = args[0];
         return EXG_OK;
     }
-    return apply(e, functions[row].fn, args, count, out);
+    return apply(e, fn, args, out);
 }
 
 static exg_status read_atom(evaluator *e, number *out)

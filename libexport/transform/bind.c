@@ -141,14 +141,14 @@ static exg_status check_names(const exg_program *program, const exg_input_bindin
     for (uint32_t b = 0; b < count; b++) {
         bool found = false;
 
-        for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        for (uint32_t i = 0; bindings[b].name != NULL && i < program->graph->input_count; i++) {
             found = found || (is_user_value(program, i) &&
                               strcmp(value_of(program, &program->graph->inputs[i])->name,
                                      bindings[b].name) == 0);
         }
         if (!found) {
             status = EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
-                              bindings[b].name);
+                              bindings[b].name == NULL ? "" : bindings[b].name);
             return exg_error_fix(err, status, "its inputs are: %s", names);
         }
     }
@@ -204,7 +204,7 @@ static exg_status check_sizes(const exg_value *value, const exg_input_binding *b
         if (expected != binding->sizes[d]) {
             return EXG_FAIL(err, USAGE, "INP-004",
                             "input '%s' has size %" PRId64 " in dim %u, not %" PRId64, value->name,
-                            expected, d, binding->sizes[d]);
+                            binding->sizes[d], d, expected);
         }
     }
     return EXG_OK;

@@ -1,5 +1,6 @@
 /* stream.c - storages read in order by several threads, their checksums compared. */
 #include "libexport/base/arena.h"
+#include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
@@ -292,9 +293,7 @@ exg_status exg_weights_check(exg_weights *weights, const exg_check_options *give
     exg_pool *pool = NULL;
     exg_status status;
 
-    if (given != NULL) {
-        memcpy(&options, given, given->size < sizeof(options) ? given->size : sizeof(options));
-    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_check_options, &options, given, err));
     status = exg_pool_create(options.threads, &pool, err);
     if (status == EXG_OK) {
         status = check_all(&c, pool, err);

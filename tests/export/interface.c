@@ -210,9 +210,61 @@ static void it_reads_where_nodes_come_from(void **state)
     assert_false(exg_module_stack_next(&stack, &frame));
 }
 
+static void refused_for_its_size(exg_status status, const exg_error *err, const char *type)
+{
+    assert_int_equal(status, EXG_USAGE);
+    assert_string_equal(err->code, "OPT-001");
+    assert_non_null(strstr(err->message, type));
+}
+
+/* Options whose size is not set would all be ignored. */
+static void options_without_a_size_are_refused(void **state)
+{
+    const exg_open_options open = {.check_crc = true};
+    const exg_save_options save = {.compression = EXG_COMPRESSION_ZSTD};
+    const exg_weights_save_options save_weights = {.split = 1};
+    const exg_check_options check = {.threads = 1};
+    const exg_diff_options compare = {.skip_tensors = true};
+    exg_operators *operators;
+    exg_program *program;
+    exg_weights *weights;
+    exg_verified verified;
+    exg_file_info info;
+    exg_error err;
+    exg_diff diff;
+
+    (void)state;
+    memset(&info, 0xee, sizeof(info));
+    refused_for_its_size(exg_open("fixtures/mlp.pt2", &open, &program, &info, &err), &err,
+                         "exg_open_options.size");
+    assert_null(program);
+    exg_file_info_free(&info); /* nothing is in it */
+    refused_for_its_size(exg_open_memory("x", 1, &open, &program, NULL, &err), &err,
+                         "exg_open_options.size");
+    refused_for_its_size(
+        exg_weights_open("fixtures/mlp.inputs.safetensors", &open, &weights, NULL, &err), &err,
+        "exg_open_options.size");
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, &err), EXG_OK);
+    refused_for_its_size(exg_save(program, "/nowhere/x.exg", EXG_FORMAT_EXG, &save, &err), &err,
+                         "exg_save_options.size");
+    refused_for_its_size(
+        exg_weights_save(program->weights, "/nowhere/x.safetensors", &save_weights, &err), &err,
+        "exg_weights_save_options.size");
+    refused_for_its_size(exg_weights_check(program->weights, &check, &err), &err,
+                         "exg_check_options.size");
+    assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
+    assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
+    refused_for_its_size(exg_diff_programs(&verified, &verified, &compare, &diff, &err), &err,
+                         "exg_diff_options.size");
+    exg_diff_free(&diff);
+    exg_operators_destroy(operators);
+    exg_program_destroy(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(it_promotes_as_pytorch),
         cmocka_unit_test(it_names_everything),
         cmocka_unit_test(it_tells_faults),

@@ -209,8 +209,9 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
                                  exg_error *err);
 void exg_dispatcher_destroy(exg_dispatcher *d); /* NULL is allowed */
 
-/* From now on; the cache's capacity stays. */
-void exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options);
+/* From now on; the cache's capacity stays. USAGE. */
+exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options,
+                                    exg_error *err);
 
 /* What `row` says of operator `key` counts from now on. Without a schema (an operator that
  * libexport does not know) only the lowering or the handler are used. */

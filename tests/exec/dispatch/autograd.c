@@ -257,6 +257,12 @@ static void differentiate_twice(rank_context *c)
                e.err.message);
         cube = CALL(&e, "aten.pow.Tensor_Scalar", T(y), of_int(3));
         loss = CALL(&e, "aten.sum.default", T(cube));
+        graph.size = 0;
+        EXPECT(c, exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_USAGE &&
+                      exg_to_local(e.d, y, &(exg_step_options){.grad_placements = &to}, &g,
+                                   &e.err) == EXG_USAGE &&
+                      strcmp(e.err.code, "OPT-001") == 0, "options without a size");
+        graph.size = sizeof(graph);
         EXPECT(c, exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_OK, "%s",
                e.err.message);
         g = exg_dtensor_take_grad(x);

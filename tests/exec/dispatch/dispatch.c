@@ -623,7 +623,7 @@ static void beside_plain(rank_context *c)
     y = CALL(&e, "aten.add.Tensor", T(x), exg_object_tensor(&one));
     expect_values(&e, y, "S(0)", (const double[]){10, 11, 12, 13}, 4, "with a 0-d tensor");
     exg_dtensor_destroy(y);
-    exg_dispatcher_configure(e.d, &options);
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     y = CALL(&e, "aten.add.Tensor", T(x), exg_object_tensor(&four));
     expect_values(&e, y, "S(0)", (const double[]){10, 21, 32, 43}, 4, "made whole");
     exg_dtensor_destroy(y);

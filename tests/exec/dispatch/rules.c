@@ -97,7 +97,7 @@ static void run_own_rule(rank_context *c)
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "S(1)"), "the cheapest suggestion");
     exg_dtensor_destroy(y);
-    exg_dispatcher_configure(e.d, &first);
+    EXPECT(c, exg_dispatcher_configure(e.d, &first, &e.err) == EXG_OK, "%s", e.err.message);
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "R"), "the first suggestion");
     exg_dtensor_destroy(y);
@@ -336,14 +336,14 @@ static void run_fallbacks(rank_context *c)
                   strcmp(e.err.code, "DSP-004") == 0 && strstr(e.err.message, key) != NULL, "%s",
            e.err.message);
     options.fallback = EXG_FALLBACK_REPLICATE;
-    exg_dispatcher_configure(e.d, &options);
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     y = call1(&e, key, args, 2);
     EXPECT(c, lies(y, "R") && exg_dtensor_sizes(y)[0] == 4 &&
                   exg_dtensor_dtype(y) == EXG_DTYPE_F64, "replicated");
     EXPECT(c, ((const int64_t *)on_host(y)->data)[3] == 3, "the whole");
     exg_dtensor_destroy(y);
     options.fallback = EXG_FALLBACK_LOCAL;
-    exg_dispatcher_configure(e.d, &options);
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     y = call1(&e, key, args, 2);
     EXPECT(c, lies(y, "S(0)") && exg_dtensor_sizes(y)[0] == 4, "as the first argument");
     exg_dtensor_destroy(y);
@@ -377,14 +377,18 @@ static void make_on_current_mesh(rank_context *c)
            "on the mesh, of the dtype that is there without one");
     exg_dtensor_destroy(t);
     options.mesh = two;
-    exg_dispatcher_configure(e.d, &options);
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     t = call1(&e, "aten.ones.default", args, 1);
     EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == two &&
                   exg_tensor_numel(exg_dtensor_to_local(t)) ==
                       (exg_device_mesh_is_member(two) ? 6 : 0), "on the part of it");
     exg_dtensor_destroy(t);
     options.mesh = NULL;
-    exg_dispatcher_configure(e.d, &options);
+    options.size = 0;
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_USAGE &&
+                  strcmp(e.err.code, "OPT-001") == 0, "options without a size");
+    options.size = sizeof(options);
+    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     EXPECT(c, refusal(&e, "aten.ones.default", args, 1) == EXG_USAGE &&
                   strcmp(e.err.code, "DSP-008") == 0, "on none");
     eager_end(&e);

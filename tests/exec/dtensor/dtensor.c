@@ -585,6 +585,7 @@ static void what_does_not_fit_is_refused(void **state)
     exg_from_local_options options = {.size = sizeof(options), .shape = sizes};
     exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, negative, NULL, 0};
     exg_dtensor *t, *out;
+    exg_error err;
 
     (void)state;
     assert_int_equal(exg_local_mesh_create(&grid, &mesh, NULL), EXG_OK);
@@ -595,6 +596,14 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 3, NULL, &t, NULL), EXG_USAGE);
     assert_int_equal(exg_distribute_tensor(mesh, &number, list, 2, 0, &t, NULL), EXG_USAGE);
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, NULL), EXG_USAGE);
+    options.size = 0;
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-001");
+    options.size = sizeof(options);
+    like.size = 0;
+    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-001");
+    like.size = sizeof(like);
     options.strides = strides; /* rows are missing */
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, NULL), EXG_USAGE);
     list[0] = exg_partial(EXG_REDUCE_SUM);

@@ -111,6 +111,10 @@ static void distribute_small(rank_context *c)
     EXPECT(c, exg_distribute_module(m, "", NULL, &functions, &err) == EXG_USAGE &&
                   strcmp(err.code, "DTN-018") == 0, "no mesh");
     EXPECT(c, exg_distribute_module(m, "z", c->mesh, &functions, &err) == EXG_USAGE, "no module");
+    functions.size = 0;
+    EXPECT(c, exg_distribute_module(m, "", c->mesh, &functions, &err) == EXG_USAGE &&
+                  strcmp(err.code, "OPT-001") == 0, "functions without a size");
+    functions.size = sizeof(functions);
     EXPECT(c, exg_distribute_module(m, "", c->mesh, &functions, &err) == EXG_OK, "%s", err.message);
     EXPECT(c, strcmp(a.order, "[][a][b][b.0][b.1]") == 0, "in the order %s", a.order);
     EXPECT(c, exg_module_tensor_count(m) == 4, "%u tensors", exg_module_tensor_count(m));

@@ -5,7 +5,7 @@
 #include <exg/exec.h>
 #include <exg/export.h>
 
-#define FIXTURE_INPUTS_MAX 16
+#define FIXTURE_INPUTS_MAX 80
 
 typedef struct fixture {
     const char *program;  /* "mlp.pt2" */

@@ -339,9 +339,65 @@ static void a_fault_of_the_data_names_its_node(void **state)
     unload_fixture(&l);
 }
 
+/* Options whose size is not set would all be ignored. */
+static void options_without_a_size_are_refused(void **state)
+{
+    exg_session_options options = {.plan_only = true, .device = "bogus"};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    assert_int_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-001");
+    assert_non_null(strstr(err.message, "exg_session_options.size"));
+    assert_null(session);
+    unload_fixture(&l);
+}
+
+static void inputs_that_cannot_be_are_refused(void **state)
+{
+    float x[24] = {0};
+    exg_session_input input = {.name = "x"};
+    exg_session_options plans = {.size = sizeof(plans), .plan_only = true};
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    for (int i = 0; i < 2; i++) {
+        exg_session *session = open_session(&l, i == 0 ? NULL : &plans);
+        exg_status (*use)(exg_session *, const exg_session_input *, uint32_t, exg_error *) =
+            i == 0 ? exg_session_run : exg_session_prepare;
+
+        input.name = "x";
+        input.tensor = (exg_tensor){.data = x, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 8}};
+        exg_tensor_set_contiguous(&input.tensor);
+        assert_int_equal(use(session, &input, 1, &err), EXG_OK);
+        for (uint32_t rank = EXG_RANK_MAX + 1; rank < 5000; rank *= 3) {
+            input.tensor.rank = rank;
+            assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
+            assert_string_equal(err.code, "INP-004");
+        }
+        input.tensor.rank = UINT32_MAX;
+        assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
+        input.tensor.rank = 2;
+        input.name = NULL;
+        assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
+        assert_string_equal(err.code, "INP-001");
+        input.name = "x";
+        assert_int_equal(use(session, &input, 1, &err), EXG_OK);
+        exg_session_destroy(session);
+    }
+    unload_fixture(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_without_a_size_are_refused),
+        cmocka_unit_test(inputs_that_cannot_be_are_refused),
         cmocka_unit_test(reuse_of_memory_changes_no_bit),
         cmocka_unit_test(fusion_changes_no_bit),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),

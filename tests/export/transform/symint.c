@@ -2,6 +2,7 @@
 #include <exg/symint.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -70,6 +71,59 @@ static void sympys_spelling_is_read(void **state)
 
     (void)state;
     CHECK(rows);
+}
+
+/* NAME(1, 2, ..., count) is `value`; a symbol at the end, so that nothing stops before it. */
+static void check_long(const char *name, const char *item, uint32_t count, int64_t value)
+{
+    size_t room = strlen(name) + (size_t)count * (strlen(item) + 8) + 8;
+    char *expr = malloc(room);
+    size_t used = (size_t)snprintf(expr, room, "%s(", name);
+    int64_t got = 0;
+    exg_error err;
+
+    assert_non_null(expr);
+    for (uint32_t i = 1; i < count; i++) {
+        used += (size_t)snprintf(expr + used, room - used, item, i);
+        used += (size_t)snprintf(expr + used, room - used, ", ");
+    }
+    snprintf(expr + used, room - used, "s77)");
+    if (exg_symint_evaluate(expr, &symbols, &got, &err) != EXG_OK || got != value) {
+        fail_msg("%s of %u is %lld, not %lld", name, count, (long long)got, (long long)value);
+    }
+    free(expr);
+}
+
+static void lists_of_any_length_are_read(void **state)
+{
+    static const uint32_t counts[] = {16, 17, 64, 1000, 100000};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        int64_t n = counts[i] - 1;
+
+        check_long("Add", "Integer(%u)", counts[i], n * (n + 1) / 2 + 17);
+        check_long("Mul", "Integer(1 + 0*%u)", counts[i], 17);
+        check_long("Max", "%u", counts[i], n > 17 ? n : 17);
+        check_long("Min", "s77 + %u", counts[i], 17);
+        check_long("And", "s77 > -%u", counts[i], 1);
+        check_long("And", "s77 != %u", counts[i], n < 17);
+        check_long("Or", "s77 < -%u", counts[i], 1);
+        check_long("Or", "s77 == %u", counts[i], 1);
+    }
+    for (uint32_t count = 17; count <= 1000; count += 983) { /* the last pair alone holds */
+        char expr[60000] = "Piecewise(";
+        size_t used = strlen(expr);
+        int64_t value;
+
+        for (uint32_t i = 0; i < count; i++) {
+            used += (size_t)snprintf(expr + used, sizeof(expr) - used,
+                                     "ExprCondPair(%u, s77 == %u), ", i, 100000 + i);
+        }
+        snprintf(expr + used, sizeof(expr) - used, "ExprCondPair(s27, true))");
+        assert_int_equal(exg_symint_evaluate(expr, &symbols, &value, NULL), EXG_OK);
+        assert_int_equal(value, 5);
+    }
 }
 
 static void infix_is_read(void **state)
@@ -266,6 +320,10 @@ static void anything_but_the_grammar_is_refused(void **state)
         "Add(1,)",
         "Mod(1)",
         "Mod(1, 2, 3)",
+        "Not(1, 1)",
+        "Add(1, 2, 3",
+        "Add(1, 2, 3,)",
+        "Add(1 2)",
         "Integer('3')",
         "Integer()",
         "1 +",
@@ -346,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sympys_spelling_is_read),
+        cmocka_unit_test(lists_of_any_length_are_read),
         cmocka_unit_test(infix_is_read),
         cmocka_unit_test(division_goes_towards_minus_infinity),
         cmocka_unit_test(truth_values_are_one_and_zero),

@@ -1,0 +1,1 @@
+LC_ALL=C sed 's/buffer:grid/buffer:grit/' fixtures/inplace.expected.safetensors > $T/want.safetensors; exg run fixtures/inplace.pt2 --input fixtures/inplace.inputs.safetensors --expect $T/want.safetensors > /dev/null

@@ -1,0 +1,1 @@
+exg run fixtures/many.pt2 | cut -c1-24

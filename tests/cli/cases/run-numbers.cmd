@@ -1,0 +1,1 @@
+exg run fixtures/many.pt2 --input fixtures/many.inputs.safetensors --output $T/out.safetensors && exg inspect $T/out.safetensors && exg run fixtures/many.pt2 --input fixtures/many.inputs.safetensors --expect $T/out.safetensors --mesh 3 --place data | tail -1
