@@ -24,11 +24,14 @@ static const struct {
 #undef EXG_AUTOCAST
 };
 
-static rule rule_of(const char *target)
+/* Of a device that is no CPU the rows are not told apart: the record says what they do. */
+static rule rule_of(const char *target, const char *device)
 {
+    bool is_cpu = strcmp(device, "cpu") == 0;
+
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (strcmp(rows[i].target, target) == 0) {
-            return rows[i].rule;
+            return is_cpu || rows[i].rule == RULE_NEVER ? rows[i].rule : RULE_RECORD;
         }
     }
     return RULE_NONE;
@@ -89,8 +92,7 @@ static void see(void *user, exg_value_id *id)
     if (by != NULL) {
         s->by = by;
         s->is_wide = s->is_wide || meta->dtype == EXG_DTYPE_F32;
-        s->has_result =
-            s->has_result || (s->result != NULL && s->result->dtype == meta->dtype);
+        s->has_result = s->has_result || (s->result != NULL && s->result->dtype == meta->dtype);
     }
 }
 
@@ -131,7 +133,7 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
     if (s.by == NULL) {
         return false;
     }
-    switch (rule_of(node->target)) {
+    switch (rule_of(node->target, s.by->device)) {
     case RULE_LOWER:
         *dtype = s.by->dtype;
         return true;

@@ -246,7 +246,8 @@ static exg_status cast_inputs(inliner *l, const exg_node *node, const exg_autoca
 
 /* ---- graphs ------------------------------------------------------------------------------ */
 
-static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, const exg_autocast *mode)
+static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map,
+                            const exg_autocast *mode)
 {
     exg_node copy = *in;
     exg_node *out;
@@ -273,8 +274,8 @@ static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, c
     return EXG_OK;
 }
 
-static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, const exg_autocast *mode,
-                               uint32_t depth);
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth);
 
 static exg_status mismatch(inliner *l, const exg_node *node)
 {
@@ -319,8 +320,8 @@ static exg_status inner_values(inliner *l, const exg_node *node, const exg_graph
 
 /* `graph` in the place of `node`; what it gives is what the node gave. */
 static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph *graph,
-                               const value_list *operands, exg_value_id *map, const exg_autocast *mode,
-                               uint32_t depth)
+                               const value_list *operands, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth)
 {
     exg_value_id *inner;
     value_list given;
@@ -354,8 +355,8 @@ static value_list operands_of(inliner *l, const exg_node *node, uint32_t first)
     return args == NULL ? list : values_of(l, args, count);
 }
 
-static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map, const exg_autocast *mode,
-                              uint32_t depth)
+static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map,
+                              const exg_autocast *mode, uint32_t depth)
 {
     const exg_autocast inner = exg_autocast_of(node, mode);
     bool is_autocast = strstr(node->target, "autocast") != NULL;
@@ -374,7 +375,8 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
 }
 
 /* with_effects(token, operator, arguments...) gives (token, results...). */
-static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map, const exg_autocast *mode)
+static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map,
+                                 const exg_autocast *mode)
 {
     exg_node inner = *node;
     bool fits = node->input_count >= 2 && node->output_count >= 1 &&
@@ -427,7 +429,8 @@ static exg_status number_in(inliner *l, exg_value_id tensor, int64_t at, exg_sym
 
 /* tensor_split(self, a tensor, dim): its elements are read, and then it is tensor_split at
  * those places, or in that many sections. */
-static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *map, const exg_autocast *mode)
+static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *map,
+                               const exg_autocast *mode)
 {
     const exg_argument *by = node->input_count < 2 ? NULL : &node->inputs[1].arg;
     const exg_argument *parts = node->output_count < 1 ? NULL : &node->outputs[0];
@@ -463,8 +466,8 @@ static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *m
     return EXG_OK;
 }
 
-static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, const exg_autocast *mode,
-                               uint32_t depth)
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth)
 {
     if (depth > DEPTH_MAX) {
         return EXG_FAIL(l->err, LIMIT, "LIM-001", "graphs nested more than %d deep", DEPTH_MAX);

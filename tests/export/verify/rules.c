@@ -212,8 +212,7 @@ static void programs_changed_in_memory_are_found_out(void **state)
 }
 
 /* The first node with `target` in the graph that autocast runs. */
-static exg_node *node_in_autocast(const exg_program *program, const char *target,
-                                  exg_graph **graph)
+static exg_node *node_in_autocast(const exg_program *program, const char *target, exg_graph **graph)
 {
     for (uint32_t n = 0; n < program->graph->node_count; n++) {
         const exg_node *call = &program->graph->nodes[n];
@@ -241,14 +240,14 @@ static void dtypes_that_autocast_does_not_give_are_found(void **state)
         exg_dtype dtype;
         uint32_t found;
     } rows[] = {
-        {"torch.ops.aten.linear.default",           EXG_DTYPE_BF16, 0},
-        {"torch.ops.aten.linear.default",           EXG_DTYPE_F32,  1},
-        {"torch.ops.aten.linear.default",           EXG_DTYPE_F16,  1},
-        {"torch.ops.aten.prod.default",             EXG_DTYPE_F32,  0},
-        {"torch.ops.aten.prod.default",             EXG_DTYPE_BF16, 1},
-        {"torch.ops.aten.stack.default",            EXG_DTYPE_BF16, 0},
-        {"torch.ops.aten.stack.default",            EXG_DTYPE_F32,  1},
-        {"torch.ops.aten.einsum.default",           EXG_DTYPE_I64,  1},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_BF16, 0},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F32,  1},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F16,  1},
+        {"torch.ops.aten.prod.default",   EXG_DTYPE_F32,  0},
+        {"torch.ops.aten.prod.default",   EXG_DTYPE_BF16, 1},
+        {"torch.ops.aten.stack.default",  EXG_DTYPE_BF16, 0},
+        {"torch.ops.aten.stack.default",  EXG_DTYPE_F32,  1},
+        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64,  1},
     };
 
     (void)state;
