@@ -136,7 +136,7 @@ void exg_lower_logspace_tensors(exg_builder *b, const exg_argument *args, exg_ar
     exg_lower_logspace(b, args, results);
 }
 
-/* ---- windows ---------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 #define PI 0x1.921fb54442d18p+1
 
@@ -227,7 +227,7 @@ void exg_lower_hamming_window_alpha_beta(exg_builder *b, const exg_argument *arg
            exg_get_float(&args[3]), results);
 }
 
-/* ---- triangles -------------------------------------------------------------------------------- */
+/* ---- triangles ------------------------------------------------------------------------------- */
 
 /* Rows and columns of a triangle, row by row. (row, col, offset, dtype) */
 static void triangle(exg_builder *b, const exg_argument *args, bool lower, exg_argument *results)
