@@ -214,7 +214,9 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
                 return EXG_OK;
             }
             return exg_error_fix(
-                err, EXG_FAIL(err, USAGE, "INP-002", "no inputs: the file has no sample inputs that can be read"),
+                err,
+                EXG_FAIL(err, USAGE, "INP-002",
+                         "no inputs: the file has no sample inputs that can be read"),
                 "give --input FILE.safetensors");
         }
         return read_samples(p->program, inputs, err);

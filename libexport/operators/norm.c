@@ -43,6 +43,11 @@ exg_status exg_shape_native_layer_norm(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 2, stats, &outer, err);
 }
 
+bool exg_operator_result_is_statistic(const exg_operator *op, uint32_t result)
+{
+    return op->id == EXG_OP_native_layer_norm_default && result > 0;
+}
+
 /* (input, weight, bias, N, C, HxW, group, eps) -> out, mean [N, group], rstd */
 exg_status exg_shape_native_group_norm(exg_shape_call *call, exg_error *err)
 {
@@ -153,10 +158,14 @@ static exg_argument saved(exg_builder *b, exg_ref statistic, exg_ref input)
     return exg_arg_ref(exg_lower_cast(b, statistic, exg_lower_dtype(b, input)));
 }
 
-/* momentum * batch + (1 - momentum) * running */
-static exg_ref moved(exg_builder *b, exg_ref running, exg_ref batch, double momentum)
+/* momentum * batch + (1 - momentum) * running, as result `at` of the operator: in the dtype
+ * of what is running, unless another is recorded, as programs do whose norms were traced. */
+static exg_ref moved(exg_builder *b, exg_ref running, exg_ref batch, double momentum, uint32_t at)
 {
-    const exg_tensor_meta *meta = exg_ref_meta(b, running);
+    const exg_tensor_meta *recorded = exg_lower_recorded(b, at);
+    const exg_tensor_meta *meta = recorded != NULL && exg_dtype_is_float(recorded->dtype)
+                                      ? recorded
+                                      : exg_ref_meta(b, running);
     exg_ref kept = EMIT(b, mul_Scalar, running, 1.0 - momentum);
     exg_ref sum = EMIT(b, add_Tensor, kept, EMIT(b, mul_Scalar, batch, momentum));
 
@@ -183,9 +192,9 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
         out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
         results[1] = saved(b, s.mean, SELF);
         results[2] = saved(b, s.rstd, SELF);
-        results[3] = exg_arg_ref(moved(b, running_mean, s.mean, momentum));
+        results[3] = exg_arg_ref(moved(b, running_mean, s.mean, momentum, 3));
         results[4] = exg_arg_ref(
-            moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum));
+            moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum, 4));
     } else {
         exg_ref rstd = EMIT(b, rsqrt_default,
                             EMIT(b, add_Scalar, exg_lower_wide(b, running_var), exg_get_float(&args[7])));

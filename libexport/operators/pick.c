@@ -136,6 +136,99 @@ void exg_lower_logspace_tensors(exg_builder *b, const exg_argument *args, exg_ar
     exg_lower_logspace(b, args, results);
 }
 
+/* ---- windows --------------------------------------------------------------------------------- */
+
+#define PI 0x1.921fb54442d18p+1
+
+/* A window at the places `i` of 0 ... last. */
+typedef exg_ref window_at(exg_builder *b, exg_ref i, int64_t last, double alpha, double beta);
+
+/* alpha - beta cos(2 pi i / last) */
+static exg_ref cosine_window(exg_builder *b, exg_ref i, int64_t last, double alpha, double beta)
+{
+    exg_ref wave = EMIT(b, cos_default, EMIT(b, mul_Scalar, i, PI * 2 / (double)last));
+
+    return EMIT(b, add_Scalar, EMIT(b, mul_Scalar, wave, -beta), alpha);
+}
+
+/* 0.42 - 0.5 cos(2 pi i / last) + 0.08 cos(4 pi i / last) */
+static exg_ref blackman_window(exg_builder *b, exg_ref i, int64_t last, double alpha, double beta)
+{
+    exg_ref x = EMIT(b, mul_Scalar, i, PI / (double)last);
+    exg_ref slow = EMIT(b, cos_default, EMIT(b, mul_Scalar, x, 2.0));
+    exg_ref fast = EMIT(b, cos_default, EMIT(b, mul_Scalar, x, 4.0));
+
+    (void)alpha;
+    (void)beta;
+    slow = EMIT(b, mul_Scalar, slow, 0.5);
+    fast = EMIT(b, mul_Scalar, fast, 0.08);
+    return EMIT(b, add_Scalar, EMIT(b, sub_Tensor, fast, slow), 0.42);
+}
+
+/* Up in a line to the middle, and down. */
+static exg_ref bartlett_window(exg_builder *b, exg_ref i, int64_t last, double alpha, double beta)
+{
+    exg_ref up = EMIT(b, mul_Scalar, i, 2.0 / (double)last);
+    exg_ref down = EMIT(b, add_Scalar, EMIT(b, mul_Scalar, up, -1.0), 2.0);
+
+    (void)alpha;
+    (void)beta;
+    return EMIT(b, where_self, EMIT(b, lt_Scalar, i, exg_arg_int(last / 2 + 1)), up, down);
+}
+
+/* A periodic window is one longer, less its last element. */
+static void window(exg_builder *b, window_at *at, const exg_argument *length, bool periodic,
+                   const exg_argument *dtype_given, double alpha, double beta,
+                   exg_argument *results)
+{
+    int64_t count = exg_get_int(length);
+    exg_dtype dtype = exg_dtype_argument(dtype_given, EXG_DTYPE_F32);
+
+    if (count < 0 || !exg_dtype_is_float(dtype)) {
+        exg_lower_refuse(b, "a window of less than no elements, or not of floats");
+    } else if (count <= 1) {
+        results[0] = exg_arg_ref(EMIT(b, full_default, INTS(b, count), 1.0, DTYPE(dtype)));
+    } else {
+        results[0] = exg_arg_ref(at(b, exg_lower_steps(b, count, dtype, 0, 1),
+                                    periodic ? count : count - 1, alpha, beta));
+    }
+}
+
+/* (length, dtype) and (length, periodic, dtype) */
+#define WINDOW(name, at, alpha, beta)                                                              \
+    void exg_lower_##name(exg_builder *b, const exg_argument *args, exg_argument *results)         \
+    {                                                                                              \
+        window(b, at, &args[0], true, &args[1], alpha, beta, results);                             \
+    }                                                                                              \
+    void exg_lower_##name##_periodic(exg_builder *b, const exg_argument *args,                     \
+                                     exg_argument *results)                                        \
+    {                                                                                              \
+        window(b, at, &args[0], exg_get_bool(&args[1]), &args[2], alpha, beta, results);           \
+    }
+
+WINDOW(hann_window, cosine_window, 0.5, 0.5)
+WINDOW(hamming_window, cosine_window, 0.54, 0.46)
+WINDOW(blackman_window, blackman_window, 0, 0)
+WINDOW(bartlett_window, bartlett_window, 0, 0)
+
+/* (length, periodic, alpha, dtype) */
+void exg_lower_hamming_window_alpha(exg_builder *b, const exg_argument *args,
+                                    exg_argument *results)
+{
+    window(b, cosine_window, &args[0], exg_get_bool(&args[1]), &args[3], exg_get_float(&args[2]),
+           0.46, results);
+}
+
+/* (length, periodic, alpha, beta, dtype) */
+void exg_lower_hamming_window_alpha_beta(exg_builder *b, const exg_argument *args,
+                                         exg_argument *results)
+{
+    window(b, cosine_window, &args[0], exg_get_bool(&args[1]), &args[4], exg_get_float(&args[2]),
+           exg_get_float(&args[3]), results);
+}
+
+/* ---- triangles ------------------------------------------------------------------------------- */
+
 /* Rows and columns of a triangle, row by row. (row, col, offset, dtype) */
 static void triangle(exg_builder *b, const exg_argument *args, bool lower, exg_argument *results)
 {

@@ -44,4 +44,8 @@ void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
 /* The dtype argument at `position`, or `otherwise` when it is None. */
 exg_dtype exg_dtype_argument(const exg_argument *arg, exg_dtype otherwise);
 
+/* Is the result a statistic that keeps the dtype recorded of it: the kernel's own, or that
+ * of the operator's first result? */
+bool exg_operator_result_is_statistic(const exg_operator *op, uint32_t result);
+
 #endif

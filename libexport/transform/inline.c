@@ -3,29 +3,17 @@
  *
  * Values keep their ids; those of the inner graphs come after them. Gradients are none
  * of a run's business, so their mode leaves nothing; autocast leaves the conversions
- * that PyTorch would make when the program runs. So do operators with an effect: nodes
+ * that PyTorch would make when the program runs (autocast.h). So do operators with an effect: nodes
  * run in order here, so the token that orders them is handed on as it is. A tensor that
  * says where to split leaves the reading of its elements.
  */
 #include "libexport/transform/inline.h"
+#include "libexport/transform/autocast.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define DEPTH_MAX 64
-
-/* What runs in the lower dtype under autocast on the CPU (torch/amp, "CPU Ops that can
- * autocast to"). */
-static const char *const lower_precision[] = {
-    "addbmm",  "addmm",            "baddbmm",          "bmm",
-    "conv1d",  "conv2d",           "conv3d",           "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "linalg_vecdot", "linear",
-    "matmul",  "mm",               "prelu",            "scaled_dot_product_attention"};
-
-typedef struct mode {
-    bool casts;
-    exg_dtype dtype;
-} mode;
 
 typedef struct inliner {
     exg_arena *arena;
@@ -207,24 +195,6 @@ static exg_status add_node(inliner *l, const char *target, const exg_named_argum
 
 /* ---- autocast ------------------------------------------------------------------------------- */
 
-static bool is_lowered(const char *target)
-{
-    static const char prefix[] = "torch.ops.aten.";
-    const char *name = target + sizeof(prefix) - 1;
-
-    if (strncmp(target, prefix, sizeof(prefix) - 1) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(lower_precision) / sizeof(lower_precision[0]); i++) {
-        size_t length = strlen(lower_precision[i]);
-
-        if (strncmp(name, lower_precision[i], length) == 0 && name[length] == '.') {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* `*id` in another dtype. */
 static exg_status cast_value(inliner *l, exg_value_id *id, exg_dtype dtype)
 {
@@ -244,26 +214,40 @@ static exg_status cast_value(inliner *l, exg_value_id *id, exg_dtype dtype)
     return add_node(l, "torch.ops.aten._to_copy.default", inputs, 2, &value, id);
 }
 
-static exg_status cast_inputs(inliner *l, exg_named_argument *inputs, uint32_t count,
-                              exg_dtype dtype)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        exg_argument *arg = &inputs[i].arg;
-        bool is_tensor = (arg->kind == EXG_ARGUMENT_TENSOR ||
-                          arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) &&
-                         arg->as_tensor != EXG_NO_VALUE &&
-                         l->out->values[arg->as_tensor].tensor != NULL;
+typedef struct casting {
+    inliner *l;
+    const exg_autocast *mode;
+    exg_dtype dtype;
+    exg_status status;
+} casting;
 
-        if (is_tensor && l->out->values[arg->as_tensor].tensor->dtype == EXG_DTYPE_F32) {
-            EXG_TRY(cast_value(l, &arg->as_tensor, dtype));
+static void cast_covered(void *user, exg_value_id *id)
+{
+    casting *c = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : c->l->out->values[*id].tensor;
+
+    if (c->status == EXG_OK && exg_autocast_covers(c->mode, meta) && meta->dtype != c->dtype) {
+        c->status = cast_value(c->l, id, c->dtype);
+    }
+}
+
+/* The arguments of a node that is not in the graph yet. */
+static exg_status cast_inputs(inliner *l, const exg_node *node, const exg_autocast *mode)
+{
+    casting c = {.l = l, .mode = mode, .status = EXG_OK};
+
+    if (exg_autocast_dtype(mode, l->out, node, &c.dtype)) {
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            exg_argument_visit_values(&node->inputs[i].arg, cast_covered, &c);
         }
     }
-    return EXG_OK;
+    return c.status;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------ */
 
-static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, mode m)
+static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map,
+                            const exg_autocast *mode)
 {
     exg_node copy = *in;
     exg_node *out;
@@ -281,9 +265,7 @@ static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, m
     for (uint32_t o = 0; o < copy.output_count; o++) {
         EXG_TRY(mapped(l, &copy.outputs[o], map));
     }
-    if (m.casts && is_lowered(in->target)) {
-        EXG_TRY(cast_inputs(l, copy.inputs, copy.input_count, m.dtype));
-    }
+    EXG_TRY(cast_inputs(l, &copy, mode));
     out = new_node(l);
     if (out == NULL) {
         return EXG_OUT_OF_MEMORY(l->err);
@@ -292,21 +274,8 @@ static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map, m
     return EXG_OK;
 }
 
-static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
-                               uint32_t depth);
-
-static mode mode_of(const exg_node *node, uint32_t graph_at, mode outer)
-{
-    mode m = outer;
-
-    if (strstr(node->target, "autocast") != NULL) { /* device, dtype, enabled, cache */
-        m.casts = graph_at >= 3 && exg_get_bool(&node->inputs[2].arg);
-        m.dtype = graph_at >= 2 && node->inputs[1].arg.kind == EXG_ARGUMENT_SCALAR_TYPE
-                      ? node->inputs[1].arg.as_scalar_type
-                      : EXG_DTYPE_BF16;
-    }
-    return m;
-}
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth);
 
 static exg_status mismatch(inliner *l, const exg_node *node)
 {
@@ -351,15 +320,15 @@ static exg_status inner_values(inliner *l, const exg_node *node, const exg_graph
 
 /* `graph` in the place of `node`; what it gives is what the node gave. */
 static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph *graph,
-                               const value_list *operands, exg_value_id *map, mode m,
-                               uint32_t depth)
+                               const value_list *operands, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth)
 {
     exg_value_id *inner;
     value_list given;
     value_list results;
 
     EXG_TRY(inner_values(l, node, graph, operands, map, &inner));
-    EXG_TRY(inline_nodes(l, graph, inner, m, depth + 1));
+    EXG_TRY(inline_nodes(l, graph, inner, mode, depth + 1));
     results = values_of(l, graph->outputs, graph->output_count);
     given = values_of(l, node->outputs, node->output_count);
     if (results.ids == NULL || given.ids == NULL || results.count != given.count) {
@@ -386,9 +355,11 @@ static value_list operands_of(inliner *l, const exg_node *node, uint32_t first)
     return args == NULL ? list : values_of(l, args, count);
 }
 
-static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map, mode m,
-                              uint32_t depth)
+static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *map,
+                              const exg_autocast *mode, uint32_t depth)
 {
+    const exg_autocast inner = exg_autocast_of(node, mode);
+    bool is_autocast = strstr(node->target, "autocast") != NULL;
     uint32_t at = 0;
     value_list operands;
 
@@ -400,11 +371,12 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
     }
     operands = operands_of(l, node, at + 1);
     return inline_graph(l, node, node->inputs[at].arg.as_graph->graph, &operands, map,
-                        mode_of(node, at, m), depth);
+                        is_autocast ? &inner : mode, depth);
 }
 
 /* with_effects(token, operator, arguments...) gives (token, results...). */
-static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map, mode m)
+static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map,
+                                 const exg_autocast *mode)
 {
     exg_node inner = *node;
     bool fits = node->input_count >= 2 && node->output_count >= 1 &&
@@ -424,7 +396,7 @@ static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id 
     if (inner.output_count == 1 && inner.outputs[0].kind == EXG_ARGUMENT_NONE) {
         inner.output_count = 0; /* of an operator that returns nothing */
     }
-    return copy_node(l, &inner, map, m);
+    return copy_node(l, &inner, map, mode);
 }
 
 /* ---- numbers that a tensor holds --------------------------------------------------------- */
@@ -457,7 +429,8 @@ static exg_status number_in(inliner *l, exg_value_id tensor, int64_t at, exg_sym
 
 /* tensor_split(self, a tensor, dim): its elements are read, and then it is tensor_split at
  * those places, or in that many sections. */
-static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *map, mode m)
+static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *map,
+                               const exg_autocast *mode)
 {
     const exg_argument *by = node->input_count < 2 ? NULL : &node->inputs[1].arg;
     const exg_argument *parts = node->output_count < 1 ? NULL : &node->outputs[0];
@@ -480,7 +453,7 @@ static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *m
     if (numbers == NULL) {
         return EXG_OUT_OF_MEMORY(l->err);
     }
-    EXG_TRY(copy_node(l, node, map, m));
+    EXG_TRY(copy_node(l, node, map, mode));
     split = &l->out->nodes[l->out->node_count - 1];
     split->target = is_vector ? "torch.ops.aten.tensor_split.indices"
                               : "torch.ops.aten.tensor_split.sections";
@@ -493,8 +466,8 @@ static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *m
     return EXG_OK;
 }
 
-static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map, mode m,
-                               uint32_t depth)
+static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id *map,
+                               const exg_autocast *mode, uint32_t depth)
 {
     if (depth > DEPTH_MAX) {
         return EXG_FAIL(l->err, LIMIT, "LIM-001", "graphs nested more than %d deep", DEPTH_MAX);
@@ -503,10 +476,10 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
         const exg_node *node = &graph->nodes[n];
 
         EXG_TRY_IN(l->err,
-                   is_wrapper(node->target)         ? inline_call(l, node, map, m, depth)
-                   : has_effects(node->target)      ? inline_effects(l, node, map, m)
-                   : splits_by_tensor(node->target) ? inline_split(l, node, map, m)
-                                                    : copy_node(l, node, map, m),
+                   is_wrapper(node->target)         ? inline_call(l, node, map, mode, depth)
+                   : has_effects(node->target)      ? inline_effects(l, node, map, mode)
+                   : splits_by_tensor(node->target) ? inline_split(l, node, map, mode)
+                                                    : copy_node(l, node, map, mode),
                    "nodes[%u]", n);
     }
     return EXG_OK;
@@ -549,7 +522,6 @@ exg_status exg_inline_branch(const exg_graph *graph, uint32_t at, bool taken, ex
     inliner l = {.arena = arena, .out = out, .err = err};
     const exg_node *node = &graph->nodes[at];
     const uint32_t branch = taken ? 1 : 2; /* (predicate, true, false, operands) */
-    const mode plain = {false, EXG_DTYPE_F32};
     exg_value_id *map = start(&l, graph);
     exg_graph rest = *graph;
     value_list operands;
@@ -561,11 +533,11 @@ exg_status exg_inline_branch(const exg_graph *graph, uint32_t at, bool taken, ex
         return mismatch(&l, node);
     }
     operands = operands_of(&l, node, 3);
-    EXG_TRY(inline_graph(&l, node, node->inputs[branch].arg.as_graph->graph, &operands, map, plain,
+    EXG_TRY(inline_graph(&l, node, node->inputs[branch].arg.as_graph->graph, &operands, map, NULL,
                          0));
     rest.nodes += at + 1;
     rest.node_count -= at + 1;
-    EXG_TRY(inline_nodes(&l, &rest, map, plain, 0));
+    EXG_TRY(inline_nodes(&l, &rest, map, NULL, 0));
     return map_outputs(&l, map);
 }
 
@@ -582,6 +554,6 @@ exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, 
     if (map == NULL) {
         return EXG_NO_MEMORY;
     }
-    EXG_TRY_IN(err, inline_nodes(&l, graph, map, (mode){false, EXG_DTYPE_F32}, 0), "graph");
+    EXG_TRY_IN(err, inline_nodes(&l, graph, map, NULL, 0), "graph");
     return map_outputs(&l, map);
 }

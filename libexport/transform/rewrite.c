@@ -151,6 +151,19 @@ void exg_rewrite_set(exg_rewrite *r, const exg_node *node, const exg_argument *r
     }
 }
 
+/* Statistics in the dtype that is recorded, where the operator's own is another. */
+static void cast_statistics(exg_rewrite *r, exg_operator_id op, const result_list *list,
+                            exg_argument *results)
+{
+    for (uint32_t o = 0; o < list->count; o++) {
+        if (list->metas[o] != NULL && results[o].kind == EXG_ARGUMENT_TENSOR &&
+            exg_operator_result_is_statistic(exg_operators_get(r->operators, op), o)) {
+            results[o] = exg_arg_ref(
+                exg_lower_cast(r->builder, exg_get_ref(&results[o]), list->metas[o]->dtype));
+        }
+    }
+}
+
 exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_id op,
                             const exg_argument *args, uint32_t count)
 {
@@ -168,6 +181,7 @@ exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_i
     exg_builder_next_names(r->builder, list.names, list.count);
     exg_builder_next_recorded(r->builder, list.metas, list.count);
     EXG_TRY(exg_emit_all(r->builder, op, args, count, results));
+    cast_statistics(r, op, &list, results);
     exg_rewrite_set(r, node, results);
     return EXG_OK;
 }

@@ -1,4 +1,5 @@
 /* node_rules.c - nodes against the schemas of their operators (NOD). */
+#include "libexport/transform/inline.h"
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
@@ -413,6 +414,57 @@ static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objec
     }
 }
 
+/* What autocast makes of its graph, against what is recorded there: the conversions are
+ * written out, as for a run. */
+static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_node *node,
+                        const exg_place *place)
+{
+    exg_node copy = *node;
+    exg_graph one = *graph;
+    exg_graph flat;
+    exg_shapes shapes;
+    exg_error err;
+
+    one.nodes = &copy;
+    one.node_count = 1;
+    one.output_count = 0;
+    if (exg_inline(&one, v->arena, &flat, &err) != EXG_OK) {
+        v->failed = v->failed || err.status == EXG_NO_MEMORY;
+        return; /* the other rules said what is wrong with the call */
+    }
+    if (!exg_shapes_begin(&shapes, v, &flat)) {
+        v->failed = true;
+        return;
+    }
+    for (uint32_t n = 0; n < flat.node_count && !v->failed; n++) {
+        const exg_target *target = exg_verifier_target(v, flat.nodes[n].target);
+        exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+
+        if (target != NULL && target->op != NULL &&
+            target->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
+            exg_operator_normalize(target->op, &flat.nodes[n], args, &err) == EXG_OK) {
+            exg_shapes_check(&shapes, &flat.nodes[n], target->op, args, place);
+        }
+    }
+}
+
+/* The graph that is input `at` of `node`. */
+static void check_graph(exg_verifier *v, const exg_graph *graph, const exg_node *node, uint32_t at,
+                        const exg_place *place)
+{
+    bool casts = strcmp(node->target, WRAP_WITH_AUTOCAST) == 0;
+    uint32_t found = v->found->count;
+
+    v->autocasts += casts;
+    exg_verify_nodes(v, node->inputs[at].arg.as_graph->graph,
+                     EXG_AT(EXG_AT_INDEX(place, "inputs", at), "arg.as_graph.graph"));
+    v->autocasts -= casts;
+    /* PyTorch traces branches and loops without autocast, so records within them say less. */
+    if (casts && v->autocasts == 0 && v->found->count == found && graph == v->program->graph) {
+        check_casts(v, graph, node, place);
+    }
+}
+
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
     exg_shapes shapes;
@@ -435,12 +487,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
                 check_object(v, graph, &objects, arg->as_custom_obj->name,
                              EXG_AT_INDEX(&here, "inputs", i));
             } else if (arg->kind == EXG_ARGUMENT_GRAPH) {
-                bool casts = strcmp(node->target, WRAP_WITH_AUTOCAST) == 0;
-
-                v->autocasts += casts;
-                exg_verify_nodes(v, arg->as_graph->graph,
-                                 EXG_AT(EXG_AT_INDEX(&here, "inputs", i), "arg.as_graph.graph"));
-                v->autocasts -= casts;
+                check_graph(v, graph, node, i, &here);
             }
         }
     }

@@ -4,6 +4,7 @@
  * passed over.
  */
 #include "libexport/base/checked.h"
+#include "libexport/operators/lower.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
@@ -292,6 +293,22 @@ static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
     c->differs = true;
 }
 
+/* Result `at`, or as statistics may be recorded besides: in the dtype of result 0, which is
+ * what PyTorch traces where the dtypes of tensor and weight differ. */
+static const exg_tensor_meta *alternative(const call *c, uint32_t at, const exg_tensor_meta *first,
+                                          const exg_tensor_meta *made, exg_tensor_meta *other)
+{
+    const exg_tensor_meta *said = c->at->values[c->node->outputs[at].as_tensor].tensor;
+
+    if (said == NULL || first == NULL || made == NULL || said->dtype != first->dtype ||
+        !exg_operator_result_is_statistic(c->op, at)) {
+        return made;
+    }
+    *other = *made;
+    other->dtype = said->dtype;
+    return other;
+}
+
 /* `made`: the metas of all results, lists laid out flat. */
 static void compare_results(call *c, exg_tensor_meta *const *made, uint32_t count)
 {
@@ -299,10 +316,11 @@ static void compare_results(call *c, exg_tensor_meta *const *made, uint32_t coun
 
     for (uint32_t o = 0; o < c->node->output_count; o++) {
         const exg_argument *out = &c->node->outputs[o];
+        exg_tensor_meta other;
 
         if (!c->op->schema->returns[o].type.is_list) {
             if (out->kind == EXG_ARGUMENT_TENSOR && next < count) {
-                compare(c, out->as_tensor, made[next]);
+                compare(c, out->as_tensor, alternative(c, o, made[0], made[next], &other));
             }
             next++;
             continue;
@@ -383,6 +401,20 @@ static exg_status flatten(exg_arena *scratch, const exg_graph *graph, exg_argume
     return EXG_OK;
 }
 
+/* Tells the builder what is recorded of the node's results, where they are tensors alone. */
+static void tell_recorded(const call *c, exg_builder *builder, const exg_tensor_meta **metas)
+{
+    for (uint32_t o = 0; o < c->node->output_count; o++) {
+        const exg_argument *out = &c->node->outputs[o];
+
+        if (o == RESULTS_MAX || out->kind != EXG_ARGUMENT_TENSOR) {
+            return;
+        }
+        metas[o] = c->at->values[out->as_tensor].tensor;
+    }
+    exg_builder_next_recorded(builder, metas, c->node->output_count);
+}
+
 /* The results of an operator that is known by what it is made of: it is written out
  * in a graph that is thrown away. */
 static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
@@ -391,12 +423,14 @@ static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made
     exg_verifier *v = c->shapes->v;
     exg_program program = {.arena = v->scratch};
     exg_argument results[RESULTS_MAX];
+    const exg_tensor_meta *recorded[RESULTS_MAX];
     exg_builder *builder;
     exg_status status;
 
     EXG_TRY(exg_builder_create(v->operators, &program, &builder, err));
     memset(results, 0, sizeof(results));
     status = hand_over(c, builder, args, err);
+    tell_recorded(c, builder, recorded);
     if (status == EXG_OK &&
         exg_emit_all(builder, c->op->id, args, c->op->schema->argument_count, results) == EXG_OK) {
         status =

@@ -136,6 +136,22 @@ static void state_goes_on_from_run_to_run(void **state)
     each_fixture(check_repeats);
 }
 
+static void record_otherwise(exg_graph *graph);
+
+/* Graphs that the node calls, and the device of their autocast. */
+static void record_calls_otherwise(exg_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        exg_argument *arg = &node->inputs[i].arg;
+
+        if (arg->kind == EXG_ARGUMENT_GRAPH) {
+            record_otherwise(arg->as_graph->graph);
+        } else if (i == 0 && strstr(node->target, "autocast") != NULL) {
+            arg->as_string = "cuda";
+        }
+    }
+}
+
 /* What a program was recorded with: another device, matrices column by column. */
 static void record_otherwise(exg_graph *graph)
 {
@@ -159,6 +175,7 @@ static void record_otherwise(exg_graph *graph)
             meta->strides[0] = (exg_sym_int){.value = 1};
             meta->strides[1] = rows;
         }
+        record_calls_otherwise(&graph->nodes[n]);
     }
 }
 

@@ -211,6 +211,64 @@ static void programs_changed_in_memory_are_found_out(void **state)
     exg_program_destroy(program);
 }
 
+/* The first node with `target` in the graph that autocast runs. */
+static exg_node *node_in_autocast(const exg_program *program, const char *target, exg_graph **graph)
+{
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        const exg_node *call = &program->graph->nodes[n];
+
+        for (uint32_t i = 0; i < call->input_count; i++) {
+            if (call->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+                *graph = call->inputs[i].arg.as_graph->graph;
+                for (uint32_t k = 0; k < (*graph)->node_count; k++) {
+                    if (strcmp((*graph)->nodes[k].target, target) == 0) {
+                        return &(*graph)->nodes[k];
+                    }
+                }
+            }
+        }
+    }
+    fail_msg("no %s", target);
+    return NULL;
+}
+
+/* Under autocast operators choose their dtypes; a record of another is found. */
+static void dtypes_that_autocast_does_not_give_are_found(void **state)
+{
+    static const struct {
+        const char *target;
+        exg_dtype dtype;
+        uint32_t found;
+    } rows[] = {
+        {"torch.ops.aten.linear.default", EXG_DTYPE_BF16, 0},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F32,  1},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F16,  1},
+        {"torch.ops.aten.prod.default",   EXG_DTYPE_F32,  0},
+        {"torch.ops.aten.prod.default",   EXG_DTYPE_BF16, 1},
+        {"torch.ops.aten.stack.default",  EXG_DTYPE_BF16, 0},
+        {"torch.ops.aten.stack.default",  EXG_DTYPE_F32,  1},
+        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64,  1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_program *program;
+        exg_graph *graph = NULL;
+        exg_node *node;
+        uint32_t count;
+
+        assert_int_equal(exg_open("fixtures/autocast.pt2", NULL, &program, NULL, NULL), EXG_OK);
+        node = node_in_autocast(program, rows[i].target, &graph);
+        graph->values[node->outputs[0].as_tensor].tensor->dtype = rows[i].dtype;
+        count = count_findings(program, "NOD-017");
+        if (count != rows[i].found) {
+            fail_msg("%s as %s: %u findings", rows[i].target, exg_dtype_short_name(rows[i].dtype),
+                     count);
+        }
+        exg_program_destroy(program);
+    }
+}
+
 /* How often `code` is found when the program of `path` has the one guard `guard`. */
 static uint32_t found_with_guard(const char *path, const char *guard, const char *code)
 {
@@ -297,6 +355,7 @@ int main(void)
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
         cmocka_unit_test(programs_changed_in_memory_are_found_out),
+        cmocka_unit_test(dtypes_that_autocast_does_not_give_are_found),
         cmocka_unit_test(guards_are_read_and_never_run),
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
     };
