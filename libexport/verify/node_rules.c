@@ -414,21 +414,15 @@ static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objec
     }
 }
 
-/* What autocast makes of its graph, against what is recorded there: the conversions are
- * written out, as for a run. */
-static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_node *node,
-                        const exg_place *place)
+/* What autocast makes of graphs, against what is recorded there: the conversions are written
+ * out, as for a run. */
+static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
-    exg_node copy = *node;
-    exg_graph one = *graph;
     exg_graph flat;
     exg_shapes shapes;
     exg_error err;
 
-    one.nodes = &copy;
-    one.node_count = 1;
-    one.output_count = 0;
-    if (exg_inline(&one, v->arena, &flat, &err) != EXG_OK) {
+    if (exg_inline(graph, v->arena, &flat, &err) != EXG_OK) {
         v->failed = v->failed || err.status == EXG_NO_MEMORY;
         return; /* the other rules said what is wrong with the call */
     }
@@ -440,6 +434,9 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_node 
         const exg_target *target = exg_verifier_target(v, flat.nodes[n].target);
         exg_argument args[EXG_NODE_ARGUMENTS_MAX];
 
+        if (strcmp(flat.nodes[n].target, ENTER_AUTOCAST) == 0) {
+            return; /* from here on dtypes are the run's */
+        }
         if (target != NULL && target->op != NULL &&
             target->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
             exg_operator_normalize(target->op, &flat.nodes[n], args, &err) == EXG_OK) {
@@ -448,9 +445,8 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_node 
     }
 }
 
-/* The graph that is input `at` of `node`. */
-static void check_graph(exg_verifier *v, const exg_graph *graph, const exg_node *node, uint32_t at,
-                        const exg_place *place)
+/* The graph that is input `at` of `node`; is it autocast's, with nothing wrong in it? */
+static bool check_graph(exg_verifier *v, const exg_node *node, uint32_t at, const exg_place *place)
 {
     bool casts = strcmp(node->target, WRAP_WITH_AUTOCAST) == 0;
     uint32_t found = v->found->count;
@@ -459,10 +455,7 @@ static void check_graph(exg_verifier *v, const exg_graph *graph, const exg_node 
     exg_verify_nodes(v, node->inputs[at].arg.as_graph->graph,
                      EXG_AT(EXG_AT_INDEX(place, "inputs", at), "arg.as_graph.graph"));
     v->autocasts -= casts;
-    /* PyTorch traces branches and loops without autocast, so records within them say less. */
-    if (casts && v->autocasts == 0 && v->found->count == found && graph == v->program->graph) {
-        check_casts(v, graph, node, place);
-    }
+    return casts && v->found->count == found;
 }
 
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place)
@@ -470,6 +463,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
     exg_shapes shapes;
     exg_writes writes;
     exg_map objects = {0};
+    bool casts = false;
 
     if (!exg_shapes_begin(&shapes, v, graph) || !exg_writes_begin(&writes, v, graph)) {
         v->failed = true;
@@ -487,9 +481,13 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
                 check_object(v, graph, &objects, arg->as_custom_obj->name,
                              EXG_AT_INDEX(&here, "inputs", i));
             } else if (arg->kind == EXG_ARGUMENT_GRAPH) {
-                check_graph(v, graph, node, i, &here);
+                casts |= check_graph(v, node, i, &here);
             }
         }
     }
     check_names(v, graph, place);
+    /* PyTorch traces branches and loops without autocast, so records within them say less. */
+    if (casts && graph == v->program->graph) {
+        check_casts(v, graph, place);
+    }
 }
