@@ -11,8 +11,10 @@
 /* Element `i` of a row-major tensor; complex numbers by their real part. */
 double cli_number_at(const exg_tensor *tensor, int64_t i);
 
-/* |got - want| <= atol + rtol * |want| for every element, NaN equal to NaN; integers
- * exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */
+#define CLI_RTOL_OF_DTYPE (-1.0) /* what suits the dtype */
+
+/* |got - want| <= atol + rtol * |want| for every element, or part of a complex one, NaN equal to
+ * NaN; integers exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */
 exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,
                        double rtol, double atol, exg_error *err);
 

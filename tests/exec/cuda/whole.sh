@@ -30,7 +30,11 @@ for expected in fixtures/*.expected.safetensors; do
     stem=${expected%.expected.safetensors}
     for file in "$stem.pt2" "$stem.core.pt2"; do
         if [ -f "$file" ] && [ -f "$stem.inputs.safetensors" ]; then
-            run "$file" "$file" "$stem.inputs.safetensors" "$expected"
+            case $stem in
+            */norms) set -- --rtol 3e-2 --atol 3e-2 ;; # PyTorch rounds the means themselves
+            *) set -- ;;
+            esac
+            run "$file" "$file" "$stem.inputs.safetensors" "$expected" "$@"
         fi
     done
 done
