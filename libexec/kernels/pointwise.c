@@ -365,11 +365,16 @@ static exg_formula simplest(exg_formula formula, exg_dtype compute, const exg_ar
     return formula;
 }
 
+static const char *text_of(exg_formula formula, exg_compute compute)
+{
+    return compute == EXG_COMPUTE_I32 || compute == EXG_COMPUTE_I64
+               ? formulas[formula].int_formula
+               : formulas[formula].float_formula;
+}
+
 static bool is_heavy(exg_formula formula, exg_compute compute)
 {
-    const char *text = compute == EXG_COMPUTE_F32 || compute == EXG_COMPUTE_F64
-                           ? formulas[formula].float_formula
-                           : formulas[formula].int_formula;
+    const char *text = text_of(formula, compute);
 
     /* functions that cost as much as many additions have long names or division */
     return strstr(text, "EXP") != NULL || strstr(text, "LOG") != NULL ||
@@ -391,16 +396,13 @@ static exg_formula_loop *loop_of(exg_formula formula, exg_compute type)
 static exg_status check_apply(exg_formula formula, exg_dtype compute, exg_dtype result,
                               exg_compute *type, exg_error *err)
 {
-    const char *text;
     exg_compute unused;
 
     if (!exg_compute_of(compute, type) || !exg_compute_of(result, &unused)) {
         return EXG_FAIL(err, UNSUPPORTED, "PW-002", "no elementwise arithmetic on %s",
                         exg_dtype_name(exg_compute_of(compute, type) ? result : compute));
     }
-    text = *type == EXG_COMPUTE_F32 || *type == EXG_COMPUTE_F64 ? formulas[formula].float_formula
-                                                                : formulas[formula].int_formula;
-    if (strcmp(text, "NONE") == 0) {
+    if (strcmp(text_of(formula, *type), "NONE") == 0) {
         return EXG_FAIL(err, UNSUPPORTED, "PW-003", "%s is not defined for %s",
                         formulas[formula].name, exg_dtype_name(compute));
     }
@@ -462,7 +464,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     i->target = add_value(p, meaning == EXG_DTYPE_B8 ? EXG_COMPUTE_I32 : type, meaning);
     p->values[i->target].is_unrounded =
         formulas[formula].result != BOOL && type != EXG_COMPUTE_BF16;
-    p->has_heavy |= is_heavy(formula, type);
+    p->has_heavy |= type != EXG_COMPUTE_BF16 && is_heavy(formula, type); /* those take few steps */
     return add_register(p, cast(p, i->target, result), reg);
 }
 

@@ -23,17 +23,6 @@ static double lane_total(real *lanes)
     return sixteen_total(lanes);
 }
 
-/* For the 128 bytes that begin at element i. */
-static inline void ask(const exg_ahead *ahead, int64_t i)
-{
-    for (int k = 0; k < 2; k++) {
-        if (ahead->bytes[k] != 0) {
-            __builtin_prefetch(ahead->at[k] + i * 2);
-            __builtin_prefetch(ahead->at[k] + i * 2 + 64);
-        }
-    }
-}
-
 /* Of element k of a part that begins with the first lane. */
 static inline float *lane_of(real *lanes, int64_t k)
 {
@@ -57,7 +46,7 @@ static inline __attribute__((always_inline)) void sums_into(int64_t count, const
 
         for (; i + LANES <= end; i += LANES) {
             if (ahead != NULL) {
-                ask(ahead, i);
+                exg_row_ask(ahead, i * (int64_t)sizeof(*x));
             }
             for (int k = 0; k < STEPS; k++) {
                 bits pairs = pairs_at(x + i + k * EXG_PAIRS);
@@ -188,7 +177,7 @@ static inline __attribute__((always_inline)) double exp_into(int64_t count, floa
 
         for (; i + LANES <= end; i += LANES) {
             if (ahead != NULL) {
-                ask(ahead, i);
+                exg_row_ask(ahead, i * (int64_t)sizeof(*x));
             }
             exp_step(lanes, stores ? y + i : NULL, x + i, shift, stores);
         }

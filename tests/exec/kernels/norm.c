@@ -379,6 +379,30 @@ static void fill_rows(const exg_tensor *x)
 
 static const int64_t bf16_sizes[] = {1, 2, 31, 33, 64, 65, 1023, 5000, 9001};
 
+/* softmax of c's input, and then log_softmax. */
+static void expect_softmax_neighbours(kernel_case *c)
+{
+    const int64_t count = exg_tensor_numel(&c->inputs[0]);
+    double *want = calloc((size_t)count, sizeof(double));
+    double *logs = calloc((size_t)count, sizeof(double));
+    double *slack = calloc((size_t)count, sizeof(double));
+
+    softmax_in_double(&c->inputs[0], want, logs);
+    for (int64_t i = 0; i < count; i++) {
+        slack[i] = 0x1p-126; /* what is below may be 0 */
+    }
+    c->kernel = &exg_kernel_softmax;
+    expect_neighbours_everywhere(c, want, slack);
+    for (int64_t i = 0; i < count; i++) {
+        slack[i] = 0x1p-21; /* of a sum near 1 */
+    }
+    c->kernel = &exg_kernel_log_softmax;
+    expect_neighbours_everywhere(c, logs, slack);
+    free(want);
+    free(logs);
+    free(slack);
+}
+
 static void softmax_of_bf16_is_next_to_the_true_value(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_int(1), arg_bool(false)};
@@ -386,30 +410,13 @@ static void softmax_of_bf16_is_next_to_the_true_value(void **state)
     (void)state;
     for (uint32_t k = 0; k < COUNT(bf16_sizes); k++) {
         const int64_t n[] = {BF16_ROWS, bf16_sizes[k]};
-        int64_t count = n[0] * n[1];
-        kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                         .input_count = 1, .output_count = 1};
-        double *want = calloc((size_t)count, sizeof(double));
-        double *logs = calloc((size_t)count, sizeof(double));
-        double *slack = calloc((size_t)count, sizeof(double));
-        int64_t room = count + 1;
+        int64_t room = n[0] * n[1] + 1;
+        kernel_case c = {.args = args, .arg_count = 3, .input_count = 1, .output_count = 1};
 
         c.inputs[0] = unaligned(make_tensor(EXG_DTYPE_BF16, 1, &room), n);
         c.outputs[0] = unaligned(make_tensor(EXG_DTYPE_BF16, 1, &room), n);
         fill_rows(&c.inputs[0]);
-        softmax_in_double(&c.inputs[0], want, logs);
-        for (int64_t i = 0; i < count; i++) {
-            slack[i] = 0x1p-126; /* what is below may be 0 */
-        }
-        expect_neighbours_everywhere(&c, want, slack);
-        for (int64_t i = 0; i < count; i++) {
-            slack[i] = 0x1p-21; /* of a sum near 1 */
-        }
-        c.kernel = &exg_kernel_log_softmax;
-        expect_neighbours_everywhere(&c, logs, slack);
-        free(want);
-        free(logs);
-        free(slack);
+        expect_softmax_neighbours(&c);
         free_tensors();
     }
 }
@@ -419,11 +426,7 @@ static void softmax_of_every_bf16_is_next_to_the_true_value(void **state)
 {
     const int64_t n[] = {2 << 16, 2};
     exg_argument args[] = {arg_tensor(), arg_int(1), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                     .input_count = 1, .output_count = 1};
-    double *want = calloc((size_t)(n[0] * n[1]), sizeof(double));
-    double *logs = calloc((size_t)(n[0] * n[1]), sizeof(double));
-    double *slack = calloc((size_t)(n[0] * n[1]), sizeof(double));
+    kernel_case c = {.args = args, .arg_count = 3, .input_count = 1, .output_count = 1};
 
     (void)state;
     c.inputs[0] = make_tensor(EXG_DTYPE_BF16, 2, n);
@@ -432,23 +435,10 @@ static void softmax_of_every_bf16_is_next_to_the_true_value(void **state)
         ((uint16_t *)c.inputs[0].data)[2 * i] = (uint16_t)i;
         ((uint16_t *)c.inputs[0].data)[2 * i + 1] = i < n[0] / 2 ? 0 : 0x7f7f;
     }
-    softmax_in_double(&c.inputs[0], want, logs);
-    for (int64_t i = 0; i < n[0] * n[1]; i++) {
-        slack[i] = 0x1p-126;
-    }
-    expect_neighbours_everywhere(&c, want, slack);
-    for (int64_t i = 0; i < n[0] * n[1]; i++) {
-        slack[i] = 0x1p-21;
-    }
-    c.kernel = &exg_kernel_log_softmax;
-    expect_neighbours_everywhere(&c, logs, slack);
-    free(want);
-    free(logs);
-    free(slack);
+    expect_softmax_neighbours(&c);
     free_tensors();
 }
 
-/* Rows about 0, far from it, and with a first element far from all others. */
 static void norms_of_bf16_are_next_to_the_true_value(void **state)
 {
     exg_argument rms[] = {arg_tensor(), arg_int(1), arg_tensor(), arg_float(1e-5)};
