@@ -453,6 +453,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
     i->formula = loop_of(formula, type);
+    i->takes_flow = type == EXG_COMPUTE_F32 || type == EXG_COMPUTE_BF16;
     memcpy(i->scalars, scalar_bits, sizeof(scalar_bits));
     i->formula_id = (uint16_t)formula;
     i->scalar_count = (uint8_t)scalar_count;
@@ -464,7 +465,8 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     i->target = add_value(p, meaning == EXG_DTYPE_B8 ? EXG_COMPUTE_I32 : type, meaning);
     p->values[i->target].is_unrounded =
         formulas[formula].result != BOOL && type != EXG_COMPUTE_BF16;
-    p->has_heavy |= type != EXG_COMPUTE_BF16 && is_heavy(formula, type); /* those take few steps */
+    i->is_heavy = is_heavy(formula, type);
+    p->has_heavy |= i->is_heavy && type != EXG_COMPUTE_BF16; /* those take few steps */
     return add_register(p, cast(p, i->target, result), reg);
 }
 

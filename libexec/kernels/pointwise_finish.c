@@ -102,8 +102,18 @@ static void find_lifetimes(exg_pointwise *p)
     }
 }
 
-/* What makes a value may write straight into its output when the store is its only reader
- * and nothing loaded is read after it. */
+static uint32_t count_readers(const exg_pointwise *p, uint8_t value)
+{
+    uint32_t count = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        count += reads(&p->instructions[k], value);
+    }
+    return count;
+}
+
+/* What makes a value may write straight into its output when nothing loaded is read after it;
+ * past the caches when nobody reads the value again. */
 static void find_direct_stores(exg_pointwise *p)
 {
     for (uint8_t k = 0; k < p->instruction_count; k++) {
@@ -111,7 +121,8 @@ static void find_direct_stores(exg_pointwise *p)
         exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
         bool direct = store->kind == EXG_INSTRUCTION_STORE &&
                       exg_value_is_storage(p, store) &&
-                      !p->operands[store->operand].is_past_caches &&
+                      (!p->operands[store->operand].is_past_caches ||
+                       (maker->takes_flow && count_readers(p, store->target) == 1)) &&
                       (maker->kind == EXG_INSTRUCTION_FORMULA ||
                        maker->kind == EXG_INSTRUCTION_CONVERT) &&
                       !maker->is_invariant && !maker->is_direct;
@@ -131,6 +142,32 @@ static void find_direct_stores(exg_pointwise *p)
             store->is_direct = true;
             maker->is_direct = true;
             maker->operand = store->operand;
+        }
+    }
+}
+
+/* Deals the operands that come from memory, and the results that go there through the caches, to
+ * formulas that ask for what comes next of them: to heavy ones, where there are any. */
+static void deal_flows(exg_pointwise *p)
+{
+    uint8_t takers[EXG_INSTRUCTION_MAX];
+    uint32_t count = 0;
+
+    for (int heavy = 1; heavy >= 0 && count == 0; heavy--) {
+        for (uint8_t k = p->invariant_count; k < p->instruction_count; k++) {
+            const exg_instruction *i = &p->instructions[k];
+
+            if (i->kind == EXG_INSTRUCTION_FORMULA && i->takes_flow && i->is_heavy >= heavy) {
+                takers[count++] = k;
+            }
+        }
+    }
+    for (uint8_t o = 0; o < p->operand_count && count > 0; o++) {
+        exg_instruction *taker = &p->instructions[takers[o % count]];
+
+        if (exg_is_asked_for(&p->operands[o]) && taker->asked_count < EXG_FLOW_ASKED_MAX) {
+            taker->asked[taker->asked_count++] = o;
+            p->operands[o].is_in_flow = true;
         }
     }
 }
@@ -252,11 +289,17 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     int64_t row = p->sizes[p->rank - 1];
     int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
     int64_t tile = p->tile_most;
+    bool is_all_in_flow = true;
 
-    p->asks = bytes > (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        is_all_in_flow = is_all_in_flow && !exg_is_asked_for(&p->operands[o]);
+    }
+    p->asks = bytes >= (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
     if (p->asks) {
-        tile = EXG_TILE_ASKED / widest;
-        tile = tile < p->tile_most ? tile : p->tile_most;
+        if (!is_all_in_flow) {
+            tile = EXG_TILE_ASKED / widest;
+            tile = tile < p->tile_most ? tile : p->tile_most;
+        }
         block = bytes > EXG_PAST_CACHES_BYTES ? BLOCK_ELEMENTS_ASKED : block;
     }
     p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
@@ -265,7 +308,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
         int64_t tiles_of_row = (row + tile - 1) / tile;
 
         tile = (row + tiles_of_row - 1) / tiles_of_row;
-        tile = (tile + 15) & ~INT64_C(15);
+        tile = (tile + 31) & ~INT64_C(31);
         tile = tile > p->tile_most ? p->tile_most : tile;
         block = row >= block ? block : block / row * row;
     }
@@ -296,6 +339,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     move_invariants_first(p);
     find_lifetimes(p);
     find_direct_stores(p);
+    deal_flows(p);
     if (!assign_buffers(p)) {
         return exg_pointwise_full(err);
     }

@@ -10,7 +10,6 @@
 #define EXG_TILE            512 /* elements that go through all instructions at once; twice as
                                  * many of two bytes */
 #define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
-#define EXG_ASKED_AHEAD     4096 /* bytes between what is asked for and what is computed */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
 #define EXG_NO_TILE         UINT8_MAX
@@ -37,6 +36,10 @@ typedef struct exg_instruction {
     bool is_invariant; /* the same for every tile: done once a block */
     bool is_direct;    /* the value is in the operand's memory when the tile is dense there */
     bool is_truth;     /* CONVERT: to 0 or 1 */
+    bool takes_flow;   /* FORMULA: its loop does */
+    bool is_heavy;     /* FORMULA: takes as long as many additions */
+    uint8_t asked_count;
+    uint8_t asked[EXG_FLOW_ASKED_MAX]; /* operands whose lines the formula asks for */
     uint8_t scalar_count;
     uint16_t formula_id; /* FORMULA: exg_formula */
     exg_dtype dtype;   /* LOAD, STORE, ROUND */
@@ -68,6 +71,7 @@ typedef struct exg_pointwise_operand {
     bool is_dense;  /* row-major over the whole iteration space */
     bool is_invariant;
     bool is_past_caches; /* written, and more than they hold */
+    bool is_in_flow;     /* a formula asks for what comes next */
     uint32_t element_bytes;
     int64_t strides[EXG_RANK_MAX]; /* after coalescing, elements */
 } exg_pointwise_operand;
@@ -100,6 +104,12 @@ static inline bool exg_value_is_storage(const exg_pointwise *p, const exg_instru
 {
     return exg_compute_bytes(p->values[i->target].compute) ==
            p->operands[i->operand].element_bytes;
+}
+
+/* Its lines are asked for before the tile, not by a formula. */
+static inline bool exg_is_asked_for(const exg_pointwise_operand *o)
+{
+    return o->is_dense && !o->is_past_caches && !o->is_in_flow;
 }
 
 /* The status of a program that takes no more. */

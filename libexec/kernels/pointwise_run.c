@@ -119,7 +119,9 @@ static void store(const run *r, const exg_instruction *i, tile *t)
     const exg_tile_value *v = &r->p->values[i->target];
 
     if (r->p->operands[i->operand].is_past_caches && !r->is_near) {
-        store_past_caches(r, i, t);
+        if (!i->is_direct || t->values[i->target] != operand_at(r, i->operand, t)) {
+            store_past_caches(r, i, t);
+        }
     } else if (is_dense_here(r, i->operand, t)) {
         if (!i->is_direct) {
             i->store(t->count, operand_at(r, i->operand, t), 1, t->values[i->target]);
@@ -132,12 +134,44 @@ static void store(const run *r, const exg_instruction *i, tile *t)
     }
 }
 
+/* What is made straight into its output. */
+static bool goes_past_caches(const run *r, const exg_instruction *i)
+{
+    return i->is_direct && r->p->operands[i->operand].is_past_caches && !r->is_near;
+}
+
 /* Where a value is put: in its output or its tile buffer. */
 static void *target_of(const run *r, const exg_instruction *i, const tile *t, char *buffers)
 {
-    return i->is_direct && is_dense_here(r, i->operand, t)
-               ? operand_at(r, i->operand, t)
-               : buffers + r->p->values[i->target].offset;
+    if (i->is_direct && is_dense_here(r, i->operand, t)) {
+        void *memory = operand_at(r, i->operand, t);
+
+        if (!goes_past_caches(r, i) || (uintptr_t)memory % 64 == 0) {
+            return memory;
+        }
+    }
+    return buffers + r->p->values[i->target].offset;
+}
+
+static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
+{
+    void *target = target_of(r, i, t, buffers);
+    const bool is_near = r->is_near || !r->p->asks || i->is_invariant;
+    exg_flow flow;
+
+    if (!is_near) {
+        flow.count = i->asked_count;
+        for (uint32_t k = 0; k < i->asked_count; k++) {
+            flow.at[k] = operand_at(r, i->asked[k], t) + EXG_ASKED_AHEAD;
+            flow.bytes[k] = r->p->operands[i->asked[k]].element_bytes;
+        }
+        /* a buffer is copied past the caches later */
+        flow.is_past_caches = goes_past_caches(r, i) && target == operand_at(r, i->operand, t);
+    }
+    i->formula(i->is_invariant ? r->p->tile : t->count, target, t->values[i->sources[0]],
+               t->values[i->sources[1]], t->values[i->sources[2]], i->scalars,
+               is_near ? NULL : &flow, bad);
+    t->values[i->target] = target;
 }
 
 static void step(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
@@ -161,10 +195,7 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
         i->round(count, t->values[i->target]);
         break;
     case EXG_INSTRUCTION_FORMULA:
-        target = target_of(r, i, t, buffers);
-        i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
-                   t->values[i->sources[2]], i->scalars, bad);
-        t->values[i->target] = target;
+        apply(r, i, t, buffers, bad);
         break;
     }
 }
@@ -175,7 +206,7 @@ static void ask(const run *r, const tile *t)
     const exg_pointwise *p = r->p;
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
-        if (p->operands[o].is_dense && !p->operands[o].is_past_caches) {
+        if (exg_is_asked_for(&p->operands[o])) {
             int64_t bytes = p->operands[o].element_bytes;
 
             exg_ask(r->data[o] + t->start * bytes + EXG_ASKED_AHEAD, t->count * bytes);

@@ -7,6 +7,8 @@
 #define EXG_STREAM_BYTES      (4 << 20)  /* operands and results that are near up to here */
 #define EXG_PAST_CACHES_BYTES (32 << 20) /* a result no cache keeps until it is read */
 
+#define EXG_ASKED_AHEAD 4096 /* bytes between what is asked for and what is computed */
+
 /* Asks for the lines of what comes next, so that they come meanwhile: for those that will be
  * written too, since they are read first. No address is wrong. */
 static inline void exg_ask(const void *at, int64_t bytes)

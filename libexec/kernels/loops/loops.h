@@ -46,11 +46,24 @@ typedef enum exg_formula {
     EXG_FORMULA_COUNT
 } exg_formula;
 
+#define EXG_FLOW_ASKED_MAX 4
+
+/* What a loop does besides where operands come from memory and results go there: asks for the
+ * lines from `at` on, `bytes` with every element, and lets `out`, aligned to 64 bytes then, go past
+ * the caches. No address is wrong. */
+typedef struct exg_flow {
+    const char *at[EXG_FLOW_ASKED_MAX];
+    uint32_t bytes[EXG_FLOW_ASKED_MAX];
+    uint32_t count;
+    bool is_past_caches;
+} exg_flow;
+
 /* out[i] = formula of a[i], b[i], c[i] and four scalars, all in the compute type (scalars of bf16
  * formulas are f32); out may be one of the operands. Comparisons write int32_t, where reads its
- * condition as int32_t. Ors into `bad` what integer divisions found. */
+ * condition as int32_t. Ors into `bad` what integer divisions found. A flow is for formulas
+ * of f32 and bf16; NULL: all is near. */
 typedef void exg_formula_loop(uint32_t count, void *out, const void *a, const void *b,
-                              const void *c, const void *scalars, int *bad);
+                              const void *c, const void *scalars, const exg_flow *flow, int *bad);
 
 typedef struct exg_pointwise_loops {
     exg_formula_loop *of[EXG_COMPUTE_COUNT][EXG_FORMULA_COUNT];

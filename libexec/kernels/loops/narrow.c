@@ -6,7 +6,7 @@
  */
 #define EXG_FORMULA_F32
 #include "libexec/kernels/formula.h"
-#include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/loops/flow.h"
 #include "libexec/kernels/loops/narrow.h"
 
 #include <string.h>
@@ -149,6 +149,16 @@ static inline real gelu_tanh(real x)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
+static inline __attribute__((always_inline)) void put(uint16_t *to, bits value,
+                                                      const exg_flow *flow)
+{
+    if (flow != NULL && flow->is_past_caches) {
+        EXG_STREAM(to, value);
+    } else {
+        *(bits *)to = value;
+    }
+}
+
 /* Every second element at a time, where it lies. */
 #define LOOP(id, function, rounded)                                                               \
     static inline __attribute__((always_inline)) bits pairs_##id(bits a, bits b, bits c,          \
@@ -158,17 +168,21 @@ static inline real gelu_tanh(real x)
                       rounded(function(ODD(a), ODD(b), ODD(c), scalars)));                        \
     }                                                                                             \
     static void loop_##id(uint32_t count, void *out, const void *a, const void *b, const void *c, \
-                          const void *scalars, int *bad)                                          \
+                          const void *scalars, const exg_flow *flow, int *bad)                    \
     {                                                                                             \
         uint16_t rest[3][EXG_PAIRS] = {{0}};                                                      \
         uint32_t i = 0;                                                                           \
                                                                                                   \
         (void)bad;                                                                                \
         for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {                                          \
-            *(bits *)((uint16_t *)out + i) =                                                      \
-                pairs_##id(*(const bits *)((const uint16_t *)a + i),                              \
-                           *(const bits *)((const uint16_t *)b + i),                              \
-                           *(const bits *)((const uint16_t *)c + i), scalars);                    \
+            const bits value = pairs_##id(*(const bits *)((const uint16_t *)a + i),               \
+                                          *(const bits *)((const uint16_t *)b + i),               \
+                                          *(const bits *)((const uint16_t *)c + i), scalars);     \
+                                                                                                  \
+            put((uint16_t *)out + i, value, flow);                                                \
+            if (flow != NULL && i % EXG_FLOW_PART == 0) {                                         \
+                exg_flow_ask(flow, i);                                                            \
+            }                                                                                     \
         }                                                                                         \
         if (i < count) {                                                                          \
             memcpy(rest[0], (const uint16_t *)a + i, (count - i) * sizeof(uint16_t));             \

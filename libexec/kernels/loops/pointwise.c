@@ -1,5 +1,5 @@
 /* pointwise.c - one loop a formula and compute type, made by the preprocessor. */
-#include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/loops/flow.h"
 #include "libexec/kernels/math_f32.h"
 
 #include <string.h>
@@ -16,25 +16,50 @@ static int reaches_far(uint32_t count, const float *x)
     return far;
 }
 
+/* A part that has been computed, from `element` on, as the flow asks. */
+static inline __attribute__((always_inline)) void put(void *to, const void *part, uint32_t element,
+                                                      const exg_flow *flow)
+{
+    if (flow != NULL) {
+        exg_flow_ask(flow, element);
+    }
+    for (uint32_t k = 0; k < EXG_FLOW_PART * sizeof(float); k += EXG_VECTOR_BYTES) {
+        const exg_vbytes value = *(const exg_vbytes *)((const char *)part + k);
+
+        if (flow != NULL && flow->is_past_caches) {
+            EXG_STREAM((char *)to + k, value);
+        } else {
+            *(exg_vbytes *)((char *)to + k) = value;
+        }
+    }
+}
+
 /* The unused parts of a formula's environment. */
 #define UNUSED(a, b, c, s, t, u, v) \
     ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
 
-#define LOOP_OVER(out_type, first_type, formula, is_far)                                      \
-    EXG_INDEPENDENT                                                                           \
-    for (uint32_t i = 0; i < count; i++) {                                                    \
-        enum { far = (is_far) };                                                              \
-        const first_type a = ((const first_type *)a_)[i];                                     \
-        const C b = ((const C *)b_)[i], c = ((const C *)c_)[i];                               \
+/* `many` elements from `first` on. */
+#define LOOP_OVER(to, first, many, out_type, first_type, formula, is_far)                     \
+    do {                                                                                      \
+        const first_type *const as = (const first_type *)a_ + (first);                        \
+        const C *const bs = (const C *)b_ + (first), *const cs = (const C *)c_ + (first);     \
                                                                                               \
-        UNUSED(a, b, c, s, t, u, v);                                                          \
-        ((out_type *)out)[i] = (out_type)(formula);                                           \
-    }
+        EXG_INDEPENDENT                                                                       \
+        for (uint32_t i = 0; i < (many); i++) {                                               \
+            enum { far = (is_far) };                                                          \
+            const first_type a = as[i];                                                       \
+            const C b = bs[i], c = cs[i];                                                     \
+                                                                                              \
+            UNUSED(a, b, c, s, t, u, v);                                                      \
+            ((out_type *)(to))[i] = (out_type)(formula);                                      \
+        }                                                                                     \
+    } while (0)
 
 /* Only a formula that asks whether it is far has a loop for that. */
 #define LOOP(id, out_type, first_type, formula)                                               \
     static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,           \
-                         const void *c_, const void *scalars, int *bad_out)                   \
+                         const void *c_, const void *scalars, const exg_flow *flow,           \
+                         int *bad_out)                                                        \
     {                                                                                         \
         const C s = ((const C *)scalars)[0], t = ((const C *)scalars)[1];                     \
         const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                     \
@@ -42,9 +67,17 @@ static int reaches_far(uint32_t count, const float *x)
                                                                                               \
         if (sizeof(C) == 4 && __builtin_strstr(#formula, "far)") != NULL &&                   \
             reaches_far(count, a_)) {                                                         \
-            LOOP_OVER(out_type, first_type, formula, 1)                                       \
+            LOOP_OVER(out, 0, count, out_type, first_type, formula, 1);                       \
         } else {                                                                              \
-            LOOP_OVER(out_type, first_type, formula, 0)                                       \
+            uint32_t k = 0;                                                                   \
+                                                                                              \
+            for (; FLOWS && k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {                 \
+                _Alignas(EXG_VECTOR_BYTES) out_type part[EXG_FLOW_PART];                      \
+                                                                                              \
+                LOOP_OVER(part, k, EXG_FLOW_PART, out_type, first_type, formula, 0);          \
+                put((out_type *)out + k, part, k, flow);                                      \
+            }                                                                                 \
+            LOOP_OVER((out_type *)out + k, k, count - k, out_type, first_type, formula, 0);   \
         }                                                                                     \
         *bad_out |= bad;                                                                      \
     }
@@ -63,8 +96,11 @@ static int reaches_far(uint32_t count, const float *x)
 #define EXG_FORMULA_F32
 #include "libexec/kernels/formula.h"
 #define NAME(id) f32_##id
+#define FLOWS    1
 #include "libexport/operators/pointwise.def"
 #undef NAME
+#undef FLOWS
+#define FLOWS 0
 
 #define EXG_FORMULA_F64
 #include "libexec/kernels/formula.h"

@@ -322,35 +322,80 @@ static void bf16_rounds_to_nearest_even_with_every_instruction_set(void **state)
     free_tensors();
 }
 
-/* Those of 32 MiB and more go past the caches; what lies before and behind stays. */
+/* Those of 32 MiB and more go past the caches, from formulas themselves where they lie on whole
+ * lines; what lies before and behind stays. */
 static void large_results_are_written_whole(void **state)
 {
     static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_BF16};
 
     (void)state;
-    for (uint32_t k = 0; k < COUNT(dtypes); k++) {
-        int64_t rows = 8209; /* no multiple of anything */
-        int64_t size = k == 0 ? 1031 : 2053;
-        exg_tensor a = make_random(dtypes[k], 2, SIZES(rows, size), -2, 2);
-        exg_tensor b = make_random(dtypes[k], 1, SIZES(size), -2, 2);
-        exg_tensor room = make_tensor(dtypes[k], 1, SIZES(rows * size + 128));
+    for (uint32_t k = 0; k < 2 * COUNT(dtypes); k++) {
+        exg_dtype dtype = dtypes[k / 2];
+        int64_t before = k % 2 == 0 ? 3 : 64; /* within a line; whole lines */
+        int64_t rows = 8209;                  /* no multiple of anything */
+        int64_t size = dtype == EXG_DTYPE_F32 ? 1031 : 2053;
+        int64_t room_size = rows * size + 2 * before;
+        exg_tensor a = make_random(dtype, 2, SIZES(rows, size), -2, 2);
+        exg_tensor b = make_random(dtype, 1, SIZES(size), -2, 2);
+        exg_tensor room = make_tensor(dtype, 1, SIZES(room_size));
         exg_tensor out = a;
 
-        for (int64_t i = 0; i < rows * size + 128; i++) {
+        for (int64_t i = 0; i < room_size; i++) {
             set(&room, i, 99);
         }
-        out.data = (char *)room.data + 3 * exg_dtype_bytes(dtypes[k]); /* within a line */
-        run_binary(EXG_OP_mul_Tensor, dtypes[k], out, a, b, 0, NULL, 2);
+        out.data = (char *)room.data + before * exg_dtype_bytes(dtype);
+        run_binary(EXG_OP_mul_Tensor, dtype, out, a, b, 0, NULL, 2);
         for (int64_t i = 0; i < rows * size; i++) {
             double want = get(&a, i) * get(&b, i % size);
 
-            assert_true(fabs(get(&out, i) - want) <= (k == 0 ? 1e-6 : 8e-3) * fabs(want));
+            assert_true(fabs(get(&out, i) - want) <= (k < 2 ? 1e-6 : 8e-3) * fabs(want));
         }
-        for (int64_t i = 0; i < 128; i++) {
-            assert_true(get(&room, i < 3 ? i : rows * size + i) == 99);
+        for (int64_t i = 0; i < before; i++) {
+            assert_true(get(&room, i) == 99 && get(&room, room_size - 1 - i) == 99);
         }
         free_tensors();
     }
+}
+
+/* One that is an output and read again, one that is neither, five operands asked for, the last
+ * result on the first operand. */
+static void large_programs_give_what_their_formulas_do(void **state)
+{
+    int64_t n = (INT64_C(8) << 20) + 77;
+    exg_tensor in[5];
+    exg_tensor product = make_tensor(EXG_DTYPE_F32, 1, SIZES(n));
+    float *first = malloc((size_t)n * sizeof(float));
+    program g;
+    uint32_t regs[5];
+    uint32_t pair[2];
+
+    (void)state;
+    begin(&g, 1, SIZES(n));
+    for (uint32_t k = 0; k < COUNT(in); k++) {
+        in[k] = make_random(k == 3 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32, 1, SIZES(n), -2, 2);
+        regs[k] = load(&g, in[k]);
+    }
+    memcpy(first, in[0].data, (size_t)n * sizeof(float));
+    pair[0] = apply(&g, EXG_OP_mul_Tensor, EXG_DTYPE_F32, EXG_DTYPE_F32, 2, regs, 0, NULL);
+    store(&g, product, pair[0]);
+    for (uint32_t k = 2; k < COUNT(in); k++) {
+        pair[0] = apply(&g, EXG_OP_tanh_default, EXG_DTYPE_F32, EXG_DTYPE_F32, 1, pair, 0, NULL);
+        pair[1] = regs[k];
+        pair[0] = apply(&g, EXG_OP_maximum_default, EXG_DTYPE_F32, EXG_DTYPE_F32, 2, pair, 0, NULL);
+    }
+    store(&g, in[0], pair[0]);
+    finish_and_run(&g, 2);
+    for (int64_t i = 0; i < n; i++) {
+        double want = (double)first[i] * get(&in[1], i);
+
+        assert_true(fabs(get(&product, i) - want) <= 1e-6 * fabs(want));
+        for (uint32_t k = 2; k < COUNT(in); k++) {
+            want = fmax(tanh(want), get(&in[k], i));
+        }
+        assert_true(fabs(get(&in[0], i) - want) <= 1e-6);
+    }
+    free(first);
+    free_tensors();
 }
 
 /* One bf16 formula has a loop of its own from memory to memory: past the caches, in place, and not
@@ -621,6 +666,7 @@ int main(void)
         cmocka_unit_test(f16_rounds_to_nearest_even_over_all_halves),
         cmocka_unit_test(bf16_rounds_to_nearest_even_with_every_instruction_set),
         cmocka_unit_test(large_results_are_written_whole),
+        cmocka_unit_test(large_programs_give_what_their_formulas_do),
         cmocka_unit_test(narrow_formulas_write_what_they_should),
         cmocka_unit_test(comparisons_give_bool_and_conditions_choose),
         cmocka_unit_test(bools_compute_as_truth_values),

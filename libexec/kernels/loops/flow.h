@@ -1,0 +1,20 @@
+/* flow.h - what formulas do on the way where operands come from memory and results go there. */
+#ifndef EXG_LIBEXEC_KERNELS_LOOPS_FLOW_H
+#define EXG_LIBEXEC_KERNELS_LOOPS_FLOW_H
+
+#include "libexec/kernels/loops/loops.h"
+#include "libexec/kernels/loops/vector.h"
+#include "libexec/kernels/stream.h"
+
+#define EXG_FLOW_PART 64 /* elements computed between asking and asking again */
+
+/* For what goes with the part that begins at `element`. */
+static inline __attribute__((always_inline)) void exg_flow_ask(const exg_flow *flow,
+                                                               uint32_t element)
+{
+    for (uint32_t k = 0; k < flow->count; k++) {
+        exg_ask(flow->at[k] + (size_t)element * flow->bytes[k], EXG_FLOW_PART * flow->bytes[k]);
+    }
+}
+
+#endif
