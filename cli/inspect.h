@@ -48,6 +48,7 @@ bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *byte
 void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */
 void cli_put_bytes(exg_text *text, uint64_t bytes);              /* 1.41 MB */
 void cli_put_summary_json(exg_text *text, const cli_inspection *i);
+void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);
 void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
 void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights */
 void cli_put_tree(exg_text *text, const cli_inspection *i);    /* --tree */

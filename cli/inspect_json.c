@@ -226,7 +226,7 @@ static void put_result(void *user, exg_value_id *id)
     }
 }
 
-static void put_node(exg_text *text, const exg_graph *graph, const exg_node *node)
+void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node)
 {
     exg_module_frame module = exg_node_module(node);
     result_list list = {text, graph, 0};
@@ -265,7 +265,7 @@ void cli_put_nodes_json(exg_text *text, const cli_inspection *i)
     exg_text_putc(text, '[');
     for (uint32_t n = 0; n < graph->node_count; n++) {
         exg_text_puts(text, n > 0 ? ", " : "");
-        put_node(text, graph, &graph->nodes[n]);
+        cli_put_node_json(text, graph, &graph->nodes[n]);
     }
     exg_text_putc(text, ']');
 }

@@ -61,13 +61,25 @@ typedef struct described {
     const exg_graph *graph;
     uint32_t node; /* where it stands */
     bool users;    /* or makers */
+    uint32_t count; /* values, in JSON */
 } described;
 
-static void put_link(const described *d, exg_value_id id, uint32_t n)
+/* Node n takes the value behind the node, or gives it before. */
+static bool is_linked(const described *d, exg_value_id id, uint32_t n)
+{
+    const exg_node *node = &d->graph->nodes[n];
+    bool linked = !d->users && n < d->node && makes(node, id);
+
+    for (uint32_t a = 0; d->users && n > d->node && a < node->input_count; a++) {
+        linked = linked || uses(&node->inputs[a].arg, id);
+    }
+    return linked;
+}
+
+static void put_link(const described *d, uint32_t n)
 {
     const exg_node *node = &d->graph->nodes[n];
 
-    (void)id;
     exg_text_printf(d->text, " nodes[%u] ", n);
     exg_text_plain(d->text, node->name == NULL ? node->target : node->name, false);
 }
@@ -87,16 +99,9 @@ static void describe_value(void *user, exg_value_id *id)
         cli_put_shape(d->text, value->tensor);
     }
     exg_text_puts(d->text, d->users ? ", used by" : ", from");
-    for (uint32_t n = d->users ? d->node + 1 : 0; n < (d->users ? d->graph->node_count : d->node);
-         n++) {
-        const exg_node *node = &d->graph->nodes[n];
-        bool linked = !d->users && makes(node, *id);
-
-        for (uint32_t a = 0; d->users && a < node->input_count; a++) {
-            linked = linked || uses(&node->inputs[a].arg, *id);
-        }
-        if (linked) {
-            put_link(d, *id, n);
+    for (uint32_t n = 0; n < d->graph->node_count; n++) {
+        if (is_linked(d, *id, n)) {
+            put_link(d, n);
         }
     }
     for (uint32_t k = 0; !d->users && k < d->graph->input_count; k++) {
@@ -131,17 +136,84 @@ static void put_metadata(exg_text *text, const exg_node *node)
     }
 }
 
+/* {"value": "relu", "nodes": [4], "graph": [0]}: positions of nodes, and of the graph's inputs or
+ * outputs. */
+static void put_value_json(void *user, exg_value_id *id)
+{
+    described *d = user;
+    const exg_argument *ends = d->users ? d->graph->outputs : d->graph->inputs;
+    uint32_t end_count = d->users ? d->graph->output_count : d->graph->input_count;
+    const char *comma = "";
+
+    if (*id == EXG_NO_VALUE) {
+        return;
+    }
+    exg_text_puts(d->text, d->count++ > 0 ? ", {\"value\": " : "{\"value\": ");
+    exg_text_json_string(d->text, d->graph->values[*id].name);
+    exg_text_puts(d->text, ", \"nodes\": [");
+    for (uint32_t n = 0; n < d->graph->node_count; n++) {
+        if (is_linked(d, *id, n)) {
+            exg_text_printf(d->text, "%s%u", comma, n);
+            comma = ", ";
+        }
+    }
+    exg_text_puts(d->text, "], \"graph\": [");
+    comma = "";
+    for (uint32_t k = 0; k < end_count; k++) {
+        if (uses(&ends[k], *id)) {
+            exg_text_printf(d->text, "%s%u", comma, k);
+            comma = ", ";
+        }
+    }
+    exg_text_puts(d->text, "]}");
+}
+
+static void put_node_json(exg_text *text, const exg_graph *graph, uint32_t n)
+{
+    const exg_node *node = &graph->nodes[n];
+    described d = {.text = text, .graph = graph, .node = n};
+
+    exg_text_printf(text, "{\"index\": %u, \"node\": ", n);
+    cli_put_node_json(text, graph, node);
+    exg_text_puts(text, ", \"from\": [");
+    for (uint32_t a = 0; a < node->input_count; a++) {
+        exg_argument copy = node->inputs[a].arg;
+
+        exg_argument_visit_values(&copy, put_value_json, &d);
+    }
+    exg_text_puts(text, "], \"used_by\": [");
+    d.users = true;
+    d.count = 0;
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument copy = node->outputs[o];
+
+        exg_argument_visit_values(&copy, put_value_json, &d);
+    }
+    exg_text_puts(text, "], \"metadata\": {");
+    for (uint32_t m = 0; m < node->metadata.count; m++) {
+        exg_text_puts(text, m > 0 ? ", " : "");
+        exg_text_json_string(text, node->metadata.items[m].key);
+        exg_text_puts(text, ": ");
+        exg_text_json_string(text, node->metadata.items[m].value);
+    }
+    exg_text_puts(text, "}}\n");
+}
+
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     const exg_graph *graph = i->p->program->graph;
     uint32_t n = find_node(graph, i->call->node);
-    described d = {text, graph, n, false};
+    described d = {.text = text, .graph = graph, .node = n};
     const exg_node *node;
 
     if (n == UINT32_MAX) {
         return exg_error_fix(
             err, EXG_FAIL(err, USAGE, "CLI-004", "no node is called '%s'", i->call->node),
             "exg inspect FILE --graph shows them all");
+    }
+    if (i->call->json) {
+        put_node_json(text, graph, n);
+        return EXG_OK;
     }
     node = &graph->nodes[n];
     exg_text_printf(text, "nodes[%u] ", n);

@@ -34,6 +34,10 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
     if (mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
     }
+    if (rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", rank,
+                        EXG_RANK_MAX);
+    }
     if (placements != NULL && count != mesh->ndim) {
         return EXG_FAIL(err, USAGE, "DTN-002", "%u placements on a mesh of %u dims", count,
                         mesh->ndim);

@@ -8,7 +8,7 @@
 
 #include <exg/emit.h>
 
-#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#define EXG_NAMED_RULE(name) exg_operator_rule exg_rule_##name;
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 

@@ -46,9 +46,10 @@ static bool factors(exg_operator_id op, uint32_t *a, uint32_t *b)
         *a = 1;
         *b = 2;
     }
-    return is_product || op == EXG_OP_baddbmm_default || op == EXG_OP_bmm_default ||
-           op == EXG_OP_convolution_default || op == EXG_OP_convolution_of_bytes ||
-           op == EXG_OP_attention || op == EXG_OP_attention_of_softmax;
+    return is_product || op == EXG_OP_product_of_bytes || op == EXG_OP_baddbmm_default ||
+           op == EXG_OP_bmm_default || op == EXG_OP_convolution_default ||
+           op == EXG_OP_convolution_of_bytes || op == EXG_OP_attention ||
+           op == EXG_OP_attention_of_softmax;
 }
 
 static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_tensor_meta *b,

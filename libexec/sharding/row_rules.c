@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#define EXG_NAMED_RULE(name) exg_operator_rule exg_rule_##name;
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 

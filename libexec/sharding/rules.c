@@ -174,13 +174,13 @@ static exg_status pointwise_rows(exg_rule_call *call, family of)
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#define EXG_NAMED_RULE(name) exg_rule exg_rule_##name;
+#define EXG_NAMED_RULE(name) exg_operator_rule exg_rule_##name;
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
 typedef struct column {
     const char *letters;
-    exg_rule *rule;
+    exg_operator_rule *rule;
     family of;
 } column;
 

@@ -62,7 +62,7 @@ exg_row *exg_rule_add(exg_rule_call *call);
 /* Has the operator's row a rule? Without one only the replicated row is there. */
 bool exg_rule_exists(const exg_operator *op);
 
-typedef exg_status exg_rule(exg_rule_call *call);
+typedef exg_status exg_operator_rule(exg_rule_call *call);
 
 /* What a row's emit works with. */
 typedef struct exg_emission {

@@ -176,6 +176,19 @@ static exg_ref bartlett_window(exg_builder *b, exg_ref i, int64_t last, double a
     return EMIT(b, where_self, EMIT(b, lt_Scalar, i, exg_arg_int(last / 2 + 1)), up, down);
 }
 
+/* I0(beta sqrt(1 - r^2)) / I0(beta), r from -1 to 1 */
+static exg_ref kaiser_window(exg_builder *b, exg_ref i, int64_t last, double beta, double unused)
+{
+    double half = (double)last / 2;
+    exg_ref r = EMIT(b, div_Scalar, EMIT(b, sub_Scalar, i, half), half);
+    exg_ref most = EMIT(b, full_default, INTS(b, 1), beta, DTYPE(exg_lower_dtype(b, i)));
+
+    (void)unused;
+    r = EMIT(b, sqrt_default, EMIT(b, rsub_Scalar, EMIT(b, mul_Tensor, r, r), 1.));
+    return EMIT(b, div_Tensor, EMIT(b, i0_default, EMIT(b, mul_Scalar, r, beta)),
+                EMIT(b, i0_default, most));
+}
+
 /* A periodic window is one longer, less its last element. */
 static void window(exg_builder *b, window_at *at, const exg_argument *length, bool periodic,
                    const exg_argument *dtype_given, double alpha, double beta,
@@ -210,6 +223,7 @@ WINDOW(hann_window, cosine_window, 0.5, 0.5)
 WINDOW(hamming_window, cosine_window, 0.54, 0.46)
 WINDOW(blackman_window, blackman_window, 0, 0)
 WINDOW(bartlett_window, bartlett_window, 0, 0)
+WINDOW(kaiser_window, kaiser_window, 12, 0)
 
 /* (length, periodic, alpha, dtype) */
 void exg_lower_hamming_window_alpha(exg_builder *b, const exg_argument *args,
@@ -225,6 +239,13 @@ void exg_lower_hamming_window_alpha_beta(exg_builder *b, const exg_argument *arg
 {
     window(b, cosine_window, &args[0], exg_get_bool(&args[1]), &args[4], exg_get_float(&args[2]),
            exg_get_float(&args[3]), results);
+}
+
+/* (length, periodic, beta, dtype) */
+void exg_lower_kaiser_window_beta(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    window(b, kaiser_window, &args[0], exg_get_bool(&args[1]), &args[3], exg_get_float(&args[2]), 0,
+           results);
 }
 
 /* ---- triangles ------------------------------------------------------------------------------- */

@@ -333,27 +333,68 @@ void exg_lower_col2im(exg_builder *b, const exg_argument *args, exg_argument *re
 /* ---- smoothed sizes
  * --------------------------------------------------------------------------------- */
 
-/* How much element j counts for output i: a triangle as wide as the scale, around where i
- * lies; (out, in), rows that sum to 1. */
-static exg_ref triangle_weights(exg_builder *b, int64_t in, int64_t out, double scale,
-                                exg_dtype dtype)
+/* What an element counts for an output by how far away it is, in elements of the smaller of both
+ * images: 0 from the reach on. */
+typedef struct filter {
+    double reach;
+    double (*weight)(double away);
+    exg_ref (*weights)(exg_builder *b, exg_ref away);
+} filter;
+
+static double triangle(double away)
 {
-    double support = scale > 1 ? scale : 1;
+    return fmax(1 - away, 0);
+}
+
+static exg_ref triangles(exg_builder *b, exg_ref away)
+{
+    return EMIT(b, clamp_min_default, EMIT(b, rsub_Scalar, away, 1.), 0);
+}
+
+/* The cubic convolution of Keys with a = -1/2, as PyTorch's where it smooths. */
+static double cubic(double away)
+{
+    return away < 1   ? (1.5 * away - 2.5) * away * away + 1
+           : away < 2 ? ((2.5 - 0.5 * away) * away - 4) * away + 2
+                      : 0;
+}
+
+static exg_ref cubics(exg_builder *b, exg_ref away)
+{
+    exg_ref square = EMIT(b, mul_Tensor, away, away);
+    exg_ref near = EMIT(b, sub_Scalar, EMIT(b, mul_Scalar, away, 1.5), 2.5);
+    exg_ref far = EMIT(b, rsub_Scalar, EMIT(b, mul_Scalar, away, 0.5), 2.5);
+
+    near = EMIT(b, add_Scalar, EMIT(b, mul_Tensor, near, square), 1.);
+    far = EMIT(b, sub_Scalar, EMIT(b, mul_Tensor, far, away), 4.);
+    far = EMIT(b, add_Scalar, EMIT(b, mul_Tensor, far, away), 2.);
+    far = EMIT(b, mul_Tensor, far, EMIT(b, lt_Scalar, away, 2.));
+    return EMIT(b, where_self, EMIT(b, lt_Scalar, away, 1.), near, far);
+}
+
+static const filter linear_filter = {1, triangle, triangles};
+static const filter cubic_filter = {2, cubic, cubics};
+
+/* How much element j counts for output i: the filter as wide as the scale, around where i lies;
+ * (out, in), rows that sum to 1. */
+static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64_t out,
+                              double scale, exg_dtype dtype)
+{
+    double unit = scale > 1 ? scale : 1;
     exg_ref i = exg_lower_steps(b, out, dtype, 0, 2);
     exg_ref j = exg_lower_steps(b, in, dtype, 1, 2);
     exg_ref centre = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 0.5), scale);
     exg_ref away = EMIT(b, sub_Tensor, EMIT(b, add_Scalar, j, 0.5), centre);
-    exg_ref w =
-        EMIT(b, rsub_Scalar, EMIT(b, mul_Scalar, EMIT(b, abs_default, away), 1 / support), 1.);
+    exg_ref w = f->weights(b, EMIT(b, mul_Scalar, EMIT(b, abs_default, away), 1 / unit));
 
-    w = EMIT(b, clamp_min_default, w, 0);
     return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 1), exg_arg_bool(true)));
 }
 
 /* As many parts, a power of two, as let the greatest of these weights stay below 2^15. */
-static double parts_of(int64_t in, int64_t out, double scale)
+static double parts_of(const filter *f, int64_t in, int64_t out, double scale)
 {
-    double reach = scale > 1 ? scale : 1;
+    double unit = scale > 1 ? scale : 1;
+    double reach = f->reach * unit;
     double most = 0;
     double parts = 1;
 
@@ -365,7 +406,7 @@ static double parts_of(int64_t in, int64_t out, double scale)
         double sum = 0;
 
         for (int64_t j = first; j < end; j++) {
-            double w = fmax(1 - fabs((double)j + 0.5 - centre) / reach, 0);
+            double w = f->weight(fabs((double)j + 0.5 - centre) / unit);
 
             greatest = fmax(greatest, w);
             sum += w;
@@ -379,26 +420,29 @@ static double parts_of(int64_t in, int64_t out, double scale)
 }
 
 /* Bytes are weighed in whole parts, and are bytes again after every dim. */
-static exg_ref smoothed_along(exg_builder *b, exg_ref x, uint32_t dim, int64_t out, double scale,
-                              bool of_bytes)
+static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32_t dim,
+                              int64_t out, double scale, bool of_bytes)
 {
     int64_t in = exg_lower_dims(b, x).n[dim];
-    exg_ref w = triangle_weights(b, in, out, scale, exg_lower_dtype(b, x));
-    double parts = of_bytes ? parts_of(in, out, scale) : 1;
+    exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x));
+    double parts = of_bytes ? parts_of(f, in, out, scale) : 1;
 
-    w = of_bytes ? EMIT(b, floor_default,
-                        EMIT(b, add_Scalar, EMIT(b, mul_Scalar, w, parts), 0.5))
-                 : w;
+    if (of_bytes) { /* halves away from 0 */
+        exg_ref whole = EMIT(b, mul_Scalar, EMIT(b, abs_default, w), parts);
+
+        whole = EMIT(b, floor_default, EMIT(b, add_Scalar, whole, 0.5));
+        w = EMIT(b, copysign_Tensor, whole, w);
+    }
     x = dim == 3 ? EMIT(b, matmul_default, x, exg_lower_swapped(b, w, 0, 1))
                  : EMIT(b, matmul_default, w, x);
     if (of_bytes) { /* sums of whole numbers, exact in float64 */
         x = EMIT(b, floor_default, EMIT(b, add_Scalar, EMIT(b, mul_Scalar, x, 1 / parts), 0.5));
-        x = EMIT(b, clamp_max_default, x, 255.);
+        x = EMIT(b, clamp_default, x, 0., 255.);
     }
     return x;
 }
 
-static void smoothed(exg_builder *b, exg_ref x, const int64_t out[2], const double scales[2],
+static void smoothed(exg_builder *b, const filter *f, exg_ref x, const int64_t out[2], const double scales[2],
                      exg_argument *results)
 {
     bool of_bytes = exg_lower_dtype(b, x) == EXG_DTYPE_U8;
@@ -408,8 +452,8 @@ static void smoothed(exg_builder *b, exg_ref x, const int64_t out[2], const doub
         exg_lower_refuse(b, "upsampling of a tensor that is no batch of images");
         return;
     }
-    wide = smoothed_along(b, wide, 3, out[1], scales[1], of_bytes);
-    wide = smoothed_along(b, wide, 2, out[0], scales[0], of_bytes);
+    wide = smoothed_along(b, f, wide, 3, out[1], scales[1], of_bytes);
+    wide = smoothed_along(b, f, wide, 2, out[0], scales[0], of_bytes);
     results[0] = exg_arg_ref(exg_lower_cast(b, wide, exg_lower_dtype(b, x)));
 }
 
@@ -421,8 +465,8 @@ static double scale_between(int64_t in, int64_t out, bool align_corners, double 
 }
 
 /* (self, output_size, align_corners, scales_h, scales_w) */
-void exg_lower_upsample_bilinear2d_aa(exg_builder *b, const exg_argument *args,
-                                      exg_argument *results)
+static void smoothed_to_size(exg_builder *b, const filter *f, const exg_argument *args,
+                             exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t out[3];
@@ -435,12 +479,12 @@ void exg_lower_upsample_bilinear2d_aa(exg_builder *b, const exg_argument *args,
         scales[k] = scale_between(in.rank == 4 ? in.n[2 + k] : 1, out[k], exg_get_bool(&args[2]),
                                   exg_is_none(&args[3 + k]) ? 0 : exg_get_float(&args[3 + k]));
     }
-    smoothed(b, SELF, out, scales, results);
+    smoothed(b, f, SELF, out, scales, results);
 }
 
 /* (input, output_size?, align_corners, scale_factors?) */
-void exg_lower_upsample_bilinear2d_aa_vec(exg_builder *b, const exg_argument *args,
-                                          exg_argument *results)
+static void smoothed_to_either(exg_builder *b, const filter *f, const exg_argument *args,
+                               exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t out[3];
@@ -459,5 +503,20 @@ void exg_lower_upsample_bilinear2d_aa_vec(exg_builder *b, const exg_argument *ar
         scales[k] =
             scale_between(in.rank == 4 ? in.n[2 + k] : 1, out[k], exg_get_bool(&args[2]), factor);
     }
-    smoothed(b, SELF, out, scales, results);
+    smoothed(b, f, SELF, out, scales, results);
 }
+
+#define SMOOTHED(name, filter)                                                                     \
+    void exg_lower_upsample_##name##2d_aa(exg_builder *b, const exg_argument *args,                \
+                                          exg_argument *results)                                   \
+    {                                                                                              \
+        smoothed_to_size(b, filter, args, results);                                                \
+    }                                                                                              \
+    void exg_lower_upsample_##name##2d_aa_vec(exg_builder *b, const exg_argument *args,            \
+                                              exg_argument *results)                               \
+    {                                                                                              \
+        smoothed_to_either(b, filter, args, results);                                              \
+    }
+
+SMOOTHED(bilinear, &linear_filter)
+SMOOTHED(bicubic, &cubic_filter)

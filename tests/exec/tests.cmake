@@ -104,6 +104,7 @@ if(EXG_MPI_ENVIRONMENT)
       ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
   endforeach()
 endif()
+exg_test(exec_predict exec/sharding/predict.c LIBS exg::exec)
 exg_test(exec_windows exec/sharding/windows.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
 # Not a test: what tests/interop/shards.py runs.

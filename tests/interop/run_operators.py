@@ -2,6 +2,7 @@
 PyTorch refuses when they run and exg then has to refuse with a code. See README.md beside this file."""
 
 import argparse
+import itertools
 import math
 import subprocess
 import sys
@@ -137,14 +138,19 @@ AGREE.update(roundings())
 def images():
     """Bytes are weighed in whole numbers."""
     image = torch.randint(0, 256, (2, 3, 10, 20), dtype=torch.uint8)
-    for sizes in ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)):
-        for corners in (False, True):
+    for mode, sizes, corners in itertools.product(("bilinear", "bicubic"), ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)), (False, True)):
 
-            def resized(x, s=sizes, c=corners):
-                return F.interpolate(x, s, mode="bilinear", align_corners=c, antialias=True)
+        def resized(x, m=mode, s=sizes, c=corners):
+            return F.interpolate(x, s, mode=m, align_corners=c, antialias=True)
 
-            yield f"interpolate, antialias, {sizes}, {corners}", (resized, (image,))
-    yield "interpolate, antialias, by factors", (lambda x: F.interpolate(x, scale_factor=(1.7, 0.9), mode="bilinear", antialias=True), (image,))
+        yield f"interpolate, antialias, {mode}, {sizes}, {corners}", (resized, (image,))
+        yield f"interpolate, antialias, {mode}, {sizes}, {corners}, floats", (resized, (torch.randn(2, 3, 10, 20),))
+    for mode in ("bilinear", "bicubic"):
+
+        def scaled(x, m=mode):
+            return F.interpolate(x, scale_factor=(1.7, 0.9), mode=m, antialias=True)
+
+        yield f"interpolate, antialias, {mode}, by factors", (scaled, (image,))
 
 
 AGREE.update(images())

@@ -683,6 +683,10 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     assert_int_equal(exg_distribute_tensor(NULL, &whole, NULL, 0, 0, &t, NULL), EXG_USAGE);
     assert_int_equal(exg_dtensor_empty(NULL, &like, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "DTN-018");
+    whole.rank = EXG_RANK_MAX + 1;
+    assert_int_equal(exg_dtensor_from_local(one, &whole, NULL, 0, NULL, &t, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "DTN-009");
+    assert_int_equal(exg_distribute_tensor(one, &whole, NULL, 0, 0, &t, NULL), EXG_LIMIT);
     exg_device_mesh_destroy(one);
     exg_device_mesh_destroy(two);
 }

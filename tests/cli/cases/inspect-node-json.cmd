@@ -1,0 +1,1 @@
+exg inspect fixtures/convbn.pt2 --node relu --json

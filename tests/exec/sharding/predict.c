@@ -1,0 +1,46 @@
+/* What operators are taken to cost, against what they do. */
+#include "libexec/sharding/placer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) ((uint32_t)(sizeof(a) / sizeof((a)[0])))
+
+/* (256, 512) by (512, 1024): 2 * 256 * 512 * 1024 operations, whatever the elements are. */
+static void products_are_counted_by_their_operations(void **state)
+{
+    static const exg_operator_id products[] = {EXG_OP_mm_default, EXG_OP_product_of_bytes};
+    exg_sym_int sizes[3][2] = {{{.value = 256}, {.value = 512}},
+                               {{.value = 512}, {.value = 1024}},
+                               {{.value = 256}, {.value = 1024}}};
+    exg_tensor_meta metas[3];
+    const exg_tensor_meta *operands[2] = {&metas[0], &metas[1]};
+    exg_costs costs;
+
+    (void)state;
+    exg_costs_init(&costs);
+    for (uint32_t k = 0; k < COUNT(metas); k++) {
+        metas[k] = (exg_tensor_meta){.dtype = EXG_DTYPE_I8, .rank = 2, .sizes = sizes[k]};
+    }
+    for (uint32_t k = 0; k < COUNT(products); k++) {
+        const exg_operator product = {.id = products[k]};
+        double ns = exg_predict_work(&costs, &product, operands, 2, &metas[2]);
+        double want = 2. * 256 * 512 * 1024 * costs.ns_per_flop;
+
+        assert_true(fabs(ns - want) <= 1e-9 * want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_counted_by_their_operations),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
