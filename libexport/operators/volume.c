@@ -330,8 +330,7 @@ void exg_lower_col2im(exg_builder *b, const exg_argument *args, exg_argument *re
         exg_arg_ref(exg_lower_dims(b, SELF).rank == 2 ? EMIT(b, squeeze_dims, x, INTS(b, 0)) : x);
 }
 
-/* ---- smoothed sizes
- * --------------------------------------------------------------------------------- */
+/* ---- smoothed sizes ---------------------------------------------------------------------- */
 
 /* What an element counts for an output by how far away it is, in elements of the smaller of both
  * images: 0 from the reach on. */
@@ -442,8 +441,8 @@ static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32
     return x;
 }
 
-static void smoothed(exg_builder *b, const filter *f, exg_ref x, const int64_t out[2], const double scales[2],
-                     exg_argument *results)
+static void smoothed(exg_builder *b, const filter *f, exg_ref x, const int64_t out[2],
+                     const double scales[2], exg_argument *results)
 {
     bool of_bytes = exg_lower_dtype(b, x) == EXG_DTYPE_U8;
     exg_ref wide = of_bytes ? exg_lower_cast(b, x, EXG_DTYPE_F64) : exg_lower_wide(b, x);
