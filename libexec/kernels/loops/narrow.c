@@ -149,13 +149,17 @@ static inline real gelu_tanh(real x)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
-static inline __attribute__((always_inline)) void put(uint16_t *to, bits value,
+/* `element` is where the vector lies in its tile. */
+static inline __attribute__((always_inline)) void put(uint16_t *to, bits value, uint32_t element,
                                                       const exg_flow *flow)
 {
     if (flow != NULL && flow->is_past_caches) {
         EXG_STREAM(to, value);
     } else {
         *(bits *)to = value;
+    }
+    if (flow != NULL && element % EXG_FLOW_PART == 0) {
+        exg_flow_ask(flow, element);
     }
 }
 
@@ -173,16 +177,13 @@ static inline __attribute__((always_inline)) void put(uint16_t *to, bits value,
         uint16_t rest[3][EXG_PAIRS] = {{0}};                                                      \
         uint32_t i = 0;                                                                           \
                                                                                                   \
-        (void)bad;                                                                                \
+        (void)bad, (void)flow;                                                                    \
         for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {                                          \
-            const bits value = pairs_##id(*(const bits *)((const uint16_t *)a + i),               \
-                                          *(const bits *)((const uint16_t *)b + i),               \
-                                          *(const bits *)((const uint16_t *)c + i), scalars);     \
-                                                                                                  \
-            put((uint16_t *)out + i, value, flow);                                                \
-            if (flow != NULL && i % EXG_FLOW_PART == 0) {                                         \
-                exg_flow_ask(flow, i);                                                            \
-            }                                                                                     \
+            PUT((uint16_t *)out + i,                                                              \
+                pairs_##id(*(const bits *)((const uint16_t *)a + i),                              \
+                           *(const bits *)((const uint16_t *)b + i),                              \
+                           *(const bits *)((const uint16_t *)c + i), scalars),                    \
+                i);                                                                               \
         }                                                                                         \
         if (i < count) {                                                                          \
             memcpy(rest[0], (const uint16_t *)a + i, (count - i) * sizeof(uint16_t));             \
@@ -193,14 +194,32 @@ static inline __attribute__((always_inline)) void put(uint16_t *to, bits value,
             memcpy((uint16_t *)out + i, rest[0], (count - i) * sizeof(uint16_t));                 \
         }                                                                                         \
     }
+#define PUT(to, value, element) put(to, value, element, flow)
 #define EXG_NARROW(id, function) LOOP(id, narrow_##id, rounded_up)
-#define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id, rounded)
+#define EXG_NARROW_FORMULA(id)
+#include "libexec/kernels/narrow.def"
+#undef EXG_NARROW_FORMULA
+#undef EXG_NARROW
+#undef PUT
+
+/* A branch in the loop would keep compilers from making vectors of formulas that choose. */
+#define PUT(to, value, element) (*(bits *)(to) = (value))
+#define EXG_NARROW(id, function)
+#define EXG_NARROW_FORMULA(id) LOOP(id, formula_##id, rounded)
 #include "libexec/kernels/narrow.def"
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
 #define EXG_NARROW(id, function) [EXG_FORMULA_##id] = loop_##id,
 #define EXG_NARROW_FORMULA(id)   [EXG_FORMULA_##id] = loop_##id,
-const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {{
+const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {
+    {
 #include "libexec/kernels/narrow.def"
-}};
+    },
+#undef EXG_NARROW_FORMULA
+#undef EXG_NARROW
+#define EXG_NARROW(id, function) [EXG_FORMULA_##id] = true,
+#define EXG_NARROW_FORMULA(id)
+    {
+#include "libexec/kernels/narrow.def"
+    }};
