@@ -3,7 +3,7 @@
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
-#include "libexport/operators/complex.h"
+#include "libexport/operators/float8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,12 +336,26 @@ static bool is_complex(const exg_call *call)
     return false;
 }
 
+static bool has_float8(const exg_call *call)
+{
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const exg_object *object = call->operands[i].object;
+
+        if (object->kind == EXG_OBJECT_DTENSOR &&
+            exg_dtype_is_float8(object->dtensor->local.dtype)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
 {
     if (op->lowering != NULL) {
         return true;
     }
-    return is_complex(call) && exg_complex_lowering_of(op->id) != NULL;
+    return (is_complex(call) && exg_complex_lowering_of(op->id) != NULL) ||
+           (exg_float8_lowering_of(op->id) != NULL && has_float8(call));
 }
 
 /* Do two local tensors share bytes without being the same window? */
