@@ -1,6 +1,8 @@
 /* row.c - sums, extremes and maps of a dense row, for f32 and f64. */
+#include "libexec/kernels/loops/real_math.h"
 #include "libexec/kernels/loops/row.h"
-#include "libexec/kernels/math_f32.h"
+
+#include <string.h>
 
 #define LANES   (128 / (int)sizeof(REAL))
 #define LINE    (LANES / 2)
@@ -9,25 +11,45 @@
 EXG_LANE_TOTAL(row_f32_lane_total, 32, exg_float8)
 EXG_LANE_TOTAL(row_f64_lane_total, 16, exg_double8)
 
+/* e^(x - shift) of whole vectors, or of `count`; shift is not below x. */
+static inline __attribute__((always_inline)) void row_f32_exp_lanes(int count, float *e,
+                                                                    const float *x, float shift)
+{
+#ifdef EXG_HAVE_REAL_MATH
+    for (int k = 0; k < count; k += EXG_VF32) {
+        *(real *)(e + k) = real_exp_down(*(const real *)(x + k) - shift);
+    }
+#else
+    EXG_INDEPENDENT
+    for (int k = 0; k < count; k++) {
+        e[k] = exg_f32_exp_down(x[k] - shift);
+    }
+#endif
+}
+
+static inline __attribute__((always_inline)) void row_f64_exp_lanes(int count, double *e,
+                                                                    const double *x, double shift)
+{
+    for (int k = 0; k < count; k++) {
+        e[k] = exp(x[k] - shift);
+    }
+}
+
 #define REAL   float
 #define VECTOR exg_vf32
 #define ROW(name) row_f32_##name
-#define EXP(x)    exg_f32_exp_down(x)
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
 #undef VECTOR
 #undef ROW
-#undef EXP
 
 #define REAL   double
 #define VECTOR exg_vf64
 #define ROW(name) row_f64_##name
-#define EXP(x)    exp(x)
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
 #undef VECTOR
 #undef ROW
-#undef EXP
 
 #define TABLE(R)                                                                              \
     {                                                                                         \

@@ -38,12 +38,19 @@ typedef double exg_double8 __attribute__((vector_size(64), aligned(8), may_alias
         return sums[0][0];                                                                         \
     }
 
-/* For the stretch of 128 bytes that begins at byte `at` of the row. */
+#define EXG_ROW_FAR 8192 /* bytes beyond what is asked for: those come as far as the second cache */
+
+/* For the stretch of 128 bytes that begins at byte `at` of the row. More is on its way to the
+ * second cache at a time than to the first, and rows that are read twice are none that processors
+ * foresee. */
 static inline __attribute__((always_inline)) void exg_row_ask(const exg_ahead *ahead, int64_t at)
 {
     for (int k = 0; k < 2; k++) {
         for (uint32_t byte = 0; byte < ahead->bytes[k]; byte += 64) {
-            __builtin_prefetch(ahead->at[k] + at / 128 * ahead->bytes[k] + byte);
+            const char *asked = ahead->at[k] + at / 128 * ahead->bytes[k] + byte;
+
+            __builtin_prefetch(asked);
+            __builtin_prefetch(asked + EXG_ROW_FAR, 0, 2);
         }
     }
 }

@@ -121,23 +121,26 @@ static float peak(int64_t count, const uint16_t *x)
     return greatest;
 }
 
-/* e^x within 2^-12 of itself, 1 of 0; 0 far below, and where x is too great what is, or NaN. */
+/* e^x within 2^-12 of itself, 1 of 0; 0 far below, more than 2^100 where x is too great, or NaN. */
 #ifdef __AVX512DQ__
 static inline real exponential(real x)
 {
-    static const float powers[16] = {/* 2^(k / 16) */
-                                     1.0f,        1.04427373f, 1.09050775f, 1.13878858f,
-                                     1.18920708f, 1.24185777f, 1.29683959f, 1.35425556f,
-                                     1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f,
-                                     1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f};
+    /* 2^(k / 16) as bits, less what the k below the point of `t` adds */
+    static const int32_t powers[16] = {
+        0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3,
+        0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
+        0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+        0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d
+    };
     const float rounder = 786432.0f; /* leaves 4 bits below the point */
-    real near = AT_MOST(AT_LEAST(x, -160.0f), 160.0f);
+    const __mmask16 is_some = _mm512_cmp_ps_mask((__m512)x, (__m512)all(-87.0f), _CMP_NLT_UQ);
+    real near = AT_MOST(x, 88.0f);
     real t = next(near, all(1.44269504f), rounder);
-    real n = t - rounder;
-    real u = fma_of(n, all(-0.693147182f), near);
-    real power = (real)_mm512_permutexvar_ps((__m512i)t, _mm512_loadu_ps(powers));
+    real u = fma_of(t - rounder, all(-0.693147182f), near);
+    bits power = (bits)_mm512_permutexvar_epi32((__m512i)t, _mm512_loadu_si512(powers));
+    __m512 scaled = (__m512)(power + ((bits)t << 19));
 
-    return (real)_mm512_scalef_ps((__m512)fma_of(power, u, power), (__m512)n);
+    return (real)_mm512_maskz_fmadd_ps(is_some, scaled, (__m512)u, scaled);
 }
 #else
 static inline real exponential(real x)

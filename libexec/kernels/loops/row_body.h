@@ -134,10 +134,7 @@ ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead
             if (ahead != NULL) {
                 exg_row_ask(ahead, i * (int64_t)sizeof(REAL));
             }
-            EXG_INDEPENDENT
-            for (int k = 0; k < LANES; k++) {
-                e[k] = EXP(x[i + k] - shift);
-            }
+            ROW(exp_lanes)(LANES, e, x + i, shift);
             for (int k = 0; k < VECTORS; k++) {
                 VECTOR part = ((const VECTOR *)e)[k];
 
@@ -147,12 +144,16 @@ ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead
                 }
             }
         }
-        for (int k = 0; i < end; i++, k++) {
-            REAL e = EXP(x[i] - shift);
+        if (i < end) {
+            REAL e[LANES] = {0};
 
-            ((REAL *)lanes)[k] += e;
-            if (y != NULL) {
-                y[i] = e;
+            memcpy(e, x + i, (size_t)(end - i) * sizeof(REAL));
+            ROW(exp_lanes)((int)(end - i), e, e, shift);
+            for (int k = 0; i < end; i++, k++) {
+                ((REAL *)lanes)[k] += e[k];
+                if (y != NULL) {
+                    y[i] = e[k];
+                }
             }
         }
         total += ROW(lane_total)(lanes);
