@@ -313,15 +313,22 @@ exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *use
 
 /* ---- calls --------------------------------- */
 
-static bool is_complex(const exg_call *call)
+static bool has_operand_of(const exg_call *call, bool (*is_wanted)(exg_dtype dtype))
 {
     for (uint32_t i = 0; i < call->operand_count; i++) {
         const exg_object *object = call->operands[i].object;
 
-        if (object->kind == EXG_OBJECT_DTENSOR &&
-            exg_dtype_is_complex(object->dtensor->local.dtype)) {
+        if (object->kind == EXG_OBJECT_DTENSOR && is_wanted(object->dtensor->local.dtype)) {
             return true;
         }
+    }
+    return false;
+}
+
+static bool is_complex(const exg_call *call)
+{
+    if (has_operand_of(call, exg_dtype_is_complex)) {
+        return true;
     }
     for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
         const exg_object *object = call->at[i];
@@ -336,26 +343,13 @@ static bool is_complex(const exg_call *call)
     return false;
 }
 
-static bool has_float8(const exg_call *call)
-{
-    for (uint32_t i = 0; i < call->operand_count; i++) {
-        const exg_object *object = call->operands[i].object;
-
-        if (object->kind == EXG_OBJECT_DTENSOR &&
-            exg_dtype_is_float8(object->dtensor->local.dtype)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
 {
     if (op->lowering != NULL) {
         return true;
     }
     return (is_complex(call) && exg_complex_lowering_of(op->id) != NULL) ||
-           (exg_float8_lowering_of(op->id) != NULL && has_float8(call));
+           (exg_float8_lowering_of(op->id) != NULL && has_operand_of(call, exg_dtype_is_float8));
 }
 
 /* Do two local tensors share bytes without being the same window? */

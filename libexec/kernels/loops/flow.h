@@ -17,4 +17,15 @@ static inline __attribute__((always_inline)) void exg_flow_ask(const exg_flow *f
     }
 }
 
+/* A vector of any type. */
+static inline __attribute__((always_inline)) void exg_flow_put(void *to, exg_vbytes value,
+                                                               bool is_past_caches)
+{
+    if (is_past_caches) {
+        EXG_STREAM(to, value);
+    } else {
+        *(exg_vbytes *)to = value;
+    }
+}
+
 #endif

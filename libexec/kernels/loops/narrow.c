@@ -213,11 +213,7 @@ static inline real gelu_tanh(real x)
 static inline __attribute__((always_inline)) void put(uint16_t *to, bits value, uint32_t element,
                                                       const exg_flow *flow)
 {
-    if (flow != NULL && flow->is_past_caches) {
-        EXG_STREAM(to, value);
-    } else {
-        *(bits *)to = value;
-    }
+    exg_flow_put(to, (exg_vbytes)value, flow != NULL && flow->is_past_caches);
     if (flow != NULL && element % EXG_FLOW_PART == 0) {
         exg_flow_ask(flow, element);
     }

@@ -39,13 +39,8 @@ static inline __attribute__((always_inline)) void put(void *to, const void *part
         exg_flow_ask(flow, element);
     }
     for (uint32_t k = 0; k < EXG_FLOW_PART * sizeof(float); k += EXG_VECTOR_BYTES) {
-        const exg_vbytes value = *(const exg_vbytes *)((const char *)part + k);
-
-        if (flow != NULL && flow->is_past_caches) {
-            EXG_STREAM((char *)to + k, value);
-        } else {
-            *(exg_vbytes *)((char *)to + k) = value;
-        }
+        exg_flow_put((char *)to + k, *(const exg_vbytes *)((const char *)part + k),
+                     flow != NULL && flow->is_past_caches);
     }
 }
 
@@ -61,13 +56,7 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
         }
 #pragma GCC unroll 16
         for (uint32_t i = k; i < k + EXG_FLOW_PART; i += EXG_VF32) {
-            const exg_vf32 value = formula(*(const exg_vf32 *)(a + i));
-
-            if (is_past_caches) {
-                EXG_STREAM(out + i, value);
-            } else {
-                *(exg_vf32 *)(out + i) = value;
-            }
+            exg_flow_put(out + i, (exg_vbytes)formula(*(const exg_vf32 *)(a + i)), is_past_caches);
         }
     }
     for (; k < count; k += EXG_VF32) {

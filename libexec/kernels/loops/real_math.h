@@ -88,6 +88,15 @@ static inline real real_silu(real x)
     return logistic_times(x, x);
 }
 
+/* An odd function that is 1 from `end` on; a table has it over x. */
+static inline __attribute__((always_inline)) real
+towards_one(const float table[][32], int degree, float stretch, real x, float end)
+{
+    real near = AT_MOST(magnitude_of(x), end);
+
+    return with_sign_of(AT_MOST(near * piecewise(table, degree, near, stretch), 1.0f), x);
+}
+
 /* tanh(x) / x */
 static const float tanh_of_x[6][32] = {
     {1.0f, 0.971621752f, 0.896989107f, 0.799104333f, 0.698780537f, 0.607854784f, 0.530430555f,
@@ -133,10 +142,7 @@ static const float tanh_of_x[6][32] = {
 
 static inline real real_tanh(real x)
 {
-    real near = AT_MOST(magnitude_of(x), 9.1f);
-    real y = AT_MOST(near * piecewise(tanh_of_x, 5, near, 0.296875f), 1.0f);
-
-    return with_sign_of(y, x);
+    return towards_one(tanh_of_x, 5, 0.296875f, x, 9.1f);
 }
 
 /* erf(x) / x */
@@ -176,10 +182,7 @@ static const float erf_of_x[5][32] = {
 
 static inline real real_erf(real x)
 {
-    real near = AT_MOST(magnitude_of(x), 3.95f);
-    real y = AT_MOST(near * piecewise(erf_of_x, 4, near, 0.125f), 1.0f);
-
-    return with_sign_of(y, x);
+    return towards_one(erf_of_x, 4, 0.125f, x, 3.95f);
 }
 
 /* x times a distribution, whose distance from 1/2 a table has. */
