@@ -33,6 +33,7 @@
 #define CHUNK_GROWTH      8u          /* and from here on */
 #define CHUNK_BYTES_MAX   (LARGE_PAGE - sizeof(chunk))
 #define LARGE_PAGE        (2u << 20)
+#define LARGE_BLOCK       (2 * LARGE_PAGE) /* from here on a block is on large pages */
 
 typedef struct chunk {
     struct chunk *next;
@@ -61,13 +62,22 @@ static bool round_up(uint64_t bytes, uint64_t *rounded)
 void *exg_allocate(const exg_allocator *allocator, uint64_t bytes)
 {
     uint64_t rounded;
+    void *block;
 
     if (!round_up(bytes, &rounded)) {
         return NULL;
     }
-    return allocator == NULL
-               ? aligned_alloc(BLOCK_ALIGNMENT, (size_t)rounded)
-               : allocator->allocate(allocator->user, (size_t)rounded, BLOCK_ALIGNMENT);
+    if (allocator != NULL) {
+        return allocator->allocate(allocator->user, (size_t)rounded, BLOCK_ALIGNMENT);
+    }
+    if (rounded < LARGE_BLOCK) {
+        return aligned_alloc(BLOCK_ALIGNMENT, (size_t)rounded);
+    }
+    if (posix_memalign(&block, LARGE_PAGE, (size_t)rounded) != 0) {
+        return NULL;
+    }
+    (void)madvise(block, (size_t)rounded, MADV_HUGEPAGE); /* refused: on small ones */
+    return block;
 }
 
 void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes)

@@ -14,7 +14,8 @@
 /* Where it takes its memory: for what is made in its likeness. NULL: the system. */
 const exg_allocator *exg_arena_allocator(const exg_arena *arena);
 
-/* One block outside of any arena, aligned to 64 and not zeroed; `bytes` 0 counts as 1. */
+/* One block outside of any arena, aligned to 64 and not zeroed; `bytes` 0 counts as 1. The
+ * system's megabytes are on large pages, where it has them. */
 void *exg_allocate(const exg_allocator *allocator, uint64_t bytes);
 void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
 

@@ -10,6 +10,7 @@
 #include "libexec/kernels/isa.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/pointwise.h"
+#include "libexport/base/arena.h"
 #include "tests/bench/memory.h"
 #include "tests/bench/onednn.h"
 
@@ -61,7 +62,7 @@ static exg_tensor tensor(exg_dtype dtype, uint32_t rank, const int64_t *sizes)
     }
     exg_tensor_set_contiguous(&t);
     bytes = (size_t)exg_tensor_numel(&t) * exg_dtype_bytes(dtype);
-    t.data = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
+    t.data = exg_allocate(NULL, bytes + 64);
     if (t.data == NULL) {
         die("out of memory");
     }
@@ -139,7 +140,7 @@ static void prepare(bench_call *b, const exg_kernel *kernel, const exg_argument 
         die(err.message);
     }
     if (b->call.workspace_bytes > 0) {
-        b->call.workspace = aligned_alloc(64, (b->call.workspace_bytes + 63) & ~(size_t)63);
+        b->call.workspace = exg_allocate(NULL, b->call.workspace_bytes);
         memset(b->call.workspace, 0, b->call.workspace_bytes);
     }
     for (uint32_t i = 0; i < OPERANDS_MAX; i++) {
@@ -293,8 +294,8 @@ static copy_context make_copy(size_t bytes)
 {
     copy_context c = {.bytes = bytes};
 
-    c.dst = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-    c.src = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    c.dst = exg_allocate(NULL, bytes);
+    c.src = exg_allocate(NULL, bytes);
     memset(c.dst, 1, bytes);
     memset(c.src, 1, bytes);
     return c;

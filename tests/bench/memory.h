@@ -1,8 +1,11 @@
 /* memory.h - what the memory gives: the fastest of reading, triad, triad past the caches and
- * memcpy, in bytes that the program moves, over arrays that no cache keeps.
+ * memcpy, in bytes that the program moves, over arrays that no cache keeps and that are
+ * allocated as a session's memory is.
  */
 #ifndef EXG_TESTS_BENCH_MEMORY_H
 #define EXG_TESTS_BENCH_MEMORY_H
+
+#include "libexport/base/arena.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -83,7 +86,7 @@ static double memory_pass(exg_pool *pool, uint32_t threads, uint32_t way)
         {memory_read, 1}, {memory_triad, 3}, {memory_triad_past_caches, 3}, {memory_copy, 2}};
 
     for (int k = 0; k < 3 && memory_arrays[k] == NULL; k++) {
-        memory_arrays[k] = aligned_alloc(64, MEMORY_BYTES);
+        memory_arrays[k] = exg_allocate(NULL, MEMORY_BYTES);
         if (memory_arrays[k] == NULL) {
             abort();
         }

@@ -2,6 +2,8 @@
 #ifndef EXG_TESTS_BENCH_ONEDNN_H
 #define EXG_TESTS_BENCH_ONEDNN_H
 
+#include "libexport/base/arena.h"
+
 #include <oneapi/dnnl/dnnl.h>
 
 #include <stdbool.h>
@@ -91,7 +93,7 @@ static void add_reorder(dnnl_call *call, int which, const int64_t *sizes, dnnl_m
     if (dnnl_memory_desc_equal(&plain, md)) {
         return;
     }
-    data = aligned_alloc(64, (dnnl_memory_desc_get_size(&plain) + 63) & ~(size_t)63);
+    data = exg_allocate(NULL, dnnl_memory_desc_get_size(&plain));
     memset(data, 0, dnnl_memory_desc_get_size(&plain));
     memory = memory_of(&plain, data);
     check(which == 0 ? dnnl_reorder_primitive_desc_create(&pd, &plain, engine, md, engine, NULL)
@@ -127,7 +129,7 @@ static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int6
     for (int i = 0; i < 3; i++) {
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, queries[i], 0);
         size_t bytes = dnnl_memory_desc_get_size(md);
-        void *data = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+        void *data = exg_allocate(NULL, bytes);
 
         memset(data, 0, bytes);
         call.args[i] = (dnnl_exec_arg_t){args[i], memory_of(md, data)};

@@ -1,8 +1,12 @@
 /* allocator.c - what lives long takes the caller's memory, gives it all back, and says
- * so when there is no more: the n-th request is refused, for every n.
+ * so when there is no more: the n-th request is refused, for every n. The system's own.
  */
+#include "libexport/base/arena.h"
+
 #include <exg/exec.h>
 #include <exg/export.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,11 +150,63 @@ static void it_stops_where_memory_ends(void **state)
     exg_operators_destroy(operators);
 }
 
+/* What the system was told about the mapping of an address: its VmFlags. */
+static bool wants_large_pages(const void *address)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    uint64_t from = 0, to = 0;
+    bool is_here = false, wants = false;
+    char line[512];
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2) {
+            is_here = from <= (uintptr_t)address && (uintptr_t)address < to;
+        } else if (is_here && strncmp(line, "VmFlags:", 8) == 0) {
+            wants = strstr(line, " hg") != NULL;
+        }
+    }
+    fclose(maps);
+    return wants;
+}
+
+/* Where the kernel has any. */
+static void megabytes_are_on_large_pages(void **state)
+{
+    static const struct {
+        uint64_t bytes, alignment;
+        bool is_large;
+    } rows[] = {{0, 64, false},
+                {100, 64, false},
+                {(4 << 20) - 64, 64, false},
+                {(4 << 20) - 63, 2 << 20, true},
+                {(9 << 20) + 1, 2 << 20, true}};
+    FILE *has = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+
+    (void)state;
+    for (uint32_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        unsigned char *block = exg_allocate(NULL, rows[r].bytes);
+
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % rows[r].alignment, 0);
+        memset(block, 0x5a, rows[r].bytes);
+        if (has != NULL && rows[r].is_large) {
+            assert_true(wants_large_pages(block));
+            assert_true(wants_large_pages(block + rows[r].bytes - 1));
+        }
+        exg_release(NULL, block, rows[r].bytes);
+    }
+    if (has != NULL) {
+        fclose(has);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_takes_and_gives_back),
         cmocka_unit_test(it_stops_where_memory_ends),
+        cmocka_unit_test(megabytes_are_on_large_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
