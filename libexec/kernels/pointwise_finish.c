@@ -23,6 +23,16 @@ static bool reads(const exg_instruction *i, uint8_t value)
            i->target == value;
 }
 
+static uint32_t count_readers(const exg_pointwise *p, uint8_t value)
+{
+    uint32_t count = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        count += reads(&p->instructions[k], value);
+    }
+    return count;
+}
+
 static bool is_load(const exg_pointwise *p, uint8_t value)
 {
     return p->instructions[p->values[value].made_by].kind == EXG_INSTRUCTION_LOAD;
@@ -80,6 +90,72 @@ static void move_invariants_first(exg_pointwise *p)
     memcpy(p->instructions, sorted, count * sizeof(sorted[0]));
 }
 
+/* What a formula gives may be its reader's first operand. */
+static bool commutes(const exg_instruction *i)
+{
+    float factor;
+
+    memcpy(&factor, i->scalars, sizeof(factor));
+    return i->formula_id == EXG_FORMULA_mul_Tensor ||
+           (i->formula_id == EXG_FORMULA_add_Tensor && factor == 1);
+}
+
+static bool can_be_in_chain(const exg_pointwise *p, const exg_instruction *i)
+{
+    return i->kind == EXG_INSTRUCTION_FORMULA &&
+           p->values[i->target].compute == EXG_COMPUTE_F32 && p->chain->has[i->formula_id];
+}
+
+/* `next` alone reads what `i` gives, once, and in the place of its first operand. */
+static bool is_followed_by(const exg_pointwise *p, const exg_instruction *i,
+                           const exg_instruction *next)
+{
+    uint32_t count = 0;
+
+    for (uint32_t k = 0; k < next->source_count; k++) {
+        count += next->sources[k] == i->target;
+    }
+    return can_be_in_chain(p, i) && can_be_in_chain(p, next) && count == 1 &&
+           next->is_invariant == i->is_invariant && count_readers(p, i->target) == 1 &&
+           (next->sources[0] == i->target ||
+            (commutes(next) && next->sources[1] == i->target));
+}
+
+/* Formulas that others follow go right before those, and run with them. */
+static void make_chains(exg_pointwise *p)
+{
+    exg_instruction *const all = p->instructions;
+
+    p->chain = EXG_LOOPS(exg_loops_chain);
+    for (uint32_t k = p->instruction_count; k-- > 0;) {
+        uint32_t next = k + 1;
+
+        while (next < p->instruction_count && !is_followed_by(p, &all[k], &all[next])) {
+            next++;
+        }
+        if (next < p->instruction_count) {
+            const exg_instruction moved = all[k];
+
+            memmove(&all[k], &all[k + 1], (next - k - 1) * sizeof(moved));
+            all[next - 1] = moved;
+        }
+    }
+    for (uint32_t k = 0; k + 1 < p->instruction_count; k++) {
+        exg_instruction *next = &all[k + 1];
+
+        if (is_followed_by(p, &all[k], next) && all[k].chained + 2 <= EXG_CHAIN_MAX) {
+            if (next->sources[0] != all[k].target) {
+                next->sources[1] = next->sources[0];
+                next->sources[0] = all[k].target;
+            }
+            all[k].is_chained = true;
+            next->chained = (uint8_t)(all[k].chained + 1);
+            next->takes_flow = true;
+            next->is_heavy |= all[k].is_heavy;
+        }
+    }
+}
+
 static void find_lifetimes(exg_pointwise *p)
 {
     for (uint8_t v = 0; v < p->value_count; v++) {
@@ -100,16 +176,6 @@ static void find_lifetimes(exg_pointwise *p)
             p->values[v].last_use = UINT8_MAX;
         }
     }
-}
-
-static uint32_t count_readers(const exg_pointwise *p, uint8_t value)
-{
-    uint32_t count = 0;
-
-    for (uint8_t k = 0; k < p->instruction_count; k++) {
-        count += reads(&p->instructions[k], value);
-    }
-    return count;
 }
 
 /* What makes a value may write straight into its output when nothing loaded is read after it;
@@ -157,7 +223,8 @@ static void deal_flows(exg_pointwise *p)
         for (uint8_t k = p->invariant_count; k < p->instruction_count; k++) {
             const exg_instruction *i = &p->instructions[k];
 
-            if (i->kind == EXG_INSTRUCTION_FORMULA && i->takes_flow && i->is_heavy >= heavy) {
+            if (i->kind == EXG_INSTRUCTION_FORMULA && !i->is_chained && i->takes_flow &&
+                i->is_heavy >= heavy) {
                 takers[count++] = k;
             }
         }
@@ -337,6 +404,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     describe_operands(p, &bytes, &widest);
     move_stores_last(p);
     move_invariants_first(p);
+    make_chains(p);
     find_lifetimes(p);
     find_direct_stores(p);
     deal_flows(p);

@@ -36,6 +36,8 @@ typedef struct exg_instruction {
     bool is_invariant; /* the same for every tile: done once a block */
     bool is_direct;    /* the value is in the operand's memory when the tile is dense there */
     bool is_truth;     /* CONVERT: to 0 or 1 */
+    bool is_chained;   /* FORMULA: runs with the next, whose first operand it makes */
+    uint8_t chained;   /* FORMULA: how many before it run with it */
     bool takes_flow;   /* FORMULA: its loop does */
     bool is_heavy;     /* FORMULA: takes as long as many additions */
     uint8_t asked_count;
@@ -85,6 +87,7 @@ struct exg_pointwise {
     uint32_t block_count;
     uint32_t tile_most, tile; /* elements */
     exg_copy_loop *copy; /* past the caches */
+    const exg_chain_loops *chain;
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
     bool has_heavy;

@@ -153,10 +153,30 @@ static void *target_of(const run *r, const exg_instruction *i, const tile *t, ch
     return buffers + r->p->values[i->target].offset;
 }
 
+/* The formula and those before it that run with it. */
+static void apply_chain(const exg_chain_loops *loops, const exg_instruction *i, const tile *t,
+                        uint32_t count, float *target, const exg_flow *flow)
+{
+    const exg_instruction *first = i - i->chained;
+    const float *a = t->values[first->sources[0]];
+    exg_chain_step steps[EXG_CHAIN_MAX];
+
+    for (uint32_t k = 0; k <= i->chained; k++) {
+        const exg_instruction *step = &first[k];
+
+        steps[k].formula = (exg_formula)step->formula_id;
+        steps[k].b = step->source_count > 1 ? t->values[step->sources[1]] : a;
+        steps[k].c = step->source_count > 2 ? t->values[step->sources[2]] : a;
+        steps[k].scalars = (const float *)step->scalars;
+    }
+    loops->run(count, target, a, steps, i->chained + 1U, flow);
+}
+
 static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
 {
     void *target = target_of(r, i, t, buffers);
     const bool is_near = r->is_near || !r->p->asks || i->is_invariant;
+    const uint32_t count = i->is_invariant ? r->p->tile : t->count;
     exg_flow flow;
 
     if (!is_near) {
@@ -168,9 +188,12 @@ static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers
         /* a buffer is copied past the caches later */
         flow.is_past_caches = goes_past_caches(r, i) && target == operand_at(r, i->operand, t);
     }
-    i->formula(i->is_invariant ? r->p->tile : t->count, target, t->values[i->sources[0]],
-               t->values[i->sources[1]], t->values[i->sources[2]], i->scalars,
-               is_near ? NULL : &flow, bad);
+    if (i->chained > 0) {
+        apply_chain(r->p->chain, i, t, count, target, is_near ? NULL : &flow);
+    } else {
+        i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
+                   t->values[i->sources[2]], i->scalars, is_near ? NULL : &flow, bad);
+    }
     t->values[i->target] = target;
 }
 
@@ -195,7 +218,9 @@ static void step(const run *r, const exg_instruction *i, tile *t, char *buffers,
         i->round(count, t->values[i->target]);
         break;
     case EXG_INSTRUCTION_FORMULA:
-        apply(r, i, t, buffers, bad);
+        if (!i->is_chained) {
+            apply(r, i, t, buffers, bad);
+        }
         break;
     }
 }

@@ -2,7 +2,7 @@
  * what the memory gives) or a peer (oneDNN, one thread), taken in turn in one process;
  * medians, printed, not asserted.
  *
- *   bench_kernels [threads] [pattern]
+ *   bench_kernels [threads] [pattern] [instruction set]: none better than that (isa.h)
  *
  * With one thread the times are the process's own, so that other work on the machine
  * counts less.
@@ -697,6 +697,11 @@ int main(int argc, char **argv)
     threads = threads > 0 ? threads : 1;
     pattern = argc > 2 ? argv[2] : "";
     measures_cpu = threads == 1;
+    for (int isa = 0; argc > 3 && isa < EXG_ISA_COUNT; isa++) {
+        if (strcmp(argv[3], exg_isa_name((exg_isa)isa)) == 0) {
+            exg_isa_limit((exg_isa)isa);
+        }
+    }
     if (exg_pool_create(threads, &pool, NULL) != EXG_OK) {
         die("no pool");
     }

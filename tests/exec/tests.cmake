@@ -2,7 +2,7 @@
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
-foreach(family attention convolution draw formula index matmul move norm pointwise recurrent reduce)
+foreach(family attention chain convolution draw formula index matmul move norm pointwise recurrent reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
     exec/kernels/on_device.c standin/amx.c
     LIBS exg::exec)

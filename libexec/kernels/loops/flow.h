@@ -8,12 +8,12 @@
 
 #define EXG_FLOW_PART 64 /* elements computed between asking and asking again */
 
-/* For what goes with the part that begins at `element`. */
+/* For what goes with the part of `elements` that begins at `element`. */
 static inline __attribute__((always_inline)) void exg_flow_ask(const exg_flow *flow,
-                                                               uint32_t element)
+                                                               uint32_t element, uint32_t elements)
 {
     for (uint32_t k = 0; k < flow->count; k++) {
-        exg_ask(flow->at[k] + (size_t)element * flow->bytes[k], EXG_FLOW_PART * flow->bytes[k]);
+        exg_ask(flow->at[k] + (size_t)element * flow->bytes[k], elements * flow->bytes[k]);
     }
 }
 

@@ -4,11 +4,9 @@
  * (half a unit of bf16's last place) before it is rounded, so that what is stored is the true
  * value's neighbour at worst; gelu far below 0 comes as near as its f32's.
  */
-#define EXG_FORMULA_F32
-#include "libexec/kernels/formula.h"
 #include "libexec/kernels/loops/flow.h"
 #include "libexec/kernels/loops/narrow.h"
-#include "libexec/kernels/loops/real_math.h"
+#include "libexec/kernels/loops/real_formulas.h"
 
 #include <string.h>
 
@@ -161,42 +159,6 @@ static inline real gelu_tanh(real x)
 
 /* ---- loops ------------------------------------------------------------------------------ */
 
-#define SCALARS(s_) \
-    const float s = (s_)[0], t = (s_)[1], u = (s_)[2], v = (s_)[3]
-#define UNUSED(a, b, c, s, t, u, v) \
-    ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
-
-/* pointwise.def's own, over the elements of vectors. */
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
-    FORMULA_##result(id, float_formula)
-#define FORMULA_PROMOTE(id, formula) FORMULA(id, formula)
-#define FORMULA_NUMBER(id, formula)  FORMULA(id, formula)
-#define FORMULA_FLOAT(id, formula)   FORMULA(id, formula)
-#define FORMULA_FIRST(id, formula)
-#define FORMULA_CAST(id, formula)
-#define FORMULA_BOOL(id, formula)
-#define FORMULA_WHERE(id, formula)
-#define FORMULA(id, formula)                                                                      \
-    static inline __attribute__((always_inline)) real formula_##id(real x, real y, real z,        \
-                                                                   const float *scalars)          \
-    {                                                                                             \
-        enum { far = 0 };                                                                         \
-        SCALARS(scalars);                                                                         \
-        real result;                                                                              \
-                                                                                                  \
-        for (int k = 0; k < EXG_VF32; k++) {                                                      \
-            const float a = ((const float *)&x)[k];                                               \
-            const float b = ((const float *)&y)[k];                                               \
-            const float c = ((const float *)&z)[k];                                               \
-                                                                                                  \
-            UNUSED(a, b, c, s, t, u, v);                                                          \
-            ((float *)&result)[k] = (float)(formula);                                             \
-        }                                                                                         \
-        return result;                                                                            \
-    }
-#include "libexport/operators/pointwise.def"
-#undef EXG_POINTWISE
-
 #define EXG_NARROW_FORMULA(id)
 #define EXG_NARROW(id, function)                                                                  \
     static inline __attribute__((always_inline)) real narrow_##id(real x, real y, real z,         \
@@ -215,7 +177,7 @@ static inline __attribute__((always_inline)) void put(uint16_t *to, bits value, 
 {
     exg_flow_put(to, (exg_vbytes)value, flow != NULL && flow->is_past_caches);
     if (flow != NULL && element % EXG_FLOW_PART == 0) {
-        exg_flow_ask(flow, element);
+        exg_flow_ask(flow, element, EXG_FLOW_PART);
     }
 }
 

@@ -5,20 +5,6 @@
 
 #include <string.h>
 
-/* The formulas of one f32 that vectors have in fewer steps; NULL for the others. */
-static exg_vf32 (*const in_vectors[EXG_FORMULA_COUNT])(exg_vf32 x) = {
-    NULL,
-#ifdef EXG_HAVE_REAL_MATH
-    [EXG_FORMULA_exp_default] = real_exp,
-    [EXG_FORMULA_tanh_default] = real_tanh,
-    [EXG_FORMULA_erf_default] = real_erf,
-    [EXG_FORMULA_sigmoid_default] = real_sigmoid,
-    [EXG_FORMULA_silu_default] = real_silu,
-    [EXG_FORMULA_gelu_none] = real_gelu,
-    [EXG_FORMULA_gelu_tanh] = real_gelu_tanh,
-#endif
-};
-
 /* Some element is farther from 0 than a quarter of what near formulas take (sinc
  * multiplies by pi), or NaN. */
 static int reaches_far(uint32_t count, const float *x)
@@ -36,7 +22,7 @@ static inline __attribute__((always_inline)) void put(void *to, const void *part
                                                       const exg_flow *flow)
 {
     if (flow != NULL) {
-        exg_flow_ask(flow, element);
+        exg_flow_ask(flow, element, EXG_FLOW_PART);
     }
     for (uint32_t k = 0; k < EXG_FLOW_PART * sizeof(float); k += EXG_VECTOR_BYTES) {
         exg_flow_put((char *)to + k, *(const exg_vbytes *)((const char *)part + k),
@@ -52,7 +38,7 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 
     for (; k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {
         if (flow != NULL) {
-            exg_flow_ask(flow, k);
+            exg_flow_ask(flow, k, EXG_FLOW_PART);
         }
 #pragma GCC unroll 16
         for (uint32_t i = k; i < k + EXG_FLOW_PART; i += EXG_VF32) {

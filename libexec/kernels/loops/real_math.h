@@ -8,6 +8,7 @@
 #ifndef EXG_LIBEXEC_KERNELS_LOOPS_REAL_MATH_H
 #define EXG_LIBEXEC_KERNELS_LOOPS_REAL_MATH_H
 
+#include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/real.h"
 
 #ifdef __AVX512DQ__
@@ -270,5 +271,19 @@ static inline real real_gelu_tanh(real x)
 }
 
 #endif
+
+/* The formulas of one f32 that vectors have in fewer steps; NULL for the others. */
+static real (*const in_vectors[EXG_FORMULA_COUNT])(real x) = {
+    NULL,
+#ifdef EXG_HAVE_REAL_MATH
+    [EXG_FORMULA_exp_default] = real_exp,
+    [EXG_FORMULA_tanh_default] = real_tanh,
+    [EXG_FORMULA_erf_default] = real_erf,
+    [EXG_FORMULA_sigmoid_default] = real_sigmoid,
+    [EXG_FORMULA_silu_default] = real_silu,
+    [EXG_FORMULA_gelu_none] = real_gelu,
+    [EXG_FORMULA_gelu_tanh] = real_gelu_tanh,
+#endif
+};
 
 #endif
