@@ -34,8 +34,9 @@ static struct {
     uint32_t pool_count;
     fibre *of[FIBRE_THREADS_MAX]; /* by thread */
     fibre_state states[FIBRE_THREADS_MAX];
-    uint16_t ready[FIBRE_THREADS_MAX];
-    uint32_t ready_count;
+    uint16_t ready[FIBRE_THREADS_MAX / WARP][WARP]; /* threads, by warp */
+    uint32_t ready_in[FIBRE_THREADS_MAX / WARP];
+    uint32_t ready_count; /* of all warps */
     uint32_t at_barrier;
     uint32_t at_warp[FIBRE_THREADS_MAX / WARP];
     uint64_t slots[2][FIBRE_THREADS_MAX];
@@ -177,7 +178,8 @@ static void make_ready(uint32_t first, uint32_t count)
 {
     for (uint32_t t = first; t < first + count; t++) {
         f.states[t] = RUNS;
-        f.ready[f.ready_count++] = (uint16_t)t;
+        f.ready[t / WARP][f.ready_in[t / WARP]++] = (uint16_t)t;
+        f.ready_count++;
     }
 }
 
@@ -202,22 +204,33 @@ static void settle(uint32_t thread)
  * others do, so that it also runs away from those that lag behind. */
 static uint32_t choose(void)
 {
-    uint32_t best = draw(f.ready_count);
+    const uint32_t warps = f.launch->threads / WARP;
+    uint32_t warp = 0;
+    uint32_t k = draw(f.ready_count);
+    uint32_t thread;
 
-    for (uint32_t k = 0; f.by_rank && k < f.ready_count; k++) {
-        if (f.ranks[f.ready[k] / WARP] > f.ranks[f.ready[best] / WARP]) {
-            best = k;
+    if (f.by_rank) {
+        for (uint32_t w = 0; w < warps; w++) {
+            bool leads = f.ready_in[warp] == 0 || f.ranks[w] > f.ranks[warp];
+
+            warp = f.ready_in[w] > 0 && leads ? w : warp;
+        }
+        k %= f.ready_in[warp];
+    } else {
+        while (k >= f.ready_in[warp]) {
+            k -= f.ready_in[warp++];
         }
     }
-    return best;
+    thread = f.ready[warp][k];
+    f.ready[warp][k] = f.ready[warp][--f.ready_in[warp]];
+    f.ready_count--;
+    return thread;
 }
 
 static void run_next(void)
 {
-    uint32_t k = choose();
-    uint32_t thread = f.ready[k];
+    uint32_t thread = choose();
 
-    f.ready[k] = f.ready[--f.ready_count];
     if (f.of[thread] == NULL) {
         f.of[thread] = f.pool_count > 0 ? f.pool[--f.pool_count] : new_fibre();
     }
@@ -239,6 +252,7 @@ static const char *run_block(void)
     const fibre_launch *l = f.launch;
 
     f.ready_count = 0;
+    memset(f.ready_in, 0, sizeof(f.ready_in));
     f.at_barrier = 0;
     memset(f.at_warp, 0, sizeof(f.at_warp));
     memset(f.turns, 0, sizeof(f.turns));

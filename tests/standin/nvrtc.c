@@ -188,11 +188,16 @@ int nvrtcCompileProgram(standin_program *program, int count, const char *const *
     }
     for (int i = 0; i < count; i++) {
         standin_log("nvrtcCompileProgram %s", options[i]);
-        if (strncmp(options[i], "-D", 2) == 0 && used < OPTIONS_MAX - 3) {
+        if (strncmp(options[i], "-D", 2) == 0 && used < OPTIONS_MAX - 4) {
             arguments[used++] = options[i];
         }
     }
-    arguments[used] = "-lm";
+    arguments[used++] = "-lm";
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("fma")) { /* else a call for each */
+        arguments[used] = "-mfma";
+    }
+#endif
     if (getenv("EXG_STANDIN_BROKEN") != NULL) { /* a compiler that takes nothing */
         program->log = strdup("text.c(1): error: it is broken");
         return COMPILE_ERROR;
