@@ -391,6 +391,14 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
                                   DTYPE(dtype)));
 }
 
+void exg_lower_falling_vander(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_vander(b, args, results);
+    if (exg_builder_status(b) == EXG_OK && !exg_get_bool(&args[2])) {
+        results[0] = exg_arg_ref(EMIT(b, flip_default, exg_get_ref(&results[0]), INTS(b, -1)));
+    }
+}
+
 /* ---- convolutions ----------------------------------------------------------------------- */
 
 static uint32_t image_dims(exg_builder *b, const exg_argument *weight)
