@@ -4,7 +4,7 @@
 
 static exg_status refuse_loop(exg_maker *m)
 {
-    return EXG_FAIL(m->err, MALFORMED, "NOD-016", "the graphs of %s take or give other values",
+    return EXG_FAIL(m->err, MALFORMED, "GRF-010", "the graphs of %s take or give other values",
                     m->stretch->node->target);
 }
 
