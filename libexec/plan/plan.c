@@ -624,8 +624,12 @@ static void count_plain_uses(exg_planner *p, const exg_node *node)
                                     (i == 0 && kernel != NULL &&
                                      kernel->suits_channels_last != NULL));
 
-        for (uint32_t t = 0; arg->kind == EXG_ARGUMENT_TENSORS && t < arg->count; t++) {
-            p->plain_uses[arg->as_tensors[t]]++;
+        bool list = arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+
+        for (uint32_t t = 0; list && t < arg->count; t++) {
+            if (arg->as_tensors[t] != EXG_NO_VALUE) {
+                p->plain_uses[arg->as_tensors[t]]++;
+            }
         }
         if (arg->kind == EXG_ARGUMENT_TENSOR && !takes) {
             p->plain_uses[arg->as_tensor]++;

@@ -54,6 +54,11 @@ exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count)
 {
     exg_argument arg = {.kind = EXG_ARGUMENT_TENSORS, .count = count};
 
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].id == EXG_NO_VALUE) {
+            arg.kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
+        }
+    }
     arg.as_tensors = exg_arena_memdup(exg_builder_arena(b), items, count, sizeof(items[0]));
     return arg.as_tensors == NULL ? exg_arg_none() : arg;
 }

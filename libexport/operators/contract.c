@@ -391,6 +391,14 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
                                   DTYPE(dtype)));
 }
 
+void exg_lower_falling_vander(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_lower_vander(b, args, results);
+    if (exg_builder_status(b) == EXG_OK && !exg_get_bool(&args[2])) {
+        results[0] = exg_arg_ref(EMIT(b, flip_default, exg_get_ref(&results[0]), INTS(b, -1)));
+    }
+}
+
 /* ---- convolutions ----------------------------------------------------------------------- */
 
 static uint32_t image_dims(exg_builder *b, const exg_argument *weight)
@@ -583,39 +591,72 @@ static void sum_out(exg_builder *b, labelled *l, const bool *needed)
     l->rank = kept;
 }
 
+/* Before a product with `other`: dims of size 1 beside longer ones go, what `other` has not and
+ * nobody needs is summed. */
+static void leave_shared(exg_builder *b, labelled *l, const labelled *other, const bool *needed)
+{
+    exg_dims own = exg_lower_dims(b, l->x);
+    exg_dims beside = exg_lower_dims(b, other->x);
+    int64_t sums[EXG_SHAPE_RANK_MAX];
+    int64_t gone[EXG_SHAPE_RANK_MAX];
+    uint32_t sum_count = 0;
+    uint32_t gone_count = 0;
+    uint32_t kept = 0;
+
+    for (uint32_t d = 0; d < l->rank; d++) {
+        uint8_t label = l->label[d];
+        int at = find_label(other, label);
+        bool is_alone = at < 0 || (beside.n[at] == 1 && own.n[d] != 1);
+        bool is_spread = at >= 0 && own.n[d] == 1 && beside.n[at] != 1;
+
+        if (is_alone && !needed[label]) {
+            sums[sum_count++] = d;
+        }
+        if (is_spread || (is_alone && !needed[label])) {
+            gone[gone_count++] = d;
+        } else {
+            l->label[kept++] = label;
+        }
+    }
+    if (sum_count > 0) {
+        l->x = EMIT(b, sum_dim_IntList, l->x, INTS_OF(b, sums, sum_count), true);
+    }
+    if (gone_count > 0) {
+        l->x = EMIT(b, squeeze_dims, l->x, INTS_OF(b, gone, gone_count));
+    }
+    l->rank = kept;
+}
+
 /* The product of two, summed over what nobody needs any more, as one bmm: shared and
  * needed labels are its batch, shared ones not needed its depth. */
 static labelled multiplied(exg_builder *b, labelled *l, labelled *r, const bool *needed)
 {
+    const labelled whole = *l;
     uint8_t group[4][LABELS]; /* batch, left, right, depth */
     uint32_t count[4] = {0};
     int64_t size[4] = {1, 1, 1, 1};
     uint8_t order[EXG_SHAPE_RANK_MAX * 2];
-    exg_dims left = exg_lower_dims(b, l->x);
-    exg_dims right = exg_lower_dims(b, r->x);
+    exg_dims left;
+    exg_dims right;
     exg_dims out = {.rank = 0};
     labelled made = {.rank = 0};
     exg_ref x;
     exg_ref y;
     uint32_t n;
 
+    leave_shared(b, l, r, needed);
+    leave_shared(b, r, &whole, needed);
+    left = exg_lower_dims(b, l->x);
+    right = exg_lower_dims(b, r->x);
     for (uint32_t label = 0; label < LABELS; label++) {
         int i = find_label(l, (uint8_t)label);
         int j = find_label(r, (uint8_t)label);
-        int64_t n_left = i < 0 ? 1 : left.n[i];
-        int64_t n_right = j < 0 ? 1 : right.n[j];
-        uint32_t k;
+        uint32_t k = j < 0 ? 1 : i < 0 ? 2 : needed[label] ? 0 : 3;
 
-        if (i < 0 && j < 0) {
-            continue;
+        if (i >= 0 || j >= 0) {
+            group[k][count[k]++] = (uint8_t)label;
+            size[k] *= i >= 0 ? left.n[i] : right.n[j];
         }
-        /* one side of size 1 is as if it had not the label */
-        k = needed[label] && n_left == n_right && i >= 0 && j >= 0 ? 0
-            : !needed[label]                                        ? 3
-            : i >= 0 && (j < 0 || n_right == 1)                     ? 1
-                                                                    : 2;
-        group[k][count[k]++] = (uint8_t)label;
-        size[k] *= n_left > n_right ? n_left : n_right;
     }
     for (uint32_t k = 0; k < 3; k++) {
         for (uint32_t i = 0; i < count[k]; i++) {

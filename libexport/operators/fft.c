@@ -408,3 +408,31 @@ void exg_lower_istft(exg_builder *b, const exg_argument *args, exg_argument *res
     x = exg_is_none(&args[8]) ? x : fitted(b, x, 1, exg_get_int(&args[8]));
     results[0] = exg_arg_ref(one ? EMIT(b, squeeze_dim, x, 0) : x);
 }
+
+/* What the places of a spectrum of `n` stand for: whole numbers over n * d. */
+static void frequencies(exg_builder *b, const exg_argument *args, exg_ref steps,
+                        exg_argument *results)
+{
+    double n = (double)exg_get_int(&args[0]);
+
+    results[0] = exg_arg_ref(EMIT(b, mul_Scalar, steps, 1 / (n * exg_get_float(&args[1]))));
+}
+
+void exg_lower_fft_fftfreq(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_argument dtype = DTYPE(exg_dtype_argument(&args[2], EXG_DTYPE_F32));
+    int64_t half = exg_get_int(&args[0]) / 2;
+    exg_ref parts[] = {
+        EMIT(b, arange_start_step, 0, exg_arg_int(exg_get_int(&args[0]) - half), 1, dtype),
+        EMIT(b, arange_start_step, exg_arg_int(-half), 0, 1, dtype),
+    };
+
+    frequencies(b, args, EMIT(b, cat_default, exg_arg_refs(b, parts, 2), 0), results);
+}
+
+void exg_lower_fft_rfftfreq(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[2], EXG_DTYPE_F32);
+
+    frequencies(b, args, exg_lower_steps(b, exg_get_int(&args[0]) / 2 + 1, dtype, 0, 1), results);
+}

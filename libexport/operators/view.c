@@ -530,6 +530,16 @@ void exg_lower_squeeze_dim(exg_builder *b, const exg_argument *args, exg_argumen
     results[0] = exg_arg_ref(EMIT(b, squeeze_dims, SELF, INTS(b, exg_get_int(&args[1]))));
 }
 
+void exg_lower_squeeze_dims(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, squeeze_dims, SELF, args[1]));
+}
+
+void exg_lower_unsqueeze(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, unsqueeze_default, SELF, args[1]));
+}
+
 /* A view where the strides allow it, else a view of a copy. */
 static exg_ref reshape(exg_builder *b, exg_ref x, exg_argument size)
 {

@@ -279,7 +279,7 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
 
 static exg_status mismatch(inliner *l, const exg_node *node)
 {
-    return EXG_FAIL(l->err, MALFORMED, "NOD-016", "the graph of '%s' takes or gives other values",
+    return EXG_FAIL(l->err, MALFORMED, "GRF-010", "the graph of '%s' takes or gives other values",
                     node->name == NULL ? node->target : node->name);
 }
 

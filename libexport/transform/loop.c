@@ -4,7 +4,7 @@
 
 static exg_status refuse_loop(exg_maker *m)
 {
-    return EXG_FAIL(m->err, MALFORMED, "NOD-016", "the graphs of %s take or give other values",
+    return EXG_FAIL(m->err, MALFORMED, "GRF-010", "the graphs of %s take or give other values",
                     m->stretch->node->target);
 }
 
@@ -37,20 +37,27 @@ static exg_status add_operand(exg_maker *m, exg_value_id id, exg_argument number
     return EXG_OK;
 }
 
+/* A size stands among tensors under its name, as torch.export writes lists of both. */
+static exg_status add_listed(exg_maker *m, exg_value_id id, bool alike)
+{
+    bool is_number = id != EXG_NO_VALUE && m->numbers[id].kind != EXG_ARGUMENT_NONE;
+
+    return add_operand(m, id, is_number ? m->numbers[id] : exg_arg_none(), alike);
+}
+
 /* One list of operands. */
 static exg_status add_operands(exg_maker *m, const exg_argument *given, bool alike)
 {
-    const exg_argument none = exg_arg_none();
     exg_argument list;
 
     EXG_TRY(exg_maker_resolve(m, given, &list));
     switch (list.kind) {
     case EXG_ARGUMENT_TENSOR:
-        return add_operand(m, list.as_tensor, none, alike);
+        return add_operand(m, list.as_tensor, exg_arg_none(), alike);
     case EXG_ARGUMENT_TENSORS:
     case EXG_ARGUMENT_OPTIONAL_TENSORS:
         for (uint32_t i = 0; i < list.count; i++) {
-            EXG_TRY(add_operand(m, list.as_tensors[i], none, alike));
+            EXG_TRY(add_listed(m, list.as_tensors[i], alike));
         }
         return EXG_OK;
     case EXG_ARGUMENT_INTS:

@@ -279,7 +279,7 @@ exg_argument exg_arg_bool(bool value);
 exg_argument exg_arg_none(void);
 exg_argument exg_arg_dtype(exg_dtype dtype);
 exg_argument exg_arg_string(const char *string);
-/* Lists are copied into the builder's arena. */
+/* Lists are copied into the builder's arena; a ref of a list may be EXG_NO_REF: absent. */
 exg_argument exg_arg_ints(exg_builder *b, const int64_t *items, uint32_t count);
 exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count);
 

@@ -21,6 +21,7 @@ static const fixture dynamic[] = {
     ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
     ROW("elements", "elements"), ROW("elements.core", "elements"),
     ROW("slices", "slices"),     ROW("slices.core", "slices"), ROW("slopes", "slopes"),
+    ROW("suppress", "suppress"), ROW("masks", "masks"),
 };
 
 static void agrees_on_ranks(void **state)
