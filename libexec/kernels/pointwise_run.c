@@ -177,22 +177,25 @@ static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers
     void *target = target_of(r, i, t, buffers);
     const bool is_near = r->is_near || !r->p->asks || i->is_invariant;
     const uint32_t count = i->is_invariant ? r->p->tile : t->count;
+    const exg_flow *flows = NULL;
     exg_flow flow;
 
-    if (!is_near) {
+    /* a buffer is copied past the caches later */
+    flow.is_past_caches =
+        !is_near && goes_past_caches(r, i) && target == operand_at(r, i->operand, t);
+    if (flow.is_past_caches || (!is_near && i->asked_count > 0)) {
         flow.count = i->asked_count;
         for (uint32_t k = 0; k < i->asked_count; k++) {
             flow.at[k] = operand_at(r, i->asked[k], t) + EXG_ASKED_AHEAD;
             flow.bytes[k] = r->p->operands[i->asked[k]].element_bytes;
         }
-        /* a buffer is copied past the caches later */
-        flow.is_past_caches = goes_past_caches(r, i) && target == operand_at(r, i->operand, t);
+        flows = &flow;
     }
     if (i->chained > 0) {
-        apply_chain(r->p->chain, i, t, count, target, is_near ? NULL : &flow);
+        apply_chain(r->p->chain, i, t, count, target, flows);
     } else {
         i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
-                   t->values[i->sources[2]], i->scalars, is_near ? NULL : &flow, bad);
+                   t->values[i->sources[2]], i->scalars, flows, bad);
     }
     t->values[i->target] = target;
 }

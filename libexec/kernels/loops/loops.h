@@ -61,7 +61,7 @@ typedef struct exg_flow {
 /* out[i] = formula of a[i], b[i], c[i] and four scalars, all in the compute type (scalars of bf16
  * formulas are f32); out may be one of the operands. Comparisons write int32_t, where reads its
  * condition as int32_t. Ors into `bad` what integer divisions found. A flow is for formulas
- * of f32 and those of bf16 that take it; NULL: all is near. */
+ * of f32 and bf16; NULL: all is near. */
 typedef void exg_formula_loop(uint32_t count, void *out, const void *a, const void *b,
                               const void *c, const void *scalars, const exg_flow *flow, int *bad);
 
@@ -73,7 +73,6 @@ EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
 
 typedef struct exg_narrow_loops {
     exg_formula_loop *of[EXG_FORMULA_COUNT]; /* NULL: none */
-    bool takes_flow[EXG_FORMULA_COUNT];      /* others leave it */
 } exg_narrow_loops;
 
 EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);

@@ -171,73 +171,75 @@ static inline real gelu_tanh(real x)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
-/* `element` is where the vector lies in its tile. */
-static inline __attribute__((always_inline)) void put(uint16_t *to, bits value, uint32_t element,
-                                                      const exg_flow *flow)
+/* A part that has been computed, from `element` on, as the flow asks. */
+static inline __attribute__((always_inline)) void put(uint16_t *to, const uint16_t *part,
+                                                      uint32_t element, const exg_flow *flow)
 {
-    exg_flow_put(to, (exg_vbytes)value, flow != NULL && flow->is_past_caches);
-    if (flow != NULL && element % EXG_FLOW_PART == 0) {
-        exg_flow_ask(flow, element, EXG_FLOW_PART);
+    exg_flow_ask(flow, element, EXG_FLOW_PART);
+    for (uint32_t k = 0; k < EXG_FLOW_PART; k += EXG_PAIRS) {
+        exg_flow_put(to + k, *(const exg_vbytes *)(part + k), flow->is_past_caches);
     }
 }
 
-/* Every second element at a time, where it lies. */
+/* Every second element at a time, where it lies. A branch in the loop over vectors would keep
+ * compilers from making such of formulas that choose. */
 #define LOOP(id, function, rounded)                                                               \
-    static inline __attribute__((always_inline)) bits pairs_##id(bits a, bits b, bits c,          \
-                                                                 const float *scalars)            \
+    static inline __attribute__((always_inline)) void pairs_##id(                                 \
+        uint32_t count, uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c,   \
+        const float *scalars)                                                                     \
     {                                                                                             \
-        return paired(rounded(function(EVEN(a), EVEN(b), EVEN(c), scalars)),                      \
-                      rounded(function(ODD(a), ODD(b), ODD(c), scalars)));                        \
-    }                                                                                             \
-    static void loop_##id(uint32_t count, void *out, const void *a, const void *b, const void *c, \
-                          const void *scalars, const exg_flow *flow, int *bad)                    \
-    {                                                                                             \
-        uint16_t rest[3][EXG_PAIRS] = {{0}};                                                      \
-        uint32_t i = 0;                                                                           \
+        for (uint32_t i = 0; i < count; i += EXG_PAIRS) {                                         \
+            const bits x = *(const bits *)(a + i);                                                \
+            const bits y = *(const bits *)(b + i);                                                \
+            const bits z = *(const bits *)(c + i);                                                \
                                                                                                   \
-        (void)bad, (void)flow;                                                                    \
-        for (; i + EXG_PAIRS <= count; i += EXG_PAIRS) {                                          \
-            PUT((uint16_t *)out + i,                                                              \
-                pairs_##id(*(const bits *)((const uint16_t *)a + i),                              \
-                           *(const bits *)((const uint16_t *)b + i),                              \
-                           *(const bits *)((const uint16_t *)c + i), scalars),                    \
-                i);                                                                               \
+            *(bits *)(out + i) = paired(rounded(function(EVEN(x), EVEN(y), EVEN(z), scalars)),    \
+                                        rounded(function(ODD(x), ODD(y), ODD(z), scalars)));      \
         }                                                                                         \
-        if (i < count) {                                                                          \
-            memcpy(rest[0], (const uint16_t *)a + i, (count - i) * sizeof(uint16_t));             \
-            memcpy(rest[1], (const uint16_t *)b + i, (count - i) * sizeof(uint16_t));             \
-            memcpy(rest[2], (const uint16_t *)c + i, (count - i) * sizeof(uint16_t));             \
-            *(bits *)rest[0] = pairs_##id(*(const bits *)rest[0], *(const bits *)rest[1],         \
-                                          *(const bits *)rest[2], scalars);                       \
-            memcpy((uint16_t *)out + i, rest[0], (count - i) * sizeof(uint16_t));                 \
+    }                                                                                             \
+    static __attribute__((noinline)) void parts_##id(                                             \
+        uint32_t count, uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c,   \
+        const float *scalars, const exg_flow *flow)                                               \
+    {                                                                                             \
+        for (uint32_t i = 0; i < count; i += EXG_FLOW_PART) {                                     \
+            _Alignas(EXG_VECTOR_BYTES) uint16_t part[EXG_FLOW_PART];                              \
+                                                                                                  \
+            pairs_##id(EXG_FLOW_PART, part, a + i, b + i, c + i, scalars);                        \
+            put(out + i, part, i, flow);                                                          \
+        }                                                                                         \
+    }                                                                                             \
+    static void loop_##id(uint32_t count, void *out_, const void *a_, const void *b_,             \
+                          const void *c_, const void *scalars, const exg_flow *flow, int *bad)    \
+    {                                                                                             \
+        const uint16_t *a = a_, *b = b_, *c = c_;                                                 \
+        uint16_t *out = out_;                                                                     \
+        uint32_t i = flow != NULL ? count / EXG_FLOW_PART * EXG_FLOW_PART : 0;                    \
+        uint32_t end = count / EXG_PAIRS * EXG_PAIRS;                                             \
+                                                                                                  \
+        (void)bad;                                                                                \
+        if (flow != NULL) {                                                                       \
+            parts_##id(i, out, a, b, c, scalars, flow);                                           \
+        }                                                                                         \
+        pairs_##id(end - i, out + i, a + i, b + i, c + i, scalars);                               \
+        if (end < count) {                                                                        \
+            const size_t bytes = (count - end) * sizeof(uint16_t);                                \
+            uint16_t rest[3][EXG_PAIRS] = {{0}};                                                  \
+                                                                                                  \
+            memcpy(rest[0], a + end, bytes);                                                      \
+            memcpy(rest[1], b + end, bytes);                                                      \
+            memcpy(rest[2], c + end, bytes);                                                      \
+            pairs_##id(EXG_PAIRS, rest[0], rest[0], rest[1], rest[2], scalars);                   \
+            memcpy(out + end, rest[0], bytes);                                                    \
         }                                                                                         \
     }
-#define PUT(to, value, element) put(to, value, element, flow)
 #define EXG_NARROW(id, function) LOOP(id, narrow_##id, rounded_up)
-#define EXG_NARROW_FORMULA(id)
-#include "libexec/kernels/narrow.def"
-#undef EXG_NARROW_FORMULA
-#undef EXG_NARROW
-#undef PUT
-
-/* A branch in the loop would keep compilers from making vectors of formulas that choose. */
-#define PUT(to, value, element) (*(bits *)(to) = (value))
-#define EXG_NARROW(id, function)
-#define EXG_NARROW_FORMULA(id) LOOP(id, formula_##id, rounded)
+#define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id, rounded)
 #include "libexec/kernels/narrow.def"
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
 #define EXG_NARROW(id, function) [EXG_FORMULA_##id] = loop_##id,
 #define EXG_NARROW_FORMULA(id)   [EXG_FORMULA_##id] = loop_##id,
-const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {
-    {
+const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {{
 #include "libexec/kernels/narrow.def"
-    },
-#undef EXG_NARROW_FORMULA
-#undef EXG_NARROW
-#define EXG_NARROW(id, function) [EXG_FORMULA_##id] = true,
-#define EXG_NARROW_FORMULA(id)
-    {
-#include "libexec/kernels/narrow.def"
-    }};
+}};
