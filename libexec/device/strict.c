@@ -23,10 +23,11 @@
 
 #define ALIGNMENT 256u
 #define RELEASED_MAX   256
+#define SPARE_PAGES    16 /* blocks of up to so many pages are mapped once, and taken again */
 #define STRICT_DEVICES 64 /* as many as a session's ranks */
 
 typedef struct block {
-    struct block *next;
+    struct block *next; /* of the spare ones */
     uint8_t *pages;
     size_t open_bytes; /* from `pages`; one closed page follows */
     void *address;
@@ -62,10 +63,12 @@ struct exg_device_graph {
 
 typedef struct strict {
     exg_accelerator head;
-    block *blocks;
+    block **blocks; /* by address */
+    uint32_t block_count, block_capacity;
     block *opened; /* those whose pages are open */
     block *released[RELEASED_MAX]; /* a ring */
     uint32_t released_count;
+    block *spare[SPARE_PAGES + 1]; /* that were released long ago, by pages; closed */
     requests asked;
     exg_device_graph *recording; /* NULL: not */
     const exg_kernel *silent;    /* raised a fault, and does not say that it may; NULL: none */
@@ -125,6 +128,109 @@ static void unmap(const strict *s, block *b)
     }
 }
 
+static bool is_small(const strict *s, size_t open_bytes)
+{
+    return open_bytes <= SPARE_PAGES * s->page;
+}
+
+/* Closed pages. Those of small blocks are of another kind than the page that follows them, so
+ * that what opens and closes them need not part them from others, nor join them. */
+static uint8_t *map_pages(const strict *s, size_t open_bytes)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    uint8_t *pages = mmap(NULL, open_bytes + s->page, PROT_NONE, flags | MAP_NORESERVE, -1, 0);
+
+    if (pages != MAP_FAILED && is_small(s, open_bytes) &&
+        mmap(pages, open_bytes, PROT_NONE, flags | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        munmap(pages, open_bytes + s->page);
+        return NULL;
+    }
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* NULL: out of memory. */
+static block *take_block(strict *s, size_t open_bytes)
+{
+    block **spare = is_small(s, open_bytes) ? &s->spare[open_bytes / s->page] : NULL;
+    block *b;
+
+    if (spare != NULL && *spare != NULL) {
+        b = *spare;
+        *spare = b->next;
+        return b;
+    }
+    b = calloc(1, sizeof(*b));
+    if (b != NULL) {
+        b->pages = map_pages(s, open_bytes);
+        b->open_bytes = open_bytes;
+        if (b->pages == NULL) {
+            free(b);
+            return NULL;
+        }
+    }
+    return b;
+}
+
+static void give_block(strict *s, block *b)
+{
+    if (b != NULL && is_small(s, b->open_bytes)) {
+        b->next = s->spare[b->open_bytes / s->page];
+        s->spare[b->open_bytes / s->page] = b;
+    } else {
+        unmap(s, b);
+    }
+}
+
+/* The first block whose pages end behind the address. */
+static uint32_t place_of(const strict *s, const void *address)
+{
+    uint32_t low = 0;
+    uint32_t high = s->block_count;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        const block *b = s->blocks[middle];
+
+        if ((uintptr_t)address < (uintptr_t)b->pages + b->open_bytes) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* The block that an address lies in; NULL: none of ours. */
+static block *block_at(const strict *s, const void *address)
+{
+    uint32_t k = place_of(s, address);
+
+    return k < s->block_count && (uintptr_t)address >= (uintptr_t)s->blocks[k]->pages
+               ? s->blocks[k]
+               : NULL;
+}
+
+/* Among the blocks; false: out of memory. */
+static bool keep_block(strict *s, block *b)
+{
+    uint32_t k = place_of(s, b->pages);
+
+    if (s->block_count == s->block_capacity) {
+        uint32_t capacity = s->block_capacity == 0 ? 64 : 2 * s->block_capacity;
+        block **blocks = realloc(s->blocks, capacity * sizeof(block *));
+
+        if (blocks == NULL) {
+            return false;
+        }
+        s->blocks = blocks;
+        s->block_capacity = capacity;
+    }
+    memmove(&s->blocks[k + 1], &s->blocks[k], (s->block_count - k) * sizeof(block *));
+    s->blocks[k] = b;
+    s->block_count++;
+    return true;
+}
+
 static void forget_calls(requests *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
@@ -143,15 +249,21 @@ static void close_strict(exg_accelerator *device)
         return;
     }
     forget_calls(&s->asked);
-    for (block *b = s->blocks; b != NULL;) {
-        block *next = b->next;
-
-        unmap(s, b);
-        b = next;
+    for (uint32_t i = 0; i < s->block_count; i++) {
+        unmap(s, s->blocks[i]);
     }
     for (uint32_t i = 0; i < RELEASED_MAX; i++) {
         unmap(s, s->released[i]);
     }
+    for (uint32_t i = 0; i <= SPARE_PAGES; i++) {
+        for (block *b = s->spare[i]; b != NULL;) {
+            block *next = b->next;
+
+            unmap(s, b);
+            b = next;
+        }
+    }
+    free(s->blocks);
     free(s->asked.items);
     free(s);
 }
@@ -184,42 +296,29 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
 {
     strict *s = strict_of(device);
     uint64_t padded = (EXG_MAX(bytes, 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    block *b = bytes > INT64_MAX / 2 ? NULL : calloc(1, sizeof(*b));
+    size_t open_bytes = (size_t)((padded + s->page - 1) / s->page * s->page);
+    block *b = bytes > INT64_MAX / 2 ? NULL : take_block(s, open_bytes);
 
     *address = NULL;
-    if (b != NULL) {
-        b->open_bytes = (size_t)((padded + s->page - 1) / s->page * s->page);
-        b->pages = mmap(NULL, b->open_bytes + s->page, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (b->pages == MAP_FAILED || mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE)) {
-            if (b->pages != MAP_FAILED) {
-                munmap(b->pages, b->open_bytes + s->page);
-            }
-            free(b);
-            b = NULL;
-        }
+    if (b != NULL &&
+        (mprotect(b->pages, open_bytes, PROT_READ | PROT_WRITE) != 0 || !keep_block(s, b))) {
+        unmap(s, b);
+        b = NULL;
     }
     if (b == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-004", "device strict: %llu bytes",
                         (unsigned long long)bytes);
     }
-    memset(b->pages, 0xff, b->open_bytes);
-    mprotect(b->pages, b->open_bytes, PROT_NONE);
-    b->address = b->pages + b->open_bytes - padded;
-    b->next = s->blocks;
-    s->blocks = b;
+    memset(b->pages, 0xff, open_bytes);
+    mprotect(b->pages, open_bytes, PROT_NONE);
+    b->address = b->pages + open_bytes - padded;
     *address = b->address;
     return EXG_OK;
 }
 
 static bool holds(exg_accelerator *device, const void *address)
 {
-    for (const block *b = strict_of(device)->blocks; b != NULL; b = b->next) {
-        if ((uintptr_t)address - (uintptr_t)b->pages < b->open_bytes) {
-            return true;
-        }
-    }
-    return false;
+    return block_at(strict_of(device), address) != NULL;
 }
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err);
@@ -228,39 +327,39 @@ static void release(exg_accelerator *device, void *address)
 {
     strict *s = strict_of(device);
     block **last = &s->released[s->released_count % RELEASED_MAX];
+    block *b;
+    uint32_t k;
 
     if (address == NULL) {
         return;
     }
     (void)carry_out(device, NULL);
-    for (block **at = &s->blocks; *at != NULL; at = &(*at)->next) {
-        block *b = *at;
-
-        if (b->address == address) {
-            *at = b->next;
-            madvise(b->pages, b->open_bytes, MADV_DONTNEED);
-            unmap(s, *last);
-            *last = b;
-            s->released_count++;
-            return;
-        }
+    k = place_of(s, address);
+    b = block_at(s, address);
+    if (b == NULL || b->address != address) {
+        return;
     }
+    s->block_count--;
+    memmove(&s->blocks[k], &s->blocks[k + 1], (s->block_count - k) * sizeof(block *));
+    if (!is_small(s, b->open_bytes)) {
+        madvise(b->pages, b->open_bytes, MADV_DONTNEED);
+    }
+    give_block(s, *last);
+    *last = b;
+    s->released_count++;
 }
 
 /* The block that an address lies in, if it is one of ours, until all is closed again: what one
  * rank began to send others read later. */
 static void open_at(strict *s, const void *address)
 {
-    for (block *b = s->blocks; b != NULL; b = b->next) {
-        if ((uintptr_t)address - (uintptr_t)b->pages < b->open_bytes) {
-            if (!b->is_open) {
-                mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE);
-                b->is_open = true;
-                b->next_open = s->opened;
-                s->opened = b;
-            }
-            return;
-        }
+    block *b = block_at(s, address);
+
+    if (b != NULL && !b->is_open) {
+        mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE);
+        b->is_open = true;
+        b->next_open = s->opened;
+        s->opened = b;
     }
 }
 

@@ -283,18 +283,21 @@ static bool carry_out(const instruction *i)
     }
 }
 
+/* The one that was refused and those that follow it: a signal costs more than they do. */
 static void refused(int number, siginfo_t *info, void *context_)
 {
     ucontext_t *context = context_;
     instruction i;
+    uint64_t count = 0;
 
     (void)info;
-    if (!decode(context, &i) || !carry_out(&i)) {
-        signal(number, SIG_DFL); /* it comes again, and is the end */
-        return;
+    for (; decode(context, &i) && carry_out(&i); count++) {
+        context->uc_mcontext.gregs[REG_RIP] += i.length;
     }
-    context->uc_mcontext.gregs[REG_RIP] += i.length;
-    atomic_fetch_add_explicit(&done, 1, memory_order_relaxed);
+    if (count == 0) {
+        signal(number, SIG_DFL); /* it comes again, and is the end */
+    }
+    atomic_fetch_add_explicit(&done, count, memory_order_relaxed);
 }
 
 bool amx_stand_in(void)

@@ -46,6 +46,7 @@ static struct {
     uint32_t ranks[FIBRE_THREADS_MAX / WARP]; /* of warps, drawn for a block */
     const void *host_bottom;
     size_t host_bytes;
+    bool left_host;
 } f = {.lot = 88172645463325252u};
 
 static uint32_t draw(uint32_t count)
@@ -83,12 +84,28 @@ __asm__(".text\n"
         ".size standin_switch, . - standin_switch\n");
 #endif
 
+#ifdef __SANITIZE_ADDRESS__
+static void land(void *fake_stack)
+{
+    const void *bottom;
+    size_t bytes;
+
+    __sanitizer_finish_switch_fiber(fake_stack, &bottom, &bytes);
+    if (f.left_host) {
+        f.host_bottom = bottom;
+        f.host_bytes = bytes;
+        f.left_host = false;
+    }
+}
+#endif
+
 static void change(fibre *from, fibre *to)
 {
 #ifdef __SANITIZE_ADDRESS__
     const void *bottom = to == &f.host ? f.host_bottom : to->stack;
     size_t bytes = to == &f.host ? f.host_bytes : STACK_BYTES;
 
+    f.left_host = from == &f.host;
     __sanitizer_start_switch_fiber(&from->fake_stack, bottom, bytes);
 #endif
 #ifdef __x86_64__
@@ -97,28 +114,32 @@ static void change(fibre *from, fibre *to)
     (void)swapcontext(&from->at, &to->at);
 #endif
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
+    land(from->fake_stack);
 #endif
 }
+
+static void go_on(fibre *self);
+static void settle(uint32_t thread, fibre_state state);
 
 /* A fibre runs one thread after another. */
 static void main_of_fibre(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(NULL, &f.host_bottom, &f.host_bytes);
+    land(NULL);
 #endif
     for (;;) {
         int thread = fibre_emulator.thread;
         fibre *self = f.of[thread];
 
         f.launch->kernel(f.launch->params);
-        f.states[thread] = ENDED;
-        change(self, &f.host);
+        settle((uint32_t)thread, ENDED);
+        go_on(self);
     }
 }
 
 static fibre *new_fibre(void)
 {
+    static size_t count;
     fibre *made = calloc(1, sizeof(*made));
 
     made->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -129,7 +150,8 @@ static fibre *new_fibre(void)
 #ifdef __x86_64__
     {
         void (*start)(void) = main_of_fibre;
-        char *top = (char *)made->stack + STACK_BYTES - 64;
+        /* Each begins elsewhere in its page, or all would share a few lines of the cache. */
+        char *top = (char *)made->stack + STACK_BYTES - 64 - count++ % 32 * 64 * 9;
 
         memcpy(top, &start, sizeof(start)); /* what the switch returns to */
         made->at = top - 6 * sizeof(void *);
@@ -148,10 +170,10 @@ static fibre *new_fibre(void)
 static void wait_at(fibre_state state)
 {
     int thread = fibre_emulator.thread;
+    fibre *self = f.of[thread];
 
-    f.states[thread] = state;
-    change(f.of[thread], &f.host);
-    fibre_emulator.thread = thread;
+    settle((uint32_t)thread, state);
+    go_on(self);
 }
 
 static void barrier(void)
@@ -183,11 +205,12 @@ static void make_ready(uint32_t first, uint32_t count)
     }
 }
 
-/* After a thread has stopped: who may go on because of it? */
-static void settle(uint32_t thread)
+/* A thread stops: who may go on because of it? */
+static void settle(uint32_t thread, fibre_state state)
 {
     uint32_t warp = thread / WARP;
 
+    f.states[thread] = state;
     if (f.states[thread] == ENDED) {
         f.pool[f.pool_count++] = f.of[thread];
         f.of[thread] = NULL;
@@ -227,16 +250,23 @@ static uint32_t choose(void)
     return thread;
 }
 
-static void run_next(void)
+/* From the thread that has stopped to the one that is next, which may be of the same fibre. */
+static void go_on(fibre *self)
 {
-    uint32_t thread = choose();
+    fibre *next = &f.host;
 
-    if (f.of[thread] == NULL) {
-        f.of[thread] = f.pool_count > 0 ? f.pool[--f.pool_count] : new_fibre();
+    if (f.ready_count > 0) {
+        uint32_t thread = choose();
+
+        if (f.of[thread] == NULL) {
+            f.of[thread] = f.pool_count > 0 ? f.pool[--f.pool_count] : new_fibre();
+        }
+        fibre_emulator.thread = (int)thread;
+        next = f.of[thread];
     }
-    fibre_emulator.thread = (int)thread;
-    change(&f.host, f.of[thread]);
-    settle(thread);
+    if (next != self) {
+        change(self, next);
+    }
 }
 
 /* Also where the sanitizer forbids it: between variables. */
@@ -262,9 +292,7 @@ static const char *run_block(void)
         f.ranks[w] = draw(1u << 30);
     }
     make_ready(0, l->threads);
-    while (f.ready_count > 0) {
-        run_next();
-    }
+    go_on(&f.host);
     for (uint32_t t = 0; t < l->threads; t++) {
         if (f.states[t] != ENDED) {
             memset(f.of, 0, sizeof(f.of)); /* their fibres are lost */
