@@ -18,7 +18,7 @@ typedef struct cli_call {
 #define EXG_FLAG(field, name, commands, help)                    bool field;
 #define EXG_TEXT_OPTION(field, name, argument, commands, help)   const char *field;
 #define EXG_NUMBER_OPTION(field, name, argument, commands, help) double field; bool has_##field;
-#define EXG_WHOLE_OPTION(field, name, most, commands, help) double field; bool has_##field;
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, help) double field; bool has_##field;
 #include "cli/option.def"
 #undef EXG_FLAG
 #undef EXG_TEXT_OPTION

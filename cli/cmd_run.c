@@ -325,7 +325,7 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
                                 .inputs = inputs,
                                 .rtol = call->has_rtol ? call->rtol : CLI_RTOL_OF_DTYPE,
                                 .atol = call->has_atol ? call->atol : 1e-5};
-    uint32_t repeat = call->has_repeat && call->repeat >= 1 ? (uint32_t)call->repeat : 1;
+    uint32_t repeat = call->has_repeat ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
     exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
 

@@ -11,20 +11,20 @@ typedef struct option_row {
     const char *name, *argument, *commands, *help;
     option_kind kind;
     size_t offset, has_offset;
-    double most; /* of a whole number; 0: any number */
+    double least, most; /* of a whole number; 0: any number */
 } option_row;
 
 static const option_row options[] = {
 #define EXG_FLAG(field, name, commands, help) \
-    {name, NULL, commands, help, OPTION_FLAG, offsetof(cli_call, field), 0, 0},
+    {name, NULL, commands, help, OPTION_FLAG, offsetof(cli_call, field), 0, 0, 0},
 #define EXG_TEXT_OPTION(field, name, argument, commands, help) \
-    {name, argument, commands, help, OPTION_TEXT, offsetof(cli_call, field), 0, 0},
+    {name, argument, commands, help, OPTION_TEXT, offsetof(cli_call, field), 0, 0, 0},
 #define EXG_NUMBER_OPTION(field, name, argument, commands, help)                   \
     {name, argument, commands, help, OPTION_NUMBER, offsetof(cli_call, field),     \
-     offsetof(cli_call, has_##field), 0},
-#define EXG_WHOLE_OPTION(field, name, most, commands, help)                   \
+     offsetof(cli_call, has_##field), 0, 0},
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, help)            \
     {name, "N", commands, help, OPTION_NUMBER, offsetof(cli_call, field),     \
-     offsetof(cli_call, has_##field), most},
+     offsetof(cli_call, has_##field), least, most},
 #include "cli/option.def"
 #undef EXG_FLAG
 #undef EXG_TEXT_OPTION
@@ -82,8 +82,10 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
         if (end == value || *end != '\0' || !(number >= 0)) {
             return usage(err, call->command, "not a number:", value);
         }
-        if (option->most > 0 && (number > option->most || number != floor(number))) {
-            return usage(err, call->command, "not a whole number, or too large a one:", value);
+        if (option->most > 0 &&
+            (number < option->least || number > option->most || number != floor(number))) {
+            return usage(err, call->command, "not a whole number, too small or too large a one:",
+                         value);
         }
         *(double *)(void *)field = number;
         *(bool *)(void *)((char *)call + option->has_offset) = true;
