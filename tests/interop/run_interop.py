@@ -22,11 +22,15 @@ try:
     import numpy
     import safetensors.torch
     import torch
+    import torch._export.verifier
     from torch.utils import _pytree as pytree
 except ImportError as error:
     print(f"FAIL interop: {error}")
     print("0 passed, 1 failed")
     sys.exit(1)
+
+# What PyTorch itself does not export again, and how it says so: a loop's operand that is a size.
+REFUSED_AGAIN = {"suppress": torch._export.verifier.SpecViolationError}
 
 
 class Mismatch(Exception):
@@ -259,6 +263,12 @@ def check_fixture(report, exg, path, write_pt2):
 
     def again():
         copied = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+        if name in REFUSED_AGAIN:
+            try:
+                torch.export.export(module_of(program), *copied, strict=False)
+            except REFUSED_AGAIN[name]:
+                return
+            fail("PyTorch exports it by now: take it out of REFUSED_AGAIN")
         exported = torch.export.export(module_of(program), *copied, strict=False)
         file = exg.path(".pt2")
         torch.export.save(exported, file)
