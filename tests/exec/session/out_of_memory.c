@@ -119,7 +119,7 @@ static void refuse_each(const char *path, const exg_session_input *inputs, uint3
 
 static void every_call_survives_it(void **state)
 {
-    static const char *const programs[] = {"mlp", "convbn"};
+    static const char *const programs[] = {"mlp", "convbn", "windows"};
 
     (void)state;
     for (size_t p = 0; p < sizeof(programs) / sizeof(programs[0]); p++) {
