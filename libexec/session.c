@@ -49,6 +49,10 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
         }
         status = EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s",
                           missing);
+        if (strstr(missing, "torch._functorch.predispatch.") != NULL) {
+            (void)exg_error_fix(err, status, "of torch.vmap and torch.func, save "
+                                             "program.run_decompositions(), which writes them out");
+        }
         free(missing);
     }
     return status;

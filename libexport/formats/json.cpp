@@ -39,17 +39,25 @@ struct layout {
     }
 };
 
-/* Owns the parser and takes the lent buffers away before it goes. */
+/* Owns the parser and takes the lent buffers away before it goes; until they are lent it has its
+ * own, and frees them. */
 struct lender {
     simdjson::dom::parser parser;
+    bool lent = false;
+
+    void take_back()
+    {
+        if (lent) {
+            (void)parser.doc.tape.release();
+            (void)parser.doc.string_buf.release();
+            (void)parser.implementation->structural_indexes.release();
+        }
+        lent = false;
+    }
 
     ~lender()
     {
-        (void)parser.doc.tape.release();
-        (void)parser.doc.string_buf.release();
-        if (parser.implementation) {
-            (void)parser.implementation->structural_indexes.release();
-        }
+        take_back();
     }
 };
 
@@ -100,6 +108,7 @@ simdjson::error_code parse(exg_json_doc *doc, lender *lent, const char *text, si
     parser.doc.string_buf.reset(reinterpret_cast<uint8_t *>(base + places.strings));
     parser.implementation->structural_indexes.reset(
         reinterpret_cast<uint32_t *>(base + places.indexes));
+    lent->lent = true;
     return parser.parse(text, length, false).error();
 }
 
@@ -156,9 +165,7 @@ exg_status parse_into(exg_json_doc *doc, exg_error *err)
             return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
         }
         if (doc->rewritten != nullptr) {
-            (void)lent.parser.doc.tape.release();
-            (void)lent.parser.doc.string_buf.release();
-            (void)lent.parser.implementation->structural_indexes.release();
+            lent.take_back();
             code = parse_rewritten(doc, &lent, length);
         }
     }

@@ -102,6 +102,9 @@ static exg_ref joined_windows(exg_builder *b, exg_ref windows, uint32_t dim)
     int64_t order[EXG_SHAPE_RANK_MAX];
     uint32_t at = 0;
 
+    if (out.rank == 0) { /* no windows: memory ran out before */
+        return EXG_NO_REF;
+    }
     for (uint32_t d = 0; d < last; d++) {
         order[at++] = d;
         if (d == dim) {

@@ -21,16 +21,21 @@ static bool string_is(exg_json value, const char *text)
 }
 
 /* Keys of a dict: a JSON list in a string. UINT32_MAX: none can be read. */
-static uint32_t count_keys(exg_json context)
+static uint32_t count_keys(exg_verifier *v, exg_json context)
 {
     const char *text;
     size_t length;
     exg_json_doc *doc;
     uint32_t count = UINT32_MAX;
+    exg_status status;
 
     if (exg_json_type_of(context) != EXG_JSON_STRING ||
-        exg_json_string(context, &text, &length, NULL) != EXG_OK ||
-        exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL) != EXG_OK) {
+        exg_json_string(context, &text, &length, NULL) != EXG_OK) {
+        return UINT32_MAX;
+    }
+    status = exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL);
+    v->failed = v->failed || status == EXG_NO_MEMORY;
+    if (status != EXG_OK) {
         return UINT32_MAX;
     }
     if (exg_json_type_of(exg_json_root(doc)) == EXG_JSON_ARRAY) {
@@ -47,7 +52,7 @@ static void check_dict(tree *t, const char *type, exg_json context, uint32_t chi
     if (strcmp(type, "builtins.dict") != 0 && strcmp(type, "collections.OrderedDict") != 0) {
         return;
     }
-    keys = count_keys(context);
+    keys = count_keys(t->v, context);
     if (keys != children) {
         exg_found(t->v, "MCG-006", t->place, "a dict of %u children has %u keys", children,
                   keys == UINT32_MAX ? 0 : keys);
@@ -135,6 +140,7 @@ static void check_tree(exg_verifier *v, const char *text, const char *code, bool
 
     if (exg_json_parse(text, strlen(text), EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, &err) !=
         EXG_OK) {
+        v->failed = v->failed || err.status == EXG_NO_MEMORY;
         exg_found(v, code, place, "%s", err.message);
         return;
     }
