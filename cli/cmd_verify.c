@@ -172,9 +172,10 @@ static void put_text(exg_text *text, const report *r)
     exg_text_puts(text, "\n");
 }
 
-static void print_report(const cli_call *call, const report *r)
+static exg_status print_report(const cli_call *call, const report *r, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
 
     if (call->sarif) {
         put_sarif(&text, r);
@@ -183,8 +184,13 @@ static void print_report(const cli_call *call, const report *r)
     } else {
         put_text(&text, r);
     }
-    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), call->out);
+    if (exg_text_string(&text) == NULL) {
+        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    } else {
+        fputs(exg_text_string(&text), call->out);
+    }
     exg_text_free(&text);
+    return status;
 }
 
 /* ---- --deny and --allow ------------------------------------------------------------------- */
@@ -288,7 +294,7 @@ static void report_unopened(const cli_call *call, const exg_error *err)
     };
 
     if (rule != NULL && (call->json || call->sarif)) {
-        print_report(call, &r);
+        (void)print_report(call, &r, NULL);
     }
 }
 
@@ -310,11 +316,11 @@ static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_er
         return status;
     }
     if (status == EXG_MALFORMED && r->found.error_count == 0) {
-        print_report(call, r);
+        (void)print_report(call, r, NULL);
         return status; /* a fault of another file than this one */
     }
     judge(call, r);
-    print_report(call, r);
+    EXG_TRY(print_report(call, r, err));
     return verdict(r, err);
 }
 

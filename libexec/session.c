@@ -103,16 +103,34 @@ static exg_status create_grids(exg_engine *e, exg_error *err)
                         : exg_team_create(e->rank_count, &e->team, err);
 }
 
+static exg_status count_ranks(const exg_mesh_shape *mesh, uint32_t most, uint32_t *count,
+                              exg_error *err)
+{
+    uint64_t size = 1;
+
+    if (mesh->ndim > EXG_MESH_DIMS_MAX) {
+        return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", mesh->ndim,
+                        EXG_MESH_DIMS_MAX);
+    }
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        size *= mesh->sizes[d];
+        if (size == 0 || size > most) {
+            return EXG_FAIL(err, LIMIT, "COM-004", "a mesh of %" PRIu64 " ranks%s; 1 to %u", size,
+                            d + 1 < mesh->ndim ? " and more" : "", most);
+        }
+    }
+    *count = (uint32_t)size;
+    return EXG_OK;
+}
+
 static exg_status create_ranks(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
-    uint32_t size = exg_mesh_shape_size(&e->mesh);
+    bool is_one = e->options.processes || e->options.plan_only;
+    uint32_t size = 0;
 
-    e->rank_count = e->options.processes || e->options.plan_only ? 1 : size;
-    if (size == 0 || e->rank_count > EXG_SESSION_RANKS_MAX) {
-        return EXG_FAIL(err, LIMIT, "COM-004", "a mesh of %u ranks; 1 to %d", size,
-                        EXG_SESSION_RANKS_MAX);
-    }
+    EXG_TRY(count_ranks(&e->mesh, is_one ? UINT32_MAX : EXG_SESSION_RANKS_MAX, &size, err));
+    e->rank_count = is_one ? 1 : size;
     e->outcomes = EXG_NEW_ARRAY(s->arena, exg_outcome, e->rank_count);
     if (e->outcomes == NULL) {
         return EXG_OUT_OF_MEMORY(err);

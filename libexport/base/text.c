@@ -205,6 +205,10 @@ void exg_text_json_string(exg_text *text, const char *string)
     static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     const unsigned char *c = (const unsigned char *)string;
 
+    if (string == NULL) {
+        text->failed = true;
+        return;
+    }
     exg_text_putc(text, '"');
     while (*c != '\0') {
         uint32_t point = next_code_point(&c);
@@ -255,6 +259,10 @@ static uint32_t hidden_character(const unsigned char *c)
 
 void exg_text_plain(exg_text *text, const char *string, bool lines)
 {
+    if (string == NULL) {
+        text->failed = true;
+        return;
+    }
     for (const unsigned char *c = (const unsigned char *)string; *c != '\0'; c++) {
         uint32_t hidden = *c >= 0xc2 && c[1] != '\0' ? hidden_character(c) : 0;
 

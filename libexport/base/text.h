@@ -38,12 +38,12 @@ void exg_text_json_double(exg_text *text, double value);
 double exg_text_to_double(const char *text, char **end);
 
 /* `string` in quotes with JSON's escapes, ASCII only (as Python's json.dumps);
- * bytes that are not UTF-8 become U+FFFD. */
+ * bytes that are not UTF-8 become U+FFFD. Of NULL, a text without memory, `text` fails too. */
 void exg_text_json_string(exg_text *text, const char *string);
 
 /* `string` as it may go to a terminal: control characters and those that turn the
  * direction of writing as \xNN or \u{NNNN}, so that names from a file move no cursor
- * and hide nothing. With `lines` newlines and tabs stay. */
+ * and hide nothing. With `lines` newlines and tabs stay. NULL as above. */
 void exg_text_plain(exg_text *text, const char *string, bool lines);
 
 /* Are `length` bytes UTF-8, without overlong forms and surrogates? */

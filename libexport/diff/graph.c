@@ -401,7 +401,9 @@ static void compare_outputs(matcher *m)
 
     exg_map_init(&map, m->d->scratch);
     for (uint32_t i = 0; i < m->a->graph->output_count; i++) {
-        m->d->failed = m->d->failed || !exg_map_put(&map, exg_side_output_key(m->d, m->a, i), i);
+        const char *key = exg_side_output_key(m->d, m->a, i); /* may fail itself */
+
+        m->d->failed = m->d->failed || !exg_map_put(&map, key, i);
     }
     for (uint32_t i = 0; i < m->b->graph->output_count && !m->d->failed; i++) {
         const char *key = exg_side_output_key(m->d, m->b, i);

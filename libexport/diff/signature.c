@@ -127,7 +127,9 @@ static void compare_outputs(exg_differ *d, const exg_side *a, const exg_side *b)
     for (int s = 0; s < 2; s++) {
         exg_map_init(&maps[s], d->scratch);
         for (uint32_t i = 0; i < sides[s]->graph->output_count && !d->failed; i++) {
-            d->failed = !exg_map_put(&maps[s], exg_side_output_key(d, sides[s], i), i);
+            const char *key = exg_side_output_key(d, sides[s], i); /* may fail itself */
+
+            d->failed = d->failed || !exg_map_put(&maps[s], key, i);
         }
     }
     for (int s = 0; s < 2; s++) {

@@ -85,6 +85,9 @@ static exg_status check_names(saver *s)
     for (uint32_t i = 0; i < s->count; i++) {
         const char *name = s->parts[i].item.name;
 
+        if (name == NULL) {
+            return EXG_FAIL(s->err, USAGE, "STF-NAME", "tensor %u of %u has no name", i, s->count);
+        }
         if (strcmp(name, "__metadata__") == 0 || exg_map_find(&names, name) != EXG_MAP_NONE) {
             return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", name);
         }

@@ -44,12 +44,28 @@ static void cut_characters_end_it(void **state)
     expect_plain("", false, "");
 }
 
+/* A text that ran out of memory gives NULL: what takes it must not look whole. */
+static void a_text_of_a_failed_one_fails(void **state)
+{
+    exg_text plain = EXG_TEXT_EMPTY;
+    exg_text json = EXG_TEXT_EMPTY;
+
+    (void)state;
+    exg_text_plain(&plain, NULL, false);
+    exg_text_json_string(&json, NULL);
+    assert_null(exg_text_string(&plain));
+    assert_null(exg_text_string(&json));
+    exg_text_free(&plain);
+    exg_text_free(&json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(controls_are_shown_not_sent),
         cmocka_unit_test(turned_writing_is_shown_other_letters_stay),
         cmocka_unit_test(cut_characters_end_it),
+        cmocka_unit_test(a_text_of_a_failed_one_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

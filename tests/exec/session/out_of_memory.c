@@ -2,6 +2,7 @@
  * the n-th on: every call says NO_MEMORY or goes on without, and what was taken is given back.
  * Libraries that are linked ask here too. glibc alone, and no sanitizer, which has its own malloc.
  */
+#include <exg/diff.h>
 #include <exg/exec.h>
 #include <exg/export.h>
 #include <stdatomic.h>
@@ -68,6 +69,19 @@ void free(void *block)
     __libc_free(block);
 }
 
+/* A program differs in nothing from itself. */
+static exg_status compare(const exg_verified *verified, exg_error *err)
+{
+    exg_diff diff = {0};
+    exg_status status = exg_diff_programs(verified, verified, NULL, &diff, err);
+
+    if (status == EXG_OK && diff.count > 0) {
+        status = EXG_FAIL(err, MISMATCH, "DIF-001", "%s", diff.items[0].what);
+    }
+    exg_diff_free(&diff);
+    return status;
+}
+
 static exg_status go(const char *path, const exg_session_input *inputs, uint32_t count,
                      exg_error *err)
 {
@@ -80,6 +94,7 @@ static exg_status go(const char *path, const exg_session_input *inputs, uint32_t
 
     status = status == EXG_OK ? exg_operators_create(&operators, err) : status;
     status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
+    status = status == EXG_OK ? compare(&verified, err) : status;
     status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
     status = status == EXG_OK ? exg_session_run(session, inputs, count, err) : status;
     exg_session_destroy(session);

@@ -388,6 +388,36 @@ static void options_without_a_size_are_refused(void **state)
     unload_fixture(&l);
 }
 
+static void meshes_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        exg_mesh_shape mesh;
+        bool plan_only;
+        const char *code;
+    } rows[] = {{{9, {1, 1, 1, 1, 1, 1, 1, 1}}, false, "DTN-001"},
+                {{2, {0, 4}}, false, "COM-004"},
+                {{2, {4, 0}}, true, "COM-004"},
+                {{2, {0x80000001, 2}}, false, "COM-004"}, /* 2, in 32 bits */
+                {{2, {0x80000001, 2}}, true, "COM-004"},
+                {{1, {65}}, false, "COM-004"}};
+    loaded l;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_session_options options = {.size = sizeof(options),
+                                       .mesh = rows[i].mesh,
+                                       .plan_only = rows[i].plan_only};
+        exg_session *session;
+        exg_error err;
+
+        assert_int_not_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_OK);
+        assert_string_equal(err.code, rows[i].code);
+        assert_null(session);
+    }
+    unload_fixture(&l);
+}
+
 static void inputs_that_cannot_be_are_refused(void **state)
 {
     float x[24] = {0};
@@ -430,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(inputs_that_cannot_be_are_refused),
+        cmocka_unit_test(meshes_that_cannot_be_are_refused),
         cmocka_unit_test(reuse_of_memory_changes_no_bit),
         cmocka_unit_test(fusion_changes_no_bit),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
