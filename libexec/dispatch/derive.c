@@ -155,13 +155,21 @@ static exg_ref to_extremes(const derivation *x)
 }
 
 /* 2 (x - mean) over one less than how many there are, or as the correction says. */
-static exg_ref from_mean(const derivation *x)
+static exg_ref from_mean(const derivation *x, exg_ref gradient)
 {
     double correction = exg_is_none(&V(2)) ? 1 : exg_get_float(&V(2));
     double count = (double)reduced_count(x) - correction;
     exg_ref gap = S(sub_Tensor, A(0), S(mean_dim, A(0), V(1), true));
 
-    return S(mul_Tensor, spread(x, G), S(mul_Scalar, gap, 2 / (count < 0 ? 0 : count)));
+    return S(mul_Tensor, spread(x, gradient), S(mul_Scalar, gap, 2 / (count < 0 ? 0 : count)));
+}
+
+/* The gradient of a square by that of its root, which has none at zero. */
+static exg_ref over_twice(const derivation *x, exg_ref root)
+{
+    exg_ref slope = S(div_Tensor, G, S(mul_Scalar, root, 2));
+
+    return S(masked_fill_Scalar, slope, S(eq_Scalar, root, 0), 0);
 }
 
 static exg_ref summed_after(const derivation *x)

@@ -84,6 +84,7 @@
     X(softmax)                                                                                \
     X(solve_triangular)                                                                       \
     X(sort)                                                                                   \
+    X(std)                                                                                    \
     X(sum)                                                                                    \
     X(svd_factor)                                                                             \
     X(topk)                                                                                   \

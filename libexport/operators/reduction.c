@@ -220,13 +220,6 @@ void exg_lower_var_dim(exg_builder *b, const exg_argument *args, exg_argument *r
         exg_arg_ref(EMIT(b, var_correction, SELF, args[1], (int)exg_get_bool(&args[2]), args[3]));
 }
 
-void exg_lower_std_correction(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_ref var = EMIT(b, var_correction, SELF, args[1], args[2], args[3]);
-
-    results[0] = exg_arg_ref(EMIT(b, sqrt_default, var));
-}
-
 void exg_lower_var_mean(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(EMIT(b, var_correction, SELF, args[1], args[2], args[3]));

@@ -23,14 +23,13 @@ void exg_lower_var_default(exg_builder *b, const exg_argument *args, exg_argumen
 void exg_lower_std_default(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(
-        EMIT(b, sqrt_default,
-             variance(b, SELF, ALL_DIMS, exg_get_bool(&args[1]), exg_arg_bool(false))));
+        EMIT(b, std_correction, SELF, ALL_DIMS, (int)exg_get_bool(&args[1]), exg_arg_bool(false)));
 }
 
 void exg_lower_std_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(
-        EMIT(b, sqrt_default, variance(b, SELF, args[1], exg_get_bool(&args[2]), args[3])));
+        EMIT(b, std_correction, SELF, args[1], (int)exg_get_bool(&args[2]), args[3]));
 }
 
 void exg_lower_var_mean_default(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -60,8 +59,7 @@ void exg_lower_std_mean_dim(exg_builder *b, const exg_argument *args, exg_argume
 void exg_lower_std_mean_correction(exg_builder *b, const exg_argument *args,
                                    exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        EMIT(b, sqrt_default, EMIT(b, var_correction, SELF, args[1], args[2], args[3])));
+    results[0] = exg_arg_ref(EMIT(b, std_correction, SELF, args[1], args[2], args[3]));
     results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
 }
 

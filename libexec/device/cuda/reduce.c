@@ -1,4 +1,4 @@
-/* reduce.c - sum, mean, prod, amax, amin, any, all, var over any dimensions; softmax. */
+/* reduce.c - sum, mean, prod, amax, amin, any, all, var, std over any dimensions; softmax. */
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
@@ -26,6 +26,7 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     const exg_tensor *in = &call->inputs[0];
     exg_dtype out = call->outputs[0].dtype;
     uint32_t mask = exg_call_dim_mask(call, 1, in->rank);
+    bool is_var = strcmp(kind, "VAR") == 0 || strcmp(kind, "STD") == 0;
     bool of_input = kind[0] == 'A'; /* AMAX, AMIN, ANY, ALL: in the input's type */
     cuda_reduce_params params = {0};
     exg_compute loaded;
@@ -38,10 +39,10 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
         return exg_unsupported_dtype("a reduction", in->dtype, err);
     }
     compute = of_input ? loaded : stored;
-    if ((strcmp(kind, "MEAN") == 0 || strcmp(kind, "VAR") == 0) && compute > EXG_COMPUTE_F64) {
+    if ((strcmp(kind, "MEAN") == 0 || is_var) && compute > EXG_COMPUTE_F64) {
         return exg_unsupported_dtype("mean or var", out, err);
     }
-    if (strcmp(kind, "VAR") == 0) {
+    if (is_var) {
         params.correction = exg_call_is_none(call, 2) ? 1 : exg_call_float(call, 2);
     }
     params.kept = window_of(in, mask, false, &params.outputs);
@@ -77,6 +78,7 @@ REDUCTION(amin, AMIN);
 REDUCTION(any, ANY);
 REDUCTION(all, ALL);
 REDUCTION(var, VAR);
+REDUCTION(std, STD);
 
 /* ---- softmax ----------------------------------------------------------------------------- */
 

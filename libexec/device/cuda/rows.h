@@ -81,6 +81,7 @@
     X(slice_scatter)                                                                               \
     X(softmax)                                                                                     \
     X(sort)                                                                                        \
+    X(std)                                                                                         \
     X(sum)                                                                                         \
     X(topk)                                                                                        \
     X(tril)                                                                                        \

@@ -1,11 +1,12 @@
-/* reduce.c - sum, mean, prod, amax, amin, any, all, var over any dimensions.
+/* reduce.c - sum, mean, prod, amax, amin, any, all, var, std over any dimensions.
  *
  * The tensor is (outputs) by (terms): kept and reduced dimensions, each walked in
  * row-major order. Where the memory runs along the terms, each output is summed as a
  * row; where it runs along the outputs, a tile of outputs takes one term each at a
  * time. Terms are cut into pieces that depend on sizes alone; pieces are combined in
  * order, so results do not depend on threads. Sums are kept in double or int64.
- * var is a second pass over the means of the first.
+ * var is a second pass over the means of the first, both in double: of what lies far from zero,
+ * or is large, squares about a rounded mean would say nothing.
  */
 #include "libexec/kernels/cpu/common.h"
 
@@ -40,7 +41,7 @@ typedef struct reduce_params {
     int64_t outputs_of_task, tasks; /* of one piece */
     int64_t terms_of_piece, pieces;
     double correction; /* var */
-    bool is_var;
+    bool is_var, is_std;
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
     const exg_convert_loops *convert;
@@ -155,6 +156,7 @@ static void finish_output(const reduce_run_context *r, int64_t output, reduce_st
         s.f /= count;
     } else if (r->op == SQUARES) {
         s.f /= EXG_MAX(count - p->correction, 0);
+        s.f = p->is_std ? sqrt(s.f) : s.f;
     }
     exg_compute_of(p->out_dtype, &compute);
     switch (compute) {
@@ -600,6 +602,9 @@ static exg_status choose_types(reduce_params *p, exg_error *err)
     if ((p->op == MEAN || p->op == SQUARES) && !is_real(p)) {
         return exg_unsupported_dtype("mean or var", p->out_dtype, err);
     }
+    if (p->op == SQUARES) {
+        p->compute = EXG_COMPUTE_F64;
+    }
     return EXG_OK;
 }
 
@@ -658,3 +663,17 @@ REDUCTION(amin, AMIN)
 REDUCTION(any, ANY)
 REDUCTION(all, ALL)
 REDUCTION(var, SQUARES)
+
+static exg_status std_prepare(exg_kernel_call *call, exg_error *err)
+{
+    EXG_TRY(plan_dims(call, SQUARES, err));
+    ((reduce_params *)call->params)->is_std = true;
+    return EXG_OK;
+}
+
+const exg_kernel exg_kernel_std = {
+    .name = "std",
+    .prepare = std_prepare,
+    .run = reduce_run,
+    .flags = EXG_KERNEL_ANY_STRIDES,
+};

@@ -1,6 +1,6 @@
 /* reduce.cu - one output of a reduction a block, or a thread where there are few terms.
  *
- * IN, OUT: dtypes. One of SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR. REAL: what is summed is
+ * IN, OUT: dtypes. One of SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD. REAL: what is summed is
  * floating, else an integer. Sums are kept in double or int64, as the host keeps them.
  */
 #include "libexec/kernels/cuda/block.h"
@@ -16,6 +16,10 @@ typedef int64_t state;
 #define SHUFFLE_STATE shuffle_i64
 #define LOWEST        INT64_MIN
 #define HIGHEST       INT64_MAX
+#endif
+
+#ifdef STD
+#define VAR
 #endif
 
 #if defined(PROD)
@@ -88,6 +92,9 @@ static inline void finish(const cuda_reduce_params *p, int64_t output, state a)
     const double count = (double)p->terms - p->correction;
 
     a /= count > 0 ? count : 0;
+#ifdef STD
+    a = sqrt(a);
+#endif
 #endif
     STORE(OUT)(p->out, output, (COMPUTE(OUT))a);
 }

@@ -10,11 +10,12 @@ static const int64_t shapes[][3] = {{2, 5, 1},   {1, 3000, 1}, {3, 77, 4}, {1, 2
                                     {4, 1, 3},   {70, 30, 1},  {2, 3, 129}, {1, 100000, 1},
                                     {1, 70000, 3}};
 
-typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR } operation;
+typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD } operation;
 
 static const exg_kernel *const kernels[] = {&exg_kernel_sum,  &exg_kernel_mean, &exg_kernel_prod,
                                             &exg_kernel_amax, &exg_kernel_amin, &exg_kernel_any,
-                                            &exg_kernel_all,  &exg_kernel_var};
+                                            &exg_kernel_all,  &exg_kernel_var,
+                                            &exg_kernel_std};
 
 static double reduce(operation op, const double *x, int64_t count, int64_t stride,
                      double correction)
@@ -59,6 +60,8 @@ static double reduce(operation op, const double *x, int64_t count, int64_t strid
         return all;
     case VAR:
         return (double)squares / fmax((double)count - correction, 0);
+    case STD:
+        return sqrt((double)squares / fmax((double)count - correction, 0));
     }
     return 0;
 }
@@ -76,7 +79,7 @@ static void check_reduction(operation op, exg_dtype d, const int64_t *n, bool is
     exg_argument dims[] = {arg_tensor(), arg_ints(1, SIZES(-2)), arg_bool(false), arg_none()};
     exg_argument one_dim[] = {arg_tensor(), arg_int(1), arg_bool(false), arg_none()};
     exg_argument var[] = {arg_tensor(), arg_ints(1, SIZES(1)), arg_float(0.5), arg_bool(true)};
-    kernel_case c = {.kernel = kernels[op], .args = op == PROD ? one_dim : op == VAR ? var : dims,
+    kernel_case c = {.kernel = kernels[op], .args = op == PROD ? one_dim : op >= VAR ? var : dims,
                      .arg_count = 4, .input_count = 1, .output_count = 1};
     /* positive sums, whose relative error means something */
     double low = op == PROD ? 0.9 : op == SUM && exg_dtype_is_float(d) ? 0.1 : -3;
@@ -93,7 +96,7 @@ static void check_reduction(operation op, exg_dtype d, const int64_t *n, bool is
     for (int64_t i = 0; i < n[0] * n[2]; i++) {
         want[i] = reduce(op, x + i / n[2] * n[1] * n[2] + i % n[2], n[1], n[2], 0.5);
     }
-    expect_kernel(&c, 0, want, tolerance_of(result, 8) * (op == PROD || op == VAR ? 99 : 1));
+    expect_kernel(&c, 0, want, tolerance_of(result, 8) * (op == PROD || op >= VAR ? 99 : 1));
     free(want);
     free(x);
     free_tensors();
@@ -104,11 +107,11 @@ static void reductions_equal_plain_loops_over_any_dimension(void **state)
     (void)state;
     for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
         for (uint32_t s = 0; s < COUNT(shapes); s++) {
-            for (int op = SUM; op <= VAR; op++) {
+            for (int op = SUM; op <= STD; op++) {
                 bool real = exg_dtype_is_float(real_dtypes[d]);
 
                 /* sums of long rows of halves overflow them */
-                if ((!real && (op == MEAN || op == VAR)) ||
+                if ((!real && (op == MEAN || op >= VAR)) ||
                     (op == SUM && real_dtypes[d] == EXG_DTYPE_F16 && shapes[s][1] > 5000)) {
                     continue;
                 }
@@ -143,6 +146,36 @@ static void a_reduction_over_several_or_all_dimensions_keeps_the_others(void **s
     c.outputs[0] = make_tensor(EXG_DTYPE_F64, 0, NULL);
     expect_kernel(&c, 0, &total, 1e-13);
     free_tensors();
+}
+
+/* Far from zero the mean is needed to more digits than f32 has; squares of large ones are out of
+ * its range, and of f16's sooner, where the root is not. */
+static void spreads_keep_their_digits_far_from_zero_and_at_any_size(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_ints(1, SIZES(0)), arg_none(), arg_bool(false)};
+    static const struct {
+        exg_dtype dtype;
+        double from, step;
+    } rows[] = {{EXG_DTYPE_F32, 1e7, 1}, {EXG_DTYPE_F32, 0, 0x1p90}, {EXG_DTYPE_F16, 0, 512}};
+
+    (void)state;
+    for (uint32_t r = 0; r < COUNT(rows); r++) {
+        for (uint32_t across = 0; across < 2; across++) {
+            kernel_case c = {.kernel = &exg_kernel_std, .args = args, .arg_count = 4,
+                             .input_count = 1, .output_count = 1};
+            exg_tensor x = make_tensor(rows[r].dtype, 2, SIZES(1000, 1 + 2 * across));
+            double want[3];
+
+            for (int64_t i = 0; i < 1000 * (1 + 2 * across); i++) {
+                set(&x, i, rows[r].from + rows[r].step * (double)(i / (1 + 2 * across) % 4));
+            }
+            want[0] = want[1] = want[2] = rows[r].step * sqrt(1.25 * 1000 / 999);
+            c.inputs[0] = x;
+            c.outputs[0] = make_tensor(rows[r].dtype, 1, SIZES(1 + 2 * across));
+            expect_kernel(&c, 0, want, rows[r].dtype == EXG_DTYPE_F16 ? 5e-4 : 2e-7);
+            free_tensors();
+        }
+    }
 }
 
 static void nothing_sums_to_the_neutral_element(void **state)
@@ -416,6 +449,7 @@ int main(void)
         cmocka_unit_test(numbers_that_no_signed_one_holds_are_the_greatest),
         cmocka_unit_test(reductions_equal_plain_loops_over_any_dimension),
         cmocka_unit_test(a_reduction_over_several_or_all_dimensions_keeps_the_others),
+        cmocka_unit_test(spreads_keep_their_digits_far_from_zero_and_at_any_size),
         cmocka_unit_test(nothing_sums_to_the_neutral_element),
         cmocka_unit_test(amax_and_amin_hand_on_nan),
         cmocka_unit_test(a_long_f32_sum_keeps_its_digits),
