@@ -1,6 +1,7 @@
 /* course.c - what is known of a graph before it runs: who reads what last, and which
  * elements of tensors are read as numbers that need not be known. */
 #include "libexport/transform/course.h"
+#include "libexport/weights/storage.h"
 
 #include <string.h>
 
@@ -90,6 +91,31 @@ static bool any(const bool *flags, const exg_argument *values)
     return found;
 }
 
+/* What lies in one storage with a written weight may be written with it. */
+static exg_status find_written_beside(exg_course *c, exg_arena *arena, exg_error *err)
+{
+    uint32_t storages = c->flat.weights->storage_count;
+    bool *written = EXG_NEW_ARRAY(arena, bool, storages);
+    bool shared = false;
+
+    EXG_TRY(exg_weights_share(c->flat.weights, arena, &shared, err));
+    if (written == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t pass = 0; shared && pass < 2; pass++) {
+        for (uint32_t i = 0; i < c->graph.input_count; i++) {
+            const exg_weight *weight = exg_input_weight(&c->flat, i);
+
+            if (weight != NULL && weight->storage < storages && pass == 0) {
+                written[weight->storage] = written[weight->storage] || c->written[i];
+            } else if (weight != NULL && weight->storage < storages) {
+                c->written[i] = c->written[i] || written[weight->storage];
+            }
+        }
+    }
+    return EXG_OK;
+}
+
 /* What a node writes, and through views what it is a view of. */
 static exg_status find_written(exg_course *c, exg_arena *arena, exg_error *err)
 {
@@ -120,7 +146,7 @@ static exg_status find_written(exg_course *c, exg_arena *arena, exg_error *err)
         c->written[i] = graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
                         written[graph->inputs[i].as_tensor];
     }
-    return EXG_OK;
+    return find_written_beside(c, arena, err);
 }
 
 static exg_status describe(exg_course *c, exg_arena *arena, exg_error *err)

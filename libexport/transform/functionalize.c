@@ -4,11 +4,13 @@
  * a write to it, or through a chain of views, makes the next one: the view's new
  * content is scattered into its parent, the parent's into its own, down to the
  * base. A view read after such a write is taken again from the current value.
- * What was written of the inputs comes out as mutation outputs.
+ * A weight that lies in another one is a view of it. What was written of the inputs
+ * comes out as mutation outputs.
  */
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
-#include "libexport/transform/rewrite.h"
+#include "libexport/transform/stretch.h"
+#include "libexport/weights/storage.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>
@@ -26,9 +28,16 @@ typedef struct tensor {
     uint32_t version;    /* of a base: counts its writes */
 } tensor;
 
+/* The bytes of its storage that an input reaches over. */
+typedef struct place {
+    const exg_weight *weight; /* NULL: no weight, or an empty one */
+    uint64_t first, end;
+} place;
+
 typedef struct functionalizer {
     exg_rewrite r;
     tensor *tensors; /* by old value id */
+    place *places;   /* by input */
 } functionalizer;
 
 static exg_strided strided_of(const exg_builder *b, exg_ref ref)
@@ -213,7 +222,7 @@ static void write_tensor(functionalizer *f, uint32_t id, exg_ref content)
     t->version = f->tensors[t->base].version;
 }
 
-/* ---- nodes ----------------------------------------------------------------------- */
+/* ---- what is known of values ------------------------------------------------------- */
 
 static void set_base(functionalizer *f, exg_value_id id, exg_ref ref)
 {
@@ -239,6 +248,92 @@ static exg_status set_view(functionalizer *f, exg_value_id id, exg_value_id pare
                               .version = f->tensors[f->tensors[parent].base].version};
     return EXG_OK;
 }
+
+/* ---- inputs ----------------------------------------------------------------------- */
+
+static exg_status find_places(functionalizer *f)
+{
+    const exg_program *in = f->r.in;
+    bool shared = false;
+
+    f->places = EXG_NEW_ARRAY(f->r.out->arena, place, in->graph->input_count);
+    if (f->places == NULL) {
+        return EXG_OUT_OF_MEMORY(f->r.err);
+    }
+    EXG_TRY(exg_weights_share(in->weights, f->r.out->arena, &shared, f->r.err));
+    for (uint32_t i = 0; shared && i < in->graph->input_count; i++) {
+        const exg_weight *weight = exg_input_weight(in, i);
+        place *p = &f->places[i];
+
+        if (weight != NULL && weight->meta != NULL) {
+            EXG_TRY(exg_tensor_meta_reach(weight->meta, &p->first, &p->end, f->r.err));
+            p->weight = p->first < p->end ? weight : NULL;
+        }
+    }
+    return EXG_OK;
+}
+
+/* The greatest weight that an input is part of, the first of equals; perhaps itself. */
+static uint32_t whole_of(const functionalizer *f, uint32_t input)
+{
+    const place *own = &f->places[input];
+    uint32_t found = input;
+
+    for (uint32_t i = 0; own->weight != NULL && i < f->r.in->graph->input_count; i++) {
+        const place *other = &f->places[i];
+        const place *best = &f->places[found];
+
+        if (other->weight != NULL && other->weight->storage == own->weight->storage &&
+            other->weight->meta->dtype == own->weight->meta->dtype && other->first <= own->first &&
+            other->end >= own->end && exg_tensor_meta_is_packed(other->weight->meta) &&
+            (other->end - other->first > best->end - best->first || i < found)) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+static exg_status bind_part(functionalizer *f, uint32_t input, uint32_t whole)
+{
+    const exg_argument *inputs = f->r.in->graph->inputs;
+    const exg_tensor_meta *meta = f->places[input].weight->meta;
+    exg_value_id id = inputs[input].as_tensor;
+    exg_builder *b = f->r.builder;
+    exg_strided s;
+    exg_argument args[4];
+
+    EXG_TRY(exg_strided_of(meta, &s, f->r.err));
+    args[0] = exg_arg_ref(f->r.refs[inputs[whole].as_tensor]);
+    args[1] = exg_arg_ints(b, s.sizes, s.rank);
+    args[2] = exg_arg_ints(b, s.strides, s.rank);
+    args[3] = exg_arg_int((int64_t)((f->places[input].first - f->places[whole].first) /
+                                    exg_dtype_bytes(meta->dtype)));
+    return set_view(f, id, inputs[whole].as_tensor,
+                    exg_operators_get(f->r.operators, EXG_OP_as_strided_default), args,
+                    f->r.refs[id]);
+}
+
+static exg_status bind_inputs(functionalizer *f)
+{
+    const exg_graph *graph = f->r.in->graph;
+
+    EXG_TRY(find_places(f));
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            set_base(f, graph->inputs[i].as_tensor, f->r.refs[graph->inputs[i].as_tensor]);
+        }
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        uint32_t whole = whole_of(f, i);
+
+        if (whole != i) {
+            EXG_TRY(bind_part(f, i, whole));
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------- */
 
 static exg_value_id old_first_input(const exg_node *node)
 {
@@ -316,24 +411,27 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
 
 /* ---- mutation outputs -------------------------------------------------------------- */
 
-/* A second name for the memory of a written weight would see the write; such
- * programs are refused rather than run wrong. */
-static exg_status check_not_shared(const functionalizer *f, const exg_input_spec *spec)
+/* Another input that lies where a written weight does would see the write; where it is no view of
+ * one with it, the program is refused rather than run wrong. */
+static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 {
-    const exg_weights *weights = f->r.in->weights;
-    const exg_weight *written = exg_weights_find(weights, EXG_TABLE_STATE, spec->target);
-    uint32_t users = 0;
+    const exg_graph *graph = f->r.in->graph;
+    const place *own = &f->places[input];
 
-    if (written == NULL) {
-        written = exg_weights_find(weights, EXG_TABLE_CONSTANTS, spec->target);
-    }
-    for (uint32_t i = 0; written != NULL && i < weights->count; i++) {
-        users += weights->items[i].storage == written->storage;
-    }
-    /* empty tensors of one dtype share one record, which nothing can write */
-    if (users > 1 && weights->storages[written->storage].length > 0) {
-        return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-002",
-                        "'%s' is written and shares its storage with another weight", spec->target);
+    for (uint32_t i = 0; own->weight != NULL && i < graph->input_count; i++) {
+        const place *other = &f->places[i];
+
+        if (other->weight == NULL || other->weight->storage != own->weight->storage ||
+            other->first >= own->end || own->first >= other->end) {
+            continue;
+        }
+        if (f->tensors[graph->inputs[i].as_tensor].base !=
+            f->tensors[graph->inputs[input].as_tensor].base) {
+            return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-002",
+                            "'%s' is written and lies in one storage with '%s', of which it is no "
+                            "part",
+                            own->weight->fqn, other->weight->fqn);
+        }
     }
     return EXG_OK;
 }
@@ -351,16 +449,14 @@ static exg_status add_mutations(functionalizer *f)
         exg_argument arg;
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
-            f->tensors[graph->inputs[i].as_tensor].version == 0) {
+            f->tensors[f->tensors[graph->inputs[i].as_tensor].base].version == 0) {
             continue;
         }
         if (spec->kind > EXG_INPUT_CONSTANT_TENSOR) {
             return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-003", "a write to the %s input '%s'",
                             exg_input_kind_name(spec->kind), spec->arg.name);
         }
-        if (spec->kind != EXG_INPUT_USER) {
-            EXG_TRY(check_not_shared(f, spec));
-        }
+        EXG_TRY(check_not_shared(f, i));
         arg = exg_arg_ref(current(f, graph->inputs[i].as_tensor));
         exg_builder_output(f->r.builder, &arg, kinds[spec->kind],
                            exg_arena_strdup(f->r.out->arena, spec->kind == EXG_INPUT_USER
@@ -384,11 +480,7 @@ exg_status exg_functionalize(const exg_program *decomposed, const exg_operators 
     f.r.user = &f;
     f.tensors = EXG_NEW_ARRAY(f.r.out->arena, tensor, graph->value_count);
     status = f.tensors == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&f.r);
-    for (uint32_t i = 0; status == EXG_OK && i < graph->input_count; i++) {
-        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
-            set_base(&f, graph->inputs[i].as_tensor, f.r.refs[graph->inputs[i].as_tensor]);
-        }
-    }
+    status = status == EXG_OK ? bind_inputs(&f) : status;
     for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {
         status = functionalize_node(&f, &graph->nodes[n]);
         if (status != EXG_OK) {

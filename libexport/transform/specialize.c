@@ -137,20 +137,27 @@ void exg_meta_contiguous(exg_tensor_meta *meta)
     meta->storage_offset = exg_sym_int_of(0);
 }
 
-/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
- * payload describes it, whatever strides the graph recorded. */
-static void describe_input(const exg_program *in, uint32_t i, exg_tensor_meta *meta)
+const exg_weight *exg_input_weight(const exg_program *in, uint32_t i)
 {
     const exg_input_spec *spec = &in->signature.inputs[i];
     const exg_weight *weight = NULL;
 
-    if (spec->kind != EXG_INPUT_USER && spec->target != NULL) {
-        weight = spec->kind == EXG_INPUT_CONSTANT_TENSOR
-                     ? NULL
-                     : exg_weights_find(in->weights, EXG_TABLE_STATE, spec->target);
-        weight = weight != NULL ? weight
-                                : exg_weights_find(in->weights, EXG_TABLE_CONSTANTS, spec->target);
+    if (spec->kind == EXG_INPUT_USER || spec->target == NULL) {
+        return NULL;
     }
+    if (spec->kind != EXG_INPUT_CONSTANT_TENSOR) {
+        weight = exg_weights_find(in->weights, EXG_TABLE_STATE, spec->target);
+    }
+    return weight != NULL ? weight
+                          : exg_weights_find(in->weights, EXG_TABLE_CONSTANTS, spec->target);
+}
+
+/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
+ * payload describes it, whatever strides the graph recorded. */
+static void describe_input(const exg_program *in, uint32_t i, exg_tensor_meta *meta)
+{
+    const exg_weight *weight = exg_input_weight(in, i);
+
     if (weight != NULL && weight->meta != NULL && weight->meta->rank == meta->rank) {
         memcpy(meta->strides, weight->meta->strides, meta->rank * sizeof(*meta->strides));
         meta->storage_offset = weight->meta->storage_offset;

@@ -19,6 +19,7 @@
 #include "libexport/transform/rewrite.h"
 
 #include <exg/symint.h>
+#include <exg/weights.h>
 
 typedef enum exg_pause {
     EXG_PAUSE_END,    /* the program's outputs are there */
@@ -131,6 +132,9 @@ exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, bool multipl
 bool exg_is_true(const exg_argument *number);
 
 /* ---- shared by the passes ---------------------------------------------------------------- */
+
+/* What an input is bound to; NULL: a user's, or none is there. */
+const exg_weight *exg_input_weight(const exg_program *in, uint32_t i);
 
 /* A graph input as the run will be given it, its symbols numbers. */
 exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *symbols,

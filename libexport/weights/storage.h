@@ -38,6 +38,14 @@ void exg_storage_expect(exg_weights *weights, uint32_t storage, uint64_t first, 
  * system; they come again when they are read. `first` is a multiple of 1 MiB. */
 void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
 
+/* Does a storage hold more than one of the weights? */
+exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,
+                             exg_error *err);
+
+/* The bytes [first, end) of its storage that a static view reaches over; an empty one none. */
+exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, uint64_t *end,
+                                 exg_error *err);
+
 const char *exg_weights_directory(const exg_weights *weights);
 
 /* The same tables and storages; keeps `of` alive. */

@@ -1,6 +1,7 @@
 /* view.c - tensors as views of storages: bounds, gathering, byte order. */
 #include <exg/weights.h>
 
+#include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/weights/storage.h"
 
@@ -65,6 +66,38 @@ exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t leng
                         "the view needs %llu elements of %u bytes, the storage holds %llu bytes",
                         (unsigned long long)extent, exg_dtype_bytes(meta->dtype),
                         (unsigned long long)length);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, uint64_t *end,
+                                 exg_error *err)
+{
+    uint64_t bytes = exg_dtype_bytes(meta->dtype);
+    uint64_t extent;
+
+    EXG_TRY(view_extent(meta, &extent, err));
+    *end = extent * bytes;
+    *first = extent == 0 ? 0 : (uint64_t)meta->storage_offset.value * bytes;
+    return EXG_OK;
+}
+
+exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,
+                             exg_error *err)
+{
+    bool *used = EXG_NEW_ARRAY(arena, bool, weights->storage_count);
+
+    *shared = false;
+    if (used == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < weights->count && !*shared; i++) {
+        uint32_t storage = weights->items[i].storage;
+
+        if (storage < weights->storage_count && weights->items[i].meta != NULL) {
+            *shared = used[storage] && weights->storages[storage].length > 0;
+            used[storage] = true;
+        }
     }
     return EXG_OK;
 }

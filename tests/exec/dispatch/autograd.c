@@ -295,40 +295,6 @@ static void the_tape_is_differentiated_too(void **state)
     on_mesh("2", differentiate_twice, NULL);
 }
 
-/* Of 0, 1, 2, 3 and of four equal ones, whose root has no slope. */
-static void differentiate_spread(rank_context *c)
-{
-    static const double slopes[][4] = {{-1.5, -.5, .5, 1.5}, {0, 0, 0, 0}};
-    const double root = 3 * sqrt(5.0 / 3);
-    eager e;
-
-    eager_begin(&e, c, NULL);
-    for (int k = 0; k < 2; k++) {
-        static const double equal[] = {7, 7, 7, 7};
-        exg_dtensor *x = k == 0 ? counted(&e, EXG_DTYPE_F32, "4", "S(0)")
-                                : parts(&e, EXG_DTYPE_F32, "4", "S(0)", equal);
-        double want[4];
-        exg_dtensor *y;
-
-        for (int i = 0; i < 4; i++) {
-            want[i] = slopes[k][i] / root;
-        }
-        EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK, "%s", e.err.message);
-        y = CALL(&e, "aten.std.correction", T(x));
-        go_back(&e, y, NULL);
-        expect_values(&e, exg_dtensor_grad(x), "", want, 4, "of a spread");
-        exg_dtensor_destroy(y);
-        exg_dtensor_destroy(x);
-    }
-    eager_end(&e);
-}
-
-static void a_spread_of_equals_has_no_slope(void **state)
-{
-    (void)state;
-    on_mesh("2", differentiate_spread, NULL);
-}
-
 /* ---- modes ----------------------------------------------------------------------------------- */
 
 static void count_notes(void *user, exg_dispatch_event event, const char *text)
@@ -800,7 +766,6 @@ int main(void)
         cmocka_unit_test(the_tape_goes_back_the_way),
         cmocka_unit_test(hints_say_how_gradients_lie),
         cmocka_unit_test(the_tape_is_differentiated_too),
-        cmocka_unit_test(a_spread_of_equals_has_no_slope),
         cmocka_unit_test(nothing_is_remembered_while_disabled),
         cmocka_unit_test(meshes_are_pushed_and_popped),
         cmocka_unit_test(gradients_travel_in_a_dtype_of_their_own),

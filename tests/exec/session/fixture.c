@@ -19,6 +19,7 @@ const fixture fixtures[] = {
     ROW("mlp", "mlp", 1e-4, 1e-5),
     ROW("tied", "tied", 1e-4, 1e-5),
     ROW("views", "views", 1e-4, 1e-5),
+    ROW("shared", "shared", 1e-4, 1e-5),
     ROW("convbn", "convbn", 1e-4, 1e-4),
     ROW("convbn.core", "convbn", 1e-4, 1e-4),
     ROW("convbn.eval", "convbn.eval", 1e-4, 1e-4),
