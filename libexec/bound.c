@@ -393,10 +393,10 @@ exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
 
         EXG_TRY(exg_bound_steer(engine, bound, s->checks[i].output, &held, err));
         if (!exg_is_true(&held)) {
-            return exg_error_within(err,
-                                    EXG_FAIL(err, MALFORMED, "RUN-006", "the program asserts: %s",
-                                             s->checks[i].message),
-                                    "node '%s'", s->checks[i].name);
+            return exg_error_at_node(err,
+                                     EXG_FAIL(err, MALFORMED, "RUN-006", "the program asserts: %s",
+                                              s->checks[i].message),
+                                     s->checks[i].node);
         }
     }
     return EXG_OK;

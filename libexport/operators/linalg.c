@@ -368,7 +368,7 @@ void exg_lower_linalg_lu_factor_ex(exg_builder *b, const exg_argument *args, exg
 
 void exg_lower_linalg_lu_factor(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    lu f = factored(b, SELF, false);
+    lu f = factored(b, SELF, true);
 
     need_pivoting(b, &args[1]);
     results[0] = OUT(f.factors);

@@ -18,9 +18,6 @@ typedef struct exg_maker {
     exg_error *err;
 } exg_maker;
 
-/* Names the node, and the user's line it comes from, in the error just set. */
-exg_status exg_maker_at(exg_error *err, exg_status status, const exg_node *node);
-
 /* An argument with numbers in the place of their names. An element that kernels read
  * becomes the tensor that holds it. */
 exg_status exg_maker_resolve(exg_maker *m, const exg_argument *in, exg_argument *out);

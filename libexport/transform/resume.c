@@ -23,8 +23,10 @@ static exg_status check_range(const exg_course *c, const exg_sym_int *size, int6
         if (strlen(range->symbol) == length && memcmp(range->symbol, name, length) == 0 &&
             ((range->has_min && value < range->min_val) ||
              (range->has_max && value > range->max_val))) {
-            return EXG_FAIL(err, MALFORMED, "RUN-007", "%s = %" PRId64 " is outside its range",
-                            range->symbol, value);
+            return EXG_FAIL(err, MALFORMED, "RUN-007",
+                            "%s = %" PRId64 " is outside its range, %" PRId64 " to %" PRId64,
+                            range->symbol, value, range->has_min ? range->min_val : INT64_MIN,
+                            range->has_max ? range->max_val : INT64_MAX);
         }
     }
     return EXG_OK;
@@ -88,7 +90,7 @@ static exg_status resume(exg_stretch *s, const exg_stretch *before, const exg_ar
         return exg_stretch_make(s, course, &state, NULL, err);
     }
     if (check_number(from, node, number, err) != EXG_OK) {
-        return exg_maker_at(err, EXG_MALFORMED, node);
+        return exg_error_at_node(err, EXG_MALFORMED, node);
     }
     if (exg_operators_find(from->operators, node->target)->symbolic != NULL) {
         state.known[state.known_count++] = (exg_known){node->outputs[0].as_sym.value, *number};

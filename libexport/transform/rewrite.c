@@ -9,6 +9,7 @@ exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
                              const exg_operators *operators, exg_error *err)
 {
     *r = (exg_rewrite){.in = in, .operators = operators, .err = err};
+    exg_error_clear(err); /* what the builder finds is told at the end, beside what is set here */
     EXG_TRY(exg_program_create(exg_arena_allocator(in->arena), EXG_ARENA_UNBOUNDED, &r->out, err));
     exg_weights_release(r->out->weights);
     r->out->weights = exg_weights_retain(in->weights);
@@ -208,12 +209,14 @@ exg_status exg_rewrite_finish(exg_rewrite *r, exg_status status, exg_program **o
 
     if (building != EXG_OK) {
         if (r->err != NULL) {
-            char where[sizeof(r->err->where)];
+            exg_error told = *r->err;
 
-            memcpy(where, r->err->where, sizeof(where));
             *r->err = built;
-            if (status != EXG_OK && where[0] != '\0' && built.where[0] == '\0') {
-                memcpy(r->err->where, where, sizeof(where));
+            if (status != EXG_OK && told.where[0] != '\0' && built.where[0] == '\0') {
+                memcpy(r->err->where, told.where, sizeof(told.where));
+            }
+            if (status != EXG_OK && built.fix[0] == '\0') {
+                memcpy(r->err->fix, told.fix, sizeof(told.fix));
             }
         }
         status = building;

@@ -9,8 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Names the node and the user's line in the error just set. */
-exg_status exg_maker_at(exg_error *err, exg_status status, const exg_node *node)
+exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node)
 {
     uint32_t length = 0;
     const char *line = exg_node_source_line(node, &length);
@@ -282,7 +281,7 @@ static exg_status add_check(exg_maker *m, const exg_node *node, exg_ref value, c
     }
     m->checks[s->check_count] = value;
     s->checks[s->check_count++] = (exg_check){
-        .name = node->name == NULL ? node->target : node->name, .message = message};
+        .node = node, .message = message};
     return EXG_OK;
 }
 
@@ -406,7 +405,7 @@ static exg_status do_nodes(exg_maker *m)
         exg_status status = do_any(m, node);
 
         if (status != EXG_OK) {
-            return exg_maker_at(m->err, status, node);
+            return exg_error_at_node(m->err, status, node);
         }
         if (m->stretch->pause != EXG_PAUSE_END) {
             return EXG_OK;
@@ -567,7 +566,7 @@ static exg_status finish(exg_maker *m)
             exg_status status = exg_maker_loop(m);
 
             if (status != EXG_OK) {
-                return exg_maker_at(m->err, status, s->node);
+                return exg_error_at_node(m->err, status, s->node);
             }
         }
     }

@@ -43,7 +43,7 @@ typedef struct exg_carried {
 /* A program's assertion on data: an output of one bool. */
 typedef struct exg_check {
     uint32_t output;
-    const char *name;    /* the node's */
+    const exg_node *node;
     const char *message; /* the program's */
 } exg_check;
 
@@ -127,6 +127,9 @@ void exg_stretch_destroy(exg_stretch *stretch); /* NULL is allowed */
  * program may write from run to run is the session's here too, written in this stretch or not. */
 exg_status exg_stretch_functional(exg_stretch *stretch, bool keeps, bool multiplies_bytes,
                                   exg_program **functional, exg_error *err);
+
+/* Names the node, and the user's line it comes from, in the error just set. */
+exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node);
 
 /* A number as a truth value. */
 bool exg_is_true(const exg_argument *number);

@@ -247,6 +247,10 @@ def refusals():
     for name, lengths in {"negative": tensor(-1, 5), "short": tensor(1, 2), "long": tensor(4, 1)}.items():
         yield f"segment_reduce, {name}", (
             lambda x, n: torch.segment_reduce(x, "sum", lengths=n), (rows[:4], tensor(1, 3, dtype=torch.int64)), (rows[:4], lengths.long()))
+    square = torch.eye(3)
+    for name, bad in {"nan": square * nan, "infinite": square + inf, "negative": -square}.items():
+        yield f"cholesky, {name}", (torch.linalg.cholesky, (square,), (bad,))
+    yield "lu_factor, singular", (lambda x: torch.linalg.lu_factor(x)[0], (square,), (square * 0,))
     order = torch.arange(4)
     yield "searchsorted, sorter outside", (lambda e, x, s: torch.searchsorted(e, x, sorter=s), (rows[:4, 0], rows[:, 1], order), (rows[:4, 0], rows[:, 1], order + 1))
 

@@ -224,6 +224,20 @@ static void keep_triangle(const linalg_params *p, double *a, bool upper)
     }
 }
 
+/* The first column at which the factor is no number, from 1, as LAPACK counts: that or the one
+ * behind it where the diagonal is infinite; 0: none. Not every LAPACK refuses it. */
+static int undefined_column(const linalg_params *p, const double *a)
+{
+    for (int j = 0; j < p->n; j++) {
+        double d = a[(j + (int64_t)j * p->n) * p->parts];
+
+        if (isnan(d) || (isinf(d) && j + 1 < p->n)) {
+            return isnan(d) ? j + 1 : j + 2;
+        }
+    }
+    return 0;
+}
+
 static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p, int64_t index,
                             double *a)
 {
@@ -232,6 +246,7 @@ static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p,
 
     gather(&call->inputs[0], index, n, n, a);
     info = p->lapack->cholesky(n, p->flag, a);
+    info = info == 0 ? undefined_column(p, a) : info;
     keep_triangle(p, a, p->flag);
     scatter(&call->outputs[0], index, n, n, a);
     put_info(call, 1, index, info);
