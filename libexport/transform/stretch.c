@@ -707,9 +707,10 @@ static exg_status keep_state(const exg_course *course, exg_program *p, exg_error
     memcpy(specs, signature->outputs, graph->output_count * sizeof(*specs));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &signature->inputs[i];
-        bool kept = spec->kind == EXG_INPUT_BUFFER || spec->kind == EXG_INPUT_CONSTANT_TENSOR ||
-                    (spec->kind == EXG_INPUT_PARAMETER && i < course->graph.input_count &&
-                     course->written[i]);
+        bool kept = spec->kind == EXG_INPUT_BUFFER ||
+                    ((spec->kind == EXG_INPUT_PARAMETER ||
+                      spec->kind == EXG_INPUT_CONSTANT_TENSOR) &&
+                     i < course->graph.input_count && course->written[i]);
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || !kept || spec->target == NULL ||
             is_written(signature, spec->target)) {
