@@ -162,7 +162,10 @@ exg_eager_corpus(rows 3 "S(0)")
 exg_eager_corpus(grid 2x2 "S(1) S(0)")
 if(NOT EXG_SANITIZE)
   exg_eager_corpus(columns 2 "S(1)")
-  exg_eager_corpus(summands 4 "P(sum)")
+  exg_eager_corpus(summands 3 "P(sum)")
+  exg_eager_corpus(largest 3 "P(max)")
+  exg_eager_corpus(smallest 2x2 "P(min) S(0)")
+  exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
