@@ -610,8 +610,12 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
         return EXG_OK;
     }
     if (placement.kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
-        return EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot be placed so", name,
-                        meta->rank);
+        char text[EXG_PLACEMENT_TEXT];
+
+        return exg_error_fix(p->r.err,
+                             EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot lie as %s",
+                                      name, meta->rank, exg_placement_print(placement, text)),
+                             "write R, or S(dim) of a dim that is there");
     }
     if (p->even_only && !splits_evenly(p, meta, exg_shard(dim))) {
         return EXG_OK; /* whole on every rank */
