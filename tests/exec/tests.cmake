@@ -199,6 +199,8 @@ exg_test(exec_context exec/dispatch/context.c exec/dispatch/eager.c exec/dtensor
   LIBS exg::exec)
 exg_test(exec_autograd exec/dispatch/autograd.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
+exg_test(exec_training exec/dispatch/training.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
@@ -211,7 +213,8 @@ exg_test(exec_dtensor_device exec/dispatch/device.c exec/dispatch/eager.c exec/d
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
-foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd dispatch_rules)
+foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd
+  training dispatch_rules)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)
