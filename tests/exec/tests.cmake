@@ -165,7 +165,8 @@ if(NOT EXG_SANITIZE)
   exg_eager_corpus(summands 3 "P(sum)")
   exg_eager_corpus(largest 3 "P(max)")
   exg_eager_corpus(smallest 2x2 "P(min) S(0)")
-  exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise
+  exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise, of other strides
+  exg_eager_corpus(mixed_rows 3 "mixed 2")
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
