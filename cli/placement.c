@@ -4,6 +4,7 @@
  * fits counts. */
 #include "cli/cli.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
 #include <stdlib.h>
@@ -30,6 +31,36 @@ static exg_status read_pattern(const char *key, uint32_t key_length, exg_json va
     return EXG_OK;
 }
 
+/* The patterns of weights and of inputs, and nothing else. */
+static exg_status find_members(exg_json root, exg_json found[2], bool there[2], exg_error *err)
+{
+    exg_json_walk walk;
+    exg_json value;
+    const char *key;
+    uint32_t length;
+    exg_status status = EXG_OK;
+
+    if (exg_json_type_of(root) == EXG_JSON_OBJECT) {
+        EXG_TRY(exg_json_object(root, &walk, err));
+        while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &value)) {
+            uint32_t m = length == 6 && memcmp(key, "inputs", length) == 0;
+
+            if (m == 0 && (length != 7 || memcmp(key, "weights", length) != 0)) {
+                status = EXG_FAIL(err, USAGE, "PLC-007", "an unknown member \"%.*s\"",
+                                  length > 40 ? 40 : (int)length, key);
+            }
+            found[m] = value;
+            there[m] = true;
+        }
+    }
+    if (status == EXG_OK && !there[0] && !there[1]) {
+        status = EXG_FAIL(err, USAGE, "PLC-007", "no member \"weights\"");
+    }
+    return status == EXG_OK
+               ? EXG_OK
+               : exg_error_fix(err, status, "write {\"weights\": {\"*.weight\": \"S(0)\"}}");
+}
+
 static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placement,
                                 exg_place_options *options, exg_error *err)
 {
@@ -38,13 +69,9 @@ static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placemen
     bool there[2] = {false, false};
     uint32_t count = 0;
 
-    for (uint32_t m = 0; m < 2 && exg_json_type_of(exg_json_root(doc)) == EXG_JSON_OBJECT; m++) {
-        there[m] = exg_json_find(exg_json_root(doc), members[m], &found[m]);
+    EXG_TRY(find_members(exg_json_root(doc), found, there, err));
+    for (uint32_t m = 0; m < 2; m++) {
         count += there[m] ? exg_json_count(found[m]) : 0;
-    }
-    if (!there[0] && !there[1]) {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-007", "no member \"weights\""),
-                             "write {\"weights\": {\"*.weight\": \"S(0)\"}}");
     }
     placement->patterns = EXG_NEW_ARRAY(placement->arena, exg_place_pattern, count);
     if (placement->patterns == NULL) {
@@ -59,7 +86,7 @@ static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placemen
         if (!there[m]) {
             continue;
         }
-        EXG_TRY(exg_json_object(found[m], &walk, err));
+        EXG_TRY_IN(err, exg_json_object(found[m], &walk, err), "%s", members[m]);
         while (exg_json_next_member(&walk, &key, &key_length, &value)) {
             exg_place_pattern *pattern = &placement->patterns[options->pattern_count++];
 
@@ -76,20 +103,24 @@ static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placemen
 exg_status cli_json_open(const char *path, exg_json_doc **doc, exg_error *err)
 {
     FILE *file = fopen(path, "rb");
-    char *text;
-    size_t length;
+    exg_text text = EXG_TEXT_EMPTY;
+    char block[4096];
     exg_status status;
 
     if (file == NULL) {
         return EXG_FAIL(err, IO, "CLI-005", "cannot open '%s'", path);
     }
-    text = malloc(1 << 20);
-    length = text == NULL ? 0 : fread(text, 1, 1 << 20, file);
+    for (size_t got; (got = fread(block, 1, sizeof(block), file)) > 0;) {
+        exg_text_add(&text, block, got);
+    }
+    status = ferror(file)  ? EXG_FAIL(err, IO, "CLI-005", "cannot read '%s'", path)
+             : text.failed ? EXG_OUT_OF_MEMORY(err)
+                           : exg_json_parse(text.data == NULL ? "" : text.data, text.length, 0,
+                                            EXG_JSON_KEYS_NOW, doc, err);
     fclose(file);
-    status = text == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                          : exg_json_parse(text, length, 0, EXG_JSON_KEYS_NOW, doc, err);
-    free(text);
-    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
+    exg_text_free(&text);
+    return status == EXG_OK || status == EXG_IO ? status
+                                                : exg_error_within(err, status, "%s:", path);
 }
 
 static exg_status read_pattern_file(const char *path, cli_placement *placement,
@@ -137,9 +168,10 @@ static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape
 static exg_status read_places(const char *text, uint32_t ndim, cli_placement *placement,
                               exg_place_options *options, exg_error *err)
 {
+    const char *at = text;
     uint32_t count = 0;
 
-    for (const char *at = text; count == 0 || *at != '\0'; count++) {
+    do {
         size_t length = strcspn(at, ",");
         char *word = exg_arena_strndup(placement->arena, at, length);
         exg_place_mode mode = EXG_PLACE_REPLICATE;
@@ -157,8 +189,9 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         if (mode > EXG_PLACE_AUTO) {
             EXG_TRY(read_pattern_file(word, placement, &options[count], err));
         }
-        at += length + (at[length] == ',');
-    }
+        count++;
+        at += length;
+    } while (*at++ == ',');
     for (uint32_t d = count; d < ndim; d++) {
         options[d] = options[0];
     }

@@ -57,8 +57,8 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
         options[d].mode = b->place.modes[d];
     }
     status = exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank,
-                              cuts, &local, first ? &b->place : NULL, first ? &b->report : NULL,
-                              err);
+                              b->named_inputs, cuts, &local, first ? &b->place : NULL,
+                              first ? &b->report : NULL, err);
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
                  : status;
@@ -147,9 +147,14 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
     if (b->ranks == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    b->named_inputs =
+        is_part ? 0 : b->stretch->program->graph->input_count - b->stretch->input_count;
     status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
     exg_program_destroy(b->stretch->program); /* planned: not needed any more */
     b->stretch->program = NULL;
+    status = status == EXG_OK && !is_part && b->stretch->depth == 0
+                 ? exg_place_check_patterns(functional, e->options.place, e->options.mesh.ndim, err)
+                 : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK && e->options.profile) {

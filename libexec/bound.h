@@ -19,6 +19,7 @@ typedef struct exg_bound {
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t copy_count;
+    uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
     exg_place_summary place;
     char *report;
     struct exg_loop_run *loop; /* of a stretch that ends at one */

@@ -41,7 +41,7 @@ static exg_argument sizes_of(const derivation *x, uint32_t position)
 
 static exg_ref shaped_as(const derivation *x, exg_ref ref, uint32_t position)
 {
-    return S(view_default, ref, sizes_of(x, position));
+    return S(reshape_default, ref, sizes_of(x, position));
 }
 
 static exg_ref zeros_as(const derivation *x, uint32_t position)

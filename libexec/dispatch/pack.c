@@ -39,6 +39,25 @@ static exg_status clear_local(exg_dtensor *t, exg_error *err)
     return status;
 }
 
+/* The local part row-major, as plans take what was moved: a move that sent nothing leaves it over
+ * the memory of what was there. */
+static exg_status put_in_order(exg_dtensor **t, exg_error *err)
+{
+    const exg_dtensor *from = *t;
+    exg_dtensor *copy;
+    exg_status status;
+
+    if (from->mesh->communicator == NULL || exg_tensor_is_contiguous(&from->local)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_dtensor_make_owned(from->mesh, from->placements, from->local.dtype, from->rank,
+                                   from->sizes, &copy, err));
+    status = exg_dtensor_copy_part(from, copy, err);
+    exg_dtensor_destroy(*t);
+    *t = copy;
+    return status;
+}
+
 exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,
                              exg_error *err)
 {
@@ -56,7 +75,7 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
     }
     EXG_TRY(exg_dtensor_move(t, way, false, out, err));
     memcpy((*out)->placements, to, t->mesh->ndim * sizeof(*to));
-    status = clears ? clear_local(*out, err) : EXG_OK;
+    status = clears ? clear_local(*out, err) : put_in_order(out, err);
     if (status != EXG_OK) {
         exg_communicator_abort(t->mesh->communicator, status);
         exg_dtensor_destroy(*out);

@@ -19,11 +19,17 @@ void exg_cuts_note(exg_cuts *cuts, int64_t length); /* NULL is allowed */
 /* Have places `a` and `b` of `n` along the dim programs that move the same? */
 bool exg_cuts_alike(const exg_cuts *cuts, uint32_t n, uint32_t a, uint32_t b);
 
-/* exg_place (search.c), and by mesh dim what its ranks differ by; `cuts` may be NULL. */
+/* Does every pattern match an input? USAGE PLC-005. */
+exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,
+                                    uint32_t ndim, exg_error *err);
+
+/* exg_place (search.c) of a program that may be a piece of another: patterns of inputs speak of
+ * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
+ * `cuts` may be NULL. */
 exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
                             const exg_place_options *options, const exg_place_goal *goal,
-                            const exg_mesh_shape *mesh, uint32_t rank, exg_cuts *cuts,
-                            exg_program **local, exg_place_summary *summary, char **report,
-                            exg_error *err);
+                            const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
+                            exg_cuts *cuts, exg_program **local, exg_place_summary *summary,
+                            char **report, exg_error *err);
 
 #endif

@@ -610,8 +610,12 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
         return EXG_OK;
     }
     if (placement.kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
-        return EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot be placed so", name,
-                        meta->rank);
+        char text[EXG_PLACEMENT_TEXT];
+
+        return exg_error_fix(p->r.err,
+                             EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot lie as %s",
+                                      name, meta->rank, exg_placement_print(placement, text)),
+                             "write R, or S(dim) of a dim that is there");
     }
     if (p->even_only && !splits_evenly(p, meta, exg_shard(dim))) {
         return EXG_OK; /* whole on every rank */
@@ -659,7 +663,8 @@ static exg_status place_inputs(placer *p)
         for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
             const exg_place_pattern *pattern = &p->options->patterns[t];
 
-            if (exg_place_matches(pattern, spec)) {
+            if ((i < p->named_inputs || !pattern->of_inputs) &&
+                exg_place_matches(pattern, spec)) {
                 EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
                 break;
             }
@@ -714,8 +719,9 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
 {
     placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
                 .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
-                .json = goal->json, .overlaps = goal->overlaps, .moves = EXG_TEXT_EMPTY, .even_only = along->even_only,
-                .cuts = along->cuts};
+                .json = goal->json, .overlaps = goal->overlaps, .moves = EXG_TEXT_EMPTY,
+                .even_only = along->even_only, .cuts = along->cuts,
+                .named_inputs = along->named_inputs};
     exg_status status;
 
     *local = NULL;

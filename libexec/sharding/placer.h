@@ -39,12 +39,14 @@ typedef struct exg_placer {
     bool even_only; /* nothing is split unevenly, so every rank has a program of these sizes */
     bool uneven;    /* something is */
     exg_cuts *cuts; /* NULL: not noted */
+    uint32_t named_inputs;
     exg_arena *scratch;
 } exg_placer;
 
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_line {
     uint32_t dim, size, place;
+    uint32_t named_inputs; /* the first that patterns of inputs speak of */
     bool even_only;
     bool uneven; /* out */
     exg_cuts *cuts; /* out; may be NULL */

@@ -19,6 +19,7 @@ typedef struct task {
     const exg_mesh_shape *mesh;
     exg_place_goal goal;
     uint32_t rank;
+    uint32_t named_inputs; /* that patterns speak of */
     bool even_only; /* along all mesh dims but the last */
     exg_cuts *cuts; /* by mesh dim; NULL: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
@@ -40,6 +41,17 @@ static exg_status check_patterns(const exg_program *program, const exg_place_opt
                                           pattern->pattern,
                                           pattern->of_inputs ? "input" : "weight"),
                                  "exg inspect lists inputs and the names of weights");
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,
+                                    uint32_t ndim, exg_error *err)
+{
+    for (uint32_t d = 0; d < ndim; d++) {
+        if (options[d].mode == EXG_PLACE_PATTERNS) {
+            EXG_TRY(check_patterns(program, &options[d], err));
         }
     }
     return EXG_OK;
@@ -96,7 +108,8 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
     *sum = (exg_place_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
         exg_line along = {d, t->mesh->sizes[d], exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                          t->even_only && d < last, false, t->cuts == NULL ? NULL : &t->cuts[d]};
+                          t->named_inputs, t->even_only && d < last, false,
+                          t->cuts == NULL ? NULL : &t->cuts[d]};
         exg_place_summary part;
         exg_program *made = NULL;
 
@@ -182,11 +195,11 @@ static exg_status place_as(const task *t, exg_text *report, exg_place_summary *s
     task even = *t;
     bool uneven;
     bool agree = true;
+    exg_status status;
 
     EXG_TRY(place_dims(t, report, sum, &uneven, local, err));
     if (uneven) {
-        exg_status status = ranks_agree(t, &agree, err);
-
+        status = ranks_agree(t, &agree, err);
         if (status != EXG_OK) {
             exg_program_destroy(*local);
             *local = NULL;
@@ -201,8 +214,13 @@ static exg_status place_as(const task *t, exg_text *report, exg_place_summary *s
         }
         EXG_TRY(place_dims(&even, report, sum, &uneven, local, err));
     }
-    EXG_TRY(exg_place_predict(*local, t->operators, &t->goal, t->mesh, sum, err));
-    return exg_place_footprint(*local, t->operators, sum, err);
+    status = exg_place_predict(*local, t->operators, &t->goal, t->mesh, sum, err);
+    status = status == EXG_OK ? exg_place_footprint(*local, t->operators, sum, err) : status;
+    if (status != EXG_OK) {
+        exg_program_destroy(*local);
+        *local = NULL;
+    }
+    return status;
 }
 
 /* ---- where the strategy is left open --------------------------------------------------- */
@@ -297,18 +315,20 @@ exg_status exg_place(const exg_program *functional, const exg_operators *operato
                      const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
                      exg_place_summary *summary, char **report, exg_error *err)
 {
-    return exg_place_noting(functional, operators, options, goal, mesh, rank, NULL, local, summary,
-                            report, err);
+    *local = NULL;
+    EXG_TRY(exg_place_check_patterns(functional, options, mesh->ndim, err));
+    return exg_place_noting(functional, operators, options, goal, mesh, rank, UINT32_MAX, NULL,
+                            local, summary, report, err);
 }
 
 exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
                             const exg_place_options *options, const exg_place_goal *goal,
-                            const exg_mesh_shape *mesh, uint32_t rank, exg_cuts *cuts,
-                            exg_program **local, exg_place_summary *summary, char **report,
-                            exg_error *err)
+                            const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
+                            exg_cuts *cuts, exg_program **local, exg_place_summary *summary,
+                            char **report, exg_error *err)
 {
     task t = {.functional = functional, .operators = operators, .mesh = mesh, .rank = rank,
-              .cuts = cuts};
+              .named_inputs = named_inputs, .cuts = cuts};
     exg_place_summary sum;
     exg_text text = EXG_TEXT_EMPTY;
     exg_costs costs;
@@ -322,9 +342,6 @@ exg_status exg_place_noting(const exg_program *functional, const exg_operators *
     }
     for (uint32_t d = 0; d < mesh->ndim; d++) {
         t.options[d] = options[d];
-        if (options[d].mode == EXG_PLACE_PATTERNS) {
-            EXG_TRY(check_patterns(functional, &options[d], err));
-        }
     }
     EXG_TRY(choose_modes(&t, err));
     status = place_as(&t, report == NULL ? NULL : &text, &sum, local, err);

@@ -40,6 +40,13 @@ static exg_ref causal(exg_builder *b, int64_t rows, int64_t keys, exg_dtype dtyp
                 EMIT(b, full_default, INTS(b, rows, keys), 0, DTYPE(dtype)), unseen, NOTHING);
 }
 
+static exg_argument scale_of(exg_builder *b, const attending *a)
+{
+    exg_dims q = exg_lower_dims(b, a->query);
+
+    return exg_is_none(&a->scale) ? exg_arg_float(1 / sqrt((double)q.n[q.rank - 1])) : a->scale;
+}
+
 /* Query times key, scaled, with what the mask adds: (..., rows, keys), never narrow. */
 static exg_ref scores(exg_builder *b, const attending *a)
 {
@@ -55,8 +62,7 @@ static exg_ref scores(exg_builder *b, const attending *a)
         return EXG_NO_REF;
     }
     x = EMIT(b, matmul_default, query, exg_lower_swapped(b, key, k.rank - 2, k.rank - 1));
-    x = EMIT(b, mul_Scalar, x,
-             exg_is_none(&a->scale) ? exg_arg_float(1 / sqrt((double)q.n[q.rank - 1])) : a->scale);
+    x = EMIT(b, mul_Scalar, x, scale_of(b, a));
     if (a->is_causal) {
         x = EMIT(b, add_Tensor, x, causal(b, q.n[q.rank - 2], k.n[k.rank - 2], dtype));
     }
@@ -129,4 +135,37 @@ void exg_lower_flash_attention(exg_builder *b, const exg_argument *args, exg_arg
 
     results[0] = exg_arg_ref(attend(b, &a, exg_get_float(&args[3])));
     results[1] = exg_arg_ref(EMIT(b, logsumexp_default, scores(b, &a), INTS(b, -1)));
+}
+
+/* (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask?, scale?)
+ * -> those of query, key and value. With w the weights, that of the scores is
+ * w (g value' - sum(g out)). */
+void exg_lower_flash_attention_backward(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    const attending a = {exg_get_ref(&args[1]), exg_get_ref(&args[2]), exg_get_ref(&args[3]),
+                         args[8], args[9], exg_get_bool(&args[7]), false};
+    exg_dtype dtype = exg_lower_dtype(b, a.query);
+    uint32_t last = exg_lower_dims(b, a.query).rank - 1;
+    exg_ref g = exg_lower_wide(b, exg_get_ref(&args[0]));
+    exg_ref out = exg_lower_wide(b, exg_get_ref(&args[4]));
+    exg_ref w, along, x;
+
+    if (exg_get_float(&args[6]) != 0) {
+        exg_lower_refuse(b, "gradients of attention that drops weights");
+        return;
+    }
+    w = weights(b, &a);
+    along = EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, g, out), INTS(b, -1), exg_arg_bool(true));
+    x = EMIT(b, matmul_default, g,
+             exg_lower_swapped(b, exg_lower_wide(b, a.value), last - 1, last));
+    x = EMIT(b, mul_Tensor, w, EMIT(b, sub_Tensor, x, along));
+    x = EMIT(b, mul_Scalar, x, scale_of(b, &a));
+    results[0] = exg_arg_ref(exg_lower_cast(
+        b, EMIT(b, matmul_default, x, exg_lower_wide(b, a.key)), dtype));
+    x = exg_lower_swapped(b, x, last - 1, last);
+    results[1] = exg_arg_ref(exg_lower_cast(
+        b, EMIT(b, matmul_default, x, exg_lower_wide(b, a.query)), dtype));
+    x = EMIT(b, matmul_default, exg_lower_swapped(b, w, last - 1, last), g);
+    results[2] = exg_arg_ref(exg_lower_cast(b, x, dtype));
 }

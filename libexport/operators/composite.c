@@ -13,6 +13,15 @@ void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *resu
     results[0] = exg_arg_ref(tanh ? EMIT(b, gelu_tanh, SELF) : EMIT(b, gelu_none, SELF));
 }
 
+/* (grad_output, self, approximate) */
+void exg_lower_gelu_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    bool tanh = strcmp(args[2].as_string, "tanh") == 0;
+
+    results[0] = exg_arg_ref(tanh ? EMIT(b, gelu_tanh_backward, SELF, args[1])
+                                  : EMIT(b, gelu_none_backward, SELF, args[1]));
+}
+
 void exg_lower_clamp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     bool low = !exg_is_none(&args[1]);

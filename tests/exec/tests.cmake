@@ -162,7 +162,11 @@ exg_eager_corpus(rows 3 "S(0)")
 exg_eager_corpus(grid 2x2 "S(1) S(0)")
 if(NOT EXG_SANITIZE)
   exg_eager_corpus(columns 2 "S(1)")
-  exg_eager_corpus(summands 4 "P(sum)")
+  exg_eager_corpus(summands 3 "P(sum)")
+  exg_eager_corpus(largest 3 "P(max)")
+  exg_eager_corpus(smallest 2x2 "P(min) S(0)")
+  exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise, of other strides
+  exg_eager_corpus(mixed_rows 3 "mixed 2")
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
@@ -196,6 +200,8 @@ exg_test(exec_context exec/dispatch/context.c exec/dispatch/eager.c exec/dtensor
   LIBS exg::exec)
 exg_test(exec_autograd exec/dispatch/autograd.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
+exg_test(exec_training exec/dispatch/training.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
+  LIBS exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
   LIBS exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
@@ -208,7 +214,8 @@ exg_test(exec_dtensor_device exec/dispatch/device.c exec/dispatch/eager.c exec/d
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
-foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd dispatch_rules)
+foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd
+  training dispatch_rules)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)

@@ -1,4 +1,4 @@
-"""Joint graphs: loss and gradients of small modules, exported by PyTorch, run by exg, compared with autograd."""
+"""Joint graphs: loss and gradients of small modules, exported by PyTorch, run by exg on one core and over meshes, compared with autograd."""
 
 import argparse
 import sys
@@ -21,16 +21,20 @@ class Loss(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, fused=False):
         super().__init__()
+        self.fused = fused
         self.table, self.norm = torch.nn.Embedding(11, 16), torch.nn.LayerNorm(16)
         self.mix, self.out = torch.nn.Linear(16, 48), torch.nn.Linear(16, 11)
 
     def forward(self, x):
         x = self.table(x)
         q, k, v = (t.view(2, 6, 2, 8).transpose(1, 2) for t in self.mix(self.norm(x)).chunk(3, -1))
-        weights = torch.softmax((q @ k.transpose(-1, -2)) / 8**0.5 + torch.full((6, 6), -1e9).triu(1), -1)
-        x = x + (weights @ v).transpose(1, 2).reshape(2, 6, 16)
+        if self.fused:
+            x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 6, 16)
+        else:
+            weights = torch.softmax((q @ k.transpose(-1, -2)) / 8**0.5 + torch.full((6, 6), -1e9).triu(1), -1)
+            x = x + (weights @ v).transpose(1, 2).reshape(2, 6, 16)
         return self.out(F.gelu(x)).flatten(0, 1)
 
 
@@ -48,10 +52,12 @@ MODULES = {
     "group norm": (N.Sequential(N.Conv2d(2, 6, 1), N.GroupNorm(3, 6), N.ELU(), N.Flatten(), N.Linear(96, 4)),
                    F.cross_entropy, (2, 2, 4, 4), 4),
     "attention": (Attention(), F.cross_entropy, None, None),
+    "fused attention": (Attention(fused=True), F.cross_entropy, None, None),
     "log softmax": (N.Sequential(N.Linear(6, 5), N.LogSoftmax(-1)), F.nll_loss, (4, 6), 5),
     "smooth": (N.Sequential(N.Linear(6, 3), N.Hardtanh()), F.smooth_l1_loss, (4, 6), (4, 3)),
     "layer norm": (N.Sequential(N.Linear(6, 8), N.LayerNorm(8), N.Linear(8, 3)), F.l1_loss, (4, 6), (4, 3)),
 }
+MESHES = ({}, {"mesh": "2x2", "place": "data,tensor"}, {"mesh": "3", "place": "fsdp"}, {"mesh": "2", "place": "sequence"})
 
 
 def inputs_of(x, y):
@@ -76,15 +82,16 @@ def joint(exg, body, loss, x, y):
     value.backward()
     wanted = {("GRADIENT_TO_PARAMETER", name): parameter.grad for name, parameter in module.named_parameters()}
     wanted |= {("GRADIENT_TO_USER_INPUT", name): leaf.grad for name, leaf in zip(names, inputs) if leaf.grad is not None}
-    got, _ = exg.run(path, {name: leaf.detach() for name, leaf in zip(names, inputs)})
-    seen = 0
-    for index, spec in enumerate(program.graph_signature.output_specs):
-        expected = value if spec.kind.name == "LOSS_OUTPUT" else wanted.get((spec.kind.name, spec.target))
-        if expected is not None:
-            torch.testing.assert_close(got[str(index)], expected.detach().contiguous(), rtol=1e-4, atol=1e-5)
-            seen += 1
-    if seen != len(wanted) + 1:
-        fail(f"{seen} of {len(wanted)} gradients and a loss")
+    for mesh in MESHES:
+        got, _ = exg.run(path, {name: leaf.detach() for name, leaf in zip(names, inputs)}, **mesh)
+        seen = 0
+        for index, spec in enumerate(program.graph_signature.output_specs):
+            expected = value if spec.kind.name == "LOSS_OUTPUT" else wanted.get((spec.kind.name, spec.target))
+            if expected is not None:
+                torch.testing.assert_close(got[str(index)], expected.detach().contiguous(), rtol=1e-4, atol=1e-5)
+                seen += 1
+        if seen != len(wanted) + 1:
+            fail(f"{seen} of {len(wanted)} gradients and a loss")
 
 
 def main():

@@ -31,19 +31,56 @@ static bool fail(eager_rank *r, const char *what)
     return false;
 }
 
-/* The placement list read from text, shards of dims that are not there left out. Summands only
- * of what can be halved. */
-static void fit(const eager_rank *r, const exg_tensor *t, exg_placement *to)
+/* What a seed, the case and an input come to. */
+static uint64_t seed_of(const eager_rank *r, uint32_t input)
 {
-    char copy[100];
-    char *state = NULL;
-    uint32_t m = 0;
+    uint64_t seed = strtoull(r->placements + strlen("mixed "), NULL, 10) * 31 + input;
 
-    snprintf(copy, sizeof(copy), "%s", r->placements);
-    for (char *word = strtok_r(copy, " ", &state); word != NULL && m < 8;
-         word = strtok_r(NULL, " ", &state), m++) {
-        (void)exg_placement_parse(word, &to[m], NULL);
-        if ((to[m].kind == EXG_SHARD && to[m].dim >= (int32_t)t->rank) ||
+    for (const char *c = r->c->name; *c != '\0'; c++) {
+        seed = (seed ^ (uint64_t)*c) * 1099511628211u;
+    }
+    return seed;
+}
+
+/* One of whole, in shards, in strided shards and, along the first mesh dim, in summands. */
+static exg_placement draw(uint64_t *seed, uint32_t m)
+{
+    int32_t dim;
+
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    dim = (int32_t)(*seed >> 40) % 3;
+    switch (*seed >> 61) {
+    case 0:
+    case 1:
+        return exg_replicate();
+    case 2:
+        return m == 0 ? exg_partial(EXG_REDUCE_SUM) : exg_shard(dim);
+    case 3:
+        return exg_strided_shard(dim, 2);
+    default:
+        return exg_shard(dim);
+    }
+}
+
+/* The placement list read from text, or drawn ("mixed SEED") an input, shards of dims that are
+ * not there left out. Summands only of what can be halved. */
+static void fit(const eager_rank *r, uint32_t input, const exg_tensor *t, exg_placement *to)
+{
+    bool mixed = strncmp(r->placements, "mixed", 5) == 0;
+    uint64_t seed = mixed ? seed_of(r, input) : 0;
+    const char *at = r->placements;
+
+    for (uint32_t m = 0; m < exg_device_mesh_ndim(r->mesh); m++) {
+        char word[40];
+        int used = 0;
+
+        if (mixed) {
+            to[m] = draw(&seed, m);
+        } else if (sscanf(at, "%39[^ ]%n", word, &used) == 1) {
+            (void)exg_placement_parse(word, &to[m], NULL);
+            at += used + (at[used] == ' ');
+        }
+        if ((exg_placement_is_shard(to[m]) && to[m].dim >= (int32_t)t->rank) ||
             (to[m].kind == EXG_PARTIAL && t->dtype != EXG_DTYPE_F32 &&
              t->dtype != EXG_DTYPE_F64)) {
             to[m] = exg_replicate();
@@ -51,22 +88,36 @@ static void fit(const eager_rank *r, const exg_tensor *t, exg_placement *to)
     }
 }
 
-/* Summands that differ, and whose sum is exact: twice the value, its negative, nothing. */
-static bool unbalance(const eager_rank *r, exg_dtensor *t)
+/* What differs from rank to rank, of which `x` is made exactly: of a sum twice the value, its
+ * negative, nothing; else the value on one rank, and beside it what does not count. */
+static double part_of(exg_reduce_op op, double x, uint32_t n, uint32_t place, bool owns)
+{
+    if (op == EXG_REDUCE_SUM || op == EXG_REDUCE_AVG) {
+        double factor = n == 1 ? 1 : place == 0 ? 2 : place == 1 ? -1 : 0;
+
+        return fabs(x) < 1e37 ? x * factor : place == 0 ? x : 0;
+    }
+    return owns                    ? x
+           : op == EXG_REDUCE_MAX  ? x - 1 - (double)place
+           : op == EXG_REDUCE_MIN  ? x + 1 + (double)place
+                                   : 1;
+}
+
+/* `whole` lies as `t` does, and along the first mesh dim whole. */
+static bool unbalance(const eager_rank *r, const exg_dtensor *whole, exg_dtensor *t)
 {
     const exg_tensor *local = exg_dtensor_to_local(t);
+    exg_reduce_op op = exg_dtensor_placements(t)[0].op;
     void *here = malloc((size_t)exg_tensor_numel(local) * exg_dtype_bytes(local->dtype) + 1);
-    bool done;
     uint32_t n = exg_device_mesh_dim_size(r->mesh, 0);
     uint32_t place = exg_device_mesh_coordinate(r->mesh, 0);
-    double factor = n == 1 ? 1 : place == 0 ? 2 : place == 1 ? -1 : 0;
+    bool done = exg_dtensor_copy_to_host(whole, NULL, here, NULL) == EXG_OK;
 
-    done = exg_dtensor_copy_to_host(t, NULL, here, NULL) == EXG_OK;
     for (int64_t i = 0; i < exg_tensor_numel(local); i++) {
         float *single = (float *)here + i;
         double *wide = (double *)here + i;
-        double x = (local->dtype == EXG_DTYPE_F32 ? (double)*single : *wide) * n;
-        double part = fabs(x) < 1e37 ? x * factor : place == 0 ? x : 0;
+        double x = local->dtype == EXG_DTYPE_F32 ? (double)*single : *wide;
+        double part = part_of(op, x * (op == EXG_REDUCE_AVG ? n : 1), n, place, i % n == place);
 
         if (local->dtype == EXG_DTYPE_F32) {
             *single = (float)part;
@@ -79,6 +130,37 @@ static bool unbalance(const eager_rank *r, exg_dtensor *t)
     return done;
 }
 
+/* Does a node's target hold `word`? */
+static bool calls(const exg_program *program, const char *word)
+{
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        if (strstr(program->graph->nodes[n].target, word) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The elements of row-major `from`, strides that grow from the first dim on. */
+static void turn(exg_tensor *t, const void *from)
+{
+    size_t bytes = exg_dtype_bytes(t->dtype);
+    int64_t stride = 1;
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        t->strides[d] = stride;
+        stride *= t->sizes[d] > 0 ? t->sizes[d] : 1;
+    }
+    for (int64_t k = 0; k < exg_tensor_numel(t); k++) {
+        int64_t rest = k, at = 0;
+
+        for (uint32_t d = t->rank; d-- > 0; rest /= t->sizes[d]) {
+            at += rest % t->sizes[d] * t->strides[d];
+        }
+        memcpy((char *)t->data + (size_t)at * bytes, (const char *)from + (size_t)k * bytes, bytes);
+    }
+}
+
 static bool add_input(eager_rank *r, uint32_t i)
 {
     const exg_signature *s = &r->c->program->signature;
@@ -87,7 +169,8 @@ static bool add_input(eager_rank *r, uint32_t i)
     const exg_named_tensor *t;
     exg_placement to[EXG_MESH_DIMS_MAX] = {{EXG_REPLICATE, 0, EXG_REDUCE_SUM}};
     exg_tensor whole = {0};
-    exg_dtensor *made = NULL;
+    exg_dtensor *made = NULL, *exact = NULL;
+    bool right;
 
     if (arg->kind != EXG_ARGUMENT_TENSOR) {
         return true;
@@ -104,16 +187,23 @@ static bool add_input(eager_rank *r, uint32_t i)
     exg_tensor_set_contiguous(&whole);
     whole.data = malloc(t->bytes + 1);
     memcpy(whole.data, t->data, t->bytes);
-    fit(r, &whole, to);
-    if (exg_distribute_tensor(r->mesh, &whole, to, exg_device_mesh_ndim(r->mesh), EXG_NO_RANK,
-                              &made, &r->err) != EXG_OK) {
-        free(whole.data);
-        return fail(r, "input");
+    if (strncmp(r->placements, "mixed", 5) == 0 && !calls(r->c->program, "as_strided")) {
+        turn(&whole, t->data);
+    }
+    fit(r, i, &whole, to);
+    right = exg_distribute_tensor(r->mesh, &whole, to, exg_device_mesh_ndim(r->mesh), EXG_NO_RANK,
+                                  &made, &r->err) == EXG_OK;
+    if (right && to[0].kind == EXG_PARTIAL) {
+        to[0] = exg_replicate();
+        right = exg_distribute_tensor(r->mesh, &whole, to, exg_device_mesh_ndim(r->mesh),
+                                      EXG_NO_RANK, &exact, &r->err) == EXG_OK &&
+                unbalance(r, exact, made);
+        exg_dtensor_destroy(exact);
     }
     free(whole.data);
     r->made[r->made_count++] = made;
-    if (to[0].kind == EXG_PARTIAL && !unbalance(r, made)) {
-        return fail(r, "summands");
+    if (!right) {
+        return fail(r, "input");
     }
     r->values[arg->as_tensor] = exg_object_dtensor(made);
     return true;
@@ -352,17 +442,6 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-/* Graphs in graphs are not run operator by operator. */
-static bool has_higher_order(const exg_program *program)
-{
-    for (uint32_t n = 0; n < program->graph->node_count; n++) {
-        if (strstr(program->graph->nodes[n].target, "higher_order") != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool run_eager(const one_case *c, const exg_operators *operators, const exg_mesh_shape *mesh,
                const char *placements, char *why)
 {
@@ -373,8 +452,8 @@ bool run_eager(const one_case *c, const exg_operators *operators, const exg_mesh
     uint32_t size;
     bool right = true;
 
-    if (has_higher_order(c->program)) {
-        return true;
+    if (calls(c->program, "higher_order")) {
+        return true; /* graphs in graphs are not run operator by operator */
     }
     shape.device_type = getenv("EXG_TEST_DEVICE");
     if (exg_local_mesh_create(&shape, meshes, NULL) != EXG_OK) {

@@ -147,20 +147,47 @@ static bool read_case(char **at, gradient_case *c)
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-static exg_dtensor *place(eager *e, const item *x, const exg_placement *to)
+/* Strides that grow from the first dim on. */
+static void turn(exg_tensor *t)
+{
+    int64_t stride = 1;
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        t->strides[d] = stride;
+        stride *= t->sizes[d] > 0 ? t->sizes[d] : 1;
+    }
+}
+
+/* Where row-major element `i` lies. */
+static int64_t place_of(const exg_tensor *t, int64_t i)
+{
+    int64_t at = 0;
+
+    for (uint32_t d = t->rank; d-- > 0; i /= t->sizes[d]) {
+        at += i % t->sizes[d] * t->strides[d];
+    }
+    return at;
+}
+
+static exg_dtensor *place(eager *e, const item *x, const exg_placement *to, bool turned)
 {
     exg_tensor whole = x->tensor;
     exg_dtensor *t = NULL;
     double aligned[NUMEL_MAX];
 
     whole.data = aligned;
+    if (turned) {
+        turn(&whole);
+    }
     for (int64_t i = 0; i < exg_tensor_numel(&whole); i++) {
+        int64_t at = place_of(&whole, i);
+
         if (whole.dtype == EXG_DTYPE_F32) {
-            ((float *)whole.data)[i] = (float)x->values[i];
+            ((float *)whole.data)[at] = (float)x->values[i];
         } else if (whole.dtype == EXG_DTYPE_I64) {
-            ((int64_t *)whole.data)[i] = (int64_t)x->values[i];
+            ((int64_t *)whole.data)[at] = (int64_t)x->values[i];
         } else {
-            ((bool *)whole.data)[i] = x->values[i] != 0;
+            ((bool *)whole.data)[at] = x->values[i] != 0;
         }
     }
     EXPECT(e->c, exg_distribute_tensor(e->mesh, &whole, to, exg_device_mesh_ndim(e->mesh),
@@ -231,12 +258,13 @@ static void check_way(eager *e, const gradient_case *c, uint64_t way)
     exg_dtensor *tensors[TENSORS_MAX] = {NULL}, *root;
     exg_object args[12], items[TENSORS_MAX], result;
     uint64_t rest = way;
+    bool is_view = strcmp(c->key, "aten.view.default") == 0; /* which takes not all strides */
 
     for (uint32_t i = 0; i < c->tensor_count; i++) {
         for (uint32_t m = 0; m < ndim; m++) {
             to[m] = choose(&c->tensors[i], &rest);
         }
-        tensors[i] = place(e, &c->tensors[i], to);
+        tensors[i] = place(e, &c->tensors[i], to, way % 2 != 0 && !is_view);
     }
     memcpy(args, c->args, sizeof(args));
     for (uint32_t a = 0; a < c->arg_count; a++) {
@@ -253,7 +281,7 @@ static void check_way(eager *e, const gradient_case *c, uint64_t way)
     for (uint32_t m = 0; m < ndim; m++) {
         to[m] = c->root.tensor.rank > 0 && way % 2 == 1 ? exg_shard(0) : exg_replicate();
     }
-    root = place(e, &c->root, to);
+    root = place(e, &c->root, to, way % 3 != 0);
     if (e->c->faults == 0) {
         exg_dtensor *y = result.kind == EXG_OBJECT_DTENSOR ? result.dtensor
                                                            : result.items[0].dtensor;

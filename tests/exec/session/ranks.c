@@ -195,7 +195,8 @@ static void ranks_cut_alike_issue_the_same(void **state)
 
                 assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
                 assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
-                                                  cuts[r], &local, NULL, NULL, NULL), EXG_OK);
+                                                  UINT32_MAX, cuts[r], &local, NULL, NULL, NULL),
+                                 EXG_OK);
                 assert_int_equal(
                     exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL), EXG_OK);
                 assert_int_equal(exg_issues_of(plan, arena, &issues[r], NULL), EXG_OK);

@@ -1,0 +1,1 @@
+echo "{\"inputs\": {\"x\": \"S(1)\"}}" > $T/place.json; exg run fixtures/loops.pt2 --input fixtures/loops.inputs.safetensors --mesh 3 --place $T/place.json --expect fixtures/loops.expected.safetensors
