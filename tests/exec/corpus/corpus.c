@@ -207,7 +207,8 @@ static bool run_session(const one_case *c, const exg_operators *operators,
     bool right = false;
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        options.place[d].mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR;
+        options.place[d] = (exg_place_options){
+            .size = sizeof(options.place[d]), .mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR};
     }
     if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
