@@ -1,6 +1,7 @@
 /* open.c - early JSON opened: the early part, or what it carries when the two agree. */
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
+#include "libexport/program/equal.h"
 
 #include <string.h>
 
@@ -44,6 +45,24 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
     return status;
 }
 
+static exg_status tell_difference(const exg_program *given, const exg_program *expected,
+                                  exg_error *err)
+{
+    exg_error found;
+    exg_status status;
+
+    exg_error_clear(&found);
+    status = exg_program_compare(given, expected, false, &found);
+    if (status == EXG_OK || status == EXG_NO_MEMORY) {
+        return status == EXG_OK ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, MALFORMED, "EAR-004",
+                                  "what is carried is not what the file says: %s%s%s", found.where,
+                                  found.where[0] == '\0' ? "" : ": ", found.message),
+                         "open it with --ignore-carry to take what the file says");
+}
+
 /* Would `carried` be written as this early part (S002-110)? */
 static exg_status check_agreement(exg_json root, const exg_program *carried, uint64_t budget,
                                   exg_error *err)
@@ -54,7 +73,6 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     exg_json_doc *doc = NULL;
     exg_program *given = NULL;
     exg_program *expected = NULL;
-    char difference[256];
     exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
                                         : exg_early_encode_parsed(&e, &doc);
 
@@ -64,12 +82,8 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     if (status == EXG_OK) {
         status = structure_of(exg_json_root(doc), budget, &expected, err);
     }
-    if (status == EXG_OK && !exg_program_equal(given, expected, false, difference)) {
-        status = exg_error_fix(err,
-                               EXG_FAIL(err, MALFORMED, "EAR-004",
-                                        "what is carried is not what the file says: %s",
-                                        difference),
-                               "open it with --ignore-carry to take what the file says");
+    if (status == EXG_OK) {
+        status = tell_difference(given, expected, err);
     }
     exg_program_destroy(given);
     exg_program_destroy(expected);

@@ -471,6 +471,7 @@ static void inputs_that_cannot_be_are_refused(void **state)
 {
     float x[24] = {0};
     exg_session_input input = {.name = "x"};
+    exg_session_input twice[2];
     exg_session_options plans = {.size = sizeof(plans), .plan_only = true};
     exg_error err;
     loaded l;
@@ -498,6 +499,9 @@ static void inputs_that_cannot_be_are_refused(void **state)
         assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
         assert_string_equal(err.code, "INP-001");
         input.name = "x";
+        twice[0] = twice[1] = input;
+        assert_int_equal(use(session, twice, 2, &err), EXG_USAGE);
+        assert_string_equal(err.code, "INP-010");
         assert_int_equal(use(session, &input, 1, &err), EXG_OK);
         exg_session_destroy(session);
     }
