@@ -35,7 +35,7 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
     exg_status status;
 
     EXG_TRY(exg_program_create(NULL, budget, program, err));
-    status = exg_early_decode(root, EXG_EARLY_WITHOUT_BYTES, NULL, *program, budget, err);
+    status = exg_early_decode(root, EXG_EARLY_WITHOUT_BYTES, NULL, *program, err);
     if (status == EXG_OK) {
         drop_carry(&(*program)->metadata);
     } else {
@@ -85,6 +85,7 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     if (status == EXG_OK) {
         status = tell_difference(given, expected, err);
     }
+    status = exg_arena_settle(scratch, status, err);
     exg_program_destroy(given);
     exg_program_destroy(expected);
     exg_json_free(doc);
@@ -106,11 +107,11 @@ static exg_status decode(exg_json root, const exg_source *source, const exg_open
         size_t length = 0;
 
         EXG_TRY(exg_json_string(carry, &text, &length, err));
-        EXG_TRY(exg_early_decode_carry(root, text, length, program, source->budget, err));
+        EXG_TRY(exg_early_decode_carry(root, text, length, program, err));
         return check_agreement(root, program, source->budget, err);
     }
     EXG_TRY(exg_operators_create(&operators, err));
-    status = exg_early_decode(root, EXG_EARLY_WITH_BYTES, operators, program, source->budget, err);
+    status = exg_early_decode(root, EXG_EARLY_WITH_BYTES, operators, program, err);
     exg_operators_destroy(operators);
     drop_carry(&program->metadata); /* ignored, it is gone */
     return status;
@@ -132,6 +133,7 @@ exg_status exg_early_open(const exg_source *source, const exg_open_options *opti
     }
     if (status == EXG_OK) {
         status = decode(exg_json_root(doc), source, options, made, err);
+        status = exg_arena_settle(made->arena, status, err);
     }
     if (status == EXG_OK && options->program != NULL && strcmp(options->program, made->name) != 0) {
         status = EXG_FAIL(err, USAGE, "EXG-006", "the file holds '%s', not '%s'", made->name,

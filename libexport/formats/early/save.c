@@ -34,7 +34,7 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
     }
     if (status == EXG_OK) {
         status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITHOUT_BYTES, operators, *program,
-                                  EXG_ARENA_UNBOUNDED, e->err);
+                                  e->err);
     }
     exg_operators_destroy(operators);
     exg_json_free(doc);

@@ -185,6 +185,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
     if (status == EXG_OK) {
         status = walk(&w, w.file.object, 0);
     }
+    status = exg_arena_settle(arena, status, err);
     exg_text_free(&w.name);
     exg_arena_destroy(arena);
     return status;

@@ -305,7 +305,7 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         exit(1);
     }
     if (!exg_json_find(json, "program", &program_json) ||
-        exg_decode_program(program_json, c->program, UINT64_MAX, &err) != EXG_OK) {
+        exg_decode_program(program_json, c->program, &err) != EXG_OK) {
         snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
     } else {
         add_constants(c);
