@@ -108,6 +108,14 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err);
 /* Writes a text file, whole or not at all. */
 exg_status cli_save_text(const char *path, const char *text, exg_error *err);
 
+struct exg_text;
+
+/* Puts a text where the command prints. NO_MEMORY where it could not be made. */
+exg_status cli_put(const cli_call *call, const struct exg_text *text, exg_error *err);
+
+/* Notes, to where faults go. */
+void cli_tell(const struct exg_text *text);
+
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
 void cli_progress_end(void);

@@ -50,7 +50,7 @@ static void print_left_out(const exg_weights *weights)
             exg_text_puts(&text, " is an object, no plain tensor: left out\n");
         }
     }
-    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), stderr);
+    cli_tell(&text);
     exg_text_free(&text);
 }
 
@@ -82,7 +82,7 @@ static void print_misfits(const exg_misfits *misfits)
         exg_text_printf(&text, " %s%s%s\n", exg_misfit_text(m->kind),
                         m->detail[0] == '\0' ? "" : ": ", m->detail);
     }
-    fputs(exg_text_string(&text) == NULL ? "" : exg_text_string(&text), stderr);
+    cli_tell(&text);
     exg_text_free(&text);
 }
 

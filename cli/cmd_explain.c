@@ -7,14 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_pair(const cli_call *call, const char *before, const char *text)
+/* Of a file, so as it may go to a terminal, or as a member of JSON. */
+static exg_status print_made(const cli_call *call, const char *name, const char *made,
+                             exg_error *err)
 {
-    exg_text json = EXG_TEXT_EMPTY;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
 
-    exg_text_puts(&json, before);
-    exg_text_json_string(&json, text);
-    fputs(exg_text_string(&json) == NULL ? "" : exg_text_string(&json), call->out);
-    exg_text_free(&json);
+    if (call->json) {
+        exg_text_printf(&text, "{\"%s\": ", name);
+        exg_text_json_string(&text, made);
+        exg_text_puts(&text, "}\n");
+    } else {
+        exg_text_plain(&text, made, true);
+    }
+    status = cli_put(call, &text, err);
+    exg_text_free(&text);
+    return status;
 }
 
 /* ABC-123 or ABC-WORD: capitals, a dash, digits or capitals. */
@@ -32,16 +41,12 @@ static bool looks_like_code(const char *word)
 static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
 {
     char *text;
+    exg_status status;
 
     EXG_TRY(exg_program_print(program, &text, err));
-    if (call->json) {
-        print_pair(call, "{\"program\": ", text);
-        fputs("}\n", call->out);
-    } else {
-        fputs(text, call->out);
-    }
+    status = print_made(call, "program", text, err);
     free(text);
-    return EXG_OK;
+    return status;
 }
 
 static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
@@ -60,11 +65,19 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
         status = bindings == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     }
     for (uint32_t i = 0; status == EXG_OK && i < inputs.count; i++) {
-        bindings[i] = (exg_input_binding){.name = inputs.items[i].name,
-                                          .kind = EXG_ARGUMENT_TENSOR,
-                                          .dtype = inputs.items[i].tensor.dtype,
-                                          .rank = inputs.items[i].tensor.rank,
-                                          .sizes = inputs.items[i].tensor.sizes};
+        const exg_session_input *input = &inputs.items[i];
+        const exg_tensor *tensor = &input->tensor;
+
+        bindings[i] = (exg_input_binding){
+            .name = input->name,
+            .kind = input->is_number ? EXG_ARGUMENT_INT : EXG_ARGUMENT_TENSOR,
+            .as_int = input->number,
+            .dtype = tensor->dtype,
+            .rank = tensor->rank,
+            .sizes = tensor->sizes};
+        if (!input->is_number && tensor->rank == 0 && tensor->dtype == EXG_DTYPE_I64) {
+            memcpy(&bindings[i].as_int, tensor->data, sizeof(int64_t));
+        }
     }
     status = status == EXG_OK
                  ? exg_bind_inputs(&p->verified, bindings, inputs.count, arena, symbols, err)

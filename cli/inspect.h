@@ -42,7 +42,8 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
 
 /* Most bytes of node results live at once: views take none, a result goes after its last
  * use. false when a size has no recorded number. */
-bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes);
+exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes,
+                                bool *known, exg_error *err);
 
 /* Ways to show it; texts of a file are escaped for where they go. */
 void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */

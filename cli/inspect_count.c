@@ -200,7 +200,8 @@ static void share(liveness *l, const exg_operators *operators, const exg_node *n
     }
 }
 
-bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes)
+exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes,
+                                bool *known, exg_error *err)
 {
     const exg_graph *graph = p->program->graph;
     liveness l = {.graph = graph, .known = true};
@@ -212,7 +213,7 @@ bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *byte
     l.bytes = EXG_NEW_ARRAY(arena, uint64_t, graph->value_count);
     *bytes = 0;
     if (freed == NULL || l.roots == NULL || l.last == NULL || l.bytes == NULL) {
-        return false;
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
         l.roots[v] = v;
@@ -247,7 +248,8 @@ bool cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *byte
         *bytes = live > *bytes ? live : *bytes;
         live -= freed[n];
     }
-    return l.known;
+    *known = l.known;
+    return EXG_OK;
 }
 
 /* The storages that weights are in, not those of sample inputs and extra files. Weights of
@@ -273,7 +275,8 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
                                cli_inspection *made, exg_error *err)
 {
     *made = (cli_inspection){.call = call, .p = p, .arena = arena};
-    made->activations_known = cli_activation_bytes(p, arena, &made->activation_bytes);
+    EXG_TRY(cli_activation_bytes(p, arena, &made->activation_bytes, &made->activations_known,
+                                 err));
     return count_storages(made) && count_operators(made) &&
                    (!(call->json || call->tree || call->html != NULL) || count_modules(made))
                ? EXG_OK

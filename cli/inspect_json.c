@@ -190,7 +190,6 @@ static void put_text_member(exg_text *text, const char *name, const char *part, 
     exg_text_printf(text, ", \"%s\": ", name);
     exg_text_add(&copy, part == NULL ? "" : part, length);
     exg_text_json_string(text, exg_text_string(&copy));
-    text->failed = text->failed || copy.failed;
     exg_text_free(&copy);
 }
 
@@ -200,7 +199,6 @@ static void put_argument(exg_text *text, const exg_graph *graph, const exg_argum
 
     exg_print_argument(&shown, graph, arg);
     exg_text_json_string(text, exg_text_string(&shown));
-    text->failed = text->failed || shown.failed;
     exg_text_free(&shown);
 }
 

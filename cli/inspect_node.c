@@ -253,12 +253,11 @@ static void put_quoted(exg_text *text, const char *string)
 
     exg_text_plain(&plain, string, false);
     exg_text_putc(text, '"');
-    for (const char *c = exg_text_string(&plain); c != NULL && *c != '\0'; c++) {
+    for (const char *c = exg_text_part(text, &plain); *c != '\0'; c++) {
         exg_text_puts(text, *c == '"' || *c == '\\' ? "\\" : "");
         exg_text_putc(text, *c);
     }
     exg_text_putc(text, '"');
-    text->failed = text->failed || plain.failed;
     exg_text_free(&plain);
 }
 

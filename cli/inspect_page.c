@@ -58,9 +58,8 @@ exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
         put_diagnostics(&json, &found);
         exg_text_puts(&json, "}");
         exg_text_add(text, cli_page, (size_t)(place - cli_page));
-        put_embedded(text, exg_text_string(&json) == NULL ? "" : exg_text_string(&json));
+        put_embedded(text, exg_text_part(text, &json));
         exg_text_puts(text, place + strlen("@DATA@"));
-        text->failed = text->failed || json.failed;
     }
     exg_text_free(&json);
     exg_diagnostics_free(&found);

@@ -85,8 +85,8 @@ static void put_row(exg_text *text, const row *r, int width)
     if (r->weight->meta != NULL) {
         cli_put_shape(&shape, r->weight->meta);
     }
-    exg_text_printf(text, "  %-*s  %-20s ", width, exg_text_string(&name), exg_text_string(&shape));
-    text->failed = text->failed || name.failed || shape.failed;
+    exg_text_printf(text, "  %-*s  %-20s ", width, exg_text_part(text, &name),
+                    exg_text_part(text, &shape));
     cli_put_bytes(text, r->bytes);
     exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
                     r->weight->table == EXG_TABLE_CONSTANTS ? ", constant"
@@ -147,12 +147,11 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at, uin
     exg_text_plain(&label, at == 0 ? "(whole)" : name == NULL ? m->path : name + 1, false);
     cli_put_bytes(&bytes, m->bytes);
     exg_text_printf(text, "  %*s%-*s %12" PRIu64 "  %10s  %5.1f %%%s", (int)m->depth * 2, "",
-                    (int)(m->depth < 14 ? 30 - m->depth * 2 : 2), exg_text_string(&label), m->numel,
-                    exg_text_string(&bytes), share,
+                    (int)(m->depth < 14 ? 30 - m->depth * 2 : 2), exg_text_part(text, &label),
+                    m->numel, exg_text_part(text, &bytes), share,
                     m->type[0] == '\0' ? "" : "  ");
     exg_text_plain(text, m->type, false);
     exg_text_putc(text, '\n');
-    text->failed = text->failed || label.failed || bytes.failed;
     exg_text_free(&label);
     exg_text_free(&bytes);
     for (uint32_t c = at + 1; m->depth < most && c < i->module_count; c++) {

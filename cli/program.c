@@ -125,6 +125,21 @@ void cli_progress_end(void)
     }
 }
 
+exg_status cli_put(const cli_call *call, const exg_text *text, exg_error *err)
+{
+    if (text->failed) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
+    fputs(exg_text_string(text), call->out);
+    return EXG_OK;
+}
+
+void cli_tell(const exg_text *text)
+{
+    fputs(text->failed ? "exg: out of memory for what is to be told here\n"
+                       : exg_text_string(text), stderr);
+}
+
 exg_status cli_save_text(const char *path, const char *text, exg_error *err)
 {
     exg_writer *writer;

@@ -53,7 +53,8 @@ static uint64_t stored_bytes(const exg_weights *weights)
 static void print_text(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
-    exg_text_printf(text, "%s: %s\n%u tensors, %" PRIu64 " bytes in %u storages\n", path, format,
+    exg_text_plain(text, path, false);
+    exg_text_printf(text, ": %s\n%u tensors, %" PRIu64 " bytes in %u storages\n", format,
                     weights->count, stored_bytes(weights), weights->storage_count);
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         const exg_string_pair *pair = &weights->metadata.items[i];
@@ -63,7 +64,7 @@ static void print_text(exg_text *text, const char *path, const char *format,
         exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
         exg_text_plain(text, pair->key, false);
         exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS,
-                        exg_text_string(&value) == NULL ? "" : value.data,
+                        exg_text_part(text, &value),
                         value.length > VALUE_COLUMNS ? "..." : "");
         exg_text_free(&value);
     }

@@ -3,6 +3,7 @@
  */
 #include "libexec/routine.h"
 #include "libexec/device/device.h"
+#include "libexec/sharding/cuts.h"
 #include "libexport/base/options.h"
 #include "libexport/base/text.h"
 
@@ -123,6 +124,22 @@ static exg_status count_ranks(const exg_mesh_shape *mesh, uint32_t most, uint32_
     return EXG_OK;
 }
 
+static bool is_set(const exg_plan_options *plan)
+{
+    return plan->no_fusion || plan->no_reuse || plan->outputs_apart ||
+           plan->overlap != EXG_OVERLAP_AUTO;
+}
+
+/* The parts of the options, where their mesh is one. */
+static exg_status check_parts(const exg_session_options *options, exg_error *err)
+{
+    EXG_TRY_IN(err, EXG_CHECK_PART(exg_plan_options, &options->plan, is_set(&options->plan), err),
+               "plan");
+    EXG_TRY_IN(err, EXG_CHECK_CHOICE(options->plan.overlap, EXG_OVERLAP_OFF, "overlap", err),
+               "plan");
+    return exg_place_check(options->place, &options->goal, &options->mesh, err);
+}
+
 static exg_status create_ranks(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
@@ -130,6 +147,7 @@ static exg_status create_ranks(exg_session *s, exg_error *err)
     uint32_t size = 0;
 
     EXG_TRY(count_ranks(&e->mesh, is_one ? UINT32_MAX : EXG_SESSION_RANKS_MAX, &size, err));
+    EXG_TRY(check_parts(&e->options, err));
     e->rank_count = is_one ? 1 : size;
     e->outcomes = EXG_NEW_ARRAY(s->arena, exg_outcome, e->rank_count);
     if (e->outcomes == NULL) {

@@ -70,6 +70,9 @@ exg_object exg_object_list(exg_object *items, uint32_t count)
 
 void exg_object_clear(exg_object *object, bool dtensors)
 {
+    if (object == NULL) {
+        return;
+    }
     if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
         for (uint32_t i = 0; i < object->count; i++) {
             exg_object_clear(&object->items[i], dtensors);

@@ -4,6 +4,7 @@
 #include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/options.h"
 
 #include <exg/module.h>
 #include <inttypes.h>
@@ -701,7 +702,12 @@ static exg_status plan_all(exg_planner *p)
 exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
                            const exg_plan_options *options, exg_plan **plan, exg_error *err)
 {
-    return exg_plan_rank(functional, operators, options, NULL, NULL, plan, err);
+    exg_plan_options own = {0};
+
+    *plan = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_plan_options, &own, options, err));
+    EXG_TRY(EXG_CHECK_CHOICE(own.overlap, EXG_OVERLAP_OFF, "exg_plan_options.overlap", err));
+    return exg_plan_rank(functional, operators, &own, NULL, NULL, plan, err);
 }
 
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,

@@ -21,7 +21,7 @@ const char *exg_place_mode_name(exg_place_mode mode)
     static const char *const names[] = {"replicate", "data", "tensor", "fsdp", "sequence", "auto",
                                         "patterns"};
 
-    return names[mode];
+    return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
 
 bool exg_is_exchange(exg_operator_id id)

@@ -3,6 +3,7 @@
  */
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/placer.h"
+#include "libexport/base/options.h"
 
 #include <inttypes.h>
 #include <xxhash.h>
@@ -310,12 +311,54 @@ static exg_status choose_modes(task *t, exg_error *err)
     return EXG_OK;
 }
 
+static exg_status check_pattern(const exg_place_pattern *pattern, exg_error *err)
+{
+    EXG_TRY(EXG_CHECK_CHOICE(pattern->placement.kind, EXG_PLACEMENT_KIND_COUNT - 1,
+                             "placement.kind", err));
+    return EXG_CHECK_CHOICE(pattern->placement.op, EXG_REDUCE_OP_COUNT - 1, "placement.op", err);
+}
+
+exg_status exg_place_check(const exg_place_options *options, const exg_place_goal *goal,
+                           const exg_mesh_shape *mesh, exg_error *err)
+{
+    if (mesh->ndim > EXG_MESH_DIMS_MAX) {
+        return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", mesh->ndim,
+                        EXG_MESH_DIMS_MAX);
+    }
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        const exg_place_options *place = &options[d];
+
+        EXG_TRY_IN(err,
+                   EXG_CHECK_PART(exg_place_options, place,
+                                  place->mode != 0 || place->pattern_count > 0, err),
+                   "place[%u]", d);
+        EXG_TRY_IN(err, EXG_CHECK_CHOICE(place->mode, EXG_PLACE_PATTERNS, "mode", err), "place[%u]",
+                   d);
+        for (uint32_t i = 0; i < place->pattern_count; i++) {
+            EXG_TRY_IN(err, check_pattern(&place->patterns[i], err), "place[%u].patterns[%u]", d,
+                       i);
+        }
+    }
+    if (goal == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err,
+               EXG_CHECK_PART(exg_place_goal, goal,
+                              goal->costs != NULL || goal->memory_limit != 0 || goal->overlaps ||
+                                  goal->json, err), "goal");
+    if (goal->costs != NULL) {
+        EXG_TRY_IN(err, EXG_CHECK_PART(exg_costs, goal->costs, true, err), "goal.costs");
+    }
+    return EXG_OK;
+}
+
 exg_status exg_place(const exg_program *functional, const exg_operators *operators,
                      const exg_place_options *options, const exg_place_goal *goal,
                      const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
                      exg_place_summary *summary, char **report, exg_error *err)
 {
     *local = NULL;
+    EXG_TRY(exg_place_check(options, goal, mesh, err));
     EXG_TRY(exg_place_check_patterns(functional, options, mesh->ndim, err));
     return exg_place_noting(functional, operators, options, goal, mesh, rank, UINT32_MAX, NULL,
                             local, summary, report, err);

@@ -3,6 +3,7 @@
 
 #include "libexport/base/checked.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ struct exg_arena {
     uint64_t budget;
     uint64_t used;
     uint64_t chunk_bytes;
-    bool is_dry; /* a chunk was refused */
+    uint64_t wanted; /* in all, when the budget refused it; 0: it never did */
+    bool is_dry;     /* a chunk was refused */
 };
 
 #define BLOCK_ALIGNMENT 64
@@ -228,7 +230,11 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
     char *block;
 
     if (!exg_mul_u64(count, size, &bytes) || !exg_add_u64(bytes, RED_ZONE, &taken) ||
-        !exg_align_u64(taken, ALIGNMENT, &taken) || taken > arena->budget - arena->used) {
+        !exg_align_u64(taken, ALIGNMENT, &taken) || taken > UINT64_MAX - arena->used) {
+        return NULL;
+    }
+    if (taken > arena->budget - arena->used) {
+        arena->wanted = arena->used + taken;
         return NULL;
     }
     if (c == NULL || taken > c->capacity - c->used) {
@@ -248,6 +254,33 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
 bool exg_arena_is_dry(const exg_arena *arena)
 {
     return arena->is_dry;
+}
+
+exg_status exg_arena_fault(const exg_arena *arena, exg_error *err)
+{
+    if (arena->wanted == 0 || arena->is_dry) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, LIMIT, "MEM-002",
+                                  "more than the memory budget of %" PRIu64 " bytes is needed, at "
+                                  "least %" PRIu64, arena->budget, arena->wanted),
+                         "open it with a larger memory budget");
+}
+
+exg_status exg_arena_settle(const exg_arena *arena, exg_status status, exg_error *err)
+{
+    exg_error told;
+
+    if (status != EXG_NO_MEMORY || arena == NULL || arena->wanted == 0 || arena->is_dry) {
+        return status;
+    }
+    exg_error_clear(&told);
+    if (err != NULL) {
+        told = *err;
+    }
+    status = exg_arena_fault(arena, err);
+    return told.where[0] == '\0' ? status : exg_error_within(err, status, "%s", told.where);
 }
 
 char *exg_arena_strdup(exg_arena *arena, const char *text)

@@ -22,6 +22,13 @@ void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
 /* Was something refused because there is no more memory, and not for the budget? */
 bool exg_arena_is_dry(const exg_arena *arena);
 
+/* What a request that answered NULL is told as: NO_MEMORY MEM-001; LIMIT MEM-002 where it was
+ * the budget that refused, with what is needed at least. */
+exg_status exg_arena_fault(const exg_arena *arena, exg_error *err);
+
+/* `status` of work in the arena, where a NO_MEMORY of its budget becomes LIMIT as above. */
+exg_status exg_arena_settle(const exg_arena *arena, exg_status status, exg_error *err);
+
 /* Takes back all that was handed out and keeps the newest memory for what comes:
  * for work of the same size over and over. */
 void exg_arena_reset(exg_arena *arena);

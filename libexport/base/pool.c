@@ -170,9 +170,20 @@ static uint32_t core_count(void)
 
 exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err)
 {
-    uint32_t count = thread_count == 0 ? core_count() : thread_count;
-    exg_pool *pool = calloc(1, sizeof(*pool) + (count - 1) * sizeof(pthread_t));
+    uint32_t cores = thread_count == 0 ? core_count() : 0;
+    uint32_t count = thread_count > 0               ? thread_count
+                     : cores < EXG_POOL_THREADS_MAX ? cores
+                                                    : EXG_POOL_THREADS_MAX;
+    exg_pool *pool;
 
+    *out = NULL;
+    if (count > EXG_POOL_THREADS_MAX) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "POOL-002", "%u threads are asked for, at most "
+                                      "%d are possible", count, EXG_POOL_THREADS_MAX),
+                             "0 takes one a core");
+    }
+    pool = calloc(1, sizeof(*pool) + (count - 1) * sizeof(pthread_t));
     if (pool == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }

@@ -73,6 +73,7 @@ void exg_text_printf(exg_text *text, const char *format, ...)
     va_copy(again, args);
     length = vsnprintf(NULL, 0, format, args);
     va_end(args);
+    text->failed = text->failed || length < 0;
     if (length >= 0 && reserve(text, (size_t)length)) {
         vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
@@ -233,6 +234,12 @@ void exg_text_json_string(exg_text *text, const char *string)
         }
     }
     exg_text_putc(text, '"');
+}
+
+const char *exg_text_part(exg_text *text, const exg_text *part)
+{
+    text->failed = text->failed || part->failed;
+    return part->failed || part->data == NULL ? "" : part->data;
 }
 
 const char *exg_text_string(const exg_text *text)

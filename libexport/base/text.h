@@ -49,6 +49,10 @@ void exg_text_plain(exg_text *text, const char *string, bool lines);
 /* Are `length` bytes UTF-8, without overlong forms and surrogates? */
 bool exg_text_is_utf8(const char *bytes, size_t length);
 
+/* The data of a text made apart, to be put into `text`, which fails where memory ran out for
+ * `part`; "" then, and when it is empty. */
+const char *exg_text_part(exg_text *text, const exg_text *part);
+
 /* The data, or "" when empty, or NULL when memory ran out. Still owned. */
 const char *exg_text_string(const exg_text *text);
 

@@ -84,8 +84,10 @@ const char *exg_differ_keep(exg_differ *d, exg_text *text)
 
 void exg_diff_free(exg_diff *diff)
 {
-    exg_arena_destroy(diff->arena);
-    memset(diff, 0, sizeof(*diff));
+    if (diff != NULL) {
+        exg_arena_destroy(diff->arena);
+        memset(diff, 0, sizeof(*diff));
+    }
 }
 
 static exg_status compare(exg_differ *d, exg_error *err)

@@ -422,6 +422,7 @@ exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_err
                 .err = err};
     exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);
 
+    status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     return status;
 }

@@ -6,32 +6,29 @@
 #include <string.h>
 
 /* The length of NAME in "NAME.npy", or 0. */
-static size_t stem_of(const char *member)
+static size_t stem_of(const char *member, size_t length)
 {
-    size_t length = strlen(member);
-
-    return length > 4 && strcmp(member + length - 4, ".npy") == 0 ? length - 4 : 0;
+    return length > 4 && memcmp(member + length - 4, ".npy", 4) == 0 ? length - 4 : 0;
 }
 
-static bool all_npy(const exg_zip *zip)
+static bool is_npy(void *user, const char *member, size_t length)
 {
-    for (uint32_t i = 0; i < zip->count; i++) {
-        if (stem_of(zip->entries[i].name) == 0) {
-            return false;
-        }
-    }
-    return zip->count > 0;
+    *(bool *)user = true;
+    return stem_of(member, length) > 0;
 }
 
 bool exg_npz_sniff(const uint8_t *data, uint64_t length)
 {
-    return exg_zip_holds(data, length, all_npy);
+    bool any = false;
+
+    return exg_zip_names(data, length, is_npy, &any) && any;
 }
 
 static exg_status read_member(const exg_zip *zip, const exg_zip_entry *entry, uint64_t *budget,
                               exg_weights *weights, exg_error *err)
 {
-    const char *name = exg_arena_strndup(weights->arena, entry->name, stem_of(entry->name));
+    const char *name = exg_arena_strndup(weights->arena, entry->name,
+                                         stem_of(entry->name, strlen(entry->name)));
     const uint8_t *data = NULL;
     void *owned = NULL;
 

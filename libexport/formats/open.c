@@ -229,6 +229,10 @@ exg_status exg_save(const exg_program *program, const char *path, exg_format for
         return exg_error_fix(err, EXG_FAIL(err, USAGE, "FMT-UNKNOWN", "%s: unknown format", path),
                              "name the format, or end the file's name in .exg");
     }
+    EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD,
+                             "exg_save_options.compression", err));
+    EXG_TRY(EXG_CHECK_CHOICE(options.weights, EXG_WEIGHTS_EXTERNAL, "exg_save_options.weights",
+                             err));
     if (format_rows[format].save == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "FMT-WRITE", "%s files cannot be written",
                         format_names[format].name);

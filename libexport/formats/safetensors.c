@@ -301,6 +301,7 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
         }
     }
     exg_json_free(doc);
+    status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     return status;
 }

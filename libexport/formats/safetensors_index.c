@@ -181,6 +181,7 @@ exg_status exg_safetensors_index_read(const exg_source *source, exg_weights *wei
         status = read_index(&r, exg_json_root(doc));
     }
     exg_json_free(doc);
+    status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     free(folder);
     return status;

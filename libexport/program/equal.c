@@ -3,7 +3,7 @@
  * A difference is a MISMATCH that collects its path while unwinding, as faults do.
  * Values are compared by name: their ids may differ.
  */
-#include <exg/program.h>
+#include "libexport/program/equal.h"
 
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
@@ -635,8 +635,8 @@ static exg_status origins(const exg_program *a, const exg_program *b, exg_error 
     return texts(a->torch_version, b->torch_version, "torch_version", err);
 }
 
-static exg_status programs(const exg_program *a, const exg_program *b, bool compare_bytes,
-                           exg_error *err)
+exg_status exg_program_compare(const exg_program *a, const exg_program *b, bool compare_bytes,
+                               exg_error *err)
 {
     EXG_TRY(origins(a, b, err));
     EXG_TRY(samples(a, b, compare_bytes, err));
@@ -660,7 +660,7 @@ bool exg_program_equal(const exg_program *a, const exg_program *b, bool compare_
     exg_status status;
 
     exg_error_clear(&err);
-    status = programs(a, b, compare_bytes, &err);
+    status = exg_program_compare(a, b, compare_bytes, &err);
     if (difference != NULL) {
         snprintf(difference, DIFFERENCE_BYTES, "%s%s%s", err.where,
                  err.where[0] == '\0' ? "" : ": ", err.message);

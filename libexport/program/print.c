@@ -74,13 +74,11 @@ exg_status exg_program_print(const exg_program *program, char **text, exg_error 
 
     exg_text_puts(&out, "ExportedProgram:\n" INDENT);
     exg_print_module(&part, program->graph, &program->signature, "GraphModule", 0);
-    put_indented(&out, exg_text_string(&part) == NULL ? "" : exg_text_string(&part));
-    out.failed = out.failed || part.failed;
+    put_indented(&out, exg_text_part(&out, &part));
     exg_text_free(&part);
     exg_text_puts(&out, "\nGraph signature: ");
     exg_print_signature(&part, &program->signature);
-    put_indented(&out, exg_text_string(&part) == NULL ? "" : exg_text_string(&part));
-    out.failed = out.failed || part.failed;
+    put_indented(&out, exg_text_part(&out, &part));
     exg_text_free(&part);
     exg_text_puts(&out, "\nRange constraints: ");
     put_ranges(&out, program);

@@ -161,13 +161,13 @@ static void print_value(cursor *c, exg_text *out)
     } else {
         read_value(c, &text, 16);
     }
-    if (text.length > SHOWN_MAX) {
+    if (text.length > SHOWN_MAX && !text.failed) {
         text.length = SHOWN_MAX;
         text.data[SHOWN_MAX] = '\0';
         exg_text_puts(&text, "...");
         quoted = true;
     }
-    shown = exg_text_string(&text) == NULL ? "" : exg_text_string(&text);
+    shown = exg_text_part(out, &text);
     if (quoted) {
         exg_print_python_string(out, shown);
     } else {
@@ -193,7 +193,7 @@ void exg_print_custom(exg_text *out, const char *json)
         }
         read_string(&c, &key);
         exg_text_puts(&text, first ? "" : ", ");
-        exg_print_python_string(&text, exg_text_string(&key) == NULL ? "" : exg_text_string(&key));
+        exg_print_python_string(&text, exg_text_part(&text, &key));
         exg_text_free(&key);
         skip_spaces(&c);
         c.failed = c.failed || *c.at++ != ':';
@@ -203,8 +203,8 @@ void exg_print_custom(exg_text *out, const char *json)
         }
         first = false;
     }
-    if (!c.failed && !first && exg_text_string(&text) != NULL) {
-        exg_text_printf(out, "Annotation: {%s} ", exg_text_string(&text));
+    if (!c.failed && !first) {
+        exg_text_printf(out, "Annotation: {%s} ", exg_text_part(out, &text));
     }
     exg_text_free(&text);
 }

@@ -427,11 +427,7 @@ void exg_print_expression(exg_text *out, const char *expr)
 
     print_term(&r, &text);
     skip_spaces(&r);
-    printed = exg_text_string(&text);
-    if (r.failed || *r.at != '\0' || printed == NULL) {
-        exg_text_puts(out, expr);
-    } else {
-        exg_text_puts(out, printed);
-    }
+    printed = exg_text_part(out, &text);
+    exg_text_puts(out, r.failed || *r.at != '\0' ? expr : printed);
     exg_text_free(&text);
 }

@@ -531,10 +531,10 @@ static void print_lines(printer *p, int indent, bool first)
             exg_print_custom(&origin, custom);
         }
         print_origin(&origin, trace == NULL ? "" : trace);
-        if (l == 0 || origin.length != previous.length ||
+        if (l == 0 || origin.failed || origin.length != previous.length ||
             memcmp(origin.data, previous.data, origin.length) != 0) {
             exg_text_printf(p->out, "%s%*s# %s\n", l == 0 && first ? "" : "\n", indent, "",
-                            exg_text_string(&origin) == NULL ? "" : exg_text_string(&origin));
+                            exg_text_part(p->out, &origin));
         }
         print_line(p, l, indent);
         held = previous;

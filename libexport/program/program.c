@@ -109,8 +109,9 @@ exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
     }
     made = EXG_NEW(arena, exg_program);
     if (made == NULL || (made->graph = EXG_NEW(arena, exg_graph)) == NULL) {
+        status = exg_arena_fault(arena, err);
         exg_arena_destroy(arena);
-        return EXG_OUT_OF_MEMORY(err);
+        return status;
     }
     made->arena = arena;
     made->name = "model";

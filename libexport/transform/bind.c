@@ -151,6 +151,11 @@ static exg_status check_names(const exg_program *program, const exg_input_bindin
                               bindings[b].name == NULL ? "" : bindings[b].name);
             return exg_error_fix(err, status, "its inputs are: %s", names);
         }
+        if (find_binding(bindings, b, bindings[b].name) != NULL) {
+            return exg_error_fix(
+                err, EXG_FAIL(err, USAGE, "INP-010", "input '%s' is given twice", bindings[b].name),
+                "give it once");
+        }
     }
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i) &&

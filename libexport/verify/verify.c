@@ -145,8 +145,10 @@ void exg_found(exg_verifier *v, const char *code, const exg_place *place, const 
 
 void exg_diagnostics_free(exg_diagnostics *diagnostics)
 {
-    exg_arena_destroy(diagnostics->arena);
-    memset(diagnostics, 0, sizeof(*diagnostics));
+    if (diagnostics != NULL) {
+        exg_arena_destroy(diagnostics->arena);
+        memset(diagnostics, 0, sizeof(*diagnostics));
+    }
 }
 
 /* Dialects are an open set: extensions register theirs. */

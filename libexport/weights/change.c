@@ -1,5 +1,6 @@
 /* change.c - weights like others, with their bytes gone or turned around. */
 #include "libexport/base/arena.h"
+#include "libexport/base/options.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>
@@ -190,6 +191,8 @@ exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weigh
 {
     exg_status status;
 
+    *made = NULL;
+    EXG_TRY(EXG_CHECK_CHOICE(order, EXG_BIG_ENDIAN, "the byte order", err));
     EXG_TRY(exg_weights_like(of, made, err));
     status = turn_all(of, order, *made, err);
     if (status != EXG_OK) {

@@ -4,6 +4,7 @@
  *   root = H(leaves, as bytes, in the order of names)
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/options.h"
 #include "libexport/base/pool.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
@@ -164,6 +165,7 @@ exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint
     exg_status status;
 
     text[0] = '\0';
+    EXG_TRY(EXG_CHECK_CHOICE(kind, EXG_CHECKSUM_UNKNOWN, "the kind of checksum", err));
     if (kind == EXG_CHECKSUM_NONE || kind == EXG_CHECKSUM_UNKNOWN) {
         return EXG_FAIL(err, USAGE, "WGT-DIGEST", "a digest needs a kind of checksum");
     }

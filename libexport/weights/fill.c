@@ -34,7 +34,7 @@ const char *exg_misfit_text(exg_misfit_kind kind)
 #undef EXG_MISFIT
     };
 
-    return texts[kind];
+    return (unsigned)kind < sizeof(texts) / sizeof(texts[0]) ? texts[kind] : "?";
 }
 
 bool exg_misfit_is_fault(exg_misfit_kind kind)
@@ -45,11 +45,14 @@ bool exg_misfit_is_fault(exg_misfit_kind kind)
 #undef EXG_MISFIT
     };
 
-    return faults[kind];
+    return (unsigned)kind < sizeof(faults) / sizeof(faults[0]) && faults[kind];
 }
 
 void exg_misfits_free(exg_misfits *misfits)
 {
+    if (misfits == NULL) {
+        return;
+    }
     for (uint32_t i = 0; i < misfits->count; i++) {
         free(misfits->items[i].name);
     }

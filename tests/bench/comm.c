@@ -155,7 +155,7 @@ static exg_session *open_model(const exg_verified *verified, uint32_t ranks, exg
 
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}, {NULL}} : options.mesh;
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]), .mode = mode};
-    options.plan.overlap = overlap;
+    options.plan = (exg_plan_options){.size = sizeof(options.plan), .overlap = overlap};
     if (exg_session_create(verified, &options, &session, &err) != EXG_OK) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);

@@ -337,12 +337,16 @@ static void it_fails_cleanly_at_every_small_budget(void **state)
     uint8_t *data = small_file(&length);
     exg_open_options options = {.size = sizeof(options), .memory_budget = 64};
     exg_program *p = NULL;
-    exg_status status = EXG_NO_MEMORY;
+    exg_error err;
+    exg_status status = EXG_LIMIT;
 
     (void)state;
     while (status != EXG_OK) {
+        exg_error_clear(&err);
         assert_true(options.memory_budget < (16u << 20));
-        status = exg_open_memory(data, length, &options, &p, NULL, NULL);
+        status = exg_open_memory(data, length, &options, &p, NULL, &err);
+        assert_true(status == EXG_OK || status == EXG_LIMIT);
+        assert_string_equal(err.code, status == EXG_OK ? "" : "MEM-002");
         options.memory_budget += options.memory_budget / 64 + 16;
     }
     exg_program_destroy(p);

@@ -2,6 +2,7 @@
  * known of a tensor's description. Golden values are PyTorch's or worked out by hand.
  */
 #include <exg/export.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,10 +262,103 @@ static void options_without_a_size_are_refused(void **state)
     exg_program_destroy(program);
 }
 
+/* What frees takes what was never made. */
+static void nothing_is_freed(void **state)
+{
+    exg_diagnostics diagnostics = {0};
+    exg_file_info info = {0};
+    exg_misfits misfits = {0};
+    exg_diff diff = {0};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        exg_diagnostics_free(i == 0 ? NULL : &diagnostics);
+        exg_file_info_free(i == 0 ? NULL : &info);
+        exg_misfits_free(i == 0 ? NULL : &misfits);
+        exg_diff_free(i == 0 ? NULL : &diff);
+    }
+    exg_tensor_file_close(NULL);
+    exg_weights_release(NULL);
+    exg_program_destroy(NULL);
+    exg_builder_destroy(NULL);
+    exg_operators_destroy(NULL);
+    exg_arena_destroy(NULL);
+}
+
+static void refused_as_no_choice(exg_status status, const exg_error *err, const char *what)
+{
+    assert_int_equal(status, EXG_USAGE);
+    assert_string_equal(err->code, "OPT-002");
+    assert_non_null(strstr(err->message, what));
+    assert_string_not_equal(err->fix, "");
+}
+
+/* Numbers that stand for nothing are not taken for the nearest thing. */
+static void numbers_of_no_choice_are_refused(void **state)
+{
+    exg_save_options save = {.size = sizeof(save), .compression = (exg_compression)3};
+    char text[EXG_DIGEST_TEXT_MAX];
+    exg_program *program;
+    exg_weights *made;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, &err), EXG_OK);
+    refused_as_no_choice(exg_save(program, "/nowhere/x.exg", EXG_FORMAT_EXG, &save, &err), &err,
+                         "exg_save_options.compression is 3");
+    save.compression = EXG_COMPRESSION_KEEP;
+    save.weights = (exg_placement_of_weights)99;
+    refused_as_no_choice(exg_save(program, "/nowhere/x.exg", EXG_FORMAT_EXG, &save, &err), &err,
+                         "exg_save_options.weights is 99");
+    refused_as_no_choice(
+        exg_weights_in_order(program->weights, (exg_byte_order)2, &made, &err), &err,
+        "the byte order is 2");
+    assert_null(made);
+    refused_as_no_choice(
+        exg_weights_digest(program->weights, (exg_checksum_kind)99, 1, text, &err), &err,
+        "the kind of checksum is 99");
+    exg_program_destroy(program);
+}
+
+static void numbers_of_nothing_have_no_name(void **state)
+{
+    static const int numbers[] = {-1, 99, INT_MAX, INT_MIN};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int n = numbers[i];
+
+        assert_string_equal(exg_status_name((exg_status)n), "?");
+        assert_string_equal(exg_status_meaning((exg_status)n), "?");
+        assert_int_equal(exg_status_exit_code((exg_status)n), 70);
+        assert_string_equal(exg_format_name((exg_format)n), "?");
+        assert_string_equal(exg_weights_format_name((exg_weights_format)n), "program");
+        assert_string_equal(exg_layout_name((exg_layout)n), "?");
+        assert_string_equal(exg_memory_format_name((exg_memory_format)n), "?");
+        assert_string_equal(exg_severity_name((exg_severity)n), "?");
+        assert_string_equal(exg_keeper_name((exg_keeper)n), "?");
+        assert_string_equal(exg_argument_tag((exg_argument_kind)n), "?");
+        assert_string_equal(exg_input_kind_name((exg_input_kind)n), "?");
+        assert_string_equal(exg_output_kind_name((exg_output_kind)n), "?");
+        assert_int_equal(exg_input_kind_number((exg_input_kind)n), 0);
+        assert_int_equal(exg_output_kind_number((exg_output_kind)n), 0);
+        assert_string_equal(exg_diff_room_name((exg_diff_room)n), "?");
+        assert_string_equal(exg_diff_kind_name((exg_diff_kind)n), "?");
+        assert_string_equal(exg_dtype_name((exg_dtype)n), "?");
+        assert_string_equal(exg_dtype_numpy((exg_dtype)n), "");
+        assert_int_equal(exg_dtype_bytes((exg_dtype)n), 0);
+        assert_string_equal(exg_misfit_text((exg_misfit_kind)n), "?");
+        assert_false(exg_misfit_is_fault((exg_misfit_kind)n));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_without_a_size_are_refused),
+        cmocka_unit_test(nothing_is_freed),
+        cmocka_unit_test(numbers_of_no_choice_are_refused),
+        cmocka_unit_test(numbers_of_nothing_have_no_name),
         cmocka_unit_test(it_promotes_as_pytorch),
         cmocka_unit_test(it_names_everything),
         cmocka_unit_test(it_tells_faults),

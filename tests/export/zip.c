@@ -19,8 +19,8 @@ static exg_status open_zip(const void *data, size_t length, exg_arena **arena, e
     return exg_zip_open(data, length, 0, *arena, zip, err);
 }
 
-/* Opens from an exact copy and expects `code`. */
-static void expect_code(zip_maker *maker, const char *code)
+/* Opens from an exact copy and expects `code`, told as `message`. */
+static void expect_fault(zip_maker *maker, const char *code, const char *message)
 {
     uint8_t *copy = malloc(maker->out.length + 1);
     exg_arena *arena;
@@ -30,12 +30,18 @@ static void expect_code(zip_maker *maker, const char *code)
 
     memcpy(copy, maker->out.data, maker->out.length);
     status = open_zip(copy, maker->out.length, &arena, &zip, &err);
-    if (strcmp(err.code, code) != 0 || (status == EXG_OK) != (code[0] == '\0')) {
+    if (strcmp(err.code, code) != 0 || (status == EXG_OK) != (code[0] == '\0') ||
+        strstr(err.message, message) == NULL) {
         fail_msg("expected %s, got %s %s", code, err.code, err.message);
     }
     exg_arena_destroy(arena);
     free(copy);
     zip_free(maker);
+}
+
+static void expect_code(zip_maker *maker, const char *code)
+{
+    expect_fault(maker, code, "");
 }
 
 static void set16(zip_maker *zip, size_t at, uint16_t value)
@@ -229,7 +235,7 @@ static void it_refuses_bytes_that_belong_to_nobody(void **state)
     two_members(&maker); /* after */
     zip_finish(&maker);
     exg_text_puts(&maker.out, "x");
-    expect_code(&maker, "ZIP-END");
+    expect_fault(&maker, "ZIP-END", "the archive ends here, 1 bytes follow that are not its own");
 }
 
 static void it_refuses_wrong_end_records(void **state)
@@ -247,6 +253,10 @@ static void it_refuses_wrong_end_records(void **state)
     set16(&maker, maker.out.length - 22 + 8, 1);
     set16(&maker, maker.out.length - 22 + 10, 1);
     expect_code(&maker, "ZIP-DIR");
+    two_members(&maker);
+    zip_finish(&maker);
+    set16(&maker, maker.out.length - 22 + 8, 1); /* entries, one count */
+    expect_fault(&maker, "ZIP-END", "counts 1 entries on this disk and 2 in all");
     two_members(&maker);
     zip_finish(&maker);
     set16(&maker, maker.out.length - 22 + 4, 1); /* a second disk */

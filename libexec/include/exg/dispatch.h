@@ -87,7 +87,7 @@ exg_object exg_object_tensor(const exg_tensor *t);
 exg_object exg_object_spec(const exg_dtensor_spec *spec);
 exg_object exg_object_list(exg_object *items, uint32_t count);
 
-/* Frees the lists of a result, and with `dtensors` the DTensors in it too. */
+/* Frees the lists of a result, and with `dtensors` the DTensors in it too. NULL is allowed. */
 void exg_object_clear(exg_object *object, bool dtensors);
 
 /* ---- what propagation sees and says --------------------------------- */

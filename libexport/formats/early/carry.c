@@ -503,7 +503,7 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
 }
 
 exg_status exg_early_decode_carry(exg_json root, const char *text, size_t length,
-                                  exg_program *program, uint64_t budget, exg_error *err)
+                                  exg_program *program, exg_error *err)
 {
     exg_json_doc *doc = NULL;
     exg_decoder d;
@@ -511,11 +511,11 @@ exg_status exg_early_decode_carry(exg_json root, const char *text, size_t length
     exg_json inner;
     exg_status status = exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, err);
 
-    exg_decoder_init(&d, program->arena, budget, err);
+    exg_decoder_init(&d, program->arena, err);
     if (status == EXG_OK) {
         carried = exg_json_root(doc);
         status = exg_json_find(carried, "program", &inner)
-                     ? exg_decode_program(inner, program, budget, err)
+                     ? exg_decode_program(inner, program, err)
                      : exg_json_fault(carried, err, EXG_MALFORMED, "JSN-002",
                                       "key 'program' is missing");
     }

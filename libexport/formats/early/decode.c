@@ -626,12 +626,12 @@ static exg_status add_notes(exg_json root, uint64_t strangers, exg_program *prog
 }
 
 exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_operators *names,
-                            exg_program *program, uint64_t budget, exg_error *err)
+                            exg_program *program, exg_error *err)
 {
     exg_decoder d;
     exg_status status;
 
-    exg_decoder_init(&d, program->arena, budget, err);
+    exg_decoder_init(&d, program->arena, err);
     status = decode_root(&d, root, bytes, names, program);
     if (status == EXG_OK && names != NULL) {
         status = add_notes(root, d.strangers, program, err);

@@ -36,7 +36,7 @@ typedef enum exg_early_bytes { EXG_EARLY_WITH_BYTES, EXG_EARLY_WITHOUT_BYTES } e
 /* Fills `program` from a GraphModule, the carry left alone. MALFORMED (JSN-*, EAR-*),
  * UNSUPPORTED (EAR-003). `names` gives positional arguments their names; NULL: none get one. */
 exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_operators *names,
-                            exg_program *program, uint64_t budget, exg_error *err);
+                            exg_program *program, exg_error *err);
 
 /* The one member of a union that is not null; members may all be present (S002-27). */
 exg_status exg_early_union(exg_decoder *d, exg_json value, const char **tag, uint32_t *length,
@@ -167,7 +167,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out);
 
 /* Fills `program` from the carry's text; storages in the early part come from `root`. */
 exg_status exg_early_decode_carry(exg_json root, const char *text, size_t length,
-                                  exg_program *program, uint64_t budget, exg_error *err);
+                                  exg_program *program, exg_error *err);
 
 /* What an early file cannot say of the program, in words, one "; " apart. */
 exg_status exg_early_list_losses(exg_early_encoder *e, exg_text *out);

@@ -1,6 +1,7 @@
 /* open.c - early JSON opened: the early part, or what it carries when the two agree. */
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
+#include "libexport/program/equal.h"
 
 #include <string.h>
 
@@ -34,7 +35,7 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
     exg_status status;
 
     EXG_TRY(exg_program_create(NULL, budget, program, err));
-    status = exg_early_decode(root, EXG_EARLY_WITHOUT_BYTES, NULL, *program, budget, err);
+    status = exg_early_decode(root, EXG_EARLY_WITHOUT_BYTES, NULL, *program, err);
     if (status == EXG_OK) {
         drop_carry(&(*program)->metadata);
     } else {
@@ -42,6 +43,24 @@ static exg_status structure_of(exg_json root, uint64_t budget, exg_program **pro
         *program = NULL;
     }
     return status;
+}
+
+static exg_status tell_difference(const exg_program *given, const exg_program *expected,
+                                  exg_error *err)
+{
+    exg_error found;
+    exg_status status;
+
+    exg_error_clear(&found);
+    status = exg_program_compare(given, expected, false, &found);
+    if (status == EXG_OK || status == EXG_NO_MEMORY) {
+        return status == EXG_OK ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, MALFORMED, "EAR-004",
+                                  "what is carried is not what the file says: %s%s%s", found.where,
+                                  found.where[0] == '\0' ? "" : ": ", found.message),
+                         "open it with --ignore-carry to take what the file says");
 }
 
 /* Would `carried` be written as this early part (S002-110)? */
@@ -54,7 +73,6 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     exg_json_doc *doc = NULL;
     exg_program *given = NULL;
     exg_program *expected = NULL;
-    char difference[256];
     exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
                                         : exg_early_encode_parsed(&e, &doc);
 
@@ -64,13 +82,10 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
     if (status == EXG_OK) {
         status = structure_of(exg_json_root(doc), budget, &expected, err);
     }
-    if (status == EXG_OK && !exg_program_equal(given, expected, false, difference)) {
-        status = exg_error_fix(err,
-                               EXG_FAIL(err, MALFORMED, "EAR-004",
-                                        "what is carried is not what the file says: %s",
-                                        difference),
-                               "open it with --ignore-carry to take what the file says");
+    if (status == EXG_OK) {
+        status = tell_difference(given, expected, err);
     }
+    status = exg_arena_settle(scratch, status, err);
     exg_program_destroy(given);
     exg_program_destroy(expected);
     exg_json_free(doc);
@@ -92,11 +107,11 @@ static exg_status decode(exg_json root, const exg_source *source, const exg_open
         size_t length = 0;
 
         EXG_TRY(exg_json_string(carry, &text, &length, err));
-        EXG_TRY(exg_early_decode_carry(root, text, length, program, source->budget, err));
+        EXG_TRY(exg_early_decode_carry(root, text, length, program, err));
         return check_agreement(root, program, source->budget, err);
     }
     EXG_TRY(exg_operators_create(&operators, err));
-    status = exg_early_decode(root, EXG_EARLY_WITH_BYTES, operators, program, source->budget, err);
+    status = exg_early_decode(root, EXG_EARLY_WITH_BYTES, operators, program, err);
     exg_operators_destroy(operators);
     drop_carry(&program->metadata); /* ignored, it is gone */
     return status;
@@ -118,6 +133,7 @@ exg_status exg_early_open(const exg_source *source, const exg_open_options *opti
     }
     if (status == EXG_OK) {
         status = decode(exg_json_root(doc), source, options, made, err);
+        status = exg_arena_settle(made->arena, status, err);
     }
     if (status == EXG_OK && options->program != NULL && strcmp(options->program, made->name) != 0) {
         status = EXG_FAIL(err, USAGE, "EXG-006", "the file holds '%s', not '%s'", made->name,

@@ -6,6 +6,7 @@
  */
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
+#include "libexport/program/equal.h"
 
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
@@ -33,7 +34,7 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
     }
     if (status == EXG_OK) {
         status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITHOUT_BYTES, operators, *program,
-                                  EXG_ARENA_UNBOUNDED, e->err);
+                                  e->err);
     }
     exg_operators_destroy(operators);
     exg_json_free(doc);
@@ -44,14 +45,16 @@ static exg_status needs_carry(exg_early_encoder *e, bool *needs)
 {
     exg_program *again = NULL;
     exg_status status;
-    char difference[256];
 
     e->bytes = EXG_EARLY_WITHOUT_BYTES;
     e->to_branches = true;
     status = read_back(e, &again);
     e->bytes = EXG_EARLY_WITH_BYTES;
     /* What cannot even be read back (two values of one name, say) is carried too. */
-    *needs = status != EXG_OK || !exg_program_equal(e->program, again, false, difference);
+    if (status == EXG_OK) {
+        status = exg_program_compare(e->program, again, false, e->err);
+    }
+    *needs = status != EXG_OK;
     e->to_branches = !*needs; /* the carry is the program, which has them lifted */
     exg_program_destroy(again);
     return status == EXG_NO_MEMORY ? status : EXG_OK;

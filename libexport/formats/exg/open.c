@@ -1,4 +1,5 @@
 /* open.c - .exg: metadata copied, checked and decoded; weights stay where they lie. */
+#include "libexport/base/arena.h"
 #include "libexport/formats/exg/flat.h"
 #include "libexport/formats/format.h"
 
@@ -37,6 +38,7 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
         }
     }
     if (status != EXG_OK) {
+        status = exg_arena_settle(made == NULL ? NULL : made->arena, status, err);
         exg_program_destroy(made);
         return status;
     }

@@ -28,26 +28,24 @@ typedef struct walker {
 } walker;
 
 /* A root folder with data.pkl, and nothing that makes it a program or TorchScript. */
-static bool is_checkpoint(const exg_zip *zip)
+static bool is_of_checkpoint(void *user, const char *name, size_t length)
 {
-    bool found = false;
+    const char *slash = memchr(name, '/', length);
+    const char *rest = slash == NULL ? "" : slash + 1;
+    size_t left = slash == NULL ? 0 : length - (size_t)(rest - name);
+    bool *found = user;
 
-    for (uint32_t i = 0; i < zip->count; i++) {
-        const char *slash = strchr(zip->entries[i].name, '/');
-
-        if (slash != NULL &&
-            (strncmp(slash + 1, "models/", 7) == 0 || strcmp(slash + 1, "constants.pkl") == 0)) {
-            return false;
-        }
-        found = found || (slash != NULL && strcmp(slash + 1, "data.pkl") == 0);
-    }
-    return found;
+    *found = *found || (left == 8 && memcmp(rest, "data.pkl", 8) == 0);
+    return !(left >= 7 && memcmp(rest, "models/", 7) == 0) &&
+           !(left == 13 && memcmp(rest, "constants.pkl", 13) == 0);
 }
 
 bool exg_checkpoint_sniff(const uint8_t *data, uint64_t length)
 {
+    bool found = false;
+
     return (length >= sizeof(legacy) && memcmp(data, legacy, sizeof(legacy)) == 0) ||
-           exg_zip_holds(data, length, is_checkpoint);
+           (exg_zip_names(data, length, is_of_checkpoint, &found) && found);
 }
 
 static exg_status no_memory(walker *w)
@@ -187,6 +185,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
     if (status == EXG_OK) {
         status = walk(&w, w.file.object, 0);
     }
+    status = exg_arena_settle(arena, status, err);
     exg_text_free(&w.name);
     exg_arena_destroy(arena);
     return status;

@@ -29,9 +29,9 @@ struct exg_scope {
     shadow *shadows; /* one a value */
 };
 
-void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err)
+void exg_decoder_init(exg_decoder *d, exg_arena *arena, exg_error *err)
 {
-    *d = (exg_decoder){.arena = arena, .budget = budget, .err = err};
+    *d = (exg_decoder){.arena = arena, .err = err};
 }
 
 static void free_scope(exg_decoder *d)
@@ -55,14 +55,7 @@ void exg_decoder_free(exg_decoder *d)
 
 exg_status exg_decoder_out_of_memory(exg_decoder *d)
 {
-    if (d->budget == EXG_ARENA_UNBOUNDED || exg_arena_is_dry(d->arena)) {
-        return EXG_OUT_OF_MEMORY(d->err);
-    }
-    return exg_error_fix(d->err,
-                         EXG_FAIL(d->err, LIMIT, "MEM-002",
-                                  "the program takes more than its budget of %llu bytes",
-                                  (unsigned long long)d->budget),
-                         "open it with a larger memory budget");
+    return exg_arena_fault(d->arena, d->err);
 }
 
 /* Makes room for one item more in a malloc'ed array. */

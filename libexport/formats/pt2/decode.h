@@ -55,7 +55,6 @@ typedef struct exg_scope exg_scope;
 
 typedef struct exg_decoder {
     exg_arena *arena; /* what is decoded lives here */
-    uint64_t budget;  /* of the arena, for the message */
     exg_error *err;
     exg_interned *strings; /* malloc'ed, as all below */
     uint32_t string_count;
@@ -67,7 +66,7 @@ typedef struct exg_decoder {
     uint64_t strangers; /* keys that no field has */
 } exg_decoder;
 
-void exg_decoder_init(exg_decoder *d, exg_arena *arena, uint64_t budget, exg_error *err);
+void exg_decoder_init(exg_decoder *d, exg_arena *arena, exg_error *err);
 void exg_decoder_free(exg_decoder *d); /* not what was decoded */
 
 /* NO_MEMORY when the system refused, LIMIT when the arena's budget did. */
@@ -199,6 +198,6 @@ exg_item_fn exg_decode_signature;  /* exg_signature */
 
 /* Fills `program` from the JSON of a model. MALFORMED (JSN-*), UNSUPPORTED
  * (JSN-005: schema version), LIMIT. */
-exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget, exg_error *err);
+exg_status exg_decode_program(exg_json root, exg_program *program, exg_error *err);
 
 #endif

@@ -67,7 +67,7 @@ static exg_status read_config(exg_archive *archive, const exg_zip_entry *entry,
     exg_status status;
 
     EXG_TRY(exg_archive_json(archive, entry, &doc, err));
-    exg_decoder_init(&d, archive->arena, EXG_ARENA_UNBOUNDED, err);
+    exg_decoder_init(&d, archive->arena, err);
     status = exg_decode_struct(&d, exg_json_root(doc), config, fields, EXG_FIELD_COUNT(fields));
     exg_decoder_free(&d);
     exg_json_free(doc);

@@ -18,6 +18,7 @@ typedef struct machine {
     uint32_t mark_count, mark_capacity;
     exg_pickle_value **memo;
     uint32_t memo_count, memo_capacity;
+    bool is_dry; /* memory ran out for one of these */
 } machine;
 
 static exg_status damaged(machine *m, const char *what)
@@ -26,14 +27,19 @@ static exg_status damaged(machine *m, const char *what)
                         m->at);
 }
 
+/* The system has no more, or the pickle may have no more. */
 static exg_status no_memory(machine *m)
 {
-    return EXG_FAIL(m->err, LIMIT, "PKL-LIMIT", "the pickle builds more than its size allows");
+    return m->is_dry || exg_arena_is_dry(m->arena)
+               ? EXG_OUT_OF_MEMORY(m->err)
+               : EXG_FAIL(m->err, LIMIT, "PKL-LIMIT",
+                          "the pickle builds more than its size allows");
 }
 
 /* ---- stack, marks, memo ------------------------------------------------------------------ */
 
-static bool reserve(void **items, uint32_t count, uint32_t *capacity, size_t item_bytes)
+static bool reserve(machine *m, void **items, uint32_t count, uint32_t *capacity,
+                    size_t item_bytes)
 {
     uint32_t bigger = *capacity < 64 ? 64 : *capacity * 2;
     void *moved;
@@ -42,6 +48,7 @@ static bool reserve(void **items, uint32_t count, uint32_t *capacity, size_t ite
         return true;
     }
     moved = bigger > STACK_MAX ? NULL : realloc(*items, bigger * item_bytes);
+    m->is_dry = m->is_dry || (moved == NULL && bigger <= STACK_MAX);
     if (moved == NULL) {
         return false;
     }
@@ -54,7 +61,7 @@ static exg_status push(machine *m, exg_pickle_value *value)
 {
     void *stack = m->stack;
 
-    if (!reserve(&stack, m->depth, &m->stack_capacity, sizeof(exg_pickle_value *))) {
+    if (!reserve(m, &stack, m->depth, &m->stack_capacity, sizeof(exg_pickle_value *))) {
         return no_memory(m);
     }
     m->stack = stack;
@@ -90,7 +97,7 @@ static exg_status push_mark(machine *m)
 {
     void *marks = m->marks;
 
-    if (!reserve(&marks, m->mark_count, &m->mark_capacity, sizeof(uint32_t))) {
+    if (!reserve(m, &marks, m->mark_count, &m->mark_capacity, sizeof(uint32_t))) {
         return no_memory(m);
     }
     m->marks = marks;
@@ -121,7 +128,7 @@ static exg_status memo_put(machine *m, uint32_t index)
     if (index > m->memo_count) {
         return damaged(m, "skips places of its memo");
     }
-    if (!reserve(&memo, index, &m->memo_capacity, sizeof(exg_pickle_value *))) {
+    if (!reserve(m, &memo, index, &m->memo_capacity, sizeof(exg_pickle_value *))) {
         return no_memory(m);
     }
     m->memo = memo;

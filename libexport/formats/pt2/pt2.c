@@ -52,7 +52,7 @@ static exg_status choose_program(const exg_archive *archive, const char *wanted,
         "name one (--program): %s", names);
 }
 
-static exg_status read_model(exg_archive *archive, const char *name, uint64_t budget,
+static exg_status read_model(exg_archive *archive, const char *name,
                              exg_program *program, exg_error *err)
 {
     const exg_zip_entry *entry = archive->generation == EXG_GENERATION_B
@@ -67,7 +67,7 @@ static exg_status read_model(exg_archive *archive, const char *name, uint64_t bu
     }
     status = exg_archive_json(archive, entry, &doc, err);
     if (status == EXG_OK) {
-        status = exg_decode_program(exg_json_root(doc), program, budget, err);
+        status = exg_decode_program(exg_json_root(doc), program, err);
     }
     exg_json_free(doc);
     return status;
@@ -152,14 +152,13 @@ static exg_status keep_extra_files(exg_archive *archive, exg_program *program, e
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static exg_status read_program(exg_archive *archive, const exg_source *source,
-                               const exg_open_options *options, exg_program *program,
-                               exg_error *err)
+static exg_status read_program(exg_archive *archive, const exg_open_options *options,
+                               exg_program *program, exg_error *err)
 {
     const char *name = NULL;
 
     EXG_TRY(choose_program(archive, options->program, &name, err));
-    EXG_TRY_IN(err, read_model(archive, name, source->budget, program, err), "%s",
+    EXG_TRY_IN(err, read_model(archive, name, program, err), "%s",
                archive->generation == EXG_GENERATION_B ? "serialized_exported_program.json" : name);
     if (archive->generation == EXG_GENERATION_D) {
         EXG_TRY(exg_payload_read(archive, name, program->weights, err));
@@ -202,7 +201,7 @@ static exg_status open_archive(exg_arena *arena, const exg_source *source,
         EXG_TRY(exg_archive_check_crc(&archive, err));
     }
     EXG_TRY(fill_info(&archive, info, err));
-    return read_program(&archive, source, options, program, err);
+    return read_program(&archive, options, program, err);
 }
 
 exg_status exg_pt2_open(const exg_source *source, const exg_open_options *options,
@@ -217,6 +216,8 @@ exg_status exg_pt2_open(const exg_source *source, const exg_open_options *option
 
     if (status == EXG_OK) {
         status = open_archive(scratch, source, options, made, info, err);
+        status = exg_arena_settle(scratch, status, err);
+        status = exg_arena_settle(made->arena, status, err);
     }
     exg_arena_destroy(scratch);
     if (status != EXG_OK) {

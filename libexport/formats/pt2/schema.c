@@ -197,7 +197,7 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
     return EXG_OK;
 }
 
-exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budget, exg_error *err)
+exg_status exg_decode_program(exg_json root, exg_program *program, exg_error *err)
 {
     static const exg_field fields[] = {
         {"graph_module",   12, EXG_FIELD_REQUIRED, field_graph_module, 0},
@@ -216,7 +216,7 @@ exg_status exg_decode_program(exg_json root, exg_program *program, uint64_t budg
     exg_decoder d;
     exg_status status;
 
-    exg_decoder_init(&d, program->arena, budget, err);
+    exg_decoder_init(&d, program->arena, err);
     status = check_version(&d, root, program);
     if (status == EXG_OK) {
         status = exg_decode_struct(&d, root, program, fields, EXG_FIELD_COUNT(fields));

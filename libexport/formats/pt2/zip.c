@@ -96,8 +96,13 @@ static exg_status read_end64(const exg_zip *zip, uint64_t end, directory *dir, e
                         "the zip64 locator points at offset %llu, where no zip64 end record is",
                         (unsigned long long)at);
     }
-    if (u32(record + 16) != 0 || u32(record + 20) != 0 || u64(record + 24) != u64(record + 32)) {
+    if (u32(record + 16) != 0 || u32(record + 20) != 0) {
         return EXG_FAIL(err, UNSUPPORTED, "ZIP-DISKS", "the archive spans several disks");
+    }
+    if (u64(record + 24) != u64(record + 32)) {
+        return ZIP_FAIL(zip, at, err, "ZIP-END",
+                        "the zip64 end record counts %llu entries on this disk and %llu in all",
+                        (unsigned long long)u64(record + 24), (unsigned long long)u64(record + 32));
     }
     wide = (directory){u64(record + 48), u64(record + 40), u64(record + 32), at};
     if ((dir->count != UINT16_MAX && dir->count != wide.count) ||
@@ -139,6 +144,29 @@ static uint64_t last_member(const exg_zip *zip, const char **name, uint32_t *len
     return UINT64_MAX;
 }
 
+/* The end of an archive that is whole (offsets count from its first byte, so that archives
+ * inside are not taken for it) and followed by something. UINT64_MAX: there is none. */
+static uint64_t whole_before(const exg_zip *zip, uint64_t *rest)
+{
+    uint64_t least = zip->length > CUT_SEARCH_MAX ? zip->length - CUT_SEARCH_MAX : 0;
+
+    for (uint64_t at = zip->length < END_BYTES ? 0 : zip->length - END_BYTES + 1; at-- > least;) {
+        const uint8_t *p = zip->data + at;
+        uint64_t end = at + END_BYTES;
+
+        if (p[0] != 'P' || u32(p) != SIGNATURE(5, 6) || u16(p + 20) >= zip->length - end) {
+            continue;
+        }
+        if ((uint64_t)u32(p + 16) + u32(p + 12) == at ||
+            (at >= LOCATOR_BYTES && u32(p - LOCATOR_BYTES) == SIGNATURE(6, 7) &&
+             u64(p - LOCATOR_BYTES + 8) == at - LOCATOR_BYTES - END64_BYTES)) {
+            *rest = zip->length - end - u16(p + 20);
+            return end + u16(p + 20);
+        }
+    }
+    return UINT64_MAX;
+}
+
 /* No end record: the directory is gone with the end of the file. What a local header
  * still tells is how far the members are there. */
 static exg_status tell_cut(const exg_zip *zip, exg_error *err)
@@ -163,17 +191,37 @@ static exg_status tell_cut(const exg_zip *zip, exg_error *err)
     return exg_error_fix(err, status, "copy the file again and compare its size");
 }
 
+static exg_status tell_no_end(const exg_zip *zip, exg_error *err)
+{
+    uint64_t rest = 0;
+    uint64_t end = whole_before(zip, &rest);
+
+    if (end == UINT64_MAX) {
+        return tell_cut(zip, err);
+    }
+    return exg_error_fix(err,
+                         ZIP_FAIL(zip, end, err, "ZIP-END",
+                                  "the archive ends here, %llu bytes follow that are not its own",
+                                  (unsigned long long)rest),
+                         "cut the file to %llu bytes", (unsigned long long)(zip->base + end));
+}
+
 static exg_status read_end(const exg_zip *zip, directory *dir, exg_error *err)
 {
     uint64_t end;
     const uint8_t *record;
 
     if (!find_end(zip->data, zip->length, &end)) {
-        return tell_cut(zip, err);
+        return tell_no_end(zip, err);
     }
     record = zip->data + end;
-    if (u16(record + 4) != 0 || u16(record + 6) != 0 || u16(record + 8) != u16(record + 10)) {
+    if (u16(record + 4) != 0 || u16(record + 6) != 0) {
         return EXG_FAIL(err, UNSUPPORTED, "ZIP-DISKS", "the archive spans several disks");
+    }
+    if (u16(record + 8) != u16(record + 10)) {
+        return ZIP_FAIL(zip, end, err, "ZIP-END",
+                        "the end record counts %u entries on this disk and %u in all",
+                        u16(record + 8), u16(record + 10));
     }
     *dir = (directory){u32(record + 16), u32(record + 12), u16(record + 10), end};
     if (end >= LOCATOR_BYTES && u32(record - LOCATOR_BYTES) == SIGNATURE(6, 7)) {
@@ -527,14 +575,36 @@ const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name)
     return index == EXG_MAP_NONE ? NULL : &zip->entries[index];
 }
 
-bool exg_zip_holds(const uint8_t *data, uint64_t length, bool (*is_it)(const exg_zip *zip))
+bool exg_zip_names(const uint8_t *data, uint64_t length,
+                   bool (*visit)(void *user, const char *name, size_t length), void *user)
 {
-    exg_arena *arena =
-        exg_zip_sniff(data, length) ? exg_arena_create(NULL, 64 * length + 65536) : NULL;
-    exg_zip zip;
-    bool holds =
-        arena != NULL && exg_zip_open(data, length, 0, arena, &zip, NULL) == EXG_OK && is_it(&zip);
+    exg_zip zip = {.data = data, .length = length};
+    directory dir = {0};
+    uint64_t at;
 
-    exg_arena_destroy(arena);
-    return holds;
+    if (!exg_zip_sniff(data, length) || read_end(&zip, &dir, NULL) != EXG_OK) {
+        return false;
+    }
+    at = dir.offset;
+    for (uint64_t i = 0; i < dir.count; i++) {
+        const uint8_t *p = data + at;
+        uint64_t left = dir.end - at;
+        uint64_t bytes;
+        size_t name;
+
+        if (left < CENTRAL_BYTES || u32(p) != SIGNATURE(1, 2)) {
+            return false;
+        }
+        name = u16(p + 28);
+        bytes = (uint64_t)CENTRAL_BYTES + name + u16(p + 30) + u16(p + 32);
+        if (bytes > left) {
+            return false;
+        }
+        if (name > 0 && p[CENTRAL_BYTES + name - 1] != '/' &&
+            !visit(user, (const char *)p + CENTRAL_BYTES, name)) {
+            return false;
+        }
+        at += bytes;
+    }
+    return true;
 }

@@ -42,8 +42,11 @@ typedef struct exg_zip {
 /* Does the archive begin and end like a zip? No check beyond that. */
 bool exg_zip_sniff(const uint8_t *data, uint64_t length);
 
-/* Is this an archive whose members are as `is_it` wants them? */
-bool exg_zip_holds(const uint8_t *data, uint64_t length, bool (*is_it)(const exg_zip *zip));
+/* Calls visit() with the name of each member, folders left out, while it says true; the
+ * rest of the archive may be damaged. false: this is no zip with a whole directory, or
+ * visit() said no. Takes no memory. */
+bool exg_zip_names(const uint8_t *data, uint64_t length,
+                   bool (*visit)(void *user, const char *name, size_t length), void *user);
 
 /* Indexes the archive. MALFORMED (ZIP-*, ARC-*), UNSUPPORTED (ZIP-METHOD, ZIP-CRYPT,
  * ZIP-DISKS), NO_MEMORY. */

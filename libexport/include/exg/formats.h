@@ -46,7 +46,7 @@ typedef struct exg_file_info {
     uint32_t loose_count;    /* how many there are */
 } exg_file_info;
 
-void exg_file_info_free(exg_file_info *info);
+void exg_file_info_free(exg_file_info *info); /* NULL, all zeros are allowed */
 
 /* Reads a program. `options` and `info` may be NULL. The caller destroys
  * *program, which keeps the file mapped until its weights are released.

@@ -77,7 +77,7 @@ typedef struct exg_diagnostics {
     exg_arena *arena;       /* owns the texts */
 } exg_diagnostics;
 
-void exg_diagnostics_free(exg_diagnostics *diagnostics);
+void exg_diagnostics_free(exg_diagnostics *diagnostics); /* NULL, all zeros are allowed */
 
 /* ---- the gate ------------------------------------------------------------------- */
 

@@ -200,7 +200,7 @@ typedef struct exg_misfits {
     uint32_t fault_count;
 } exg_misfits;
 
-void exg_misfits_free(exg_misfits *misfits);
+void exg_misfits_free(exg_misfits *misfits); /* NULL, all zeros are allowed */
 
 /* The tensors of `from` under the same names, which must have the same shapes and dtypes.
  * Of the state dict all must be there; constants may. `misfits` is filled in any case.

@@ -207,7 +207,8 @@ static bool run_session(const one_case *c, const exg_operators *operators,
     bool right = false;
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        options.place[d].mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR;
+        options.place[d] = (exg_place_options){
+            .size = sizeof(options.place[d]), .mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR};
     }
     if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
@@ -304,7 +305,7 @@ static void run_case(one_case *c, exg_json json, const exg_operators *operators,
         exit(1);
     }
     if (!exg_json_find(json, "program", &program_json) ||
-        exg_decode_program(program_json, c->program, UINT64_MAX, &err) != EXG_OK) {
+        exg_decode_program(program_json, c->program, &err) != EXG_OK) {
         snprintf(why, sizeof(why), "%s %.150s [%.150s]", err.code, err.message, err.where);
     } else {
         add_constants(c);

@@ -82,7 +82,7 @@ static exg_status compare(const exg_verified *verified, exg_error *err)
     return status;
 }
 
-static exg_status go(const char *path, const exg_session_input *inputs, uint32_t count,
+static exg_status run(const char *path, const exg_session_input *inputs, uint32_t count,
                      exg_error *err)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
@@ -103,9 +103,47 @@ static exg_status go(const char *path, const exg_session_input *inputs, uint32_t
     return status;
 }
 
+/* Opens a file of weights, of a program too. */
+static exg_status open_weights(const char *path, const exg_session_input *inputs, uint32_t count,
+                               exg_error *err)
+{
+    exg_weights *weights = NULL;
+    exg_status status = exg_weights_open(path, NULL, &weights, NULL, err);
+
+    (void)inputs;
+    (void)count;
+    exg_weights_release(weights);
+    return status;
+}
+
+/* What is printed is all there, or it is not printed. */
+static exg_status print(const char *path, const exg_session_input *inputs, uint32_t count,
+                        exg_error *err)
+{
+    static uint64_t length; /* as it was with all memory there is, which comes first */
+    exg_program *program = NULL;
+    char *text = NULL;
+    exg_status status = exg_open(path, NULL, &program, NULL, err);
+
+    (void)inputs;
+    (void)count;
+    status = status == EXG_OK ? exg_program_print(program, &text, err) : status;
+    if (status == EXG_OK && atomic_load(&refuse_first) == UINT64_MAX) {
+        length = strlen(text);
+    } else if (status == EXG_OK && strlen(text) != length) {
+        status = EXG_FAIL(err, MISMATCH, "TXT", "%zu bytes are printed", strlen(text));
+    }
+    free(text);
+    exg_program_destroy(program);
+    return status;
+}
+
+typedef exg_status call(const char *path, const exg_session_input *inputs, uint32_t count,
+                        exg_error *err);
+
 /* From the first request to the last; `width` of them get nothing each time. */
-static void refuse_each(const char *path, const exg_session_input *inputs, uint32_t count,
-                        uint64_t width)
+static void refuse_each(call *go, const char *path, const exg_session_input *inputs,
+                        uint32_t count, uint64_t width)
 {
     bool is_past = false;
 
@@ -157,8 +195,8 @@ static void every_call_survives_it(void **state)
             exg_tensor_set_contiguous(&inputs[i].tensor);
         }
         snprintf(path, sizeof(path), "fixtures/%s.pt2", programs[p]);
-        refuse_each(path, inputs, tensors->count, 1);
-        refuse_each(path, inputs, tensors->count, UINT64_MAX);
+        refuse_each(run, path, inputs, tensors->count, 1);
+        refuse_each(run, path, inputs, tensors->count, UINT64_MAX);
         for (uint32_t i = 0; i < tensors->count; i++) {
             free(inputs[i].tensor.data);
         }
@@ -166,7 +204,33 @@ static void every_call_survives_it(void **state)
     }
 }
 
+static void what_is_read_is_not_taken_for_something_else(void **state)
+{
+    static const char *const files[] = {
+        "fixtures/weights/deflated.npz",      "fixtures/weights/stored.npz",
+        "fixtures/weights/nested.pt",         "fixtures/weights/mlp.inputs.pt",
+        "fixtures/weights/big.gguf",          "fixtures/weights/sharded.safetensors.index.json",
+        "tests/export/data/branches.json",
+    };
+    static const char *const programs[] = {"fixtures/mlp.pt2", "fixtures/branch.pt2"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        refuse_each(open_weights, files[i], NULL, 0, 1);
+        refuse_each(open_weights, files[i], NULL, 0, UINT64_MAX);
+    }
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        refuse_each(print, programs[i], NULL, 0, 1);
+    }
+}
+
 #else
+
+static void what_is_read_is_not_taken_for_something_else(void **state)
+{
+    (void)state;
+    skip();
+}
 
 static void every_call_survives_it(void **state)
 {
@@ -179,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_survives_it),
+        cmocka_unit_test(what_is_read_is_not_taken_for_something_else),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,41 @@ static void it_places_alone(void **state)
     unload_fixture(&l);
 }
 
+/* As callers of exg_place and exg_plan_create alone give them. */
+static void options_that_cannot_be_are_refused(void **state)
+{
+    exg_place_options place = {.size = sizeof(place), .mode = (exg_place_mode)7};
+    exg_plan_options plans = {.size = sizeof(plans), .overlap = (exg_overlap)-1};
+    exg_mesh_shape mesh = {1, {2}, {NULL}};
+    exg_mesh_shape deep = {EXG_MESH_DIMS_MAX + 1, {2}, {NULL}};
+    exg_program *local;
+    exg_plan *plan;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("mlp.pt2"), &l);
+    assert_string_equal(exg_place_mode_name(place.mode), "?");
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-002");
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &deep, 0, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-001");
+    place = (exg_place_options){.mode = EXG_PLACE_DATA};
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-001");
+    assert_null(local);
+    assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-002");
+    plans = (exg_plan_options){.no_fusion = true};
+    assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
+    assert_string_equal(err.code, "OPT-001");
+    assert_null(plan);
+    unload_fixture(&l);
+}
+
 /* What a placement of a fixture is predicted to take, and the memory it needs. */
 static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
                                     const exg_place_mode *modes, uint64_t memory_limit,
@@ -312,6 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_plans_alone),
         cmocka_unit_test(it_places_alone),
+        cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
         cmocka_unit_test(moves_beside_computation_are_predicted_once),
         cmocka_unit_test(collectives_are_parted_where_it_pays),

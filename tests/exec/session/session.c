@@ -388,6 +388,55 @@ static void options_without_a_size_are_refused(void **state)
     unload_fixture(&l);
 }
 
+/* The parts of the options, each of another layout or a number that stands for nothing. */
+static void options_of_parts_that_cannot_be_are_refused(void **state)
+{
+    const exg_place_options sized = {.size = sizeof(sized)};
+    exg_place_pattern pattern = {.pattern = "*", .placement = {.kind = EXG_PLACEMENT_KIND_COUNT}};
+    exg_place_pattern reducing = {.pattern = "*", .placement = {.op = EXG_REDUCE_OP_COUNT}};
+    exg_costs costs = {.size = 8};
+    const struct {
+        exg_session_options options;
+        const char *code, *what, *where;
+    } rows[] = {
+        {{.plan = {.no_fusion = true}}, "OPT-001", "exg_plan_options.size is not set", "plan"},
+        {{.plan = {.size = 8}}, "OPT-001", "exg_plan_options.size is 8", "plan"},
+        {{.plan = {.size = sizeof(exg_plan_options), .overlap = (exg_overlap)3}}, "OPT-002",
+         "overlap is 3", "plan"},
+        {{.place = {{.mode = EXG_PLACE_DATA}}}, "OPT-001", "exg_place_options.size is not set",
+         "place[0]"},
+        {{.place = {sized, {.size = 999}}}, "OPT-001", "exg_place_options.size is 999",
+         "place[1]"},
+        {{.place = {sized, {.size = sizeof(sized), .mode = (exg_place_mode)77}}}, "OPT-002",
+         "mode is 77", "place[1]"},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &pattern, 1}}}, "OPT-002",
+         "placement.kind is 4", "place[0].patterns[0]"},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &reducing, 1}}}, "OPT-002",
+         "placement.op is 8", "place[0].patterns[0]"},
+        {{.goal = {.memory_limit = 1}}, "OPT-001", "exg_place_goal.size is not set", "goal"},
+        {{.goal = {.size = sizeof(exg_place_goal), .costs = &costs}}, "OPT-001",
+         "exg_costs.size is 8", "goal.costs"},
+    };
+    loaded l;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_session_options options = rows[i].options;
+        exg_session *session;
+        exg_error err;
+
+        options.size = sizeof(options);
+        options.mesh = (exg_mesh_shape){2, {2, 1}, {NULL}};
+        assert_int_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_USAGE);
+        assert_string_equal(err.code, rows[i].code);
+        assert_non_null(strstr(err.message, rows[i].what));
+        assert_string_equal(err.where, rows[i].where);
+        assert_null(session);
+    }
+    unload_fixture(&l);
+}
+
 static void meshes_that_cannot_be_are_refused(void **state)
 {
     static const struct {
@@ -422,6 +471,7 @@ static void inputs_that_cannot_be_are_refused(void **state)
 {
     float x[24] = {0};
     exg_session_input input = {.name = "x"};
+    exg_session_input twice[2];
     exg_session_options plans = {.size = sizeof(plans), .plan_only = true};
     exg_error err;
     loaded l;
@@ -449,6 +499,9 @@ static void inputs_that_cannot_be_are_refused(void **state)
         assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
         assert_string_equal(err.code, "INP-001");
         input.name = "x";
+        twice[0] = twice[1] = input;
+        assert_int_equal(use(session, twice, 2, &err), EXG_USAGE);
+        assert_string_equal(err.code, "INP-010");
         assert_int_equal(use(session, &input, 1, &err), EXG_OK);
         exg_session_destroy(session);
     }
@@ -459,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_without_a_size_are_refused),
+        cmocka_unit_test(options_of_parts_that_cannot_be_are_refused),
         cmocka_unit_test(inputs_that_cannot_be_are_refused),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
         cmocka_unit_test(reuse_of_memory_changes_no_bit),

@@ -90,8 +90,8 @@ static exg_session *run(uint32_t ranks, const int32_t *split, exg_session_stats 
     exg_costs_init(&costs); /* messages and work for nothing: the fewest bytes are waited for */
     costs.links[0].message_ns = 0;
     costs.ns_per_touched = 0;
-    options.plan.overlap = EXG_OVERLAP_ON;
-    options.goal.costs = &costs;
+    options.plan = (exg_plan_options){.size = sizeof(options.plan), .overlap = EXG_OVERLAP_ON};
+    options.goal = (exg_place_goal){.size = sizeof(options.goal), .costs = &costs};
     for (uint32_t i = 0; ranks > 1 && i < t.input_count; i++) {
         if (split[i] >= 0) {
             patterns[count++] = (exg_place_pattern){t.names[i], exg_shard(split[i]), true};
