@@ -72,7 +72,7 @@ static const command_row *find_command(const char *name)
 
 static bool has_word(int argc, char **argv, const char *word)
 {
-    for (int i = 2; i < argc; i++) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], word) == 0) {
             return true;
         }
@@ -141,6 +141,7 @@ int main(int argc, char **argv)
         return wrote_all() ? 0 : 3;
     }
     call.command = command->name;
+    call.json = has_word(argc, argv, "--json"); /* of faults before it too */
     call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
     status = call.inputs == NULL ? EXG_FAIL(&err, NO_MEMORY, "MEM-001", "out of memory")
                                  : cli_parse(argc - 2, argv + 2, &call, &err);

@@ -48,10 +48,18 @@ static char letter_of(const char *command)
     return strcmp(command, "run") == 0 ? 'R' : strcmp(command, "devices") == 0 ? 'D' : command[0];
 }
 
-static const option_row *find_option(const char *name, const char *command)
+/* Is the word, before its "=" if it has one, this name? */
+static bool is_named(const char *word, const char *name)
+{
+    const size_t length = strcspn(word, "=");
+
+    return strlen(name) == length && memcmp(word, name, length) == 0;
+}
+
+static const option_row *find_option(const char *word, const char *command)
 {
     for (size_t i = 0; i < COUNT(options); i++) {
-        if (strcmp(options[i].name, name) == 0 &&
+        if (is_named(word, options[i].name) &&
             strchr(options[i].commands, letter_of(command)) != NULL) {
             return &options[i];
         }
@@ -104,28 +112,37 @@ static uint32_t paths_wanted(const char *command)
 
 exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
 {
+    bool has_options = true; /* till "--" */
+
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        bool is_input = strcmp(word, "--input") == 0 && strchr("Rpe", letter_of(call->command));
+        const char *value = strchr(word, '=');
+        bool is_input = is_named(word, "--input") && strchr("Rpe", letter_of(call->command));
         const option_row *option = find_option(word, call->command);
+        bool is_flag = option != NULL && option->kind == OPTION_FLAG;
 
-        if (word[0] != '-' || word[1] == '\0') {
+        if (!has_options || word[0] != '-' || word[1] == '\0') {
             if (call->path_count == paths_wanted(call->command)) {
                 return usage(err, call->command, "one word too many:", word);
             }
             call->paths[call->path_count++] = word;
             continue;
         }
-        if (option == NULL && !is_input) {
+        if (strcmp(word, "--") == 0) {
+            has_options = false;
+            continue;
+        }
+        if ((option == NULL && !is_input) || (is_flag && value != NULL)) {
             return usage(err, call->command, "unknown option", word);
         }
-        if ((is_input || option->kind != OPTION_FLAG) && i + 1 == argc) {
+        if (!is_flag && value == NULL && i + 1 == argc) {
             return usage(err, call->command, "an argument is missing after", word);
         }
+        value = is_flag ? NULL : value != NULL ? value + 1 : argv[++i];
         if (is_input) {
-            call->inputs[call->input_count++] = argv[++i];
+            call->inputs[call->input_count++] = value;
         } else {
-            EXG_TRY(take_option(option, option->kind == OPTION_FLAG ? NULL : argv[++i], call, err));
+            EXG_TRY(take_option(option, value, call, err));
         }
     }
     if (call->path_count != paths_wanted(call->command) &&
@@ -146,6 +163,7 @@ void cli_help(FILE *out)
     }
     fputs("\n  exg COMMAND --help   options and examples\n"
           "  exg --version        versions, and which optional parts are in\n\n"
+          "An option's value follows it, or an \"=\"; no word after \"--\" is an option.\n\n"
           "exit codes:\n",
           out);
     for (exg_status s = EXG_OK; s < EXG_STATUS_COUNT; s++) {

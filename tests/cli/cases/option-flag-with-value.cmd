@@ -1,0 +1,1 @@
+exg verify --strict=1 fixtures/mlp.pt2
