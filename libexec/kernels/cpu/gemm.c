@@ -32,6 +32,8 @@
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_COLUMNS     960   /* of a task of few rows: long stretches of memory */
 #define STREAM_COLUMNS_MIN 192
+#define WAITING_ROWS       6     /* of A: what they do takes less than bringing b does */
+#define WAITING_DEPTH      24    /* rows of b at a time for them, along which memory is foreseen */
 #define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
 #define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
 #define PANELS_MIN         2     /* of ready b in a tile */
@@ -186,6 +188,9 @@ static int64_t stream_rows_max(const exg_gemm *g)
  * Rows that begin anywhere take more lines of it. */
 static int64_t stream_depth(const exg_gemm *g)
 {
+    if (g->m <= WAITING_ROWS) {
+        return WAITING_DEPTH;
+    }
     return g->b.row * (int64_t)real_bytes(g) % LINE_BYTES == 0 ? g->loops->depth
                                                                : g->loops->depth / 2;
 }

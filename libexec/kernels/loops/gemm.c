@@ -14,7 +14,8 @@
 #define TILE_VECTORS   3
 #define DOT_DEPTH      1024
 #define STREAM_VECTORS 2
-#define STREAM_AHEAD   8 /* rows of b */
+#define STREAM_AHEAD   8  /* rows of b */
+#define STREAM_FLAT    32 /* so few that what comes next are their next columns */
 #if EXG_VECTOR_BYTES == 64
 #define ROWS        8
 #define DOT_COLUMNS 8

@@ -451,14 +451,16 @@ static void GEMM(stream_rest)(int64_t m, int64_t columns, int64_t depth, const R
     }
 }
 
-/* The first rows of a ask for those of b some steps on, the others for the columns that come
- * next. */
+/* The first rows of a ask for those of b some steps on where there are many, the others for the
+ * columns that come next. */
 static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_, int64_t width,
                          const void *b_, int64_t b_stride, void *c_, int64_t c_stride, bool adds)
 {
     const REAL *a = a_;
     const REAL *b = b_;
     REAL *c = c_;
+    const int64_t beside = STREAM_VECTORS * LANES;
+    const int64_t below = depth > STREAM_FLAT ? STREAM_AHEAD * b_stride : beside;
     int64_t j = 0;
 
     for (; j + LANES <= n; j += STREAM_VECTORS * LANES) {
@@ -467,7 +469,7 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_, in
         for (int64_t i = 0; i < m; i += width) {
             GEMM(streams)[(m - i < width ? m - i : width) - 1][vectors - 1](
                 depth, a + i * depth, width, b + j, b_stride, c + i * c_stride + j, c_stride, adds,
-                i == 0 ? STREAM_AHEAD * b_stride : STREAM_VECTORS * LANES);
+                i == 0 ? below : beside);
         }
     }
     j = n / LANES * LANES;
