@@ -110,8 +110,8 @@ exg_status cli_save_text(const char *path, const char *text, exg_error *err);
 
 struct exg_text;
 
-/* Puts a text where the command prints. NO_MEMORY where it could not be made. */
-exg_status cli_put(const cli_call *call, const struct exg_text *text, exg_error *err);
+/* Puts a text to where the command prints. NO_MEMORY where it could not be made. */
+exg_status cli_put(FILE *out, const struct exg_text *text, exg_error *err);
 
 /* Notes, to where faults go. */
 void cli_tell(const struct exg_text *text);

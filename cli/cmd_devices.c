@@ -96,7 +96,7 @@ static void put_kind(exg_text *text, bool json, const char *kind)
 exg_status cmd_devices(const cli_call *call, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     exg_text_puts(&text, call->json ? "{\"devices\": [" : "");
     for (uint32_t k = 0; exg_device_kind(k) != NULL; k++) {
@@ -104,11 +104,7 @@ exg_status cmd_devices(const cli_call *call, exg_error *err)
         put_kind(&text, call->json, exg_device_kind(k));
     }
     exg_text_puts(&text, call->json ? "]}\n" : "");
-    if (exg_text_string(&text) == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        fputs(exg_text_string(&text), call->out);
-    }
+    status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;
 }

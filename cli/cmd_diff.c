@@ -113,7 +113,7 @@ static void print_json(const exg_diff *diff, exg_text *text)
 static exg_status print_diff(const cli_call *call, const exg_diff *diff, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    bool failed;
+    exg_status status;
 
     if (call->json) {
         print_json(diff, &text);
@@ -124,14 +124,9 @@ static exg_status print_diff(const cli_call *call, const exg_diff *diff, exg_err
             }
         }
     }
-    failed = text.failed;
-    if (!failed) {
-        fputs(exg_text_string(&text), call->out);
-    }
+    status = cli_put(call->out, &text, err);
     exg_text_free(&text);
-    if (failed) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
+    EXG_TRY(status);
     return diff->count == 0 ? EXG_OK
                             : EXG_FAIL(err, MISMATCH, "DIF-001", "%u difference%s", diff->count,
                                        diff->count == 1 ? "" : "s");

@@ -21,7 +21,7 @@ static exg_status print_made(const cli_call *call, const char *name, const char 
     } else {
         exg_text_plain(&text, made, true);
     }
-    status = cli_put(call, &text, err);
+    status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;
 }

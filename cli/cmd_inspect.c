@@ -196,12 +196,8 @@ static exg_status check_options(const cli_call *call, exg_error *err)
 /* To the page's file, whole or not at all; else to where the command prints. */
 static exg_status deliver(const cli_call *call, const exg_text *text, exg_error *err)
 {
-    if (text->failed) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    if (call->html == NULL) {
-        fputs(exg_text_string(text), call->out);
-        return EXG_OK;
+    if (call->html == NULL || text->failed) {
+        return cli_put(call->out, text, err);
     }
     return cli_save_text(call->html, exg_text_string(text), err);
 }

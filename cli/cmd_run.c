@@ -307,12 +307,7 @@ static exg_status finish(const cli_call *call, const comparison *results, double
         EXG_TRY(cli_save_trace(call->trace, session, err));
     }
     status = put_report(&text, call, session, times, count, err);
-    if (status == EXG_OK && exg_text_string(&text) == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    if (status == EXG_OK) {
-        fputs(exg_text_string(&text), call->out);
-    }
+    status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);
     return status;
 }

@@ -175,7 +175,7 @@ static void put_text(exg_text *text, const report *r)
 static exg_status print_report(const cli_call *call, const report *r, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     if (call->sarif) {
         put_sarif(&text, r);
@@ -184,11 +184,7 @@ static exg_status print_report(const cli_call *call, const report *r, exg_error 
     } else {
         put_text(&text, r);
     }
-    if (exg_text_string(&text) == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        fputs(exg_text_string(&text), call->out);
-    }
+    status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;
 }

@@ -120,14 +120,8 @@ static void put_list(exg_text *text, bool json)
 
 static exg_status print(const cli_call *call, exg_text *text, exg_error *err)
 {
-    const char *string = exg_text_string(text);
-    exg_status status = EXG_OK;
+    exg_status status = cli_put(call->out, text, err);
 
-    if (string == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        fputs(string, call->out);
-    }
     exg_text_free(text);
     return status;
 }

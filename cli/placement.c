@@ -31,6 +31,8 @@ static exg_status read_pattern(const char *key, uint32_t key_length, exg_json va
     return EXG_OK;
 }
 
+static const char *const members[2] = {"weights", "inputs"};
+
 /* The patterns of weights and of inputs, and nothing else. */
 static exg_status find_members(exg_json root, exg_json found[2], bool there[2], exg_error *err)
 {
@@ -43,14 +45,18 @@ static exg_status find_members(exg_json root, exg_json found[2], bool there[2], 
     if (exg_json_type_of(root) == EXG_JSON_OBJECT) {
         EXG_TRY(exg_json_object(root, &walk, err));
         while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &value)) {
-            uint32_t m = length == 6 && memcmp(key, "inputs", length) == 0;
+            uint32_t m = 0;
 
-            if (m == 0 && (length != 7 || memcmp(key, "weights", length) != 0)) {
+            while (m < 2 && (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
+                m++;
+            }
+            if (m == 2) {
                 status = EXG_FAIL(err, USAGE, "PLC-007", "an unknown member \"%.*s\"",
                                   length > 40 ? 40 : (int)length, key);
+            } else {
+                found[m] = value;
+                there[m] = true;
             }
-            found[m] = value;
-            there[m] = true;
         }
     }
     if (status == EXG_OK && !there[0] && !there[1]) {
@@ -64,7 +70,6 @@ static exg_status find_members(exg_json root, exg_json found[2], bool there[2], 
 static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placement,
                                 exg_place_options *options, exg_error *err)
 {
-    static const char *const members[2] = {"weights", "inputs"};
     exg_json found[2];
     bool there[2] = {false, false};
     uint32_t count = 0;

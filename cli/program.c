@@ -125,12 +125,12 @@ void cli_progress_end(void)
     }
 }
 
-exg_status cli_put(const cli_call *call, const exg_text *text, exg_error *err)
+exg_status cli_put(FILE *out, const exg_text *text, exg_error *err)
 {
     if (text->failed) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    fputs(exg_text_string(text), call->out);
+    fputs(exg_text_string(text), out);
     return EXG_OK;
 }
 

@@ -1,5 +1,6 @@
 /* signature.c - the graph signature for exg inspect --signature. */
 #include "cli/signature.h"
+#include "cli/cli.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
@@ -163,12 +164,7 @@ static exg_status print_json(FILE *out, const exg_signature *s, exg_error *err)
                             ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                             : put_views(&text, s, &r, err);
 
-    if (status == EXG_OK && text.failed) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    if (status == EXG_OK) {
-        fputs(exg_text_string(&text), out);
-    }
+    status = status == EXG_OK ? cli_put(out, &text, err) : status;
     exg_text_free(&text);
     free(r.names);
     free(r.pairs);

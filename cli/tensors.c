@@ -120,17 +120,13 @@ exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
     exg_weights *weights;
     exg_weights_format format;
     exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, &format, err),
                "%s:", call->paths[0]);
     (call->json ? print_json : print_text)(&text, call->paths[0], exg_weights_format_name(format),
                                            weights);
-    if (text.failed) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    } else {
-        fputs(exg_text_string(&text), call->out);
-    }
+    status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     exg_weights_release(weights);
     return status;

@@ -14,14 +14,14 @@ import argparse
 import logging
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
 
-import safetensors.torch
 import torch
+from architectures import Plain
+from run_interop import Exg, Mismatch
 from torch.utils import _pytree as pytree
 
 SECONDS = 150  # a model may take
@@ -114,17 +114,6 @@ SMALLER = ({**LAYERS, **NAMES, **WIDTHS, "head_dim": 8, "rotary_dim": 8}, {**LAY
            {**LAYERS, **NAMES, **WIDTHS, "num_key_value_heads": 4}, {**LAYERS, **NAMES}, LAYERS, {})
 
 
-class Flat(torch.nn.Module):
-    """Named inputs come in their order, and named outputs become a tuple of tensors."""
-
-    def __init__(self, model, names):
-        super().__init__()
-        self.model, self.names = model, names
-
-    def forward(self, *inputs):
-        return tuple(tensors(tuple(self.model(**dict(zip(self.names, inputs)), return_dict=True).to_tuple())))
-
-
 def given(model, config, kind):
     """Inputs by name."""
     name = getattr(model, "main_input_name", "input_ids")
@@ -162,7 +151,7 @@ def small_model(transformers, configuration, model_class, kind):
                 continue
             model = model_class(config).eval()
             inputs = given(model, config, kind)
-            model = Flat(model, list(inputs))
+            model = Plain(model, list(inputs))
             with torch.no_grad():
                 model(*inputs.values())
             return model, tuple(inputs.values())
@@ -227,7 +216,7 @@ def export(build, options, path):
     try:
         with torch.no_grad():
             shapes = pytree.tree_map_only(torch.Tensor, lambda t: [torch.export.Dim.AUTO] * t.dim(), args)
-            shapes = (shapes,) if isinstance(module, Flat) else shapes
+            shapes = (shapes,) if isinstance(module, Plain) else shapes
             program = torch.export.export(module, args, strict=False, dynamic_shapes=shapes if options.dynamic else None)
             program = program.run_decompositions() if options.core else program
         torch.export.save(program, path)
@@ -257,21 +246,18 @@ def close(got, expected):
         return same and bool((got - expected).abs().max() <= 1e-4 * expected.abs().max())
 
 
-def compare(options, build, folder):
+def compare(exg, options, build, model):
     """None, or why exg and PyTorch do not agree."""
-    model, given, output = folder / "m.pt2", folder / "in.safetensors", folder / "out.safetensors"
     inputs, expected = export(build, options, model)
-    safetensors.torch.save_file({k: v.contiguous().clone() for k, v in inputs.items()}, given)
-    done = subprocess.run([options.exg, "run", model, "--input", given, "--output", output], capture_output=True, text=True, timeout=SECONDS)
-    if done.returncode != 0:
-        return (done.stderr or f"exit status {done.returncode}").strip().splitlines()[0]
-    results = safetensors.torch.load_file(output)
+    results, _ = exg.run(model, inputs)
     for i, value in enumerate(expected):
         if str(i) not in results:
             return f"output {i} is not there"
         if not close(results[str(i)], value):
-            off = (results[str(i)].double() - value.double()).abs().max() if results[str(i)].shape == value.shape else "another shape"
-            return f"output {i} differs by {off:.3g} of {value.abs().max():.3g}"
+            got = results[str(i)]
+            if got.shape != value.shape:
+                return f"output {i} is of another shape"
+            return f"output {i} differs by {(got.double() - value.double()).abs().max():.3g} of {value.abs().max():.3g}"
     return None
 
 
@@ -297,28 +283,30 @@ def main():
     known = options.table.read_text().splitlines() if options.table and options.table.exists() else []
     done = {" ".join(line.split()[1:3]) for line in known}
     counts = {}
-    with tempfile.TemporaryDirectory(prefix="exg-zoo-") as folder:
-        for zoo in options.zoo.split(","):
-            for name, build in ZOOS[zoo](options.of_family):
-                if not name.startswith(options.only) or f"{zoo} {name}" in done:
-                    continue
-                torch.manual_seed(0)
-                start = time.monotonic()
-                signal.alarm(SECONDS)
-                try:
-                    why = compare(options, build, pathlib.Path(folder))
-                    verdict = "FAIL" if why else "ok"
-                except Refused as error:
-                    verdict, why = "none", str(error)
-                except Exception as error:
-                    verdict, why = "FAIL", f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
-                signal.alarm(0)
-                line = f"{verdict:4} {zoo} {name} {why or ''}".rstrip()
-                counts[zoo, verdict] = counts.get((zoo, verdict), 0) + 1
-                print(f"{line} ({time.monotonic() - start:.0f} s)", flush=True)
-                if options.table:
-                    with options.table.open("a") as table:
-                        table.write(line + "\n")
+    for zoo in options.zoo.split(","):
+        for name, build in ZOOS[zoo](options.of_family):
+            if not name.startswith(options.only) or f"{zoo} {name}" in done:
+                continue
+            torch.manual_seed(0)
+            start = time.monotonic()
+            signal.alarm(SECONDS)
+            try:
+                with tempfile.TemporaryDirectory(prefix="exg-zoo-") as room:
+                    why = compare(Exg(options.exg, room), options, build, pathlib.Path(room) / "m.pt2")
+                verdict = "FAIL" if why else "ok"
+            except Refused as error:
+                verdict, why = "none", str(error)
+            except Mismatch as error:
+                verdict, why = "FAIL", str(error)
+            except Exception as error:
+                verdict, why = "FAIL", f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+            signal.alarm(0)
+            line = f"{verdict:4} {zoo} {name} {why or ''}".rstrip()
+            counts[zoo, verdict] = counts.get((zoo, verdict), 0) + 1
+            print(f"{line} ({time.monotonic() - start:.0f} s)", flush=True)
+            if options.table:
+                with options.table.open("a") as table:
+                    table.write(line + "\n")
     print(f"{'zoo':14} {'agree':>6} {'of':>4}  not built, not run or not exported by PyTorch")
     for zoo in options.zoo.split(","):
         agree, fail, none = (counts.get((zoo, v), 0) for v in ("ok", "FAIL", "none"))

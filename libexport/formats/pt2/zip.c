@@ -328,6 +328,14 @@ static exg_status check_method(const exg_zip *zip, uint64_t at, const exg_zip_en
     return EXG_OK;
 }
 
+/* The bytes of the central header at `p`, of which `left` may be there; 0: it is none. */
+static uint64_t central_bytes(const uint8_t *p, uint64_t left)
+{
+    return left < CENTRAL_BYTES || u32(p) != SIGNATURE(1, 2)
+               ? 0
+               : (uint64_t)CENTRAL_BYTES + u16(p + 28) + u16(p + 30) + u16(p + 32);
+}
+
 /* Reads the central header at `at`; *bytes is its length. */
 static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_t at,
                                exg_arena *arena, exg_zip_entry *entry, uint64_t *bytes,
@@ -339,13 +347,13 @@ static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_
     size_t extra_length;
     const char *fault;
 
-    if (left < CENTRAL_BYTES || u32(p) != SIGNATURE(1, 2)) {
+    *bytes = central_bytes(p, left);
+    if (*bytes == 0) {
         return ZIP_FAIL(zip, at, err, "ZIP-DIR",
                         "here should be an entry of the central directory");
     }
     name_length = u16(p + 28);
     extra_length = u16(p + 30);
-    *bytes = (uint64_t)CENTRAL_BYTES + name_length + extra_length + u16(p + 32);
     if (*bytes > left) {
         return ZIP_FAIL(zip, at, err, "ZIP-DIR", "the entry passes the end of its directory");
     }
@@ -589,17 +597,13 @@ bool exg_zip_names(const uint8_t *data, uint64_t length,
     for (uint64_t i = 0; i < dir.count; i++) {
         const uint8_t *p = data + at;
         uint64_t left = dir.end - at;
-        uint64_t bytes;
+        uint64_t bytes = central_bytes(p, left);
         size_t name;
 
-        if (left < CENTRAL_BYTES || u32(p) != SIGNATURE(1, 2)) {
+        if (bytes == 0 || bytes > left) {
             return false;
         }
         name = u16(p + 28);
-        bytes = (uint64_t)CENTRAL_BYTES + name + u16(p + 30) + u16(p + 32);
-        if (bytes > left) {
-            return false;
-        }
         if (name > 0 && p[CENTRAL_BYTES + name - 1] != '/' &&
             !visit(user, (const char *)p + CENTRAL_BYTES, name)) {
             return false;
