@@ -58,26 +58,15 @@ static inline real whole(real x)
     return (real)_mm512_roundscale_ps((__m512)x, 8);
 }
 
-/* e^x for x from -110 to 90, or NaN. */
-static inline real exponential_near(real x)
+static inline real real_exp(real x)
 {
-    real n = whole(x * 1.44269504f);
-    real r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), x));
+    real near = AT_LEAST(AT_MOST(x, 90.0f), -110.0f);
+    real n = whole(near * 1.44269504f);
+    real r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), near));
     real p = next(all(1.3814596381e-3f), r, 8.3687170908e-3f);
 
     p = next(next(next(p, r, 4.1668388093e-2f), r, 1.6666520629e-1f), r, 4.9999993448e-1f);
     return (real)_mm512_scalef_ps((__m512)next(next(p, r, 1.0f), r, 1.0f), (__m512)n);
-}
-
-static inline real real_exp(real x)
-{
-    return exponential_near(AT_LEAST(AT_MOST(x, 90.0f), -110.0f));
-}
-
-/* e^x for x <= 0, or NaN. */
-static inline real real_exp_down(real x)
-{
-    return exponential_near(AT_LEAST(x, -110.0f));
 }
 
 /* 2^(n + r) for r from -1/2 to 1/2. */
@@ -89,10 +78,18 @@ static inline real power_near(real n, real r)
     return (real)_mm512_scalef_ps((__m512)next(p, r, 1.0f), (__m512)n);
 }
 
-/* r; where it is NaN or beyond 1/2, which says that n is not finite: something up to 1/2. */
-static inline real within_half(real r)
+/* r, up to 1/2 and what rounding adds; not NaN nor far from there where n is infinite. */
+static inline real rest_of(real r)
 {
-    return (real)_mm512_range_ps((__m512)r, (__m512)all(0.5f), 2);
+    return (real)_mm512_range_ps((__m512)r, (__m512)all(0.51f), 2);
+}
+
+/* e^x for x <= 0, or NaN, within 3 units and one more with every 4 below 0. */
+static inline real real_exp_down(real x)
+{
+    real n = whole(x * 1.44269504f);
+
+    return power_near(n, rest_of(fma_of(x, all(1.44269504f), -n)));
 }
 
 /* a / (1 + e^-x) */
@@ -101,7 +98,7 @@ static inline real logistic_times(real a, real x)
     real n = whole(x * -1.44269504f);
     real r = fma_of(x, all(-1.92596303e-8f), fma_of(x, all(-1.44269504f), -n));
 
-    return a / (power_near(n, within_half(r)) + 1.0f);
+    return a / (power_near(n, rest_of(r)) + 1.0f);
 }
 
 static inline real real_sigmoid(real x)
@@ -207,7 +204,7 @@ static inline real real_gelu_tanh(real x)
     real y = x * next(x * x, all(-1.0294324e-1f), -2.3022082f);
     real n = whole(y);
 
-    return x / (power_near(n, within_half(y - n)) + 1.0f);
+    return x / (power_near(n, rest_of(y - n)) + 1.0f);
 }
 
 #endif
