@@ -1,6 +1,8 @@
 """Random programs in PyTorch and in exg: views, writes, products, rows and formulas in any order, exported, decomposed, over a mesh."""
 
 import argparse
+import logging
+import math
 import random
 import sys
 import tempfile
@@ -8,6 +10,7 @@ import warnings
 
 import torch
 from run_interop import Exg, Mismatch, Report, named_inputs, same, torch_call
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
 
 STEPS = 18
@@ -57,7 +60,10 @@ class Builder:
             self.step()
 
     def fresh(self):
-        sizes = [self.batch, *(self.r.choice(self.sizes) for _ in range(self.r.randint(0, 3)))]
+        sizes = [self.batch]
+        for _ in range(self.r.randint(0, 3)):
+            size = self.r.choice(self.sizes)
+            sizes.append(size if math.prod(sizes) * size <= self.elements // 4 else 1)
         return (torch.randint(-16, 17, sizes) / 8).to(self.dtype)
 
     def parameter(self, *sizes):
@@ -81,6 +87,8 @@ class Builder:
             if made is None or any(place is None for place in made[1]):
                 continue
             try:
+                if not self.fits(*made):
+                    continue
                 values = replay([*self.steps, made], [x.clone() for x in self.inputs], self.parameters)
             except (RuntimeError, IndexError, ValueError, NotImplementedError):
                 continue
@@ -88,6 +96,11 @@ class Builder:
                 self.steps.append(made)
                 self.values = values
                 return
+
+    def fits(self, function, places):
+        """Whether the result is small enough to be made."""
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            return function(self.parameters, *(mode.from_tensor(self.values[place]) for place in places)).numel() <= self.elements
 
     def kept(self):
         late = range(max(len(self.values) - 3, 0), len(self.values))
@@ -386,6 +399,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
+    logging.disable()
     report, unsettled = Report(), 0
     with tempfile.TemporaryDirectory(prefix="exg-random-") as folder:
         exg = Exg(options.exg, folder)
