@@ -56,15 +56,16 @@ static exg_strided strided_of(const exg_builder *b, exg_ref ref)
 
 static exg_ref current(functionalizer *f, uint32_t id);
 
-static exg_ref take_view(functionalizer *f, const tensor *t)
+/* The tensor's view of `parent`. */
+static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
 {
     exg_argument args[EXG_REWRITE_ARGS_MAX];
     uint32_t count = t->view->schema->argument_count;
     exg_operator_id op = t->view->id == EXG_OP_view_default ? EXG_OP_reshape_default : t->view->id;
 
     memcpy(args, t->args, count * sizeof(args[0]));
-    args[0] = exg_arg_ref(current(f, t->parent));
-    return exg_emit(f->r.builder, op, args, count);
+    args[0] = exg_arg_ref(parent);
+    return exg_emit(b, op, args, count);
 }
 
 /* The new value of an old one, with all writes so far. */
@@ -78,7 +79,7 @@ static exg_ref current(functionalizer *f, uint32_t id)
     }
     version = f->tensors[t->base].version;
     if (t->version != version) { /* never a base */
-        t->ref = take_view(f, t);
+        t->ref = view_of(f->r.builder, t, current(f, t->parent));
         t->version = version;
     }
     return t->ref;
@@ -103,59 +104,37 @@ static exg_ref inverse_permute(exg_builder *b, exg_ref content, const exg_argume
     return EMIT(b, permute_default, content, INTS_OF(b, inverse, rank));
 }
 
-/* Windows (.., n, .., size) as one run of n size elements along the dim. */
-static exg_ref joined_windows(exg_builder *b, exg_ref windows, uint32_t dim)
+static bool may_share_elements(const exg_operator *view)
 {
-    exg_strided out = strided_of(b, windows);
-    uint32_t last = out.rank - 1;
-    int64_t order[EXG_SHAPE_RANK_MAX];
-    uint32_t at = 0;
-
-    if (out.rank == 0) { /* no windows: memory ran out before */
-        return EXG_NO_REF;
-    }
-    for (uint32_t d = 0; d < last; d++) {
-        order[at++] = d;
-        if (d == dim) {
-            order[at++] = last;
-        }
-    }
-    windows = EMIT(b, permute_default, windows, INTS_OF(b, order, out.rank));
-    out.sizes[dim] *= out.sizes[last];
-    return EMIT(b, reshape_default, windows, INTS_OF(b, out.sizes, last));
+    return view->id == EXG_OP_expand_default || view->id == EXG_OP_unfold_default ||
+           view->id == EXG_OP_as_strided_default;
 }
 
-/* Elements that windows share are written by those that change them, the last one last. */
-static exg_ref put_windows(exg_builder *b, exg_ref parent, exg_ref content, const exg_argument *a)
+/* Of a view whose elements may share memory: those that `content` changes are written, the last one
+ * last. */
+static exg_ref put_changed(exg_builder *b, const tensor *t, exg_ref parent, exg_ref content)
 {
-    exg_strided in = strided_of(b, parent);
-    exg_strided out = strided_of(b, content);
-    uint32_t dim = in.rank == 0 ? 0 : exg_lower_dim(b, exg_get_int(&a[1]), in.rank);
-    int64_t step = exg_get_int(&a[3]);
-    exg_ref index;
-    exg_ref changed;
+    exg_strided sizes = strided_of(b, parent);
+    int64_t count = exg_lower_numel(b, parent);
+    exg_ref old = view_of(b, t, parent);
+    exg_ref is_number = EMIT(b, logical_or_default, EMIT(b, eq_Tensor, content, content),
+                             EMIT(b, eq_Tensor, old, old)); /* NaN stays NaN */
+    exg_ref changed = EMIT(b, logical_and_default, EMIT(b, ne_Tensor, content, old), is_number);
+    exg_ref places = EMIT(b, reshape_default, exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 1),
+                          INTS_OF(b, sizes.sizes, sizes.rank));
+    exg_ref flat = exg_lower_flat(b, parent);
     exg_ref longer;
 
-    if (in.rank == 0) {
-        return EMIT(b, reshape_default, content, exg_arg_ints(b, NULL, 0));
+    if (count == 0) {
+        return parent;
     }
-    index = EMIT(b, mul_Scalar, exg_lower_steps(b, out.sizes[dim], EXG_DTYPE_I64, 0, 2),
-                 exg_arg_int(step));
-    index = exg_lower_flat(b, EMIT(b, add_Tensor, index,
-                                   exg_lower_steps(b, out.sizes[in.rank], EXG_DTYPE_I64, 1, 2)));
-    if (step >= out.sizes[in.rank]) {
-        return EMIT(b, index_copy_default, parent, (int)dim, index,
-                    joined_windows(b, content, dim));
-    }
-    changed = EMIT(b, ne_Tensor, content, EMIT(b, unfold_default, parent, a[1], a[2], a[3]));
-    index = EMIT(b, where_self, joined_windows(b, changed, dim),
-                 exg_lower_along(b, index, dim, in.rank),
-                 EMIT(b, full_default, exg_arg_ints(b, NULL, 0), exg_arg_int(in.sizes[dim]),
-                      DTYPE(EXG_DTYPE_I64)));
-    longer = exg_lower_slice(b, parent, dim, 0, 1); /* a place for those that stay as they are */
-    longer = EMIT(b, cat_default, exg_arg_refs(b, (const exg_ref[]){parent, longer}, 2), (int)dim);
-    longer = EMIT(b, scatter_src, longer, (int)dim, index, joined_windows(b, content, dim));
-    return exg_lower_slice(b, longer, dim, 0, in.sizes[dim]);
+    places = view_of(b, t, places);
+    places = EMIT(b, where_ScalarOther, changed, places, exg_arg_int(count));
+    longer = exg_lower_slice(b, flat, 0, 0, 1); /* a place for what stays as it is */
+    longer = EMIT(b, cat_default, exg_arg_refs(b, (const exg_ref[]){flat, longer}, 2));
+    longer = EMIT(b, scatter_src, longer, 0, exg_lower_flat(b, places), exg_lower_flat(b, content));
+    return EMIT(b, reshape_default, exg_lower_slice(b, longer, 0, 0, count),
+                INTS_OF(b, sizes.sizes, sizes.rank));
 }
 
 /* The parent's next value, when its view becomes `content`. One case a core view. */
@@ -164,7 +143,6 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
     exg_builder *b = f->r.builder;
     const exg_argument *a = t->args;
     exg_strided sizes = strided_of(b, parent);
-    exg_error err;
 
     switch (t->view->id) {
     case EXG_OP_alias_default:
@@ -188,38 +166,33 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
     case EXG_OP_diagonal_default:
         return EMIT(b, diagonal_scatter_default, parent, content, a[1], a[2], a[3]);
     case EXG_OP_as_strided_default:
-        return EMIT(b, as_strided_scatter_default, parent, content, a[1], a[2], a[3]);
+    case EXG_OP_expand_default:
     case EXG_OP_unfold_default:
-        return put_windows(b, parent, content, a);
-    case EXG_OP_expand_default: {
-        exg_strided view = strided_of(b, content);
-
-        if (view.rank == sizes.rank &&
-            memcmp(view.sizes, sizes.sizes, sizes.rank * sizeof(sizes.sizes[0])) == 0) {
-            return content;
-        }
-        break;
-    }
+        return put_changed(b, t, parent, content);
     default:
-        break;
+        exg_lower_unsupported(b, "writes through this view");
+        return EXG_NO_REF;
     }
-    (void)EXG_FAIL(&err, UNSUPPORTED, "FUN-001", "a write through %s, whose elements share memory",
-                   t->view->target);
-    exg_builder_fail(b, &err);
-    return EXG_NO_REF;
 }
 
-static void write_tensor(functionalizer *f, uint32_t id, exg_ref content)
+/* Whether `content` is what the tensor holds now: elements that share memory hold what one of them
+ * was given, and are read anew. */
+static bool write_tensor(functionalizer *f, uint32_t id, exg_ref content)
 {
     tensor *t = &f->tensors[id];
+    bool holds = true;
 
     if (t->parent == NO_TENSOR) {
         t->version++;
     } else {
-        write_tensor(f, t->parent, put_view(f, t, current(f, t->parent), content));
+        holds = write_tensor(f, t->parent, put_view(f, t, current(f, t->parent), content)) &&
+                !may_share_elements(t->view);
     }
-    t->ref = content;
-    t->version = f->tensors[t->base].version;
+    if (holds) {
+        t->ref = content;
+        t->version = f->tensors[t->base].version;
+    }
+    return holds;
 }
 
 /* ---- what is known of values ------------------------------------------------------- */
@@ -438,10 +411,11 @@ static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 
 static exg_status add_mutations(functionalizer *f)
 {
-    static const exg_output_kind kinds[] = {[EXG_INPUT_USER] = EXG_OUTPUT_USER_INPUT_MUTATION,
-                                            [EXG_INPUT_PARAMETER] = EXG_OUTPUT_PARAMETER_MUTATION,
-                                            [EXG_INPUT_BUFFER] = EXG_OUTPUT_BUFFER_MUTATION,
-                                            [EXG_INPUT_CONSTANT_TENSOR] = EXG_OUTPUT_BUFFER_MUTATION};
+    static const exg_output_kind kinds[] = {
+        [EXG_INPUT_USER] = EXG_OUTPUT_USER_INPUT_MUTATION,
+        [EXG_INPUT_PARAMETER] = EXG_OUTPUT_PARAMETER_MUTATION,
+        [EXG_INPUT_BUFFER] = EXG_OUTPUT_BUFFER_MUTATION,
+        [EXG_INPUT_CONSTANT_TENSOR] = EXG_OUTPUT_BUFFER_MUTATION};
     const exg_graph *graph = f->r.in->graph;
 
     for (uint32_t i = 0; i < graph->input_count; i++) {
