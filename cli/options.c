@@ -160,6 +160,9 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
         const option_row *option = find_option(word, call->command);
         bool is_flag = option != NULL && option->kind == OPTION_FLAG;
 
+        if (word[0] == '\0') {
+            return usage(err, call->command, "a file name is empty:", word);
+        }
         if (!has_options || word[0] != '-' || word[1] == '\0') {
             if (call->path_count == paths_wanted(call->command)) {
                 return usage(err, call->command, "one word too many:", word);
@@ -178,6 +181,9 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
             return usage(err, call->command, "an argument is missing after", word);
         }
         value = is_flag ? NULL : value != NULL ? value + 1 : argv[++i];
+        if (!is_flag && value[0] == '\0') {
+            return usage(err, call->command, "an argument is missing after", word);
+        }
         if (is_input) {
             call->inputs[call->input_count++] = value;
         } else {
