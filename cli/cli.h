@@ -35,7 +35,7 @@ typedef struct cli_call {
 exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err);
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
-bool cli_version(FILE *out, bool json);
+void cli_version(FILE *out, bool json);
 
 /* A program with its operators, opened and (but for inspect) verified. */
 typedef struct cli_program {

@@ -80,6 +80,45 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static exg_status no_command(const char *word, exg_error *err)
+{
+    return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "no command '%s'", word),
+                         "exg --help lists the commands");
+}
+
+/* exg help, exg help COMMAND. */
+static exg_status help(const char *word, exg_error *err)
+{
+    if (word == NULL || is_help(word) || strcmp(word, "help") == 0) {
+        cli_help(stdout);
+        return EXG_OK;
+    }
+    return cli_command_help(stdout, word) ? EXG_OK : no_command(word, err);
+}
+
+/* What needs no command; false: it needs one. */
+static bool tell(int argc, char **argv, bool json, exg_status *status, exg_error *err)
+{
+    if (strcmp(argv[1], "--version") == 0) {
+        cli_version(stdout, json);
+        *status = EXG_OK;
+    } else if (is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
+        *status = help(argc > 2 && strcmp(argv[2], "--json") != 0 ? argv[2] : NULL, err);
+    } else if (find_command(argv[1]) == NULL) {
+        *status = no_command(argv[1], err);
+    } else if (has_word(argc, argv, "--help") || has_word(argc, argv, "-h")) {
+        *status = help(argv[1], err);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* A mapped file that another process cuts short cannot be read on: said, and ended. What
  * was being written has no name yet, so nothing is left behind. */
 static void report_cut_file(int signal_number)
@@ -112,49 +151,45 @@ static bool wrote_all(void)
     return fflush(stdout) == 0 && ferror(stdout) == 0;
 }
 
+static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
+{
+    cli_call call = {.command = argv[1], .json = json, .out = stdout};
+    exg_status status;
+
+    call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
+    status = call.inputs == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                                 : cli_parse(argc - 2, argv + 2, &call, err);
+    status = status == EXG_OK ? keep_quiet(&call, err) : status;
+    status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
+    free(call.inputs);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
-    cli_call call = {.out = stdout};
-    const command_row *command = argc > 1 ? find_command(argv[1]) : NULL;
+    bool json = has_word(argc, argv, "--json"); /* of faults before it too */
+    bool ran = false;
     exg_error err;
     exg_status status;
 
     exg_error_clear(&err);
     signal(SIGBUS, report_cut_file);
     signal(SIGXFSZ, SIG_IGN); /* then it is an error of write() */
-    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        return cli_version(stdout, has_word(argc, argv, "--json")) ? 0 : 3;
-    }
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
-        cli_help(stdout);
-        return wrote_all() ? 0 : 3;
-    }
-    if (command == NULL) {
-        if (argc > 1) {
-            fprintf(stderr, "exg: no command '%s'\n\n", argv[1]);
-        }
+    if (argc < 2) {
         cli_help(stderr);
         return exg_status_exit_code(EXG_USAGE);
     }
-    if (has_word(argc, argv, "--help")) {
-        (void)cli_command_help(stdout, command->name);
-        return wrote_all() ? 0 : 3;
+    if (!tell(argc, argv, json, &status, &err)) {
+        status = run_command(argc, argv, json, &err);
+        ran = true;
     }
-    call.command = command->name;
-    call.json = has_word(argc, argv, "--json"); /* of faults before it too */
-    call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
-    status = call.inputs == NULL ? EXG_FAIL(&err, NO_MEMORY, "MEM-001", "out of memory")
-                                 : cli_parse(argc - 2, argv + 2, &call, &err);
-    status = status == EXG_OK ? keep_quiet(&call, &err) : status;
-    status = status == EXG_OK ? command->run(&call, &err) : status;
     if (!wrote_all() && status == EXG_OK) {
         status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
     }
     if (status != EXG_OK) {
-        print_error(&err, call.json);
-    } else if (cli_process_count() > 1) {
+        print_error(&err, json);
+    } else if (ran && cli_process_count() > 1) {
         exg_mpi_finish(); /* a process that leaves without takes the others with it */
     }
-    free(call.inputs);
     return exg_status_exit_code(status);
 }

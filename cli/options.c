@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NUMBER } option_kind;
 
@@ -110,6 +111,44 @@ static uint32_t paths_wanted(const char *command)
                : 1;
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a;
+    struct stat of_b;
+
+    return strcmp(a, b) == 0 || (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+                                 of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
+}
+
+/* What an option writes replaces neither the program, nor what is compared with, nor what
+ * another option writes. */
+static exg_status check_written(const cli_call *call, exg_error *err)
+{
+    const struct {
+        const char *name, *path;
+    } files[] = {{"FILE", call->paths[0]},
+                 {"--expect", call->expect},
+                 {"--output", call->output},
+                 {"--state-output", call->state_output},
+                 {"--trace", call->trace},
+                 {"--html", call->html},
+                 {"--calibrate", call->calibrate}};
+    const size_t first_written = 2;
+
+    for (size_t w = first_written; w < COUNT(files); w++) {
+        for (size_t f = 0; files[w].path != NULL && f < w; f++) {
+            if (files[f].path != NULL && is_same_file(files[f].path, files[w].path)) {
+                exg_status status =
+                    EXG_FAIL(err, USAGE, "CLI-004", "%s and %s are one file, '%s'",
+                             files[f].name, files[w].name, files[w].path);
+
+                return exg_error_fix(err, status, "give %s a name of its own", files[w].name);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
 {
     bool has_options = true; /* till "--" */
@@ -121,6 +160,9 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
         const option_row *option = find_option(word, call->command);
         bool is_flag = option != NULL && option->kind == OPTION_FLAG;
 
+        if (word[0] == '\0') {
+            return usage(err, call->command, "a file name is empty:", word);
+        }
         if (!has_options || word[0] != '-' || word[1] == '\0') {
             if (call->path_count == paths_wanted(call->command)) {
                 return usage(err, call->command, "one word too many:", word);
@@ -139,6 +181,9 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
             return usage(err, call->command, "an argument is missing after", word);
         }
         value = is_flag ? NULL : value != NULL ? value + 1 : argv[++i];
+        if (!is_flag && value[0] == '\0') {
+            return usage(err, call->command, "an argument is missing after", word);
+        }
         if (is_input) {
             call->inputs[call->input_count++] = value;
         } else {
@@ -149,7 +194,7 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
         !(call->list && call->path_count == 0)) {
         return usage(err, call->command, "a file name is missing for", call->command);
     }
-    return EXG_OK;
+    return check_written(call, err);
 }
 
 void cli_help(FILE *out)
@@ -161,7 +206,7 @@ void cli_help(FILE *out)
         fprintf(out, "  %-8s %-10s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].summary);
     }
-    fputs("\n  exg COMMAND --help   options and examples\n"
+    fputs("\n  exg COMMAND --help   options and examples; exg help COMMAND too\n"
           "  exg --version        versions, and which optional parts are in\n\n"
           "An option's value follows it, or an \"=\"; no word after \"--\" is an option.\n\n"
           "exit codes:\n",

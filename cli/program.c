@@ -70,7 +70,7 @@ static const struct {
 #endif
 };
 
-bool cli_version(FILE *out, bool json)
+void cli_version(FILE *out, bool json)
 {
     fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", EXG_VERSION);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -82,7 +82,6 @@ bool cli_version(FILE *out, bool json)
         }
     }
     fputs(json ? "}}\n" : "", out);
-    return fflush(out) == 0;
 }
 
 /* ---- progress ----------------------------------------------------------------------- */

@@ -175,13 +175,17 @@ static exg_status print_json(FILE *out, const exg_signature *s, exg_error *err)
 exg_status cli_print_signature(FILE *out, const exg_signature *signature, bool json,
                                exg_error *err)
 {
+    exg_text plain = EXG_TEXT_EMPTY;
     char *text = NULL;
+    exg_status status;
 
     if (json) {
         return print_json(out, signature, err);
     }
     EXG_TRY(exg_signature_print(signature, &text, err));
-    fputs(text, out);
+    exg_text_plain(&plain, text, true);
+    status = cli_put(out, &plain, err);
+    exg_text_free(&plain);
     free(text);
-    return EXG_OK;
+    return status;
 }

@@ -339,6 +339,9 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
 
     *session = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &own, options, err));
+    if (verified->program == NULL || verified->operators == NULL) {
+        return EXG_FAIL(err, USAGE, "RUN-009", "no program was verified");
+    }
     EXG_TRY(check_operators(verified, err));
     EXG_TRY(check_layouts(verified->program->graph, err));
     s = calloc(1, sizeof(*s));

@@ -32,7 +32,8 @@ static void print_location(exg_text *text, const exg_plan *plan, const exg_locat
     } else if (buffer->place == EXG_PLACE_OUTPUT) {
         exg_text_printf(text, "@output %u", buffer->index);
     } else {
-        exg_text_printf(text, "@%s", plan->inputs[buffer->index].name);
+        exg_text_puts(text, "@");
+        exg_text_plain(text, plan->inputs[buffer->index].name, false);
     }
     if (location->offset != 0) {
         exg_text_printf(text, "+%" PRId64, location->offset);
@@ -49,8 +50,13 @@ static void print_location(exg_text *text, const exg_plan *plan, const exg_locat
 static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
 {
     const exg_step *step = &plan->steps[index];
+    size_t start;
 
-    exg_text_printf(text, "%4u  %-14s %-24s", index, step->kernel->name, step->name);
+    exg_text_printf(text, "%4u  %-14s ", index, step->kernel->name);
+    start = text->length;
+    exg_text_plain(text, step->name, false);
+    exg_text_printf(text, "%*s", (int)(text->length - start < 24 ? 24 - (text->length - start) : 0),
+                    "");
     for (uint32_t i = 0; i < step->call.output_count; i++) {
         exg_text_puts(text, i > 0 ? ", " : " ");
         print_location(text, plan, &step->outputs[i]);

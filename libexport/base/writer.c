@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static void discard(exg_writer *writer)
     free(writer);
 }
 
-/* ".name.<16 hex digits>.part" in the target's folder. */
+/* ".name.<16 hex digits>.part" in the target's folder, of the name as much as leaves room. */
 static void name_temporary(exg_writer *writer, uint64_t attempt)
 {
     const char *name = strrchr(writer->path, '/');
@@ -59,8 +60,9 @@ static void name_temporary(exg_writer *writer, uint64_t attempt)
     if (getrandom(&nonce, sizeof(nonce), GRND_NONBLOCK) < 0) {
         nonce ^= (uint64_t)(uintptr_t)writer;
     }
-    snprintf(writer->temporary, writer->temporary_capacity, "%s.%s.%016llx.part", writer->directory,
-             name == NULL ? writer->path : name + 1, (unsigned long long)nonce);
+    snprintf(writer->temporary, writer->temporary_capacity, "%s.%.*s.%016llx.part",
+             writer->directory, NAME_MAX - NAME_ROOM, name == NULL ? writer->path : name + 1,
+             (unsigned long long)nonce);
 }
 
 /* Without a name where that is possible, and where one can be given later: then it goes with

@@ -58,7 +58,8 @@ typedef struct exg_session_options {
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
- * every operator that has no kernel, before anything runs. */
+ * every operator that has no kernel, before anything runs. USAGE: RUN-009, a `verified` of
+ * zeros. */
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err);
 void exg_session_destroy(exg_session *session); /* NULL is allowed */

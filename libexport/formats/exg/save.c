@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ALIGN_MAX (1ull << 30) /* the largest pages there are */
+
 #define FRAMED_BYTES_MIN 512 /* what is smaller is stored plain */
 
 /* ---- what is stored ------------------------------------------------------------------- */
@@ -337,8 +339,8 @@ exg_status exg_exg_save(const exg_program *program, const char *path,
     exg_saver s = {.program = program, .weights = program->weights, .options = options, .err = err};
     exg_status status;
 
-    if ((options->align & (options->align - 1)) != 0) {
-        return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two",
+    if ((options->align & (options->align - 1)) != 0 || options->align > ALIGN_MAX) {
+        return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two up to 1 GiB",
                         (unsigned long long)options->align);
     }
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

@@ -75,7 +75,7 @@ typedef struct exg_save_options {
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
     uint32_t threads; /* 0: every core */
-    uint64_t align;   /* of every storage, a power of two; 0: 64, and 4096 from 1 MiB up */
+    uint64_t align;   /* of every storage, a power of two up to 1 GiB; 0: 64, 4096 from 1 MiB up */
     uint64_t split;   /* bytes of storages in one file beside at most; 0: all in one */
     bool strict;      /* early JSON: refuse what the seed\'s schema cannot say, carry nothing */
     bool resume;      /* what is written stays when the save is stopped, and the same save goes

@@ -508,9 +508,22 @@ static void inputs_that_cannot_be_are_refused(void **state)
     unload_fixture(&l);
 }
 
+static void a_session_wants_a_verified_program(void **state)
+{
+    const exg_verified none = {0};
+    exg_session *session = NULL;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_session_create(&none, NULL, &session, &err), EXG_USAGE);
+    assert_string_equal(err.code, "RUN-009");
+    assert_null(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_session_wants_a_verified_program),
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(options_of_parts_that_cannot_be_are_refused),
         cmocka_unit_test(inputs_that_cannot_be_are_refused),

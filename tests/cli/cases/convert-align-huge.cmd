@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/m.exg --align 1T

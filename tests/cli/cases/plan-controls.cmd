@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/m.json; sed 's/"up.weight"/"\\u001b[31mup"/g; s/"relu"/"\\u001b[32mrelu"/g; s/"linear"/"\\u001b[33mlinear"/g' $T/m.json > $T/n.json; exg plan $T/n.json --ignore-carry --input fixtures/mlp.inputs.safetensors; rm $T/*

@@ -1,0 +1,1 @@
+cp fixtures/bf16.expected.safetensors $T/y.safetensors; exg run fixtures/mlp.pt2 --output $T/y.safetensors --expect $T/y.safetensors; code=$?; cmp fixtures/bf16.expected.safetensors $T/y.safetensors || exit 1; exit $code

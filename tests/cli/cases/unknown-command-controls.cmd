@@ -1,0 +1,1 @@
+exg "$(printf 'no\033[31msuch')"

@@ -1,0 +1,1 @@
+exg nosuch --json 2>&1

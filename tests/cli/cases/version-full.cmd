@@ -1,0 +1,1 @@
+exg --version > /dev/full
