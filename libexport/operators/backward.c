@@ -275,38 +275,118 @@ static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref w
                 exg_arg_int(groups));
 }
 
+/* The first places of every dim of the image. */
+static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+
+    for (uint32_t d = 2; d < dims.rank; d++) {
+        if (dims.n[d] > to->n[d]) {
+            x = exg_lower_slice(b, x, d, 0, to->n[d]);
+        }
+    }
+    return x;
+}
+
+/* What a transposed convolution's input gets: the convolution of what came back. An output
+ * padded by a stride or more has places past the last. */
+static exg_ref from_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
+                          const window *w, int64_t groups)
+{
+    const int64_t none[3] = {0, 0, 0};
+    exg_ref y = EMIT(b, convolution_default, g, weight, exg_arg_none(),
+                     INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
+                     INTS_OF(b, w->dilation, w->count), exg_arg_bool(false),
+                     INTS_OF(b, none, w->count), exg_arg_int(groups));
+
+    return cut(b, y, in);
+}
+
 /* Every window of the input as a column, times what came back for it; (O, C / groups, kh, kw) */
+static exg_ref by_columns(exg_builder *b, exg_ref g, exg_ref columns, const exg_dims *kernel,
+                          int64_t groups)
+{
+    exg_dims out = exg_lower_dims(b, g);
+    int64_t places = exg_lower_dims(b, columns).n[2];
+    int64_t depth = kernel->n[1] * kernel->n[2] * kernel->n[3];
+    int64_t rows = out.n[1] / groups;
+    exg_ref y;
+
+    columns = EMIT(b, reshape_default, columns, INTS(b, out.n[0] * groups, depth, places));
+    y = EMIT(b, bmm_default,
+             EMIT(b, reshape_default, g, INTS(b, out.n[0] * groups, rows, places)),
+             exg_lower_swapped(b, columns, 1, 2));
+    y = EMIT(b, reshape_default, y, INTS(b, out.n[0], groups * rows, depth));
+    return exg_lower_shaped(b, EMIT(b, sum_dim_IntList, y, INTS(b, 0)), kernel);
+}
+
+/* The input under what came back as the kernel: the batch takes the channels' place, strides
+ * that of dilations. */
+static exg_ref by_sliding(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
+                          const window *w, int64_t groups)
+{
+    const int64_t none[3] = {0, 0, 0};
+    exg_dims in = exg_lower_dims(b, x);
+    exg_dims split = in;
+    exg_ref y;
+
+    split.rank = 3;
+    split.n[1] = groups;
+    split.n[2] = in.n[1] / groups;
+    for (uint32_t d = 2; d < in.rank; d++) {
+        split.n[split.rank++] = in.n[d];
+    }
+    x = exg_lower_swapped(b, exg_lower_shaped(b, x, &split), 0, 2);
+    split = in;
+    split.n[0] = in.n[1] / groups;
+    split.n[1] = groups * in.n[0];
+    y = EMIT(b, convolution_default, exg_lower_shaped(b, x, &split), exg_lower_swapped(b, g, 0, 1),
+             exg_arg_none(), INTS_OF(b, w->dilation, w->count), INTS_OF(b, w->padding, w->count),
+             INTS_OF(b, w->stride, w->count), exg_arg_bool(false), INTS_OF(b, none, w->count),
+             exg_arg_int(groups));
+    return exg_lower_swapped(b, cut(b, y, kernel), 0, 1);
+}
+
+/* Of the weight of a convolution from x to g; columns where they fit the places of g. */
 static exg_ref to_weight(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
                          const window *w, int64_t groups)
 {
-    exg_dims in = exg_lower_dims(b, x);
-    exg_ref columns = EMIT(b, im2col_default, x, INTS(b, kernel->n[2], kernel->n[3]),
-                           INTS_OF(b, w->dilation, 2), INTS_OF(b, w->padding, 2),
-                           INTS_OF(b, w->stride, 2));
-    int64_t places = exg_lower_dims(b, columns).n[2];
-    int64_t depth = kernel->n[1] * kernel->n[2] * kernel->n[3];
     exg_dims out = exg_lower_dims(b, g);
-    int64_t rows = out.n[1] / groups;
-    int64_t made = 1; /* a strided input may have more windows than were used */
-    exg_ref y;
+    bool image = out.rank == 4;
 
-    for (uint32_t d = 2; d < out.rank; d++) {
-        made *= out.n[d];
+    for (uint32_t d = 0; d < w->count && image; d++) {
+        int64_t reach = w->dilation[d] * (kernel->n[2 + d] - 1) + 1;
+        int64_t room = exg_lower_dims(b, x).n[2 + d] + 2 * w->padding[d] - reach;
+
+        image = w->stride[d] > 0 && out.n[2 + d] == room / w->stride[d] + 1;
     }
-    if (made != places) {
-        exg_lower_unsupported(b, "gradients of this convolution's weight");
-        return x;
+    if (image) {
+        exg_ref columns = EMIT(b, im2col_default, exg_lower_wide(b, x),
+                               INTS(b, kernel->n[2], kernel->n[3]), INTS_OF(b, w->dilation, 2),
+                               INTS_OF(b, w->padding, 2), INTS_OF(b, w->stride, 2));
+        exg_ref y = by_columns(b, exg_lower_wide(b, g), columns, kernel, groups);
+
+        return exg_lower_cast(b, y, exg_lower_dtype(b, x));
     }
-    columns = EMIT(b, reshape_default, columns, INTS(b, in.n[0] * groups, depth, places));
-    y = EMIT(b, bmm_default, EMIT(b, reshape_default, g, INTS(b, in.n[0] * groups, rows, places)),
-             exg_lower_swapped(b, columns, 1, 2));
-    y = EMIT(b, reshape_default, y, INTS(b, in.n[0], groups * rows, depth));
-    return exg_lower_shaped(b, EMIT(b, sum_dim_IntList, y, INTS(b, 0)), kernel);
+    return by_sliding(b, g, x, kernel, w, groups);
 }
 
 static exg_ref with_height(exg_builder *b, exg_ref x)
 {
     return exg_lower_dims(b, x).rank == 3 ? EMIT(b, unsqueeze_default, x, 2) : x;
+}
+
+/* An image of one line. */
+static void window_with_height(window *w)
+{
+    if (w->count == 1) {
+        w->stride[1] = w->stride[0];
+        w->padding[1] = w->padding[0];
+        w->dilation[1] = w->dilation[0];
+        w->stride[0] = w->dilation[0] = 1;
+        w->padding[0] = 0;
+        w->count = 2;
+    }
 }
 
 /* (grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed,
@@ -318,30 +398,29 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     exg_ref weight = exg_get_ref(&args[2]);
     exg_dims in = exg_lower_dims(b, x);
     exg_dims kernel = exg_lower_dims(b, weight);
+    bool transposed = exg_get_bool(&args[7]);
     int64_t groups = exg_get_int(&args[9]);
     window w;
 
     results[0] = results[1] = results[2] = exg_arg_none();
-    if (exg_get_bool(&args[7]) || in.rank < 3 || in.rank > 4 || groups < 1) {
-        exg_lower_unsupported(b, "gradients of transposed convolutions, or of volumes");
+    if (in.rank < 3 || in.rank > 5 || kernel.rank != in.rank || groups < 1 ||
+        exg_lower_dims(b, SELF).rank != in.rank) {
+        exg_lower_refuse(b, "the gradient of a convolution that has not one to three dims");
         return;
     }
     window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);
     if (wants(&args[10], 0)) {
-        results[0] = exg_arg_ref(to_input(b, SELF, &in, weight, &w, groups));
+        results[0] = exg_arg_ref(
+            (transposed ? from_input : to_input)(b, SELF, &in, weight, &w, groups));
     }
-    if (wants(&args[10], 1)) {
+    if (wants(&args[10], 1)) { /* transposed, a convolution leads from the output to the input */
+        exg_ref from = with_height(b, transposed ? SELF : x);
+        exg_ref to = with_height(b, transposed ? x : SELF);
         exg_dims flat = exg_lower_dims(b, with_height(b, weight));
         exg_ref y;
 
-        if (w.count == 1) { /* an image of one line */
-            w.stride[1] = w.stride[0];
-            w.padding[1] = w.padding[0];
-            w.dilation[1] = w.dilation[0];
-            w.stride[0] = w.dilation[0] = 1;
-            w.padding[0] = 0;
-        }
-        y = to_weight(b, with_height(b, SELF), with_height(b, x), &flat, &w, groups);
+        window_with_height(&w);
+        y = to_weight(b, to, from, &flat, &w, groups);
         results[1] = exg_arg_ref(exg_lower_shaped(b, y, &kernel));
     }
     if (wants(&args[10], 2)) {
