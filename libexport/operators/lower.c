@@ -152,3 +152,16 @@ exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)
            : reduction == 2 ? EMIT(b, sum_default, x)
                             : x;
 }
+
+exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count)
+{
+    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+
+    if (refs == NULL) {
+        exg_error err;
+
+        (void)EXG_OUT_OF_MEMORY(&err);
+        exg_builder_fail(b, &err);
+    }
+    return refs;
+}

@@ -26,6 +26,9 @@ static inline exg_ref exg_lower_item(const exg_argument *list, uint32_t k)
     return (exg_ref){list->as_tensors[k]};
 }
 
+/* Room for `count` tensors; NULL, and a fault that sticks, when memory ran out. */
+exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count);
+
 static inline bool exg_lower_given(const exg_argument *arg)
 {
     return !exg_is_none(arg) && exg_get_ref(arg).id != EXG_NO_VALUE;
