@@ -130,6 +130,46 @@ void exg_lower_group_norm_backward(exg_builder *b, const exg_argument *args,
     }
 }
 
+/* (grad_out, input, weight?, running_mean?, running_var?, mean?, rstd?, train, eps, output_mask):
+ * of a run, not of a batch, statistics are constants. */
+void exg_lower_batch_norm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    bool train = exg_get_bool(&args[7]);
+    const exg_argument *given = train ? &args[5] : &args[3];
+    exg_ref g = exg_lower_wide(b, SELF);
+    exg_argument dims = all_but(b, in.rank, 1, 1);
+    exg_ref rstd, x, weighted;
+
+    results[0] = results[1] = results[2] = exg_arg_none();
+    if (in.rank < 2 || !exg_lower_given(&given[0]) || !exg_lower_given(&given[1])) {
+        exg_lower_refuse(b, "the gradient of a batch norm without channels or statistics");
+        return;
+    }
+    rstd = exg_lower_wide(b, exg_get_ref(&given[1]));
+    if (!train) {
+        rstd = EMIT(b, rsqrt_default, EMIT(b, add_Scalar, rstd, args[8]));
+    }
+    rstd = exg_lower_along(b, rstd, 1, in.rank);
+    x = EMIT(b, sub_Tensor, exg_lower_wide(b, exg_get_ref(&args[1])),
+             exg_lower_along(b, exg_lower_wide(b, exg_get_ref(&given[0])), 1, in.rank));
+    x = EMIT(b, mul_Tensor, x, rstd);
+    weighted = exg_lower_given(&args[2])
+                   ? EMIT(b, mul_Tensor, g, exg_lower_along(b, exg_get_ref(&args[2]), 1, in.rank))
+                   : g;
+    for (uint32_t k = 0; k < 3; k++) {
+        exg_ref y = k == 0 && train ? through_norm(b, weighted, x, rstd, dims)
+                    : k == 0        ? EMIT(b, mul_Tensor, weighted, rstd)
+                                    : EMIT(b, sum_dim_IntList,
+                                           k == 1 ? EMIT(b, mul_Tensor, g, x) : g, dims);
+        exg_ref like = exg_get_ref(k > 0 && exg_lower_given(&args[2]) ? &args[2] : &args[1]);
+
+        if (wants(&args[9], k)) {
+            results[k] = exg_arg_ref(exg_lower_cast(b, y, exg_lower_dtype(b, like)));
+        }
+    }
+}
+
 /* (grad_output, mask, scale) */
 void exg_lower_dropout_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
@@ -163,21 +203,52 @@ void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_
              index, g));
 }
 
+/* What came back, added where the largest of `count` dims was. */
+static exg_argument to_largest(exg_builder *b, exg_ref g, exg_ref x, exg_ref index, uint32_t count)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    exg_dims out = exg_lower_dims(b, g);
+    int64_t lead = 1, inner = 1, outer = 1;
+
+    if (in.rank < count + 1 || out.rank != in.rank) {
+        exg_lower_refuse(b, "pooling of a tensor that is no image");
+        return exg_arg_none();
+    }
+    for (uint32_t d = 0; d < in.rank; d++) {
+        lead *= d < in.rank - count ? in.n[d] : 1;
+        inner *= d < in.rank - count ? 1 : in.n[d];
+        outer *= d < in.rank - count ? 1 : out.n[d];
+    }
+    x = EMIT(b, full_default, INTS(b, lead, inner), 0, DTYPE(exg_lower_dtype(b, g)));
+    x = EMIT(b, scatter_add_default, x, 1, EMIT(b, reshape_default, index, INTS(b, lead, outer)),
+             EMIT(b, reshape_default, g, INTS(b, lead, outer)));
+    return exg_arg_ref(exg_lower_shaped(b, x, &in));
+}
+
 /* (grad_output, self, kernel, stride, padding, dilation, ceil_mode, indices) */
 void exg_lower_max_pool2d_backward(exg_builder *b, const exg_argument *args,
                                    exg_argument *results)
 {
-    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
-    exg_dims out = exg_lower_dims(b, SELF);
-    int64_t inner = in.n[in.rank - 2] * in.n[in.rank - 1];
-    int64_t outer = out.n[out.rank - 2] * out.n[out.rank - 1];
-    int64_t lead = inner == 0 ? 0 : exg_lower_numel(b, exg_get_ref(&args[1])) / inner;
-    exg_ref x = EMIT(b, full_default, INTS(b, lead, inner), 0, DTYPE(exg_lower_dtype(b, SELF)));
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 2);
+}
 
-    x = EMIT(b, scatter_add_default, x, 1,
-             EMIT(b, reshape_default, exg_get_ref(&args[7]), INTS(b, lead, outer)),
-             EMIT(b, reshape_default, SELF, INTS(b, lead, outer)));
-    results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
+void exg_lower_max_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 3);
+}
+
+/* (grad_output, self, indices) */
+void exg_lower_adaptive_max_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]), 2);
+}
+
+void exg_lower_adaptive_max_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]), 3);
 }
 
 /* (grad_output, self, target, reduction): 2 (x - y) g */
@@ -257,24 +328,6 @@ static void window_of(const exg_argument *stride, const exg_argument *padding,
     }
 }
 
-/* The transposed convolution, as large as the input was. */
-static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
-                        const window *w, int64_t groups)
-{
-    exg_dims out = exg_lower_dims(b, g);
-    exg_dims kernel = exg_lower_dims(b, weight);
-    int64_t more[3];
-
-    for (uint32_t d = 0; d < w->count; d++) {
-        more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
-                                  w->dilation[d] * (kernel.n[2 + d] - 1) + 1);
-    }
-    return EMIT(b, convolution_default, g, weight, exg_arg_none(),
-                INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
-                INTS_OF(b, w->dilation, w->count), exg_arg_bool(true), INTS_OF(b, more, w->count),
-                exg_arg_int(groups));
-}
-
 /* The first places of every dim of the image. */
 static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
 {
@@ -286,6 +339,25 @@ static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
         }
     }
     return x;
+}
+
+/* The transposed convolution, as large as the input was; windows may have reached past it. */
+static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
+                        const window *w, int64_t groups)
+{
+    exg_dims out = exg_lower_dims(b, g);
+    exg_dims kernel = exg_lower_dims(b, weight);
+    int64_t more[3];
+
+    for (uint32_t d = 0; d < w->count; d++) {
+        more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
+                                  w->dilation[d] * (kernel.n[2 + d] - 1) + 1);
+        more[d] = more[d] < 0 ? 0 : more[d];
+    }
+    g = EMIT(b, convolution_default, g, weight, exg_arg_none(), INTS_OF(b, w->stride, w->count),
+             INTS_OF(b, w->padding, w->count), INTS_OF(b, w->dilation, w->count),
+             exg_arg_bool(true), INTS_OF(b, more, w->count), exg_arg_int(groups));
+    return cut(b, g, in);
 }
 
 /* What a transposed convolution's input gets: the convolution of what came back. An output
@@ -429,49 +501,81 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     }
 }
 
+/* How many places each window averaged: those inside, or with the padding too. */
+static exg_ref averaged(exg_builder *b, const exg_dims *image, const exg_argument *args,
+                        const window *w, bool padded, exg_dtype dtype)
+{
+    const int64_t none[3] = {0, 0, 0};
+    exg_argument padding = padded ? INTS_OF(b, none, w->count) : args[4];
+    exg_dims one = *image;
+    exg_ref ones;
+
+    one.n[0] = 1;
+    for (uint32_t d = 0; d < w->count && padded; d++) {
+        one.n[2 + d] += 2 * w->padding[d];
+    }
+    ones = EMIT(b, full_default, INTS_OF(b, one.n, one.rank), 1.0, DTYPE(dtype));
+    return w->count == 3 ? EMIT(b, avg_pool3d_default, ones, args[2], args[3], padding, args[5],
+                                exg_arg_bool(true), 1)
+                         : EMIT(b, avg_pool2d_default, ones, args[2], args[3], padding, args[5],
+                                exg_arg_bool(true), 1);
+}
+
 /* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
  * divisor_override?): shared out evenly */
-void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t count,
+                              exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_dims out = exg_lower_dims(b, SELF);
-    int64_t size[3];
-    uint32_t given = exg_get_ints(&args[2], size, 2);
+    exg_dims image = {.rank = count + 2, .n = {1, 1}};
+    exg_dims cells = image;
+    exg_dims kernel = image;
     exg_ref g = exg_lower_wide(b, SELF);
-    int64_t lead;
+    exg_dtype dtype = exg_lower_dtype(b, g);
+    int64_t size[3];
+    uint32_t given = exg_get_ints(&args[2], size, 3);
     exg_ref ones;
     window w;
 
-    size[1] = given == 1 ? size[0] : size[1];
-    window_of(exg_get_ints(&args[3], (int64_t[1]){0}, 1) == 0 ? &args[2] : &args[3], &args[4], NULL,
-              2, &w);
-    if (in.rank < 3 || exg_get_bool(&args[5])) {
-        exg_lower_unsupported(b, "gradients of pooling that rounds up");
+    if (in.rank < count + 1 || in.rank > count + 2 || out.rank != in.rank) {
+        exg_lower_refuse(b, "pooling of a tensor that is no image");
         return;
     }
-    lead = exg_lower_numel(b, exg_get_ref(&args[1])) / (in.n[in.rank - 2] * in.n[in.rank - 1]);
-    if (exg_is_none(&args[7]) && !exg_get_bool(&args[6])) { /* as many as lie inside */
-        ones = EMIT(b, full_default, INTS(b, 1, in.n[in.rank - 2], in.n[in.rank - 1]), 1.0,
-                    DTYPE(exg_lower_dtype(b, g)));
-        ones = EMIT(b, avg_pool2d_default, ones, args[2], args[3], args[4], exg_arg_bool(false),
-                    exg_arg_bool(true), 1);
-        g = EMIT(b, div_Tensor, g, ones);
+    window_of(exg_get_ints(&args[3], (int64_t[1]){0}, 1) == 0 ? &args[2] : &args[3], &args[4], NULL,
+              count, &w);
+    for (uint32_t d = 0; d < in.rank - count; d++) {
+        image.n[0] *= in.n[d];
+    }
+    for (uint32_t d = 0; d < count; d++) {
+        image.n[2 + d] = in.n[in.rank - count + d];
+        cells.n[2 + d] = out.n[in.rank - count + d];
+        kernel.n[2 + d] = given == 1 ? size[0] : size[d];
+    }
+    cells.n[0] = image.n[0];
+    g = exg_lower_shaped(b, g, &cells);
+    if (!exg_is_none(&args[7])) {
+        g = EMIT(b, div_Scalar, g, (double)exg_get_int(&args[7]));
     } else {
-        g = EMIT(b, div_Scalar, g,
-                 exg_is_none(&args[7]) ? (double)(size[0] * size[1])
-                                       : (double)exg_get_int(&args[7]));
+        g = EMIT(b, div_Tensor, g,
+                 cut(b, averaged(b, &image, args, &w, exg_get_bool(&args[6]), dtype), &cells));
     }
-    ones = EMIT(b, full_default, INTS(b, 1, 1, size[0], size[1]), 1.0,
-                DTYPE(exg_lower_dtype(b, g)));
-    g = EMIT(b, reshape_default, g, INTS(b, lead, 1, out.n[out.rank - 2], out.n[out.rank - 1]));
-    {
-        exg_dims image = {.rank = 4, .n = {lead, 1, in.n[in.rank - 2], in.n[in.rank - 1]}};
-
-        g = to_input(b, g, &image, ones, &w, 1);
-    }
+    ones = EMIT(b, full_default, INTS_OF(b, kernel.n, kernel.rank), 1.0, DTYPE(dtype));
+    g = to_input(b, g, &image, ones, &w, 1);
     results[0] = exg_arg_ref(
         exg_lower_cast(b, exg_lower_shaped(b, g, &in), exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    avg_pool_backward(b, args, 2, results);
+}
+
+void exg_lower_avg_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    avg_pool_backward(b, args, 3, results);
 }
 
 /* (out, in): 1 / size where the part holds the place */
@@ -488,22 +592,65 @@ static exg_ref shares(exg_builder *b, int64_t in, int64_t out, exg_dtype dtype)
                 exg_lower_cast(b, EMIT(b, sub_Tensor, end, start), dtype));
 }
 
-/* (grad_output, self): pooling is a product from both sides */
-void exg_lower_adaptive_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                            exg_argument *results)
+/* (grad_output, self): pooling is a product along each dim */
+static void adaptive_avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t count,
+                                       exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_dims out = exg_lower_dims(b, SELF);
     exg_ref g = exg_lower_wide(b, SELF);
     exg_dtype dtype = exg_lower_dtype(b, g);
-    exg_ref rows;
 
-    if (in.rank < 3) {
+    if (in.rank < count + 1 || out.rank != in.rank) {
         exg_lower_refuse(b, "pooling of a tensor that is no image");
         return;
     }
-    rows = shares(b, in.n[in.rank - 2], out.n[out.rank - 2], dtype);
-    g = EMIT(b, matmul_default, exg_lower_swapped(b, rows, 0, 1), g);
-    g = EMIT(b, matmul_default, g, shares(b, in.n[in.rank - 1], out.n[out.rank - 1], dtype));
+    for (uint32_t d = in.rank - count; d < in.rank; d++) {
+        g = EMIT(b, matmul_default, exg_lower_swapped(b, g, d, in.rank - 1),
+                 shares(b, in.n[d], out.n[d], dtype));
+        g = exg_lower_swapped(b, g, d, in.rank - 1);
+    }
+    results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_adaptive_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    adaptive_avg_pool_backward(b, args, 2, results);
+}
+
+void exg_lower_adaptive_avg_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    adaptive_avg_pool_backward(b, args, 3, results);
+}
+
+/* (grad_output, self, padding): what was repeated comes together. Padding begins with the last
+ * dim; where it is negative, places were left out. */
+void exg_lower_replication_pad_backward(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_ref g = exg_lower_wide(b, SELF);
+    int64_t padding[6];
+    uint32_t count = exg_get_ints(&args[2], padding, 6) / 2;
+
+    if (count > 3 || in.rank < count || exg_lower_dims(b, SELF).rank != in.rank) {
+        exg_lower_refuse(b, "padding of other dims than it says");
+        return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t d = in.rank - 1 - k;
+        exg_dims sum = exg_lower_dims(b, g);
+        exg_ref index = exg_lower_steps(b, sum.n[d], EXG_DTYPE_I64, 0, 1);
+
+        index = EMIT(b, clamp_default, EMIT(b, sub_Scalar, index, exg_arg_int(padding[2 * k])), 0,
+                     exg_arg_int(in.n[d] - 1));
+        sum.n[d] = in.n[d];
+        g = EMIT(b, index_add_default,
+                 EMIT(b, full_default, INTS_OF(b, sum.n, sum.rank), 0,
+                      DTYPE(exg_lower_dtype(b, g))),
+                 (int)d, index, g);
+    }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }
