@@ -7,19 +7,6 @@
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-static exg_ref *new_refs(exg_builder *b, uint32_t count)
-{
-    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
-
-    if (refs == NULL) {
-        exg_error err;
-
-        (void)EXG_OUT_OF_MEMORY(&err);
-        exg_builder_fail(b, &err);
-    }
-    return refs;
-}
-
 static exg_ref at_least(exg_builder *b, exg_ref x, uint32_t rank)
 {
     exg_dims in = exg_lower_dims(b, x);
@@ -53,7 +40,7 @@ void exg_lower_atleast_3d(exg_builder *b, const exg_argument *args, exg_argument
 static void all_at_least(exg_builder *b, const exg_argument *list, uint32_t rank,
                          exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, list->count);
+    exg_ref *refs = exg_lower_new_refs(b, list->count);
 
     for (uint32_t i = 0; refs != NULL && i < list->count; i++) {
         refs[i] = at_least(b, exg_lower_item(list, i), rank);
@@ -234,7 +221,7 @@ void exg_lower_repeat_interleave(exg_builder *b, const exg_argument *args, exg_a
 
 void exg_lower_broadcast_tensors(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, args[0].count);
+    exg_ref *refs = exg_lower_new_refs(b, args[0].count);
     exg_dims common = {.rank = 0};
 
     for (uint32_t i = 0; i < args[0].count; i++) {
@@ -256,7 +243,7 @@ void exg_lower_broadcast_tensors(exg_builder *b, const exg_argument *args, exg_a
 /* The k-th tensor lies along dim k; with "xy" the first two change places. */
 static void meshgrid(exg_builder *b, const exg_argument *list, bool swap, exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, list->count);
+    exg_ref *refs = exg_lower_new_refs(b, list->count);
     uint32_t count = list->count;
     exg_dims wide = {.rank = count};
 
@@ -298,7 +285,7 @@ void exg_lower_meshgrid_indexing(exg_builder *b, const exg_argument *args, exg_a
 static void joined(exg_builder *b, const exg_argument *list, uint32_t rank, uint32_t dim,
                    exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, list->count);
+    exg_ref *refs = exg_lower_new_refs(b, list->count);
 
     for (uint32_t i = 0; refs != NULL && i < list->count; i++) {
         refs[i] = at_least(b, exg_lower_item(list, i), rank);
@@ -329,7 +316,7 @@ void exg_lower_dstack(exg_builder *b, const exg_argument *args, exg_argument *re
 /* Vectors are columns. */
 void exg_lower_column_stack(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, args[0].count);
+    exg_ref *refs = exg_lower_new_refs(b, args[0].count);
 
     for (uint32_t i = 0; refs != NULL && i < args[0].count; i++) {
         exg_ref x = exg_lower_item(&args[0], i);
@@ -346,7 +333,7 @@ void exg_lower_column_stack(exg_builder *b, const exg_argument *args, exg_argume
 /* Rows of one block, zeros beside it. */
 void exg_lower_block_diag(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref *refs = new_refs(b, args[0].count);
+    exg_ref *refs = exg_lower_new_refs(b, args[0].count);
     int64_t width = 0;
     int64_t at = 0;
 
@@ -369,7 +356,7 @@ void exg_lower_cartesian_prod(exg_builder *b, const exg_argument *args, exg_argu
 {
     exg_argument grid = exg_arg_none();
     uint32_t count = args[0].count;
-    exg_ref *refs = new_refs(b, count);
+    exg_ref *refs = exg_lower_new_refs(b, count);
 
     if (count == 1) {
         results[0] = exg_arg_ref(EMIT(b, alias_default, exg_lower_item(&args[0], 0)));
@@ -393,7 +380,7 @@ static exg_argument parted(exg_builder *b, exg_ref x, uint32_t dim, const int64_
                            uint32_t count)
 {
     int64_t size = exg_lower_dims(b, x).n[dim];
-    exg_ref *refs = new_refs(b, count);
+    exg_ref *refs = exg_lower_new_refs(b, count);
 
     for (uint32_t i = 0; refs != NULL && i < count; i++) {
         int64_t end = i + 1 < count ? starts[i + 1] : size;

@@ -128,13 +128,37 @@ void exg_lower_attention_math(exg_builder *b, const exg_argument *args, exg_argu
     results[1] = exg_arg_ref(exg_lower_cast(b, given, exg_lower_dtype(b, a.query)));
 }
 
+static bool is_grouped(exg_builder *b, exg_ref query, exg_ref key)
+{
+    exg_dims q = exg_lower_dims(b, query);
+    exg_dims k = exg_lower_dims(b, key);
+
+    return q.rank == 4 && k.rank == 4 && q.n[1] > k.n[1];
+}
+
 /* (query, key, value, dropout_p, is_causal, attn_mask?, scale?) -> output, logsumexp */
 void exg_lower_flash_attention(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const attending a = {QUERY, KEY, VALUE, args[5], args[6], exg_get_bool(&args[4]), false};
+    const attending a = {QUERY,   KEY,     VALUE,
+                         args[5], args[6], exg_get_bool(&args[4]),
+                         is_grouped(b, QUERY, KEY)};
 
     results[0] = exg_arg_ref(attend(b, &a, exg_get_float(&args[3])));
     results[1] = exg_arg_ref(EMIT(b, logsumexp_default, scores(b, &a), INTS(b, -1)));
+}
+
+/* What the heads of a group got, together. */
+static exg_ref of_groups(exg_builder *b, exg_ref x, exg_ref group)
+{
+    exg_dims heads = exg_lower_dims(b, x);
+    exg_dims to = exg_lower_dims(b, group);
+
+    if (heads.rank != 4 || to.rank != 4 || to.n[1] < 1 || heads.n[1] == to.n[1]) {
+        return x;
+    }
+    x = EMIT(b, reshape_default, x,
+             INTS(b, to.n[0], to.n[1], heads.n[1] / to.n[1], to.n[2], to.n[3]));
+    return EMIT(b, sum_dim_IntList, x, INTS(b, 2));
 }
 
 /* (grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask?, scale?)
@@ -144,7 +168,7 @@ void exg_lower_flash_attention_backward(exg_builder *b, const exg_argument *args
                                         exg_argument *results)
 {
     const attending a = {exg_get_ref(&args[1]), exg_get_ref(&args[2]), exg_get_ref(&args[3]),
-                         args[8], args[9], exg_get_bool(&args[7]), false};
+                         args[8], args[9], exg_get_bool(&args[7]), true};
     exg_dtype dtype = exg_lower_dtype(b, a.query);
     uint32_t last = exg_lower_dims(b, a.query).rank - 1;
     exg_ref g = exg_lower_wide(b, exg_get_ref(&args[0]));
@@ -158,14 +182,14 @@ void exg_lower_flash_attention_backward(exg_builder *b, const exg_argument *args
     w = weights(b, &a);
     along = EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, g, out), INTS(b, -1), exg_arg_bool(true));
     x = EMIT(b, matmul_default, g,
-             exg_lower_swapped(b, exg_lower_wide(b, a.value), last - 1, last));
+             exg_lower_swapped(b, exg_lower_wide(b, for_heads(b, &a, a.value)), last - 1, last));
     x = EMIT(b, mul_Tensor, w, EMIT(b, sub_Tensor, x, along));
     x = EMIT(b, mul_Scalar, x, scale_of(b, &a));
     results[0] = exg_arg_ref(exg_lower_cast(
-        b, EMIT(b, matmul_default, x, exg_lower_wide(b, a.key)), dtype));
+        b, EMIT(b, matmul_default, x, exg_lower_wide(b, for_heads(b, &a, a.key))), dtype));
     x = exg_lower_swapped(b, x, last - 1, last);
-    results[1] = exg_arg_ref(exg_lower_cast(
-        b, EMIT(b, matmul_default, x, exg_lower_wide(b, a.query)), dtype));
+    x = EMIT(b, matmul_default, x, exg_lower_wide(b, a.query));
+    results[1] = exg_arg_ref(exg_lower_cast(b, of_groups(b, x, a.key), dtype));
     x = EMIT(b, matmul_default, exg_lower_swapped(b, w, last - 1, last), g);
-    results[2] = exg_arg_ref(exg_lower_cast(b, x, dtype));
+    results[2] = exg_arg_ref(exg_lower_cast(b, of_groups(b, x, a.value), dtype));
 }

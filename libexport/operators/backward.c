@@ -130,51 +130,43 @@ void exg_lower_group_norm_backward(exg_builder *b, const exg_argument *args,
     }
 }
 
-/* (grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps,
- * output_mask) */
-void exg_lower_batch_norm_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+/* (grad_out, input, weight?, running_mean?, running_var?, mean?, rstd?, train, eps, output_mask):
+ * of a run, not of a batch, statistics are constants. */
+void exg_lower_batch_norm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_dtype dtype = exg_lower_dtype(b, exg_get_ref(&args[1]));
-    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
-    exg_dims channel = {.rank = in.rank - 1, .n = {in.n[1], 1, 1, 1, 1, 1, 1, 1}};
-    bool trains = exg_get_bool(&args[7]);
+    exg_dims in = exg_lower_dims(b, SELF);
+    bool train = exg_get_bool(&args[7]);
+    const exg_argument *given = train ? &args[5] : &args[3];
     exg_ref g = exg_lower_wide(b, SELF);
-    exg_ref weighted = g;
-    exg_argument others = all_but(b, in.rank, 1, 1);
-    exg_ref rstd;
-    exg_ref x;
+    exg_argument dims = all_but(b, in.rank, 1, 1);
+    exg_ref rstd, x, weighted;
 
     results[0] = results[1] = results[2] = exg_arg_none();
-    if (in.rank < 2 || in.rank > 9 || !exg_lower_given(&args[trains ? 5 : 3]) ||
-        !exg_lower_given(&args[trains ? 6 : 4])) {
-        exg_lower_refuse(b, "gradients of batch_norm want channels, and the statistics it used");
+    if (in.rank < 2 || !exg_lower_given(&given[0]) || !exg_lower_given(&given[1])) {
+        exg_lower_refuse(b, "the gradient of a batch norm without channels or statistics");
         return;
     }
-    rstd = exg_get_ref(&args[trains ? 6 : 4]);
-    if (!trains) {
-        rstd = EMIT(b, rsqrt_default, EMIT(b, add_Scalar, exg_lower_wide(b, rstd), args[8]));
+    rstd = exg_lower_wide(b, exg_get_ref(&given[1]));
+    if (!train) {
+        rstd = EMIT(b, rsqrt_default, EMIT(b, add_Scalar, rstd, args[8]));
     }
-    rstd = exg_lower_shaped(b, rstd, &channel);
+    rstd = exg_lower_along(b, rstd, 1, in.rank);
     x = EMIT(b, sub_Tensor, exg_lower_wide(b, exg_get_ref(&args[1])),
-             exg_lower_shaped(b, exg_get_ref(&args[trains ? 5 : 3]), &channel));
+             exg_lower_along(b, exg_lower_wide(b, exg_get_ref(&given[0])), 1, in.rank));
     x = EMIT(b, mul_Tensor, x, rstd);
-    if (exg_lower_given(&args[2])) {
-        weighted =
-            EMIT(b, mul_Tensor, g, exg_lower_shaped(b, exg_get_ref(&args[2]), &channel));
-        dtype = exg_lower_dtype(b, exg_get_ref(&args[2]));
-    }
-    for (uint32_t k = 1; k < 3; k++) {
-        if (wants(&args[9], k)) {
-            exg_ref y = EMIT(b, sum_dim_IntList, k == 1 ? EMIT(b, mul_Tensor, g, x) : g, others);
+    weighted = exg_lower_given(&args[2])
+                   ? EMIT(b, mul_Tensor, g, exg_lower_along(b, exg_get_ref(&args[2]), 1, in.rank))
+                   : g;
+    for (uint32_t k = 0; k < 3; k++) {
+        exg_ref y = k == 0 && train ? through_norm(b, weighted, x, rstd, dims)
+                    : k == 0        ? EMIT(b, mul_Tensor, weighted, rstd)
+                                    : EMIT(b, sum_dim_IntList,
+                                           k == 1 ? EMIT(b, mul_Tensor, g, x) : g, dims);
+        exg_ref like = exg_get_ref(k > 0 && exg_lower_given(&args[2]) ? &args[2] : &args[1]);
 
-            results[k] = exg_arg_ref(exg_lower_cast(b, y, dtype));
+        if (wants(&args[9], k)) {
+            results[k] = exg_arg_ref(exg_lower_cast(b, y, exg_lower_dtype(b, like)));
         }
-    }
-    if (wants(&args[9], 0)) {
-        x = trains ? through_norm(b, weighted, x, rstd, others)
-                   : EMIT(b, mul_Tensor, weighted, rstd);
-        results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
     }
 }
 
@@ -216,21 +208,52 @@ void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_
              index, g));
 }
 
+/* What came back, added where the largest of `count` dims was. */
+static exg_argument to_largest(exg_builder *b, exg_ref g, exg_ref x, exg_ref index, uint32_t count)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    exg_dims out = exg_lower_dims(b, g);
+    int64_t lead = 1, inner = 1, outer = 1;
+
+    if (in.rank < count + 1 || out.rank != in.rank) {
+        exg_lower_refuse(b, "pooling of a tensor that is no image");
+        return exg_arg_none();
+    }
+    for (uint32_t d = 0; d < in.rank; d++) {
+        lead *= d < in.rank - count ? in.n[d] : 1;
+        inner *= d < in.rank - count ? 1 : in.n[d];
+        outer *= d < in.rank - count ? 1 : out.n[d];
+    }
+    x = EMIT(b, full_default, INTS(b, lead, inner), 0, DTYPE(exg_lower_dtype(b, g)));
+    x = EMIT(b, scatter_add_default, x, 1, EMIT(b, reshape_default, index, INTS(b, lead, outer)),
+             EMIT(b, reshape_default, g, INTS(b, lead, outer)));
+    return exg_arg_ref(exg_lower_shaped(b, x, &in));
+}
+
 /* (grad_output, self, kernel, stride, padding, dilation, ceil_mode, indices) */
 void exg_lower_max_pool2d_backward(exg_builder *b, const exg_argument *args,
                                    exg_argument *results)
 {
-    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
-    exg_dims out = exg_lower_dims(b, SELF);
-    int64_t inner = in.n[in.rank - 2] * in.n[in.rank - 1];
-    int64_t outer = out.n[out.rank - 2] * out.n[out.rank - 1];
-    int64_t lead = inner == 0 ? 0 : exg_lower_numel(b, exg_get_ref(&args[1])) / inner;
-    exg_ref x = EMIT(b, full_default, INTS(b, lead, inner), 0, DTYPE(exg_lower_dtype(b, SELF)));
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 2);
+}
 
-    x = EMIT(b, scatter_add_default, x, 1,
-             EMIT(b, reshape_default, exg_get_ref(&args[7]), INTS(b, lead, outer)),
-             EMIT(b, reshape_default, SELF, INTS(b, lead, outer)));
-    results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
+void exg_lower_max_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 3);
+}
+
+/* (grad_output, self, indices) */
+void exg_lower_adaptive_max_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]), 2);
+}
+
+void exg_lower_adaptive_max_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]), 3);
 }
 
 /* (grad_output, self, target, reduction): 2 (x - y) g */
@@ -310,7 +333,20 @@ static void window_of(const exg_argument *stride, const exg_argument *padding,
     }
 }
 
-/* The transposed convolution, as large as the input was. */
+/* The first places of every dim of the image. */
+static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+
+    for (uint32_t d = 2; d < dims.rank; d++) {
+        if (dims.n[d] > to->n[d]) {
+            x = exg_lower_slice(b, x, d, 0, to->n[d]);
+        }
+    }
+    return x;
+}
+
+/* The transposed convolution, as large as the input was; windows may have reached past it. */
 static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
                         const window *w, int64_t groups)
 {
@@ -321,81 +357,95 @@ static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref w
     for (uint32_t d = 0; d < w->count; d++) {
         more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
                                   w->dilation[d] * (kernel.n[2 + d] - 1) + 1);
+        more[d] = more[d] < 0 ? 0 : more[d];
     }
-    return EMIT(b, convolution_default, g, weight, exg_arg_none(),
-                INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
-                INTS_OF(b, w->dilation, w->count), exg_arg_bool(true), INTS_OF(b, more, w->count),
-                exg_arg_int(groups));
+    g = EMIT(b, convolution_default, g, weight, exg_arg_none(), INTS_OF(b, w->stride, w->count),
+             INTS_OF(b, w->padding, w->count), INTS_OF(b, w->dilation, w->count),
+             exg_arg_bool(true), INTS_OF(b, more, w->count), exg_arg_int(groups));
+    return cut(b, g, in);
 }
 
-/* x (N, groups * C, sizes) with its channels before its batch: (C, groups * N, sizes) or, where the
- * groups go first, (groups * C, N, sizes). */
-static exg_ref channels_first(exg_builder *b, exg_ref x, int64_t groups, bool groups_first)
+/* What a transposed convolution's input gets: the convolution of what came back. An output
+ * padded by a stride or more has places past the last. */
+static exg_ref from_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
+                          const window *w, int64_t groups)
 {
-    exg_dims own = exg_lower_dims(b, x);
-    exg_dims split = {.rank = own.rank + 1, .n = {own.n[0], groups, own.n[1] / groups}};
-    exg_dims made = own;
-    int64_t order[EXG_SHAPE_RANK_MAX] = {groups_first ? 1 : 2, groups_first ? 2 : 1, 0};
+    const int64_t none[3] = {0, 0, 0};
+    exg_ref y = EMIT(b, convolution_default, g, weight, exg_arg_none(),
+                     INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
+                     INTS_OF(b, w->dilation, w->count), exg_arg_bool(false),
+                     INTS_OF(b, none, w->count), exg_arg_int(groups));
 
-    for (uint32_t d = 3; d < split.rank; d++) {
-        split.n[d] = own.n[d - 1];
-        order[d] = d;
-    }
-    made.n[0] = groups_first ? own.n[1] : own.n[1] / groups;
-    made.n[1] = groups_first ? own.n[0] : own.n[0] * groups;
-    x = EMIT(b, permute_default, exg_lower_shaped(b, x, &split), INTS_OF(b, order, split.rank));
-    return exg_lower_shaped(b, x, &made);
+    return cut(b, y, in);
 }
 
-/* The convolution of the input with what came back for it, which steps as far as the windows'
- * elements lie apart, and whose elements lie as far apart as the windows. */
-static exg_ref to_weight_by_convolution(exg_builder *b, exg_ref g, exg_ref x,
-                                        const exg_dims *kernel, const window *w, int64_t groups)
+/* Every window of the input as a column, times what came back for it; (O, C / groups, kh, kw) */
+static exg_ref by_columns(exg_builder *b, exg_ref g, exg_ref columns, const exg_dims *kernel,
+                          int64_t groups)
 {
-    exg_ref y = EMIT(b, convolution_default, channels_first(b, x, groups, false),
-                     channels_first(b, g, groups, true), exg_arg_none(),
-                     INTS_OF(b, w->dilation, w->count), INTS_OF(b, w->padding, w->count),
-                     INTS_OF(b, w->stride, w->count), exg_arg_bool(false),
-                     INTS_OF(b, (const int64_t[3]){0}, w->count), exg_arg_int(groups));
-
-    for (uint32_t d = 2; d < kernel->rank; d++) { /* the rest of the input was in no window */
-        y = EMIT(b, slice_Tensor, y, d, 0, exg_arg_int(kernel->n[d]), 1);
-    }
-    return exg_lower_swapped(b, y, 0, 1);
-}
-
-/* As many windows as results: a transposed one may leave some out. */
-static bool uses_every_window(const exg_dims *in, const exg_dims *out, const exg_dims *kernel,
-                              const window *w)
-{
-    bool every = true;
-
-    for (uint32_t d = 0; d < w->count; d++) {
-        int64_t room = in->n[2 + d] + 2 * w->padding[d] - w->dilation[d] * (kernel->n[2 + d] - 1);
-
-        every = every && (room - 1) / w->stride[d] + 1 == out->n[2 + d];
-    }
-    return every;
-}
-
-/* Every window of an image as a column, times what came back for it. */
-static exg_ref to_weight_by_columns(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
-                                    const window *w, int64_t groups)
-{
-    exg_dims in = exg_lower_dims(b, x);
-    exg_ref columns = EMIT(b, im2col_default, x, INTS(b, kernel->n[2], kernel->n[3]),
-                           INTS_OF(b, w->dilation, 2), INTS_OF(b, w->padding, 2),
-                           INTS_OF(b, w->stride, 2));
+    exg_dims out = exg_lower_dims(b, g);
     int64_t places = exg_lower_dims(b, columns).n[2];
     int64_t depth = kernel->n[1] * kernel->n[2] * kernel->n[3];
-    int64_t rows = exg_lower_dims(b, g).n[1] / groups;
+    int64_t rows = out.n[1] / groups;
     exg_ref y;
 
-    columns = EMIT(b, reshape_default, columns, INTS(b, in.n[0] * groups, depth, places));
-    y = EMIT(b, bmm_default, EMIT(b, reshape_default, g, INTS(b, in.n[0] * groups, rows, places)),
+    columns = EMIT(b, reshape_default, columns, INTS(b, out.n[0] * groups, depth, places));
+    y = EMIT(b, bmm_default,
+             EMIT(b, reshape_default, g, INTS(b, out.n[0] * groups, rows, places)),
              exg_lower_swapped(b, columns, 1, 2));
-    y = EMIT(b, reshape_default, y, INTS(b, in.n[0], groups * rows, depth));
+    y = EMIT(b, reshape_default, y, INTS(b, out.n[0], groups * rows, depth));
     return exg_lower_shaped(b, EMIT(b, sum_dim_IntList, y, INTS(b, 0)), kernel);
+}
+
+/* The input under what came back as the kernel: the batch takes the channels' place, strides
+ * that of dilations. */
+static exg_ref by_sliding(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
+                          const window *w, int64_t groups)
+{
+    const int64_t none[3] = {0, 0, 0};
+    exg_dims in = exg_lower_dims(b, x);
+    exg_dims split = in;
+    exg_ref y;
+
+    split.rank = 3;
+    split.n[1] = groups;
+    split.n[2] = in.n[1] / groups;
+    for (uint32_t d = 2; d < in.rank; d++) {
+        split.n[split.rank++] = in.n[d];
+    }
+    x = exg_lower_swapped(b, exg_lower_shaped(b, x, &split), 0, 2);
+    split = in;
+    split.n[0] = in.n[1] / groups;
+    split.n[1] = groups * in.n[0];
+    y = EMIT(b, convolution_default, exg_lower_shaped(b, x, &split), exg_lower_swapped(b, g, 0, 1),
+             exg_arg_none(), INTS_OF(b, w->dilation, w->count), INTS_OF(b, w->padding, w->count),
+             INTS_OF(b, w->stride, w->count), exg_arg_bool(false), INTS_OF(b, none, w->count),
+             exg_arg_int(groups));
+    return exg_lower_swapped(b, cut(b, y, kernel), 0, 1);
+}
+
+/* Of the weight of a convolution from x to g; columns where they fit the places of g. */
+static exg_ref to_weight(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel,
+                         const window *w, int64_t groups)
+{
+    exg_dims out = exg_lower_dims(b, g);
+    bool image = out.rank == 4;
+
+    for (uint32_t d = 0; d < w->count && image; d++) {
+        int64_t reach = w->dilation[d] * (kernel->n[2 + d] - 1) + 1;
+        int64_t room = exg_lower_dims(b, x).n[2 + d] + 2 * w->padding[d] - reach;
+
+        image = w->stride[d] > 0 && out.n[2 + d] == room / w->stride[d] + 1;
+    }
+    if (image) {
+        exg_ref columns = EMIT(b, im2col_default, exg_lower_wide(b, x),
+                               INTS(b, kernel->n[2], kernel->n[3]), INTS_OF(b, w->dilation, 2),
+                               INTS_OF(b, w->padding, 2), INTS_OF(b, w->stride, 2));
+        exg_ref y = by_columns(b, exg_lower_wide(b, g), columns, kernel, groups);
+
+        return exg_lower_cast(b, y, exg_lower_dtype(b, x));
+    }
+    return by_sliding(b, g, x, kernel, w, groups);
 }
 
 static exg_ref with_height(exg_builder *b, exg_ref x)
@@ -403,41 +453,17 @@ static exg_ref with_height(exg_builder *b, exg_ref x)
     return exg_lower_dims(b, x).rank == 3 ? EMIT(b, unsqueeze_default, x, 2) : x;
 }
 
-/* Of what came back for a convolution of x: (O, C / groups, sizes). */
-static exg_ref to_weight(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *kernel, window w,
-                         int64_t groups)
+/* An image of one line. */
+static void window_with_height(window *w)
 {
-    exg_dims in = exg_lower_dims(b, x);
-    exg_dims out = exg_lower_dims(b, g);
-    exg_dims flat = *kernel;
-
-    if (w.count > 2 || !uses_every_window(&in, &out, kernel, &w)) {
-        return to_weight_by_convolution(b, g, x, kernel, &w, groups);
+    if (w->count == 1) {
+        w->stride[1] = w->stride[0];
+        w->padding[1] = w->padding[0];
+        w->dilation[1] = w->dilation[0];
+        w->stride[0] = w->dilation[0] = 1;
+        w->padding[0] = 0;
+        w->count = 2;
     }
-    if (w.count == 1) { /* an image of one line */
-        w.stride[1] = w.stride[0];
-        w.padding[1] = w.padding[0];
-        w.dilation[1] = w.dilation[0];
-        w.stride[0] = w.dilation[0] = 1;
-        w.padding[0] = 0;
-        flat = (exg_dims){.rank = 4, .n = {kernel->n[0], kernel->n[1], 1, kernel->n[2]}};
-    }
-    g = to_weight_by_columns(b, with_height(b, g), with_height(b, x), &flat, &w, groups);
-    return exg_lower_shaped(b, g, kernel);
-}
-
-/* Of a transposed convolution: the convolution, as large as the input was. */
-static exg_ref to_transposed_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
-                                   const window *w, int64_t groups)
-{
-    g = EMIT(b, convolution_default, g, weight, exg_arg_none(), INTS_OF(b, w->stride, w->count),
-             INTS_OF(b, w->padding, w->count), INTS_OF(b, w->dilation, w->count),
-             exg_arg_bool(false), INTS_OF(b, (const int64_t[3]){0}, w->count),
-             exg_arg_int(groups));
-    for (uint32_t d = 2; d < in->rank; d++) {
-        g = EMIT(b, slice_Tensor, g, d, 0, exg_arg_int(in->n[d]), 1);
-    }
-    return g;
 }
 
 /* (grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed,
@@ -449,24 +475,30 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     exg_ref weight = exg_get_ref(&args[2]);
     exg_dims in = exg_lower_dims(b, x);
     exg_dims kernel = exg_lower_dims(b, weight);
-    bool is_transposed = exg_get_bool(&args[7]);
+    bool transposed = exg_get_bool(&args[7]);
     int64_t groups = exg_get_int(&args[9]);
     window w;
 
     results[0] = results[1] = results[2] = exg_arg_none();
-    if (in.rank < 3 || in.rank > 5 || groups < 1) {
-        exg_lower_refuse(b, "gradients of a convolution that has no batch, or not 1 to 3 dims");
+    if (in.rank < 3 || in.rank > 5 || kernel.rank != in.rank || groups < 1 ||
+        exg_lower_dims(b, SELF).rank != in.rank) {
+        exg_lower_refuse(b, "the gradient of a convolution that has not one to three dims");
         return;
     }
     window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);
     if (wants(&args[10], 0)) {
-        results[0] =
-            exg_arg_ref(is_transposed ? to_transposed_input(b, SELF, &in, weight, &w, groups)
-                                      : to_input(b, SELF, &in, weight, &w, groups));
+        results[0] = exg_arg_ref(
+            (transposed ? from_input : to_input)(b, SELF, &in, weight, &w, groups));
     }
-    if (wants(&args[10], 1)) {
-        results[1] = exg_arg_ref(is_transposed ? to_weight(b, x, SELF, &kernel, w, groups)
-                                               : to_weight(b, SELF, x, &kernel, w, groups));
+    if (wants(&args[10], 1)) { /* transposed, a convolution leads from the output to the input */
+        exg_ref from = with_height(b, transposed ? SELF : x);
+        exg_ref to = with_height(b, transposed ? x : SELF);
+        exg_dims flat = exg_lower_dims(b, with_height(b, weight));
+        exg_ref y;
+
+        window_with_height(&w);
+        y = to_weight(b, to, from, &flat, &w, groups);
+        results[1] = exg_arg_ref(exg_lower_shaped(b, y, &kernel));
     }
     if (wants(&args[10], 2)) {
         results[2] = exg_arg_ref(
@@ -474,74 +506,81 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     }
 }
 
-/* (1, h, w) as far as the windows reach: how many places each averages over. */
-static exg_ref places_averaged(exg_builder *b, const exg_dims *in, const int64_t *reach,
-                               const int64_t *size, const window *w, bool counts_padding,
-                               exg_dtype dtype)
+/* How many places each window averaged: those inside, or with the padding too. */
+static exg_ref averaged(exg_builder *b, const exg_dims *image, const exg_argument *args,
+                        const window *w, bool padded, exg_dtype dtype)
 {
-    int64_t held[2];
-    int64_t around[4]; /* of the last dim first */
+    const int64_t none[3] = {0, 0, 0};
+    exg_argument padding = padded ? INTS_OF(b, none, w->count) : args[4];
+    exg_dims one = *image;
     exg_ref ones;
 
-    for (uint32_t d = 0; d < 2; d++) {
-        int64_t own = in->n[in->rank - 2 + d];
-        int64_t before = counts_padding ? 0 : w->padding[d];
-
-        held[d] = counts_padding ? own + 2 * w->padding[d] : own;
-        around[2 - 2 * d] = before;
-        around[3 - 2 * d] = reach[d] - before - held[d];
+    one.n[0] = 1;
+    for (uint32_t d = 0; d < w->count && padded; d++) {
+        one.n[2 + d] += 2 * w->padding[d];
     }
-    ones = EMIT(b, full_default, INTS(b, 1, held[0], held[1]), 1.0, DTYPE(dtype));
-    ones = EMIT(b, constant_pad_nd_default, ones, INTS_OF(b, around, 4), 0.0);
-    return EMIT(b, avg_pool2d_default, ones, INTS_OF(b, size, 2), INTS_OF(b, w->stride, 2),
-                INTS(b, 0, 0), exg_arg_bool(false), exg_arg_bool(true), 1);
+    ones = EMIT(b, full_default, INTS_OF(b, one.n, one.rank), 1.0, DTYPE(dtype));
+    return w->count == 3 ? EMIT(b, avg_pool3d_default, ones, args[2], args[3], padding, args[5],
+                                exg_arg_bool(true), 1)
+                         : EMIT(b, avg_pool2d_default, ones, args[2], args[3], padding, args[5],
+                                exg_arg_bool(true), 1);
 }
 
 /* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
- * divisor_override?): shared out evenly, over all that windows reach; the input is a part of it */
-void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+ * divisor_override?): shared out evenly */
+static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t count,
+                              exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_dims out = exg_lower_dims(b, SELF);
-    exg_dims image = {.rank = 4, .n = {0, 1}};
-    int64_t size[3];
-    uint32_t given = exg_get_ints(&args[2], size, 2);
-    bool counts_padding = exg_get_bool(&args[6]);
+    exg_dims image = {.rank = count + 2, .n = {1, 1}};
+    exg_dims cells = image;
+    exg_dims kernel = image;
     exg_ref g = exg_lower_wide(b, SELF);
     exg_dtype dtype = exg_lower_dtype(b, g);
-    int64_t part[4]; /* of the last dim first */
+    int64_t size[3];
+    uint32_t given = exg_get_ints(&args[2], size, 3);
+    exg_ref ones;
     window w;
 
-    size[1] = given == 1 ? size[0] : size[1];
-    window_of(exg_get_ints(&args[3], (int64_t[1]){0}, 1) == 0 ? &args[2] : &args[3], &args[4], NULL,
-              2, &w);
-    if (in.rank < 3 || out.rank != in.rank) {
+    if (in.rank < count + 1 || in.rank > count + 2 || out.rank != in.rank) {
         exg_lower_refuse(b, "pooling of a tensor that is no image");
         return;
     }
-    for (uint32_t d = 0; d < 2; d++) {
-        image.n[2 + d] = (out.n[out.rank - 2 + d] - 1) * w.stride[d] + size[d];
-        part[2 - 2 * d] = -w.padding[d];
-        part[3 - 2 * d] = in.n[in.rank - 2 + d] + w.padding[d] - image.n[2 + d];
+    window_of(exg_get_ints(&args[3], (int64_t[1]){0}, 1) == 0 ? &args[2] : &args[3], &args[4], NULL,
+              count, &w);
+    for (uint32_t d = 0; d < in.rank - count; d++) {
+        image.n[0] *= in.n[d];
     }
+    for (uint32_t d = 0; d < count; d++) {
+        image.n[2 + d] = in.n[in.rank - count + d];
+        cells.n[2 + d] = out.n[in.rank - count + d];
+        kernel.n[2 + d] = given == 1 ? size[0] : size[d];
+    }
+    cells.n[0] = image.n[0];
+    g = exg_lower_shaped(b, g, &cells);
     if (!exg_is_none(&args[7])) {
-        g = EMIT(b, div_Scalar, g, args[7]);
-    } else if (counts_padding && !exg_get_bool(&args[5])) {
-        g = EMIT(b, div_Scalar, g, exg_arg_int(size[0] * size[1]));
+        g = EMIT(b, div_Scalar, g, (double)exg_get_int(&args[7]));
     } else {
         g = EMIT(b, div_Tensor, g,
-                 places_averaged(b, &in, image.n + 2, size, &w, counts_padding, dtype));
+                 cut(b, averaged(b, &image, args, &w, exg_get_bool(&args[6]), dtype), &cells));
     }
-    image.n[0] = exg_lower_numel(b, SELF) / (out.n[out.rank - 2] * out.n[out.rank - 1]);
-    w.padding[0] = w.padding[1] = 0;
-    g = EMIT(b, reshape_default, g,
-             INTS(b, image.n[0], 1, out.n[out.rank - 2], out.n[out.rank - 1]));
-    g = to_input(b, g, &image,
-                 EMIT(b, full_default, INTS(b, 1, 1, size[0], size[1]), 1.0, DTYPE(dtype)), &w, 1);
-    g = EMIT(b, constant_pad_nd_default, g, INTS_OF(b, part, 4), 0.0);
+    ones = EMIT(b, full_default, INTS_OF(b, kernel.n, kernel.rank), 1.0, DTYPE(dtype));
+    g = to_input(b, g, &image, ones, &w, 1);
     results[0] = exg_arg_ref(
         exg_lower_cast(b, exg_lower_shaped(b, g, &in), exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    avg_pool_backward(b, args, 2, results);
+}
+
+void exg_lower_avg_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                   exg_argument *results)
+{
+    avg_pool_backward(b, args, 3, results);
 }
 
 /* (out, in): 1 / size where the part holds the place */
@@ -558,22 +597,65 @@ static exg_ref shares(exg_builder *b, int64_t in, int64_t out, exg_dtype dtype)
                 exg_lower_cast(b, EMIT(b, sub_Tensor, end, start), dtype));
 }
 
-/* (grad_output, self): pooling is a product from both sides */
-void exg_lower_adaptive_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                            exg_argument *results)
+/* (grad_output, self): pooling is a product along each dim */
+static void adaptive_avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t count,
+                                       exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_dims out = exg_lower_dims(b, SELF);
     exg_ref g = exg_lower_wide(b, SELF);
     exg_dtype dtype = exg_lower_dtype(b, g);
-    exg_ref rows;
 
-    if (in.rank < 3) {
+    if (in.rank < count + 1 || out.rank != in.rank) {
         exg_lower_refuse(b, "pooling of a tensor that is no image");
         return;
     }
-    rows = shares(b, in.n[in.rank - 2], out.n[out.rank - 2], dtype);
-    g = EMIT(b, matmul_default, exg_lower_swapped(b, rows, 0, 1), g);
-    g = EMIT(b, matmul_default, g, shares(b, in.n[in.rank - 1], out.n[out.rank - 1], dtype));
+    for (uint32_t d = in.rank - count; d < in.rank; d++) {
+        g = EMIT(b, matmul_default, exg_lower_swapped(b, g, d, in.rank - 1),
+                 shares(b, in.n[d], out.n[d], dtype));
+        g = exg_lower_swapped(b, g, d, in.rank - 1);
+    }
+    results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_adaptive_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    adaptive_avg_pool_backward(b, args, 2, results);
+}
+
+void exg_lower_adaptive_avg_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                            exg_argument *results)
+{
+    adaptive_avg_pool_backward(b, args, 3, results);
+}
+
+/* (grad_output, self, padding): what was repeated comes together. Padding begins with the last
+ * dim; where it is negative, places were left out. */
+void exg_lower_replication_pad_backward(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_ref g = exg_lower_wide(b, SELF);
+    int64_t padding[6];
+    uint32_t count = exg_get_ints(&args[2], padding, 6) / 2;
+
+    if (count > 3 || in.rank < count || exg_lower_dims(b, SELF).rank != in.rank) {
+        exg_lower_refuse(b, "padding of other dims than it says");
+        return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t d = in.rank - 1 - k;
+        exg_dims sum = exg_lower_dims(b, g);
+        exg_ref index = exg_lower_steps(b, sum.n[d], EXG_DTYPE_I64, 0, 1);
+
+        index = EMIT(b, clamp_default, EMIT(b, sub_Scalar, index, exg_arg_int(padding[2 * k])), 0,
+                     exg_arg_int(in.n[d] - 1));
+        sum.n[d] = in.n[d];
+        g = EMIT(b, index_add_default,
+                 EMIT(b, full_default, INTS_OF(b, sum.n, sum.rank), 0,
+                      DTYPE(exg_lower_dtype(b, g))),
+                 (int)d, index, g);
+    }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }

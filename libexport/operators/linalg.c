@@ -613,9 +613,18 @@ static exg_ref determinant(exg_builder *b, lu f)
     return EMIT(b, mul_Tensor, EMIT(b, prod_dim_int, diagonal(b, f.factors), -1), parity(b, f));
 }
 
+/* What is given beside a determinant, and gradients solve with: of the transpose, where a real
+ * matrix lies row by row. */
+static lu factored_as_it_lies(exg_builder *b, exg_ref a)
+{
+    bool turned = exg_lower_is_contiguous(b, a) && !exg_dtype_is_complex(exg_lower_dtype(b, a));
+
+    return factored(b, turned ? exg_linalg_transposed(b, a) : a, false);
+}
+
 void exg_lower__linalg_det(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    lu f = factored(b, SELF, false);
+    lu f = factored_as_it_lies(b, SELF);
 
     results[0] = OUT(determinant(b, f));
     results[1] = OUT(f.factors);
@@ -629,7 +638,7 @@ void exg_lower_linalg_det(exg_builder *b, const exg_argument *args, exg_argument
 
 void exg_lower__linalg_slogdet(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    lu f = factored(b, SELF, false);
+    lu f = factored_as_it_lies(b, SELF);
     exg_ref d = diagonal(b, f.factors);
 
     results[0] =
@@ -645,8 +654,7 @@ void exg_lower_linalg_slogdet(exg_builder *b, const exg_argument *args, exg_argu
     exg_argument parts[4];
 
     exg_lower__linalg_slogdet(b, args, parts);
-    results[0] = parts[0];
-    results[1] = parts[1];
+    memcpy(results, parts, 2 * sizeof(*results));
 }
 
 /* Of real matrices with a negative determinant NaN. */
@@ -723,8 +731,7 @@ void exg_lower_qr(exg_builder *b, const exg_argument *args, exg_argument *result
     qr(b, SELF, exg_get_bool(&args[1]) ? 'd' : 'c', results);
 }
 
-/* ---- tensors as matrices ------------------------------------------------------------------------
- */
+/* ---- tensors as matrices -------------------------------------------------------------------- */
 
 static int64_t product(const int64_t *n, uint32_t count)
 {
@@ -789,11 +796,4 @@ void exg_lower_linalg_tensorsolve(exg_builder *b, const exg_argument *args, exg_
     a = EMIT(b, reshape_default, a, INTS(b, count, product(out.n, out.rank)));
     results[0] = OUT(exg_lower_shaped(
         b, solved(b, factored(b, a, true), a, exg_lower_flat(b, REF(1)), true), &out));
-}
-
-/* Narrow floats by way of float32. */
-void exg_lower_matrix_exp(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = OUT(
-        exg_lower_cast(b, EMIT(b, matrix_exp, exg_lower_wide(b, SELF)), exg_lower_dtype(b, SELF)));
 }

@@ -1,4 +1,5 @@
-/* linalg_values.c - lowerings of what is made of eigenvalues and singular values. */
+/* linalg_values.c - lowerings of what is made of eigenvalues and singular values, and exponentials
+ * of matrices. */
 #include "libexport/operators/linalg.h"
 
 #include "libexport/operators/complex.h"
@@ -306,4 +307,11 @@ void exg_lower_linalg_norm_word(exg_builder *b, const exg_argument *args, exg_ar
 {
     results[0] = OUT(EMIT(b, linalg_matrix_norm_str_ord, args[0], args[1],
                           exg_is_none(&args[2]) ? INTS(b, -2, -1) : args[2], args[3], args[4]));
+}
+
+/* Narrow floats by way of float32. */
+void exg_lower_matrix_exp(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = OUT(
+        exg_lower_cast(b, EMIT(b, matrix_exp, exg_lower_wide(b, SELF)), exg_lower_dtype(b, SELF)));
 }

@@ -29,6 +29,28 @@ int64_t exg_lower_numel(const exg_builder *b, exg_ref x)
     return meta != NULL && exg_tensor_meta_numel(meta, &numel) ? numel : 0;
 }
 
+bool exg_lower_is_contiguous(exg_builder *b, exg_ref x)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+    exg_strided s = {0};
+    int64_t expected = 1;
+    exg_error err;
+
+    if (exg_lower_numel(b, x) == 0) {
+        return true;
+    }
+    if (exg_strided_of(meta, &s, &err) != EXG_OK) {
+        exg_builder_fail(b, &err);
+    }
+    for (uint32_t i = s.rank; i-- > 0;) {
+        if (s.sizes[i] != 1 && s.strides[i] != expected) {
+            return false;
+        }
+        expected *= s.sizes[i];
+    }
+    return true;
+}
+
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank)
 {
     uint32_t wrapped = 0;
@@ -151,4 +173,17 @@ exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)
     return reduction == 1   ? EMIT(b, mean_default, x)
            : reduction == 2 ? EMIT(b, sum_default, x)
                             : x;
+}
+
+exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count)
+{
+    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+
+    if (refs == NULL) {
+        exg_error err;
+
+        (void)EXG_OUT_OF_MEMORY(&err);
+        exg_builder_fail(b, &err);
+    }
+    return refs;
 }

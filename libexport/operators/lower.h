@@ -7,11 +7,12 @@
 
 #include <exg/emit.h>
 
-/* Sizes, dtype, number of elements of a value under construction; rank 0, float32, 0
+/* Sizes, dtype, number of elements, order of a value under construction; rank 0, float32, 0
  * after an error. */
 exg_dims exg_lower_dims(const exg_builder *b, exg_ref x);
 exg_dtype exg_lower_dtype(const exg_builder *b, exg_ref x);
 int64_t exg_lower_numel(const exg_builder *b, exg_ref x);
+bool exg_lower_is_contiguous(exg_builder *b, exg_ref x); /* row-major, or empty */
 
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
@@ -25,6 +26,9 @@ static inline exg_ref exg_lower_item(const exg_argument *list, uint32_t k)
 {
     return (exg_ref){list->as_tensors[k]};
 }
+
+/* Room for `count` tensors; NULL, and a fault that sticks, when memory ran out. */
+exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count);
 
 static inline bool exg_lower_given(const exg_argument *arg)
 {

@@ -647,16 +647,9 @@ void exg_lower_narrow(exg_builder *b, const exg_argument *args, exg_argument *re
 
 void exg_lower_contiguous(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_strided s = strided_of(b, SELF);
-    int64_t expected = 1;
-    bool contiguous = true;
-
-    for (uint32_t i = s.rank; i-- > 0;) {
-        contiguous = contiguous && (s.sizes[i] == 1 || s.strides[i] == expected);
-        expected *= s.sizes[i];
-    }
-    results[0] = exg_arg_ref(contiguous || expected == 0 ? EMIT(b, alias_default, SELF)
-                                                         : EMIT(b, clone_default, SELF, args[1]));
+    results[0] = exg_arg_ref(exg_lower_is_contiguous(b, SELF)
+                                 ? EMIT(b, alias_default, SELF)
+                                 : EMIT(b, clone_default, SELF, args[1]));
 }
 
 /* to(): the tensor itself when nothing changes, else a copy. */
