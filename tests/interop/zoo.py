@@ -1,13 +1,13 @@
-"""The models of torchvision, of timm and of transformers, as they come: exported, run by exg, compared with PyTorch.
+"""The models of torchvision, timm, transformers and diffusers, as they come: exported, run by exg, compared with PyTorch.
 
     build/venv/bin/pip install --target build/zoo --no-deps torchvision==0.28.0 timm==1.0.31 pillow
-    build/venv/bin/pip install transformers==5.23.0
-    PYTHONPATH=build/zoo build/venv/bin/python tests/interop/zoo.py --exg build/release/cli/exg [--zoo torchvision,timm,transformers]
+    build/venv/bin/pip install transformers==5.23.0 diffusers==0.42.1
+    PYTHONPATH=build/zoo build/venv/bin/python tests/interop/zoo.py --exg build/release/cli/exg [--zoo torchvision,timm,transformers,diffusers]
         [--core] [--dynamic] [--only NAME] [--table FILE]
 
-Of torchvision every model, of timm one a family (`--of-family 3`: three), of transformers a small one of every type. `--dynamic`
-leaves open every size that PyTorch lets, and runs with half as much again of each. A line a model, then a table; `--table` adds the
-lines to a file and leaves out the models that are in it.
+Of torchvision every model, of timm one a family (`--of-family 3`: three), of transformers a small one of every type, of diffusers those of
+diffusion.py. `--dynamic` leaves open every size that PyTorch lets, and runs with half as much again of each. A line a model, then a
+table; `--table` adds the lines to a file and leaves out the models that are in it.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import warnings
 
 import torch
 from architectures import Plain
+from diffusion import MODELS, diffusion_model
 from run_interop import Exg, Mismatch
 from torch.utils import _pytree as pytree
 
@@ -180,7 +181,17 @@ def transformers_models(_):
                 yield name, build
 
 
-ZOOS = {"torchvision": torchvision_models, "timm": timm_models, "transformers": transformers_models}
+# ---- diffusers ---------------------------------------------------------------------------------------------------------------------
+
+
+def diffusers_models(_):
+    import diffusers
+
+    for name in MODELS:
+        yield name, lambda name=name: diffusion_model(diffusers, name)
+
+
+ZOOS = {"torchvision": torchvision_models, "timm": timm_models, "transformers": transformers_models, "diffusers": diffusers_models}
 
 # ---- comparison ---------------------------------------------------------------------------------------------------------------------
 
