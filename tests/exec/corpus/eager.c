@@ -141,6 +141,13 @@ static bool calls(const exg_program *program, const char *word)
     return false;
 }
 
+/* Whether results say how the input lies: factors beside determinants do. */
+static bool tells_layout(const exg_program *program)
+{
+    return calls(program, "as_strided") || calls(program, "linalg_det") ||
+           calls(program, "linalg_slogdet");
+}
+
 /* The elements of row-major `from`, strides that grow from the first dim on. */
 static void turn(exg_tensor *t, const void *from)
 {
@@ -187,7 +194,7 @@ static bool add_input(eager_rank *r, uint32_t i)
     exg_tensor_set_contiguous(&whole);
     whole.data = malloc(t->bytes + 1);
     memcpy(whole.data, t->data, t->bytes);
-    if (strncmp(r->placements, "mixed", 5) == 0 && !calls(r->c->program, "as_strided")) {
+    if (strncmp(r->placements, "mixed", 5) == 0 && !tells_layout(r->c->program)) {
         turn(&whole, t->data);
     }
     fit(r, i, &whole, to);
