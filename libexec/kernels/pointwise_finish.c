@@ -344,7 +344,7 @@ static void describe_operands(exg_pointwise *p, uint64_t *bytes, uint32_t *wides
         }
         size = operand->is_invariant ? 0 : p->numel * operand->element_bytes;
         operand->is_past_caches =
-            operand->is_output && operand->is_dense && size >= EXG_PAST_CACHES_BYTES;
+            operand->is_output && operand->is_dense && size >= exg_past_caches_bytes();
         *bytes += (uint64_t)size;
         *widest = operand->element_bytes > *widest ? operand->element_bytes : *widest;
     }
@@ -356,18 +356,19 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     int64_t row = p->sizes[p->rank - 1];
     int64_t block = p->has_heavy ? BLOCK_ELEMENTS_HEAVY : BLOCK_ELEMENTS;
     int64_t tile = p->tile_most;
+    const uint64_t far = (uint64_t)exg_past_caches_bytes();
     bool is_all_in_flow = true;
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
         is_all_in_flow = is_all_in_flow && !exg_is_asked_for(&p->operands[o]);
     }
-    p->asks = bytes >= (p->has_heavy ? EXG_PAST_CACHES_BYTES : EXG_STREAM_BYTES);
+    p->asks = bytes >= (p->has_heavy ? far : EXG_STREAM_BYTES);
     if (p->asks) {
         if (!is_all_in_flow) {
             tile = EXG_TILE_ASKED / widest;
             tile = tile < p->tile_most ? tile : p->tile_most;
         }
-        block = bytes > EXG_PAST_CACHES_BYTES ? BLOCK_ELEMENTS_ASKED : block;
+        block = bytes > far ? BLOCK_ELEMENTS_ASKED : block;
     }
     p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
     p->by_rows = p->rank > 1 && row >= ROW_ELEMENTS_MIN;

@@ -4,10 +4,13 @@
 
 #include <stdint.h>
 
-#define EXG_STREAM_BYTES      (4 << 20)  /* operands and results that are near up to here */
-#define EXG_PAST_CACHES_BYTES (32 << 20) /* a result no cache keeps until it is read */
+#define EXG_STREAM_BYTES (4 << 20) /* operands and results that are near up to here */
 
 #define EXG_ASKED_AHEAD 4096 /* bytes between what is asked for and what is computed */
+
+/* The size of a result that no cache keeps until it is read: half the processor's last cache, since
+ * operands want the other half; 32 MiB at most. */
+int64_t exg_past_caches_bytes(void);
 
 /* Asks for the lines of what comes next, so that they come meanwhile: for those that will be
  * written too, since they are read first. No address is wrong. */

@@ -396,7 +396,7 @@ static void plan_rows(norm_params *p)
     p->is_short = p->size <= p->chunk;
     p->is_past_caches = p->kind != GROUP &&
                         (exg_compute_is_storage(p->dtype) || p->bf16 != NULL) &&
-                        bytes >= EXG_PAST_CACHES_BYTES;
+                        bytes >= exg_past_caches_bytes();
     p->asks_result = 2 * bytes > EXG_STREAM_BYTES && !p->is_past_caches;
     p->rows_of_block = exg_items_per_block(2 * p->size,
                                            p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);

@@ -209,7 +209,7 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     p->asks = p->around.inner == 1 && row_bytes <= ASKED_BYTES_MAX &&
               all * (p->in_bytes + p->out_bytes) > EXG_STREAM_BYTES;
     p->is_past_caches = is_direct(p) && row_bytes <= SCRATCH_BYTES &&
-                        all * p->out_bytes >= EXG_PAST_CACHES_BYTES;
+                        all * p->out_bytes >= exg_past_caches_bytes();
     p->rows_of_block = exg_items_per_block(4 * p->around.size,
                                            p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
     if ((!is_direct(p) || (p->bf16 != NULL && !is_log)) && row_bytes > SCRATCH_BYTES) {

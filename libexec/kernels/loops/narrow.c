@@ -83,7 +83,7 @@ static inline real hyperbolic_tangent(real x)
     return near * next(t, all(8.3182726e-2f), 9.9967310e-1f) * reciprocal(q);
 }
 
-#ifdef EXG_HAVE_REAL_MATH
+#ifdef EXG_HAVE_TABLES
 /* x times a distribution, of which a table has what is below -|x|; 0 from -5.08. */
 static inline __attribute__((always_inline)) real distributed(const float table[][32], real x)
 {

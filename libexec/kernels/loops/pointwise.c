@@ -30,6 +30,8 @@ static inline __attribute__((always_inline)) void put(void *to, const void *part
     }
 }
 
+#define ABREAST 4 /* vectors that are read before any is written, so that steps of all mix */
+
 static inline __attribute__((always_inline)) void
 by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_vf32 x),
            const exg_flow *flow, bool is_past_caches)
@@ -40,9 +42,21 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
         if (flow != NULL) {
             exg_flow_ask(flow, k, EXG_FLOW_PART);
         }
-#pragma GCC unroll 16
-        for (uint32_t i = k; i < k + EXG_FLOW_PART; i += EXG_VF32) {
-            exg_flow_put(out + i, (exg_vbytes)formula(*(const exg_vf32 *)(a + i)), is_past_caches);
+        for (uint32_t i = k; i < k + EXG_FLOW_PART; i += ABREAST * EXG_VF32) {
+            exg_vf32 x[ABREAST];
+
+#pragma GCC unroll 4
+            for (int j = 0; j < ABREAST; j++) {
+                x[j] = *(const exg_vf32 *)(a + i + j * EXG_VF32);
+            }
+#pragma GCC unroll 4
+            for (int j = 0; j < ABREAST; j++) {
+                x[j] = formula(x[j]);
+            }
+#pragma GCC unroll 4
+            for (int j = 0; j < ABREAST; j++) {
+                exg_flow_put(out + i + j * EXG_VF32, (exg_vbytes)x[j], is_past_caches);
+            }
         }
     }
     for (; k < count; k += EXG_VF32) {

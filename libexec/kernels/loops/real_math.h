@@ -1,6 +1,6 @@
-/* real_math.h - functions of math_f32.h in fewer steps, where vectors look up what 32 floats
- * hold and scale by powers of two. Bounds are those of math_f32.h; logistic functions are within
- * 3.5 units, gelu within 2 of its argument.
+/* real_math.h - functions of math_f32.h by vectors, in fewer steps: those for AVX-512 look up what
+ * 32 floats hold and scale by powers of two. Bounds are those of math_f32.h; logistic functions
+ * are within 3.5 units, gelu within 2 of its argument.
  *
  * A table has the coefficients of one polynomial for each of 32 stretches, about the stretch's
  * middle and with its length as unit: [degree][32], since the last two share a row: the lower half
@@ -8,7 +8,8 @@
  *
  * Steps are chosen for processors (Zen 4) with two kinds of pipes: products, reciprocals and
  * lookups take one of the first, sums, comparisons, shifts and rounding one of the second, a
- * division two of the first, a scaling two of the second.
+ * division two of the first, a scaling two of the second. Without AVX-512 (Zen 1) the greater and
+ * the lesser take one of the first too.
  */
 #ifndef EXG_LIBEXEC_KERNELS_LOOPS_REAL_MATH_H
 #define EXG_LIBEXEC_KERNELS_LOOPS_REAL_MATH_H
@@ -16,8 +17,48 @@
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/real.h"
 
-#ifdef __AVX512DQ__
+#ifdef __FMA__
 #define EXG_HAVE_REAL_MATH
+
+static inline real magnitude_of(real x)
+{
+    return (real)((bits)x & INT32_MAX);
+}
+
+/* magnitude | the sign of x */
+static inline real with_sign_of(real magnitude, real x)
+{
+    return (real)((bits)magnitude | ((bits)x & INT32_MIN));
+}
+
+/* 2^r for r from -1/2 to 1/2. */
+static inline real power_of_rest(real r)
+{
+    real p = next(all(1.3269521e-3f), r, 9.6712913e-3f);
+
+    p = next(next(next(p, r, 5.5507109e-2f), r, 2.4022247e-1f), r, 6.9314700e-1f);
+    return next(p, r, 1.0f);
+}
+
+/* With y = e^(2 |x|) - 1 it is y / (y + 2). */
+static inline real real_tanh(real x)
+{
+    real twice = AT_MOST(magnitude_of(x + x), 18.2f);
+    real at = next(twice, all(1.44269504f), EXG_F32_ROUNDER);
+    real r = fma_of(EXG_F32_ROUNDER - at, all(0.693147182f), twice);
+    real p = next(next(all(1.38706923e-3f), r, 8.36627185e-3f), r, 4.16674353e-2f);
+    real scale = (real)(((bits)at << 23) + 0x3f800000);
+    real y;
+
+    p = next(next(p, r, 1.66665465e-1f), r, 4.9999997e-1f);
+    y = fma_of(scale, fma_of(r * r, p, r), scale - 1.0f);
+    return with_sign_of(y / (y + 2.0f), x);
+}
+
+#endif
+
+#ifdef __AVX512DQ__
+#define EXG_HAVE_TABLES
 
 static inline real looked_up(const float table[32], real at)
 {
@@ -41,17 +82,6 @@ static inline __attribute__((always_inline)) real piecewise(const float table[][
     return p;
 }
 
-static inline real magnitude_of(real x)
-{
-    return (real)((bits)x & INT32_MAX);
-}
-
-/* magnitude | the sign of x */
-static inline real with_sign_of(real magnitude, real x)
-{
-    return (real)((bits)magnitude | ((bits)x & INT32_MIN));
-}
-
 /* The whole number next to x. */
 static inline real whole(real x)
 {
@@ -72,10 +102,7 @@ static inline real real_exp(real x)
 /* 2^(n + r) for r from -1/2 to 1/2. */
 static inline real power_near(real n, real r)
 {
-    real p = next(all(1.3269521e-3f), r, 9.6712913e-3f);
-
-    p = next(next(next(p, r, 5.5507109e-2f), r, 2.4022247e-1f), r, 6.9314700e-1f);
-    return (real)_mm512_scalef_ps((__m512)next(p, r, 1.0f), (__m512)n);
+    return (real)_mm512_scalef_ps((__m512)power_of_rest(r), (__m512)n);
 }
 
 /* r, up to 1/2 and what rounding adds; not NaN nor far from there where n is infinite. */
@@ -99,31 +126,6 @@ static inline real logistic_times(real a, real x)
     real r = fma_of(x, all(-1.92596303e-8f), fma_of(x, all(-1.44269504f), -n));
 
     return a / (power_near(n, rest_of(r)) + 1.0f);
-}
-
-static inline real real_sigmoid(real x)
-{
-    return logistic_times(all(1.0f), x);
-}
-
-static inline real real_silu(real x)
-{
-    return logistic_times(x, x);
-}
-
-/* With y = e^(2 |x|) - 1 it is y / (y + 2). */
-static inline real real_tanh(real x)
-{
-    real twice = AT_MOST(magnitude_of(x + x), 18.2f);
-    real at = next(twice, all(1.44269504f), EXG_F32_ROUNDER);
-    real r = fma_of(EXG_F32_ROUNDER - at, all(0.693147182f), twice);
-    real p = next(next(all(1.38706923e-3f), r, 8.36627185e-3f), r, 4.16674353e-2f);
-    real scale = (real)(((bits)at << 23) + 0x3f800000);
-    real y;
-
-    p = next(next(p, r, 1.66665465e-1f), r, 4.9999997e-1f);
-    y = fma_of(scale, fma_of(r * r, p, r), scale - 1.0f);
-    return with_sign_of(y / (y + 2.0f), x);
 }
 
 /* erf(x) / x */
@@ -207,6 +209,92 @@ static inline real real_gelu_tanh(real x)
     return x / (power_near(n, rest_of(y - n)) + 1.0f);
 }
 
+#elif defined(__FMA__)
+/* A sum with the rounder and a bias leaves a whole number plus the bias in the low bits, where it
+ * is 2^(that - 127). */
+static inline real power_below(real at)
+{
+    return (real)((bits)at << 23);
+}
+
+/* In two factors, as exg_f32_scale. */
+static inline real real_exp(real x)
+{
+    const float rounder = EXG_F32_ROUNDER + 254.0f;
+    real near = AT_LEAST(AT_MOST(x, 90.0f), -110.0f);
+    real at = next(near, all(1.44269504f), rounder);
+    real n = at - rounder;
+    real r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), near));
+    real p = next(all(1.3814596381e-3f), r, 8.3687170908e-3f);
+    bits second = 0x5f800000 ^ ((bits)x >> 1 & 0x40000000);
+    real first = (real)((bits)power_below(at) - second);
+
+    p = next(next(next(p, r, 4.1668388093e-2f), r, 1.6666520629e-1f), r, 4.9999993448e-1f);
+    return fma_of(next(p, r, 1.0f) * r, first, first) * (real)second;
+}
+
+/* e^x for x <= 0, or NaN, within 3 units and one more with every 4 below 0; 0 where that is below
+ * the normal numbers. */
+static inline real real_exp_down(real x)
+{
+    const float rounder = EXG_F32_ROUNDER + 127.0f;
+    real near = AT_LEAST(x, -88.02969f);
+    real at = next(near, all(1.44269504f), rounder);
+
+    return power_of_rest(fma_of(near, all(1.44269504f), rounder - at)) * power_below(at);
+}
+
+/* 1 + 2^(n + r), where `at` is n + HALF_ROUNDER: of half the power, since 2^128 is none. */
+#define HALF_ROUNDER (EXG_F32_ROUNDER + 126.0f)
+static inline real one_plus_power(real at, real r)
+{
+    return next(power_of_rest(r) * power_below(at), all(2.0f), 1.0f);
+}
+
+/* a / (1 + e^-x) */
+static inline real logistic_times(real a, real x)
+{
+    real near = AT_LEAST(AT_MOST(x, 87.0f), -89.4f);
+    real at = next(near, all(-1.44269504f), HALF_ROUNDER);
+    real r = fma_of(near, all(-1.44269504f), HALF_ROUNDER - at);
+
+    return a / one_plus_power(at, fma_of(near, all(-1.92596303e-8f), r));
+}
+
+static inline real real_gelu(real x)
+{
+    real t = AT_MOST(x * x, 29.7f);
+    real p = next(all(2.3064631094e-8f), t, 6.3545448938e-6f);
+    real q = next(all(1.2068384194e-6f), t, 7.2997798270e-5f);
+    real below;
+
+    p = next(next(next(p, t, 1.6650771431e-4f), t, 4.6635949984e-3f), t, 3.3606879413e-2f);
+    q = next(next(next(q, t, 1.8713213503e-3f), t, 2.8508801013e-2f), t, 2.5090593100e-1f);
+    below = x * next(p, t, 3.9894223213e-1f) / next(q, t, 1.0f);
+    return x * (AT_LEAST(AT_MOST(below, 0.5f), -0.5f) + 0.5f);
+}
+
+/* x times a logistic function of a polynomial. */
+static inline real real_gelu_tanh(real x)
+{
+    real y = x * next(x * x, all(-1.0294324e-1f), -2.3022082f);
+    real near = AT_LEAST(AT_MOST(y, 129.0f), -126.0f);
+    real at = near + HALF_ROUNDER;
+
+    return x / one_plus_power(at, near - (at - HALF_ROUNDER));
+}
+#endif
+
+#ifdef EXG_HAVE_REAL_MATH
+static inline real real_sigmoid(real x)
+{
+    return logistic_times(all(1.0f), x);
+}
+
+static inline real real_silu(real x)
+{
+    return logistic_times(x, x);
+}
 #endif
 
 /* The formulas of one f32 that vectors have in fewer steps; NULL for the others. */
@@ -215,11 +303,13 @@ static real (*const in_vectors[EXG_FORMULA_COUNT])(real x) = {
 #ifdef EXG_HAVE_REAL_MATH
     [EXG_FORMULA_exp_default] = real_exp,
     [EXG_FORMULA_tanh_default] = real_tanh,
-    [EXG_FORMULA_erf_default] = real_erf,
     [EXG_FORMULA_sigmoid_default] = real_sigmoid,
     [EXG_FORMULA_silu_default] = real_silu,
     [EXG_FORMULA_gelu_none] = real_gelu,
     [EXG_FORMULA_gelu_tanh] = real_gelu_tanh,
+#endif
+#ifdef EXG_HAVE_TABLES
+    [EXG_FORMULA_erf_default] = real_erf,
 #endif
 };
 
