@@ -395,43 +395,6 @@ static exg_status give_slices(exg_loop_run *l, int64_t at, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
-{
-    const exg_loop *loop = &l->stretch->loop;
-
-    if (slices < 1) {
-        return EXG_FAIL(err, MALFORMED, "RUN-005",
-                        slices < 0 ? "what a loop cuts along dim 0 differs there in size"
-                                   : "a loop over no slices");
-    }
-    for (uint32_t i = 0; i < loop->carried_count; i++) {
-        EXG_TRY(keep_given(l, i, err));
-    }
-    for (int64_t at = 0; at < slices; at++) {
-        EXG_TRY(count_iteration(l, err));
-        EXG_TRY(give_slices(l, at, err));
-        EXG_TRY(select_plan(l, &l->body, err));
-        EXG_TRY(exg_routine_run(&l->body, l->data, err));
-        EXG_TRY(keep_carried(l, err));
-        EXG_TRY(keep_slices(l, at, slices, err));
-    }
-    return EXG_OK;
-}
-
-exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_error *err)
-{
-    const exg_node *node = bound->stretch->node;
-    int64_t slices = take_operands(loop, bound);
-
-    EXG_TRY_IN(err,
-               bound->stretch->loop.condition != NULL ? run_while(loop, err)
-                                                      : run_slices(loop, slices, err),
-               "node '%s'", node->name == NULL ? node->target : node->name);
-    return EXG_OK;
-}
-
-/* ---- on paper ------------------------------------------------------------------------------ */
-
 static bool is_alike(const exg_tensor *a, const exg_tensor *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank &&
@@ -481,6 +444,60 @@ static bool foresee_ends(exg_loop_run *l, const exg_bound *body, int64_t slices)
     return known;
 }
 
+/* A map of nothing gives nothing, of the sizes that an iteration would. */
+static exg_status map_nothing(exg_loop_run *l, exg_error *err)
+{
+    EXG_TRY(select_plan(l, &l->body, err));
+    EXG_TRY(exg_routine_explore(&l->body, err));
+    if (!foresee_ends(l, l->body.current, 0)) {
+        return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "a loop over no slices");
+    }
+    for (uint32_t i = 0; i < l->stretch->loop.result_count; i++) {
+        EXG_TRY(make_room(l, i, 0, err));
+    }
+    return EXG_OK;
+}
+
+static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
+{
+    const exg_loop *loop = &l->stretch->loop;
+
+    if (slices == 0 && loop->carried_count == 0) {
+        return map_nothing(l, err);
+    }
+    if (slices < 1) {
+        return EXG_FAIL(err, MALFORMED, "RUN-005",
+                        slices < 0 ? "what a loop cuts along dim 0 differs there in size"
+                                   : "a loop over no slices");
+    }
+    for (uint32_t i = 0; i < loop->carried_count; i++) {
+        EXG_TRY(keep_given(l, i, err));
+    }
+    for (int64_t at = 0; at < slices; at++) {
+        EXG_TRY(count_iteration(l, err));
+        EXG_TRY(give_slices(l, at, err));
+        EXG_TRY(select_plan(l, &l->body, err));
+        EXG_TRY(exg_routine_run(&l->body, l->data, err));
+        EXG_TRY(keep_carried(l, err));
+        EXG_TRY(keep_slices(l, at, slices, err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_loop_carry_out(exg_loop_run *loop, const exg_bound *bound, exg_error *err)
+{
+    const exg_node *node = bound->stretch->node;
+    int64_t slices = take_operands(loop, bound);
+
+    EXG_TRY_IN(err,
+               bound->stretch->loop.condition != NULL ? run_while(loop, err)
+                                                      : run_slices(loop, slices, err),
+               "node '%s'", node->name == NULL ? node->target : node->name);
+    return EXG_OK;
+}
+
+/* ---- on paper ------------------------------------------------------------------------------ */
+
 exg_status exg_loop_explore(exg_loop_run *l, const exg_bound *bound, bool *known, exg_error *err)
 {
     int64_t slices = take_operands(l, bound);
@@ -491,7 +508,8 @@ exg_status exg_loop_explore(exg_loop_run *l, const exg_bound *bound, bool *known
     }
     EXG_TRY(select_plan(l, &l->body, err));
     EXG_TRY(exg_routine_explore(&l->body, err));
-    *known = (l->stretch->loop.condition != NULL || slices >= 1) &&
+    *known = (l->stretch->loop.condition != NULL || slices >= 1 ||
+              (slices == 0 && l->stretch->loop.carried_count == 0)) &&
              foresee_ends(l, l->body.current, slices);
     return EXG_OK;
 }

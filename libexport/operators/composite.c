@@ -152,8 +152,12 @@ static exg_ref next_of_two_bytes(exg_builder *b, exg_ref x, exg_ref y)
 /* The next number of the dtype; formulas know the compute type alone. */
 void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    if (exg_dtype_bytes(exg_lower_dtype(b, SELF)) < 4) {
-        results[0] = exg_arg_ref(next_of_two_bytes(b, SELF, exg_get_ref(&args[1])));
+    exg_ref other = exg_get_ref(&args[1]);
+    exg_dtype dtype = exg_lower_dtype(b, EMIT(b, add_Tensor, SELF, other)); /* of both */
+
+    if (exg_dtype_bytes(dtype) < 4) {
+        results[0] = exg_arg_ref(next_of_two_bytes(b, exg_lower_cast(b, SELF, dtype),
+                                                   exg_lower_cast(b, other, dtype)));
         return;
     }
     results[0] = exg_arg_ref(EMIT(b, nextafter_wide, args[0], args[1]));

@@ -101,8 +101,9 @@ void exg_lower_kl_div(exg_builder *b, const exg_argument *args, exg_argument *re
 
 void exg_lower_soft_margin_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref product = EMIT(b, mul_Tensor, EMIT(b, neg_default, exg_get_ref(&args[1])), SELF);
+    exg_ref product = EMIT(b, mul_Tensor, exg_get_ref(&args[1]), SELF); /* a target of bools too */
 
+    product = EMIT(b, neg_default, product);
     reduce(b, EMIT(b, log1p_default, EMIT(b, exp_default, product)), &args[2], results);
 }
 

@@ -572,3 +572,48 @@ void exg_lower_grouped_mm_backward(exg_builder *b, const exg_argument *args,
     results[1] = exg_arg_ref(EMIT(b, index_add_default, EMIT(b, zeros_like_default, args[1]), 0,
                                   group, own));
 }
+
+/* (self (M, K), mat2 (K, N), offs (G)) -> (G, M, N): each group has a part of K. */
+static exg_ref products_of_parts(exg_builder *b, const exg_argument *args)
+{
+    exg_ref mat2 = exg_get_ref(&args[1]);
+    int64_t count = exg_lower_numel(b, exg_get_ref(&args[2]));
+    const exg_argument turned[3] = {exg_arg_ref(mat2), args[0], args[2]};
+    exg_dims dims = exg_lower_dims(b, mat2);
+    exg_ref has_one;
+    exg_ref group = groups_of(b, turned, &has_one);
+    exg_ref own = EMIT(b, where_ScalarOther, EMIT(b, squeeze_dims, has_one, INTS(b, 1)), group,
+                       exg_arg_int(count));
+    exg_ref parts = EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, own, 0),
+                         exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 2));
+
+    parts = EMIT(b, where_ScalarOther, EMIT(b, unsqueeze_default, parts, 1),
+                 EMIT(b, unsqueeze_default, args[0], 0), 0.);
+    return EMIT(b, bmm_default, parts,
+                EMIT(b, expand_default, EMIT(b, unsqueeze_default, mat2, 0),
+                     INTS(b, count, dims.n[0], dims.n[1])));
+}
+
+/* What offs cuts is rows of self, columns of mat2, or, where both are matrices, what is summed. */
+void exg_lower_grouped_products(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims self = exg_lower_dims(b, exg_get_ref(&args[0]));
+    exg_dims mat2 = exg_lower_dims(b, exg_get_ref(&args[1]));
+
+    if (exg_lower_given(&args[3])) {
+        exg_lower_unsupported(b, "a bias of products by groups");
+    } else if (!exg_lower_given(&args[2])) {
+        results[0] = exg_arg_ref(EMIT(b, bmm_default, args[0], args[1]));
+    } else if (self.rank == 2 && mat2.rank == 2 && self.n[1] == mat2.n[0]) {
+        results[0] = exg_arg_ref(products_of_parts(b, args));
+    } else if (self.rank == 3 && mat2.rank == 2) {
+        const exg_argument turned[3] = {
+            exg_arg_ref(exg_lower_swapped(b, exg_get_ref(&args[1]), 0, 1)),
+            exg_arg_ref(exg_lower_swapped(b, exg_get_ref(&args[0]), 1, 2)), args[2]};
+
+        exg_lower_grouped_mm(b, turned, results);
+        results[0] = exg_arg_ref(exg_lower_swapped(b, exg_get_ref(&results[0]), 0, 1));
+    } else {
+        exg_lower_grouped_mm(b, args, results);
+    }
+}

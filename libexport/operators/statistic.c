@@ -248,6 +248,7 @@ void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_a
     exg_ref sides[2] = {exg_get_ref(&args[0]), exg_get_ref(&args[1])};
     exg_dims dims[2];
     exg_dims common;
+    exg_dtype dtype;
 
     for (int i = 0; i < 2; i++) {
         dims[i] = exg_lower_dims(b, sides[i]);
@@ -256,8 +257,11 @@ void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_a
         exg_lower_refuse(b, "shapes that do not broadcast");
         return;
     }
+    dtype = exg_lower_dtype(b, EMIT(b, mul_Tensor, sides[0], sides[1])); /* of both */
     for (int i = 0; i < 2; i++) {
-        exg_ref x = EMIT(b, expand_default, sides[i], INTS_OF(b, common.n, common.rank));
+        bool is_whole = exg_dtype_is_integral(exg_lower_dtype(b, sides[i]));
+        exg_ref side = is_whole ? exg_lower_cast(b, sides[i], dtype) : sides[i];
+        exg_ref x = EMIT(b, expand_default, side, INTS_OF(b, common.n, common.rank));
         exg_ref length =
             EMIT(b, linalg_vector_norm_default, x, 2.0, dim, exg_arg_bool(true));
 

@@ -5,10 +5,11 @@
  * of a run's business, so their mode leaves nothing; autocast leaves the conversions
  * that PyTorch would make when the program runs (autocast.h). So do operators with an effect: nodes
  * run in order here, so the token that orders them is handed on as it is. A tensor that
- * says where to split leaves the reading of its elements.
+ * says where to split leaves the reading of its elements. Calls of torch.vmap become maps (vmap.h).
  */
 #include "libexport/transform/inline.h"
 #include "libexport/transform/autocast.h"
+#include "libexport/transform/vmap.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -323,10 +324,13 @@ static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph
                                const value_list *operands, exg_value_id *map,
                                const exg_autocast *mode, uint32_t depth)
 {
+    exg_graph unmarked;
     exg_value_id *inner;
     value_list given;
     value_list results;
 
+    EXG_TRY(exg_unmark_vmap(graph, l->arena, &unmarked, l->err));
+    graph = &unmarked;
     EXG_TRY(inner_values(l, node, graph, operands, map, &inner));
     EXG_TRY(inline_nodes(l, graph, inner, mode, depth + 1));
     results = values_of(l, graph->outputs, graph->output_count);
@@ -544,16 +548,18 @@ exg_status exg_inline_branch(const exg_graph *graph, uint32_t at, bool taken, ex
 exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err)
 {
     inliner l = {.arena = arena, .out = out, .err = err};
+    exg_graph unmarked;
     exg_value_id *map;
 
-    *out = *graph;
-    if (!has_wrappers(graph)) {
+    EXG_TRY_IN(err, exg_unmark_vmap(graph, arena, &unmarked, err), "graph");
+    *out = unmarked;
+    if (!has_wrappers(&unmarked)) {
         return EXG_OK;
     }
-    map = start(&l, graph);
+    map = start(&l, &unmarked);
     if (map == NULL) {
         return EXG_NO_MEMORY;
     }
-    EXG_TRY_IN(err, inline_nodes(&l, graph, map, NULL, 0), "graph");
+    EXG_TRY_IN(err, inline_nodes(&l, &unmarked, map, NULL, 0), "graph");
     return map_outputs(&l, map);
 }

@@ -4,6 +4,7 @@
 #include "libexport/base/text.h"
 #include "libexport/program/uses.h"
 #include "libexport/transform/inline.h"
+#include "libexport/transform/vmap.h"
 
 #include <exg/transform.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_op
     const exg_operator *op = exg_operators_find(operators, target);
 
     if (op == NULL) {
-        return exg_higher_order_of(target) == EXG_HIGHER_ORDER_NOT;
+        return exg_higher_order_of(target) == EXG_HIGHER_ORDER_NOT && !exg_is_vmap_mark(target);
     }
     if (op->symbolic != NULL || op->lowering != NULL || op->view != NULL ||
         op->size != EXG_OPERATOR_COUNT || op->functional != EXG_OPERATOR_COUNT ||

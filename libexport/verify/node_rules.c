@@ -1,5 +1,6 @@
 /* node_rules.c - nodes against the schemas of their operators (NOD). */
 #include "libexport/transform/inline.h"
+#include "libexport/transform/vmap.h"
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
@@ -316,7 +317,7 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (target->is_higher_order) {
         check_order(v, node, place);
         exg_verify_subgraphs(v, shapes->graph, node, place);
-    } else if (op == NULL) {
+    } else if (op == NULL && !exg_is_vmap_mark(node->target)) {
         exg_found(v, "NOD-001", place, "operator '%s' is not known", node->target);
     }
     if (op == NULL) {

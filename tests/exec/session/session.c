@@ -222,7 +222,7 @@ static void only_strided_tensors_run(void **state)
     }
 }
 
-static void marks_of_vmap_say_the_way_out(void **state)
+static void marks_of_functorch_say_the_way_out(void **state)
 {
     loaded l;
     exg_session *session;
@@ -230,7 +230,7 @@ static void marks_of_vmap_say_the_way_out(void **state)
 
     (void)state;
     load_fixture(&fixtures[0], &l);
-    l.program->graph->nodes[0].target = "torch._functorch.predispatch._add_batch_dim";
+    l.program->graph->nodes[0].target = "torch._functorch.predispatch._jvp_increment_nesting";
     assert_int_equal(exg_session_create(&l.verified, NULL, &session, &err), EXG_UNSUPPORTED);
     assert_string_equal(err.code, "OPR-003");
     assert_non_null(strstr(err.fix, "run_decompositions()"));
@@ -534,7 +534,7 @@ int main(void)
         cmocka_unit_test(state_goes_on_from_run_to_run),
         cmocka_unit_test(what_was_recorded_binds_nobody),
         cmocka_unit_test(only_strided_tensors_run),
-        cmocka_unit_test(marks_of_vmap_say_the_way_out),
+        cmocka_unit_test(marks_of_functorch_say_the_way_out),
         cmocka_unit_test(plans_are_kept_by_size),
         cmocka_unit_test(guards_are_asked_when_inputs_are_bound),
         cmocka_unit_test(a_fault_of_the_data_names_its_node),

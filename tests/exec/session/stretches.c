@@ -21,7 +21,7 @@ static const fixture dynamic[] = {
     ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
     ROW("elements", "elements"), ROW("elements.core", "elements"),
     ROW("slices", "slices"),     ROW("slices.core", "slices"), ROW("slopes", "slopes"),
-    ROW("suppress", "suppress"), ROW("masks", "masks"),
+    ROW("suppress", "suppress"), ROW("masks", "masks"),        ROW("examples", "examples"),
 };
 
 static void agrees_on_ranks(void **state)
@@ -78,6 +78,51 @@ static uint32_t plans(const exg_session *session)
 
     exg_session_statistics(session, &stats);
     return stats.plan_count;
+}
+
+/* ---- torch.vmap ---------------------------------------------------------------------------- */
+
+#define MARK(name) "torch._functorch.predispatch." name
+
+/* With nodes[at] another mark or operator. */
+static void marks_of_vmap_that_do_not_match_are_refused(void **state)
+{
+    static const struct {
+        uint32_t at;
+        const char *target, *code;
+    } rows[] = {
+        {4, MARK("lazy_load_decompositions"), "GRF-010"}, /* an example without a call */
+        {5, MARK("lazy_load_decompositions"), "GRF-010"}, /* makes a value */
+        {5, MARK("_remove_batch_dim"), "GRF-010"},
+        {8, MARK("_add_batch_dim"), "GRF-010"},
+        {8, "torch.ops.aten.alias.default", "GRF-010"}, /* one example as an output */
+        {9, MARK("_vmap_increment_nesting"), "GRF-010"}, /* calls that do not end */
+        {30, MARK("lazy_load_decompositions"), "GRF-010"},
+        {51, "torch.ops.aten.alias.default", "GRF-010"},
+    };
+    float x[12] = {0};
+    float y[8] = {0};
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), floats("y", y, 2, 4)};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+        exg_session *session = NULL;
+        exg_status status;
+        exg_error err;
+        loaded l;
+
+        load_fixture(&dynamic[sizeof(dynamic) / sizeof(dynamic[0]) - 1], &l);
+        l.program->graph->nodes[rows[i].at].target = rows[i].target;
+        status = exg_session_create(&l.verified, &options, &session, &err);
+        if (status == EXG_OK) {
+            status = exg_session_run(session, inputs, 2, &err);
+        }
+        assert_int_not_equal(status, EXG_OK);
+        assert_string_equal(err.code, rows[i].code);
+        exg_session_destroy(session);
+        unload_fixture(&l);
+    }
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
@@ -485,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_on_ranks),
+        cmocka_unit_test(marks_of_vmap_that_do_not_match_are_refused),
         cmocka_unit_test(plans_are_found_again_by_the_numbers),
         cmocka_unit_test(running_again_allocates_nothing),
         cmocka_unit_test(plans_for_old_numbers_go),
