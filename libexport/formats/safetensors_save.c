@@ -341,19 +341,16 @@ static exg_status cut(saver *s, shard **shards, uint32_t *count)
 static exg_status name_shard(saver *s, const char *path, shard *made, uint32_t i, uint32_t count)
 {
     const char *slash = strrchr(path, '/');
-    const char *base = slash == NULL ? path : slash + 1;
-    size_t stem = strlen(base);
+    int folder = slash == NULL ? 0 : (int)(slash + 1 - path);
+    char stem[EXG_STEM_MAX + 1];
 
-    if (stem > 12 && strcmp(base + stem - 12, ".safetensors") == 0) {
-        stem -= 12;
-    }
-    made->path =
-        exg_arena_printf(s->arena, "%.*s%.*s-%016llx-%05u-of-%05u.safetensors", (int)(base - path),
-                         path, (int)stem, base, (unsigned long long)made->hash, i + 1, count);
+    exg_path_stem(path, stem);
+    made->path = exg_arena_printf(s->arena, "%.*s%s-%016llx-%05u-of-%05u.safetensors", folder, path,
+                                  stem, (unsigned long long)made->hash, i + 1, count);
     if (made->path == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
-    made->name = made->path + (base - path);
+    made->name = made->path + folder;
     return EXG_OK;
 }
 
