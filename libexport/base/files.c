@@ -151,6 +151,9 @@ void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1])
         i += bytes;
     }
     stem[made] = '\0';
+    if (strcmp(stem, ".") == 0 || strcmp(stem, "..") == 0) {
+        memset(stem, '_', made);
+    }
 }
 
 /* Component by component without following any link: for kernels (and sandboxes)

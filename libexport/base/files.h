@@ -42,7 +42,8 @@ bool exg_location_is_plain(const char *location);
 #define EXG_STEM_MAX 192 /* leaves room for a hash, numbers and an extension in a name */
 
 /* What files beside `path` are called after: its name without the extension, as a location can
- * hold it; "_" for backslashes and what is not UTF-8, and no more than EXG_STEM_MAX bytes. */
+ * hold it, and a folder can be called; "_" for backslashes and what is not UTF-8, and no more
+ * than EXG_STEM_MAX bytes. */
 void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
 /* Opens `location` for reading below `directory` ("" is the working directory).

@@ -88,6 +88,9 @@ static exg_status check_names(saver *s)
         if (name == NULL) {
             return EXG_FAIL(s->err, USAGE, "STF-NAME", "tensor %u of %u has no name", i, s->count);
         }
+        if (!exg_text_is_utf8(name, strlen(name))) {
+            return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is not UTF-8", name);
+        }
         if (strcmp(name, "__metadata__") == 0 || exg_map_find(&names, name) != EXG_MAP_NONE) {
             return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", name);
         }

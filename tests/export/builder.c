@@ -199,6 +199,34 @@ static void it_lets_mistakes_stick(void **state)
     end(&m);
 }
 
+/* No format has other texts than UTF-8: such a program is not saved under other names. */
+static void it_saves_no_name_that_no_format_can_say(void **state)
+{
+    static const exg_format formats[] = {EXG_FORMAT_EXG, EXG_FORMAT_EARLY_JSON};
+    const float one = 1;
+    exg_tensor_meta meta;
+    exg_error err;
+    made m;
+
+    (void)state;
+    begin(&m);
+    EMIT(m.b, relu_default, input(m.b, "x\xff", 2, 3));
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_OK);
+    for (size_t f = 0; f < sizeof(formats) / sizeof(formats[0]); f++) {
+        assert_int_equal(exg_save(m.program, "/tmp/exg-builder-name", formats[f], NULL, &err),
+                         EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "FMT-TEXT");
+    }
+    end(&m);
+
+    begin(&m);
+    meta = exg_builder_meta(m.b, EXG_DTYPE_F32, NULL, 0);
+    exg_builder_weight(m.b, "w\xff", &meta, EXG_INPUT_PARAMETER, &one);
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "WGT-NAME");
+    end(&m);
+}
+
 /* A write by a mask is emitted as it is, or as what it is made of. */
 static void it_lowers_when_asked(void **state)
 {
@@ -321,6 +349,7 @@ int main(void)
         cmocka_unit_test(it_makes_a_whole_program),
         cmocka_unit_test(it_finds_the_symbol_of_a_derived_size),
         cmocka_unit_test(it_lets_mistakes_stick),
+        cmocka_unit_test(it_saves_no_name_that_no_format_can_say),
         cmocka_unit_test(it_lowers_when_asked),
         cmocka_unit_test(it_normalizes_and_infers),
         cmocka_unit_test(it_copies_and_compares),

@@ -208,8 +208,8 @@ static exg_status write_json(exg_early_encoder *e, const char *path, bool with_c
         status = exg_early_encode(e, with_carry ? exg_text_string(&carry) : NULL, &json);
     }
     exg_text_putc(&json, '\n');
-    if (status == EXG_OK && json.failed) {
-        status = EXG_OUT_OF_MEMORY(e->err);
+    if (status == EXG_OK) {
+        status = exg_json_written(&json, e->err);
     }
     if (status == EXG_OK) {
         status = exg_writer_open(path, &writer, e->err);
