@@ -4,6 +4,7 @@
 #include "libexport/operators/complex.h"
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -596,7 +597,9 @@ void exg_lower_unflatten(exg_builder *b, const exg_argument *args, exg_argument 
     uint32_t rank = 0;
 
     for (uint32_t i = 0; i < count && i < EXG_SHAPE_RANK_MAX; i++) {
-        known *= parts[i] == -1 ? 1 : parts[i];
+        if (parts[i] != -1 && !exg_mul_i64(known, parts[i], &known)) {
+            known = 0; /* the view is refused */
+        }
     }
     for (uint32_t i = 0; i < s.rank; i++) {
         if (i != dim) {
