@@ -221,8 +221,8 @@ exg_status exg_shape_diagonal_scatter(exg_shape_call *call, exg_error *err)
 {
     const exg_argument *a = call->args;
 
-    return scatter_over_view(call, exg_view_diagonal, (const exg_argument[]){a[0], a[2], a[3], a[4]},
-                             err);
+    return scatter_over_view(call, exg_view_diagonal,
+                             (const exg_argument[]){a[0], a[2], a[3], a[4]}, err);
 }
 
 /* A window on the whole of a tensor without gaps, which may not leave it. */
@@ -441,7 +441,9 @@ void exg_lower_repeat(exg_builder *b, const exg_argument *args, exg_argument *re
         split[2 * i] = 1;
         wide[2 * i] = times[i];
         split[2 * i + 1] = wide[2 * i + 1] = size;
-        joined[i] = times[i] * size;
+        if (!exg_mul_i64(times[i], size, &joined[i])) {
+            joined[i] = INT64_MAX; /* so large a copy is refused */
+        }
     }
     x = EMIT(b, view_default, EMIT(b, reshape_default, SELF, INTS_OF(b, split, 2 * rank)),
              INTS_OF(b, split, 2 * rank));

@@ -642,10 +642,11 @@ void exg_lower_narrow(exg_builder *b, const exg_argument *args, exg_argument *re
     exg_strided s = strided_of(b, SELF);
     int64_t start = exg_get_int(&args[2]);
     uint32_t dim = dim_of(&args[1], s.rank);
+    int64_t end;
 
     start += start < 0 && s.rank > 0 ? s.sizes[dim] : 0;
-    results[0] = exg_arg_ref(
-        EMIT(b, slice_Tensor, SELF, dim, start, start + exg_get_int(&args[3]), 1));
+    end = exg_add_i64(start, exg_get_int(&args[3]), &end) ? end : INT64_MAX;
+    results[0] = exg_arg_ref(EMIT(b, slice_Tensor, SELF, dim, start, end, 1));
 }
 
 void exg_lower_contiguous(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -699,8 +700,10 @@ static void split_by(exg_builder *b, exg_ref x, uint32_t dim, const int64_t *siz
     int64_t start = 0;
 
     for (uint32_t i = 0; parts != NULL && i < count; i++) {
-        parts[i] = EMIT(b, slice_Tensor, x, dim, start, start + sizes[i], 1);
-        start += sizes[i];
+        int64_t end = exg_add_i64(start, sizes[i], &end) ? end : INT64_MAX;
+
+        parts[i] = EMIT(b, slice_Tensor, x, dim, start, end, 1);
+        start = end;
     }
     results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
 }
@@ -709,7 +712,7 @@ static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, 
 {
     exg_strided s = strided_of(b, x);
     int64_t left = s.rank > 0 ? s.sizes[dim] : 0;
-    int64_t count = size > 0 ? (left + size - 1) / size : 1;
+    int64_t count = size > 0 ? left / size + (left % size != 0) : 1;
     int64_t *sizes = EXG_NEW_ARRAY(exg_builder_arena(b), int64_t, (size_t)(count > 0 ? count : 1));
 
     if (sizes == NULL) {
@@ -735,17 +738,32 @@ void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *res
     exg_strided s = strided_of(b, SELF);
     uint32_t dim = dim_of(&args[2], s.rank);
     int64_t chunks = exg_get_int(&args[1]);
-    int64_t size = s.rank > 0 && chunks > 0 ? (s.sizes[dim] + chunks - 1) / chunks : 0;
+    int64_t whole = s.rank > 0 ? s.sizes[dim] : 0;
+    int64_t size = chunks > 0 ? whole / chunks + (whole % chunks != 0) : 0;
 
     split_evenly(b, SELF, dim, size, results);
 }
 
 void exg_lower_split_with_sizes(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    uint32_t rank = strided_of(b, SELF).rank;
+    exg_strided s = strided_of(b, SELF);
     uint32_t count = args[1].kind == EXG_ARGUMENT_INTS ? args[1].count : 0;
+    uint32_t dim = dim_of(&args[2], s.rank);
+    int64_t left = s.rank > 0 ? s.sizes[dim] : 0;
+    bool sound = true;
 
-    split_by(b, SELF, dim_of(&args[2], rank), args[1].as_ints, count, results);
+    for (uint32_t i = 0; i < count; i++) {
+        sound = sound && args[1].as_ints[i] >= 0 && args[1].as_ints[i] <= left;
+        left -= sound ? args[1].as_ints[i] : 0;
+    }
+    if (count > 0 && exg_builder_status(b) == EXG_OK && (!sound || left != 0)) {
+        exg_error err;
+
+        (void)EXG_SHAPE_FAIL(&err, "split into sizes that do not make up the dimension");
+        exg_builder_fail(b, &err);
+        return;
+    }
+    split_by(b, SELF, dim, args[1].as_ints, count, results);
 }
 
 void exg_lower_unbind(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -222,6 +222,10 @@ static void it_refuses_numbers_that_leave_the_tensor(void **state)
         {EXG_OP_as_strided_scatter_default, "window", {{2, 4}, {4, 1}}, 2, true, true},
         {EXG_OP_as_strided_scatter_default, "past", {{2, 4}, {5, 1}}, 2, true, false},
         {EXG_OP_as_strided_scatter_default, "far", {{2, 4}, {INT64_MAX, 2}}, 2, true, false},
+        {EXG_OP_split_with_sizes_default, "split", {{0, 2}}, 1, false, true},
+        {EXG_OP_split_with_sizes_default, "split short", {{1, 0}}, 1, false, false},
+        {EXG_OP_split_with_sizes_default, "split past", {{1, INT64_MAX}}, 1, false, false},
+        {EXG_OP_split_with_sizes_default, "split back", {{3, -1}}, 1, false, false},
         {EXG_OP_unflatten_int, "far", {{INT64_MAX, INT64_MAX}}, 0, false, false},
     };
 
