@@ -1,9 +1,7 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
-#include <exg/emit.h>
 #include "libexport/operators/complex.h"
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 #include "libexport/base/checked.h"
 
 #include <inttypes.h>
@@ -728,9 +726,8 @@ static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, 
 
 void exg_lower_split(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    uint32_t rank = strided_of(b, SELF).rank;
-
-    split_evenly(b, SELF, dim_of(&args[2], rank), exg_get_int(&args[1]), results);
+    split_evenly(b, SELF, dim_of(&args[2], strided_of(b, SELF).rank), exg_get_int(&args[1]),
+                 results);
 }
 
 void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -738,8 +735,7 @@ void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *res
     exg_strided s = strided_of(b, SELF);
     uint32_t dim = dim_of(&args[2], s.rank);
     int64_t chunks = exg_get_int(&args[1]);
-    int64_t whole = s.rank > 0 ? s.sizes[dim] : 0;
-    int64_t size = chunks > 0 ? whole / chunks + (whole % chunks != 0) : 0;
+    int64_t size = s.rank > 0 && chunks > 0 ? (s.sizes[dim] - 1) / chunks + 1 : 0;
 
     split_evenly(b, SELF, dim, size, results);
 }
@@ -756,11 +752,8 @@ void exg_lower_split_with_sizes(exg_builder *b, const exg_argument *args, exg_ar
         sound = sound && args[1].as_ints[i] >= 0 && args[1].as_ints[i] <= left;
         left -= sound ? args[1].as_ints[i] : 0;
     }
-    if (count > 0 && exg_builder_status(b) == EXG_OK && (!sound || left != 0)) {
-        exg_error err;
-
-        (void)EXG_SHAPE_FAIL(&err, "split into sizes that do not make up the dimension");
-        exg_builder_fail(b, &err);
+    if (count > 0 && (!sound || left != 0)) {
+        exg_lower_refuse(b, "split into sizes that do not make up the dimension");
         return;
     }
     split_by(b, SELF, dim, args[1].as_ints, count, results);
