@@ -157,6 +157,9 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
     bool known = false;
     exg_status status;
 
+    if (call->markdown && (!call->list || call->json)) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--markdown goes with --list, and without --json");
+    }
     if (call->list) {
         return cli_list_codes(call, err);
     }

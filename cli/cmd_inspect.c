@@ -178,6 +178,38 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     return EXG_OK;
 }
 
+/* Shown instead of the summary, one at a time: what was asked for is shown or refused, never
+ * left out. */
+static exg_status check_views(const cli_call *call, bool weights_alone, exg_error *err)
+{
+    const struct {
+        const char *option;
+        bool asked, of_weights, no_json;
+    } views[] = {
+        {"--digest", call->digest != NULL, true, false}, {"--html", call->html != NULL, false, false},
+        {"--node", call->node != NULL, false, false},    {"--graph", call->graph, false, false},
+        {"--signature", call->signature, false, false},  {"--dot", call->dot, false, true},
+    };
+    const char *first = NULL;
+
+    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+        if (views[i].asked && first != NULL) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s and %s: one at a time", first,
+                            views[i].option);
+        }
+        if (views[i].asked && weights_alone && !views[i].of_weights) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s is of programs, %s holds weights alone",
+                            views[i].option, call->paths[0]);
+        }
+        if (views[i].asked && views[i].no_json && call->json) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s is no JSON: leave out --json",
+                            views[i].option);
+        }
+        first = views[i].asked ? views[i].option : first;
+    }
+    return EXG_OK;
+}
+
 static exg_status check_options(const cli_call *call, exg_error *err)
 {
     static const char *const sorts[] = {"file", "name", "size"};
@@ -199,7 +231,11 @@ static exg_status deliver(const cli_call *call, const exg_text *text, exg_error 
     if (call->html == NULL || text->failed) {
         return cli_put(call->out, text, err);
     }
-    return cli_save_text(call->html, exg_text_string(text), err);
+    EXG_TRY(cli_save_text(call->html, exg_text_string(text), err));
+    if (call->json) {
+        fputs("{\"written\": \"html\"}\n", call->out);
+    }
+    return EXG_OK;
 }
 
 static exg_status inspect_program(const cli_call *call, exg_error *err)
@@ -226,10 +262,12 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
 
 exg_status cmd_inspect(const cli_call *call, exg_error *err)
 {
+    bool weights_alone = cli_is_weights_file(call->paths[0]);
+
     EXG_TRY(check_options(call, err));
+    EXG_TRY(check_views(call, weights_alone, err));
     if (call->digest != NULL) {
         return cli_digest_weights(call, err);
     }
-    return cli_is_weights_file(call->paths[0]) ? cli_inspect_weights(call, err)
-                                               : inspect_program(call, err);
+    return weights_alone ? cli_inspect_weights(call, err) : inspect_program(call, err);
 }

@@ -429,6 +429,14 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
     return EXG_OK;
 }
 
+/* Kernels read elements where elements may lie; complex ones by halves. */
+static bool is_aligned(const exg_tensor *tensor)
+{
+    uint32_t bytes = exg_dtype_bytes(tensor->dtype);
+
+    return (uintptr_t)tensor->data % (exg_dtype_is_complex(tensor->dtype) ? bytes / 2 : bytes) == 0;
+}
+
 static exg_status check_input_layout(const exg_session_input *inputs, uint32_t count,
                                      exg_error *err)
 {
@@ -439,6 +447,10 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
         if (!inputs[i].is_number && inputs[i].tensor.data == NULL &&
             exg_tensor_numel(&inputs[i].tensor) > 0) {
             return EXG_FAIL(err, USAGE, "INP-008", "input '%s' has no data", inputs[i].name);
+        }
+        if (!inputs[i].is_number && !is_aligned(&inputs[i].tensor)) {
+            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' lies where no %s may lie",
+                            inputs[i].name, exg_dtype_name(inputs[i].tensor.dtype));
         }
     }
     return EXG_OK;

@@ -149,7 +149,7 @@ exg_status exg_pieces_of_roll(exg_kernel_call *call, exg_pieces **pieces, exg_er
         int64_t d = is_flat ? 0 : dims[i] < 0 ? dims[i] + in->rank : dims[i];
 
         if (sizes[d] > 0) {
-            by_dim[d] = ((by_dim[d] + shifts[i]) % sizes[d] + sizes[d]) % sizes[d];
+            by_dim[d] = ((by_dim[d] + shifts[i] % sizes[d]) % sizes[d] + sizes[d]) % sizes[d];
         }
     }
     for (uint32_t d = 0; d < rank; d++) {

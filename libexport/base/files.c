@@ -2,6 +2,7 @@
 #include "libexport/base/files.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +112,7 @@ bool exg_location_is_plain(const char *location)
 {
     const char *c = location;
 
-    if (strchr(location, '\\') != NULL) {
+    if (strchr(location, '\\') != NULL || !exg_text_is_utf8(location, strlen(location))) {
         return false;
     }
     for (;;) {
@@ -125,6 +126,33 @@ bool exg_location_is_plain(const char *location)
             return true;
         }
         c += length + 1;
+    }
+}
+
+void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1])
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    const char *dot = strrchr(base, '.');
+    size_t length = dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base);
+    size_t made = 0;
+
+    for (size_t i = 0; i < length && made < EXG_STEM_MAX;) {
+        unsigned char lead = (unsigned char)base[i];
+        size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+        bool kept = lead != '\\' && bytes <= length - i && exg_text_is_utf8(base + i, bytes);
+
+        bytes = kept ? bytes : 1;
+        if (bytes > EXG_STEM_MAX - made) {
+            break;
+        }
+        memcpy(stem + made, kept ? base + i : "_", bytes);
+        made += bytes;
+        i += bytes;
+    }
+    stem[made] = '\0';
+    if (strcmp(stem, ".") == 0 || strcmp(stem, "..") == 0) {
+        memset(stem, '_', made);
     }
 }
 
@@ -199,7 +227,12 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
                         "external location '%s' is a link out of its folder", location);
     }
     if (*descriptor < 0) {
-        return refused(err, "IO-OPEN", "open external file", location);
+        bool missing = errno == ENOENT;
+        exg_status status = refused(err, "IO-OPEN", "open external file", location);
+
+        return missing ? exg_error_fix(err, status,
+                                       "it belongs in the folder of the file that names it")
+                       : status;
     }
     return EXG_OK;
 }

@@ -35,9 +35,16 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
 /* An all-zero mapping is allowed. */
 void exg_mapping_release(exg_mapping *mapping);
 
-/* Is `location` a relative path without empty, "." or ".." components and
+/* Is `location` a relative path in UTF-8 without empty, "." or ".." components and
  * without backslashes? */
 bool exg_location_is_plain(const char *location);
+
+#define EXG_STEM_MAX 192 /* leaves room for a hash, numbers and an extension in a name */
+
+/* What files beside `path` are called after: its name without the extension, as a location can
+ * hold it, and a folder can be called; "_" for backslashes and what is not UTF-8, and no more
+ * than EXG_STEM_MAX bytes. */
+void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
 /* Opens `location` for reading below `directory` ("" is the working directory).
  * Links that lead out of it are not followed. MALFORMED (not plain), IO. */

@@ -210,6 +210,7 @@ void exg_text_json_string(exg_text *text, const char *string)
         text->failed = true;
         return;
     }
+    text->replaced = text->replaced || !exg_text_is_utf8(string, strlen(string));
     exg_text_putc(text, '"');
     while (*c != '\0') {
         uint32_t point = next_code_point(&c);

@@ -15,9 +15,10 @@ typedef struct exg_text {
     size_t length;
     size_t capacity;
     bool failed;
+    bool replaced; /* exg_text_json_string() met what is not UTF-8 */
 } exg_text;
 
-#define EXG_TEXT_EMPTY ((exg_text){NULL, 0, 0, false})
+#define EXG_TEXT_EMPTY ((exg_text){NULL, 0, 0, false, false})
 
 void exg_text_free(exg_text *text);
 void exg_text_add(exg_text *text, const char *data, size_t length);

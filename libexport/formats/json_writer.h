@@ -6,8 +6,10 @@
 #ifndef EXG_LIBEXPORT_FORMATS_JSON_WRITER_H
 #define EXG_LIBEXPORT_FORMATS_JSON_WRITER_H
 
+#include "libexport/base/arena.h"
 #include "libexport/base/text.h"
 
+#include <exg/status.h>
 #include <inttypes.h>
 
 /* A value never ends in an opening bracket, so what stands last tells whether it is the first. */
@@ -45,6 +47,17 @@ static inline void exg_json_put_text(exg_text *text, const char *string)
     } else {
         exg_text_json_string(text, string);
     }
+}
+
+/* How the whole went. NO_MEMORY, UNSUPPORTED. */
+static inline exg_status exg_json_written(const exg_text *text, exg_error *err)
+{
+    if (text->failed) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    return text->replaced ? EXG_FAIL(err, UNSUPPORTED, "FMT-TEXT",
+                                     "the program holds a text that is not UTF-8")
+                          : EXG_OK;
 }
 
 #endif

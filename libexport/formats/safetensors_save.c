@@ -88,6 +88,9 @@ static exg_status check_names(saver *s)
         if (name == NULL) {
             return EXG_FAIL(s->err, USAGE, "STF-NAME", "tensor %u of %u has no name", i, s->count);
         }
+        if (!exg_text_is_utf8(name, strlen(name))) {
+            return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is not UTF-8", name);
+        }
         if (strcmp(name, "__metadata__") == 0 || exg_map_find(&names, name) != EXG_MAP_NONE) {
             return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", name);
         }
@@ -341,19 +344,16 @@ static exg_status cut(saver *s, shard **shards, uint32_t *count)
 static exg_status name_shard(saver *s, const char *path, shard *made, uint32_t i, uint32_t count)
 {
     const char *slash = strrchr(path, '/');
-    const char *base = slash == NULL ? path : slash + 1;
-    size_t stem = strlen(base);
+    int folder = slash == NULL ? 0 : (int)(slash + 1 - path);
+    char stem[EXG_STEM_MAX + 1];
 
-    if (stem > 12 && strcmp(base + stem - 12, ".safetensors") == 0) {
-        stem -= 12;
-    }
-    made->path =
-        exg_arena_printf(s->arena, "%.*s%.*s-%016llx-%05u-of-%05u.safetensors", (int)(base - path),
-                         path, (int)stem, base, (unsigned long long)made->hash, i + 1, count);
+    exg_path_stem(path, stem);
+    made->path = exg_arena_printf(s->arena, "%.*s%s-%016llx-%05u-of-%05u.safetensors", folder, path,
+                                  stem, (unsigned long long)made->hash, i + 1, count);
     if (made->path == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
-    made->name = made->path + (base - path);
+    made->name = made->path + folder;
     return EXG_OK;
 }
 

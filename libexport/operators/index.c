@@ -2,6 +2,7 @@
 #include <exg/emit.h>
 #include "libexport/operators/rows.h"
 #include "libexport/operators/lower.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -216,6 +217,118 @@ exg_status exg_shape_select_scatter(exg_shape_call *call, exg_error *err)
     return scatter_over_view(call, exg_view_select, (const exg_argument[]){a[0], a[2], a[3]}, err);
 }
 
+exg_status exg_shape_diagonal_scatter(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *a = call->args;
+
+    return scatter_over_view(call, exg_view_diagonal,
+                             (const exg_argument[]){a[0], a[2], a[3], a[4]}, err);
+}
+
+/* A window on the whole of a tensor without gaps, which may not leave it. */
+static exg_status view_inside(const exg_argument *args, const exg_strided *in, exg_strided *out,
+                              exg_error *err)
+{
+    int64_t numel = 1;
+    int64_t last;
+
+    EXG_TRY(exg_view_as_strided(args, in, out, err));
+    last = out->offset;
+    for (uint32_t i = 0; i < in->rank; i++) {
+        numel *= in->sizes[i]; /* of a tensor that there is */
+    }
+    for (uint32_t i = 0; i < out->rank; i++) {
+        int64_t span;
+
+        if (out->sizes[i] == 0) {
+            return EXG_OK;
+        }
+        if (!exg_mul_i64(out->sizes[i] - 1, out->strides[i], &span) ||
+            !exg_add_i64(last, span, &last)) {
+            last = INT64_MAX;
+            break;
+        }
+    }
+    return last < numel ? EXG_OK : EXG_SHAPE_FAIL(err, "a window that leaves its tensor");
+}
+
+exg_status exg_shape_as_strided_scatter(exg_shape_call *call, exg_error *err)
+{
+    const exg_argument *a = call->args;
+
+    return scatter_over_view(call, view_inside, (const exg_argument[]){a[0], a[2], a[3], a[4]},
+                             err);
+}
+
+/* (self, dim, index, source): source is like self, and along dim as long as index. */
+exg_status exg_shape_index_copy(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *index = exg_shape_input(call, 2);
+    const exg_tensor_meta *source = exg_shape_input(call, 3);
+    exg_dims self;
+    uint32_t dim;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &self, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), self.rank, &dim, err));
+    EXG_TRY(index_dtype(index, err));
+    if (index->rank > 1 || source->rank != self.rank ||
+        source->dtype != exg_shape_input(call, 0)->dtype) {
+        return EXG_SHAPE_FAIL(err, "index_copy of a source of another rank or dtype");
+    }
+    for (uint32_t i = 0; i < self.rank; i++) {
+        int64_t count = index->rank == 0 ? 1 : index->sizes[0].value;
+
+        if (source->sizes[i].value != (i == dim ? count : self.n[i])) {
+            return EXG_SHAPE_FAIL(err, "index_copy of a source of size %" PRId64 " in dim %u",
+                                  source->sizes[i].value, i);
+        }
+    }
+    return exg_shape_same(call, err);
+}
+
+exg_status exg_shape_fft(exg_shape_call *call, exg_error *err)
+{
+    uint32_t dim;
+
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), exg_shape_input(call, 0)->rank, &dim, err));
+    return exg_shape_same(call, err);
+}
+
+exg_status exg_shape_rms_norm(exg_shape_call *call, exg_error *err)
+{
+    int64_t dims = exg_get_int(&call->args[1]);
+
+    if (dims < 0 || dims > exg_shape_input(call, 0)->rank) {
+        return EXG_SHAPE_FAIL(err, "a norm over %" PRId64 " dims", dims);
+    }
+    return exg_shape_same(call, err);
+}
+
+exg_status exg_shape_flip(exg_shape_call *call, exg_error *err)
+{
+    bool flipped[EXG_SHAPE_RANK_MAX];
+
+    EXG_TRY(exg_dim_set(&call->args[1], exg_shape_input(call, 0)->rank, flipped, err));
+    return exg_shape_same(call, err);
+}
+
+/* (self, shifts, dims): one shift a dim, or one of the whole, row by row. */
+exg_status exg_shape_roll(exg_shape_call *call, exg_error *err)
+{
+    int64_t dims[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[2], dims, EXG_SHAPE_RANK_MAX);
+    uint32_t dim;
+
+    if (count > EXG_SHAPE_RANK_MAX ||
+        exg_get_ints(&call->args[1], NULL, 0) != (count == 0 ? 1 : count)) {
+        return EXG_SHAPE_FAIL(err, "roll by unlike many shifts and dims");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(exg_wrap_dim(dims[i], exg_shape_input(call, 0)->rank, &dim, err));
+    }
+    return exg_shape_same(call, err);
+}
+
 /* Tensors of one rank, alike but along dim; a legacy empty (0) tensor is skipped. */
 exg_status exg_shape_cat(exg_shape_call *call, exg_error *err)
 {
@@ -328,7 +441,9 @@ void exg_lower_repeat(exg_builder *b, const exg_argument *args, exg_argument *re
         split[2 * i] = 1;
         wide[2 * i] = times[i];
         split[2 * i + 1] = wide[2 * i + 1] = size;
-        joined[i] = times[i] * size;
+        if (!exg_mul_i64(times[i], size, &joined[i])) {
+            joined[i] = INT64_MAX; /* so large a copy is refused */
+        }
     }
     x = EMIT(b, view_default, EMIT(b, reshape_default, SELF, INTS_OF(b, split, 2 * rank)),
              INTS_OF(b, split, 2 * rank));

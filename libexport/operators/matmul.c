@@ -1,5 +1,6 @@
 /* matmul.c - shapes and lowerings of matmul.def, shape of attention. */
 #include "libexport/operators/lower.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 
@@ -210,12 +211,14 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     int64_t extra[EXG_SHAPE_RANK_MAX];
     bool transposed = exg_get_bool(&call->args[6]);
     int64_t groups = exg_get_int(&call->args[8]);
+    int64_t grouped;
     bool batched;
     uint32_t count;
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &weight, err));
-    if (weight.rank < 3 || (in.rank != weight.rank && in.rank + 1 != weight.rank) || groups < 1) {
+    if (weight.rank < 3 || (in.rank != weight.rank && in.rank + 1 != weight.rank) || groups < 1 ||
+        !exg_mul_i64(weight.n[1], groups, &grouped)) {
         return EXG_SHAPE_FAIL(err, "convolution of ranks %u and %u in %" PRId64 " groups", in.rank,
                               weight.rank, groups);
     }
@@ -225,17 +228,19 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     EXG_TRY(spatial(&call->args[4], count, 0, padding, err));
     EXG_TRY(spatial(&call->args[5], count, 1, dilation, err));
     EXG_TRY(spatial(&call->args[7], count, 0, extra, err));
-    EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : weight.n[1] * groups,
+    EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
                       "input channels", err));
-    in.n[batched] = transposed ? weight.n[1] * groups : weight.n[0];
+    in.n[batched] = transposed ? grouped : weight.n[0];
     for (uint32_t i = 0; i < count; i++) {
         int64_t *n = &in.n[batched + 1 + i];
-        int64_t reach = dilation[i] * (weight.n[2 + i] - 1);
+        int64_t reach;
 
         if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 || extra[i] < 0 ||
-            stride[i] > INT32_MAX || dilation[i] > INT32_MAX || padding[i] > INT32_MAX) {
-            return EXG_SHAPE_FAIL(err, "stride, padding or dilation out of range");
+            stride[i] > INT32_MAX || dilation[i] > INT32_MAX || padding[i] > INT32_MAX ||
+            extra[i] > INT32_MAX || weight.n[2 + i] > INT32_MAX || (transposed && *n > INT32_MAX)) {
+            return EXG_SHAPE_FAIL(err, "stride, padding, dilation or size out of range");
         }
+        reach = dilation[i] * (weight.n[2 + i] - 1);
         *n = transposed ? (*n - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1
                         : *n + 2 * padding[i] - reach - 1;
         if (*n < 0) {

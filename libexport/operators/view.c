@@ -1,9 +1,8 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
-#include <exg/emit.h>
 #include "libexport/operators/complex.h"
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -596,7 +595,9 @@ void exg_lower_unflatten(exg_builder *b, const exg_argument *args, exg_argument 
     uint32_t rank = 0;
 
     for (uint32_t i = 0; i < count && i < EXG_SHAPE_RANK_MAX; i++) {
-        known *= parts[i] == -1 ? 1 : parts[i];
+        if (parts[i] != -1 && !exg_mul_i64(known, parts[i], &known)) {
+            known = 0; /* the view is refused */
+        }
     }
     for (uint32_t i = 0; i < s.rank; i++) {
         if (i != dim) {
@@ -639,10 +640,11 @@ void exg_lower_narrow(exg_builder *b, const exg_argument *args, exg_argument *re
     exg_strided s = strided_of(b, SELF);
     int64_t start = exg_get_int(&args[2]);
     uint32_t dim = dim_of(&args[1], s.rank);
+    int64_t end;
 
     start += start < 0 && s.rank > 0 ? s.sizes[dim] : 0;
-    results[0] = exg_arg_ref(
-        EMIT(b, slice_Tensor, SELF, dim, start, start + exg_get_int(&args[3]), 1));
+    end = exg_add_i64(start, exg_get_int(&args[3]), &end) ? end : INT64_MAX;
+    results[0] = exg_arg_ref(EMIT(b, slice_Tensor, SELF, dim, start, end, 1));
 }
 
 void exg_lower_contiguous(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -696,8 +698,10 @@ static void split_by(exg_builder *b, exg_ref x, uint32_t dim, const int64_t *siz
     int64_t start = 0;
 
     for (uint32_t i = 0; parts != NULL && i < count; i++) {
-        parts[i] = EMIT(b, slice_Tensor, x, dim, start, start + sizes[i], 1);
-        start += sizes[i];
+        int64_t end = exg_add_i64(start, sizes[i], &end) ? end : INT64_MAX;
+
+        parts[i] = EMIT(b, slice_Tensor, x, dim, start, end, 1);
+        start = end;
     }
     results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
 }
@@ -706,7 +710,7 @@ static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, 
 {
     exg_strided s = strided_of(b, x);
     int64_t left = s.rank > 0 ? s.sizes[dim] : 0;
-    int64_t count = size > 0 ? (left + size - 1) / size : 1;
+    int64_t count = size > 0 ? left / size + (left % size != 0) : 1;
     int64_t *sizes = EXG_NEW_ARRAY(exg_builder_arena(b), int64_t, (size_t)(count > 0 ? count : 1));
 
     if (sizes == NULL) {
@@ -722,9 +726,8 @@ static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, 
 
 void exg_lower_split(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    uint32_t rank = strided_of(b, SELF).rank;
-
-    split_evenly(b, SELF, dim_of(&args[2], rank), exg_get_int(&args[1]), results);
+    split_evenly(b, SELF, dim_of(&args[2], strided_of(b, SELF).rank), exg_get_int(&args[1]),
+                 results);
 }
 
 void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -732,17 +735,28 @@ void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *res
     exg_strided s = strided_of(b, SELF);
     uint32_t dim = dim_of(&args[2], s.rank);
     int64_t chunks = exg_get_int(&args[1]);
-    int64_t size = s.rank > 0 && chunks > 0 ? (s.sizes[dim] + chunks - 1) / chunks : 0;
+    int64_t size = s.rank > 0 && chunks > 0 ? (s.sizes[dim] - 1) / chunks + 1 : 0;
 
     split_evenly(b, SELF, dim, size, results);
 }
 
 void exg_lower_split_with_sizes(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    uint32_t rank = strided_of(b, SELF).rank;
+    exg_strided s = strided_of(b, SELF);
     uint32_t count = args[1].kind == EXG_ARGUMENT_INTS ? args[1].count : 0;
+    uint32_t dim = dim_of(&args[2], s.rank);
+    int64_t left = s.rank > 0 ? s.sizes[dim] : 0;
+    bool sound = true;
 
-    split_by(b, SELF, dim_of(&args[2], rank), args[1].as_ints, count, results);
+    for (uint32_t i = 0; i < count; i++) {
+        sound = sound && args[1].as_ints[i] >= 0 && args[1].as_ints[i] <= left;
+        left -= sound ? args[1].as_ints[i] : 0;
+    }
+    if (count > 0 && (!sound || left != 0)) {
+        exg_lower_refuse(b, "split into sizes that do not make up the dimension");
+        return;
+    }
+    split_by(b, SELF, dim, args[1].as_ints, count, results);
 }
 
 void exg_lower_unbind(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -113,7 +113,7 @@ static bool list_of(exg_builder *b, const exg_argument *arg, uint32_t count, int
 
     for (uint32_t k = 0; k < count; k++) {
         n[k] = given == 1 ? n[0] : n[k];
-        sound = sound && n[k] >= least;
+        sound = sound && n[k] >= least && n[k] <= INT32_MAX;
     }
     if (!sound) {
         exg_lower_refuse(b, "pooling wants one number, or one a dim");

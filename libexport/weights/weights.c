@@ -4,6 +4,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/base/text.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -175,6 +176,12 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     if (weight->storage >= weights->storage_count) {
         return EXG_FAIL(err, USAGE, "WGT-STORAGE", "weight %s names storage %u of %u", weight->fqn,
                         weight->storage, weights->storage_count);
+    }
+    if (weight->fqn == NULL) {
+        return EXG_FAIL(err, USAGE, "WGT-NAME", "weight %u has no name", weights->count);
+    }
+    if (!exg_text_is_utf8(weight->fqn, strlen(weight->fqn))) {
+        return EXG_FAIL(err, MALFORMED, "WGT-NAME", "the name '%s' is not UTF-8", weight->fqn);
     }
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {

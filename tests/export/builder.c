@@ -199,6 +199,94 @@ static void it_lets_mistakes_stick(void **state)
     end(&m);
 }
 
+/* What a kernel would read past its tensor for is refused where shapes are told: numbers come
+ * from files. */
+static void it_refuses_numbers_that_leave_the_tensor(void **state)
+{
+    static const struct {
+        exg_operator_id op;
+        const char *name;
+        int64_t numbers[3][2];
+        uint32_t count; /* of the lists of numbers */
+        bool by_source, fits;
+    } rows[] = {
+        {EXG_OP_flip_default, "flip", {{0, 1}}, 1, false, true},
+        {EXG_OP_flip_default, "flip twice", {{1, 1}}, 1, false, false},
+        {EXG_OP_flip_default, "flip twice", {{1, -1}}, 1, false, false},
+        {EXG_OP_flip_default, "flip past", {{0, 2}}, 1, false, false},
+        {EXG_OP_flip_default, "flip far", {{0, INT64_MAX}}, 1, false, false},
+        {EXG_OP_roll_default, "roll", {{1, INT64_MAX}, {0, -1}}, 2, false, true},
+        {EXG_OP_roll_default, "roll past", {{1, 1}, {0, 2}}, 2, false, false},
+        {EXG_OP_roll_default, "roll far", {{1, 1}, {INT64_MIN, 0}}, 2, false, false},
+        {EXG_OP_roll_default, "roll without dims", {{1, 1}}, 1, false, false},
+        {EXG_OP_as_strided_scatter_default, "window", {{2, 4}, {4, 1}}, 2, true, true},
+        {EXG_OP_as_strided_scatter_default, "past", {{2, 4}, {5, 1}}, 2, true, false},
+        {EXG_OP_as_strided_scatter_default, "far", {{2, 4}, {INT64_MAX, 2}}, 2, true, false},
+        {EXG_OP_split_with_sizes_default, "split", {{0, 2}}, 1, false, true},
+        {EXG_OP_split_with_sizes_default, "split short", {{1, 0}}, 1, false, false},
+        {EXG_OP_split_with_sizes_default, "split past", {{1, INT64_MAX}}, 1, false, false},
+        {EXG_OP_split_with_sizes_default, "split back", {{3, -1}}, 1, false, false},
+        {EXG_OP_unflatten_int, "far", {{INT64_MAX, INT64_MAX}}, 0, false, false},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_argument args[4];
+        uint32_t count = 0;
+        exg_error err;
+        exg_ref x;
+        made m;
+
+        begin(&m);
+        x = input(m.b, "x", 2, 4);
+        args[count++] = exg_arg_ref(x);
+        if (rows[r].by_source) {
+            args[count++] = exg_arg_ref(input(m.b, "source", 2, 4));
+        }
+        if (rows[r].count == 0) {
+            args[count++] = exg_arg_int(1);
+        }
+        for (uint32_t i = 0; i < rows[r].count + (rows[r].count == 0); i++) {
+            args[count++] = exg_arg_ints(m.b, rows[r].numbers[i], 2);
+        }
+        exg_emit(m.b, rows[r].op, args, count);
+        exg_error_clear(&err);
+        if ((exg_builder_finish(m.b, &err) == EXG_OK) != rows[r].fits ||
+            strcmp(err.code, rows[r].fits ? "" : "NOD-017") != 0) {
+            fail_msg("row %zu (%s): '%s' %s", r, rows[r].name, err.code, err.message);
+        }
+        end(&m);
+    }
+}
+
+/* No format has other texts than UTF-8: such a program is not saved under other names. */
+static void it_saves_no_name_that_no_format_can_say(void **state)
+{
+    static const exg_format formats[] = {EXG_FORMAT_EXG, EXG_FORMAT_EARLY_JSON};
+    const float one = 1;
+    exg_tensor_meta meta;
+    exg_error err;
+    made m;
+
+    (void)state;
+    begin(&m);
+    EMIT(m.b, relu_default, input(m.b, "x\xff", 2, 3));
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_OK);
+    for (size_t f = 0; f < sizeof(formats) / sizeof(formats[0]); f++) {
+        assert_int_equal(exg_save(m.program, "/tmp/exg-builder-name", formats[f], NULL, &err),
+                         EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "FMT-TEXT");
+    }
+    end(&m);
+
+    begin(&m);
+    meta = exg_builder_meta(m.b, EXG_DTYPE_F32, NULL, 0);
+    exg_builder_weight(m.b, "w\xff", &meta, EXG_INPUT_PARAMETER, &one);
+    assert_int_equal(exg_builder_finish(m.b, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "WGT-NAME");
+    end(&m);
+}
+
 /* A write by a mask is emitted as it is, or as what it is made of. */
 static void it_lowers_when_asked(void **state)
 {
@@ -321,6 +409,8 @@ int main(void)
         cmocka_unit_test(it_makes_a_whole_program),
         cmocka_unit_test(it_finds_the_symbol_of_a_derived_size),
         cmocka_unit_test(it_lets_mistakes_stick),
+        cmocka_unit_test(it_refuses_numbers_that_leave_the_tensor),
+        cmocka_unit_test(it_saves_no_name_that_no_format_can_say),
         cmocka_unit_test(it_lowers_when_asked),
         cmocka_unit_test(it_normalizes_and_infers),
         cmocka_unit_test(it_copies_and_compares),

@@ -272,6 +272,9 @@ static void it_writes_what_it_reads(void **state)
     items[1].name = NULL;
     assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);
     assert_string_equal(err.code, "STF-NAME");
+    items[1].name = "c\xff";
+    assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "STF-NAME");
     items[1].name = "c";
     items[1].bytes = 4;
     assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);

@@ -64,8 +64,8 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
                               exg_session **session, exg_error *err);
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
-/* One user input, by the name of its placeholder. Tensors are row-major; the data
- * is borrowed during the run, and written when the program writes the input. A
+/* One user input, by the name of its placeholder. Tensors are row-major, aligned for their
+ * elements; the data is borrowed during the run, and written when the program writes the input. A
  * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
 typedef struct exg_session_input {
     const char *name;

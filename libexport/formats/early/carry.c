@@ -184,7 +184,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
     exg_text_puts(out, "], \"assertion_dep_token\": ");
     exg_json_put_text(out, program->signature.assertion_dep_token);
     exg_text_printf(out, ", \"assertion_dep_index\": %u}", program->signature.assertion_dep_index);
-    return out->failed ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
+    return exg_json_written(out, e->err);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -145,12 +145,11 @@ static exg_status name_beside(beside *b, const char *path, const char *wanted, c
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash == NULL ? path : slash + 1;
-    const char *dot = strrchr(base, '.');
-    int stem = (int)(dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base));
+    char stem[EXG_STEM_MAX + 1];
 
-    b->name = wanted != NULL
-                  ? wanted
-                  : exg_arena_printf(b->e->arena, "%.*s-%s.weights", stem, base, digits);
+    exg_path_stem(path, stem);
+    b->name = wanted != NULL ? wanted
+                             : exg_arena_printf(b->e->arena, "%s-%s.weights", stem, digits);
     if (b->name != NULL && (!exg_location_is_plain(b->name) || strchr(b->name, '/') != NULL ||
                             strcmp(b->name, base) == 0)) {
         return EXG_FAIL(b->e->err, USAGE, "EXG-053", "'%s' cannot hold the weights of %s", b->name,
@@ -209,8 +208,8 @@ static exg_status write_json(exg_early_encoder *e, const char *path, bool with_c
         status = exg_early_encode(e, with_carry ? exg_text_string(&carry) : NULL, &json);
     }
     exg_text_putc(&json, '\n');
-    if (status == EXG_OK && json.failed) {
-        status = EXG_OUT_OF_MEMORY(e->err);
+    if (status == EXG_OK) {
+        status = exg_json_written(&json, e->err);
     }
     if (status == EXG_OK) {
         status = exg_writer_open(path, &writer, e->err);

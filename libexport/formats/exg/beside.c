@@ -33,10 +33,9 @@ static const char *base_of(const char *path)
 static exg_status give_name(exg_saver *s, const char *path, uint32_t i, const char *hash)
 {
     exg_beside *beside = &s->besides[i];
-    const char *base = base_of(path);
-    const char *dot = strrchr(base, '.');
-    int stem = (int)(dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base));
+    char stem[EXG_STEM_MAX + 1];
 
+    exg_path_stem(path, stem);
     beside->name = s->options->external_name;
     if (beside->name == NULL) {
         const char *which = s->beside_count == 1 ? ""
@@ -44,12 +43,13 @@ static exg_status give_name(exg_saver *s, const char *path, uint32_t i, const ch
                                                                     i + 1, s->beside_count);
 
         beside->name = which == NULL ? NULL
-                                     : exg_arena_printf(s->arena, "%.*s-%s%s.weights", stem, base,
-                                                        hash, which);
+                                     : exg_arena_printf(s->arena, "%s-%s%s.weights", stem, hash,
+                                                        which);
     }
     beside->path = beside->name == NULL ? NULL
-                                        : exg_arena_printf(s->arena, "%.*s%s", (int)(base - path),
-                                                           path, beside->name);
+                                        : exg_arena_printf(s->arena, "%.*s%s",
+                                                           (int)(base_of(path) - path), path,
+                                                           beside->name);
     if (beside->path == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }

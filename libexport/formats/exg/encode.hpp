@@ -44,7 +44,11 @@ class encoder
 
     bool failed() const
     {
-        return no_memory_ || too_large_;
+        return no_memory_ || too_large_ || no_text_;
+    }
+    bool no_text() const
+    {
+        return no_text_;
     }
     bool too_large() const
     {
@@ -81,6 +85,7 @@ class encoder
         if (!room(std::strlen(string))) {
             string = "";
         }
+        no_text_ = no_text_ || !exg_text_is_utf8(string, std::strlen(string));
         text_offset made = fbb_.CreateString(string);
         no_memory_ = no_memory_ || !exg_map_put(&strings_, string, made.o);
         return made;
@@ -185,6 +190,7 @@ class encoder
     exg_map strings_;
     bool no_memory_ = false;
     bool too_large_ = false;
+    bool no_text_ = false; /* bytes that are not UTF-8 */
 };
 
 flat::DType dtype(exg_dtype d)

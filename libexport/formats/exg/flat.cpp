@@ -95,6 +95,8 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
                            flat::ProgramIdentifier());
         if (e.failed()) {
             status = e.too_large() ? EXG_FAIL(err, LIMIT, "EXG-050", "the metadata passes 2 GiB")
+                     : e.no_text() ? EXG_FAIL(err, UNSUPPORTED, "FMT-TEXT",
+                                              "the program holds a text that is not UTF-8")
                                    : EXG_OUT_OF_MEMORY(err);
         }
         made->data = e.builder().GetBufferPointer();

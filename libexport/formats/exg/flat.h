@@ -44,7 +44,7 @@ typedef struct exg_flat {
 
 /* The metadata of `program`, numbers known when written as zeros. `storage_map` gives
  * for each storage of its weights the index into `stored`, or UINT32_MAX when nothing
- * names it. NO_MEMORY, LIMIT (EXG-050: past 2 GiB). */
+ * names it. NO_MEMORY, LIMIT (EXG-050: past 2 GiB), UNSUPPORTED (FMT-TEXT: not UTF-8). */
 exg_status exg_flat_encode(const exg_program *program, const uint32_t *storage_map,
                            const exg_stored *stored, uint32_t stored_count, exg_flat *flat,
                            exg_error *err);

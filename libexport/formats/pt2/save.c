@@ -73,10 +73,8 @@ static exg_status put_storage(saver *s, const char *name, uint32_t storage, exg_
 
 static exg_status put_text(saver *s, const char *name, const exg_text *text)
 {
-    const char *data = exg_text_string(text);
-
-    return data == NULL ? EXG_OUT_OF_MEMORY(s->err)
-                        : exg_zip_put(&s->zip, name, data, text->length, s->err);
+    EXG_TRY(exg_json_written(text, s->err));
+    return exg_zip_put(&s->zip, name, exg_text_string(text), text->length, s->err);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -230,12 +228,10 @@ static exg_status put_records(saver *s)
 /* The root folder is the file's name up to its last point, as torch has it. */
 static const char *root_of(exg_arena *arena, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *base = slash == NULL ? path : slash + 1;
-    const char *dot = strrchr(base, '.');
-    int stem = (int)(dot == NULL || dot == base ? strlen(base) : (size_t)(dot - base));
+    char stem[EXG_STEM_MAX + 1];
 
-    return exg_arena_printf(arena, "%.*s/", stem, base);
+    exg_path_stem(path, stem);
+    return exg_arena_printf(arena, "%s/", stem);
 }
 
 static uint64_t count_bytes(const exg_program *program)

@@ -495,6 +495,11 @@ static void inputs_that_cannot_be_are_refused(void **state)
         input.tensor.rank = UINT32_MAX;
         assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
         input.tensor.rank = 2;
+        input.tensor.data = (char *)x + 1; /* which preparing does not look at */
+        exg_error_clear(&err);
+        assert_int_equal(use(session, &input, 1, &err), i == 0 ? EXG_USAGE : EXG_OK);
+        assert_string_equal(err.code, i == 0 ? "INP-008" : "");
+        input.tensor.data = x;
         input.name = NULL;
         assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
         assert_string_equal(err.code, "INP-001");

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/m.exg --weights external; rm $T/*.weights; exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors > /dev/null && exg run $T/m.exg --input fixtures/mlp.inputs.safetensors; code=$?; rm $T/*; exit $code
