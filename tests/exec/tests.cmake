@@ -2,10 +2,9 @@
 
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
+exg_shared(harness exg::exec exec/kernels/harness.c exec/kernels/on_device.c standin/amx.c)
 foreach(family attention chain convolution draw formula index matmul move norm pointwise recurrent reduce)
-  exg_test(exec_kernels_${family} exec/kernels/${family}.c exec/kernels/harness.c
-    exec/kernels/on_device.c standin/amx.c
-    LIBS exg::exec)
+  exg_test(exec_kernels_${family} exec/kernels/${family}.c LIBS tests_harness exg::exec)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
   endif()
@@ -69,7 +68,10 @@ exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/d
   LIBS exg::exec)
 set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 
-exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
+exg_shared(ranks exg::exec exec/dtensor/ranks.c)
+exg_shared(eager exg::exec exec/dispatch/eager.c)
+exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c
+  THREADS LIBS tests_ranks exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
   add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c
     exec/dispatch/eager.c)
@@ -81,12 +83,11 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
   set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
 endif()
-exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c exec/dispatch/eager.c
-  exec/dtensor/ranks.c THREADS LIBS exg::exec)
-exg_test(exec_gradient exec/dtensor/gradient.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
-exg_test(exec_dtensor exec/dtensor/dtensor.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
-exg_test(exec_module exec/dtensor/module.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS LIBS
-  exg::exec)
+exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c
+  THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_gradient exec/dtensor/gradient.c THREADS LIBS tests_ranks exg::exec)
+exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS tests_ranks exg::exec)
+exg_test(exec_module exec/dtensor/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
@@ -194,26 +195,18 @@ exg_strict_test(exec_decode exec_decode)
 exg_strict_test(exec_attention exec_attention)
 
 # One operator on DTensors, now.
-exg_test(exec_dispatch exec/dispatch/dispatch.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_context exec/dispatch/context.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_autograd exec/dispatch/autograd.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_training exec/dispatch/training.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_gradients exec/dispatch/gradients.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_op_schema exec/dispatch/schema.c exec/dispatch/eager.c exec/dtensor/ranks.c THREADS
-  LIBS exg::exec)
-exg_test(exec_dispatch_rules exec/dispatch/rules.c exec/dispatch/eager.c exec/dtensor/ranks.c
-  THREADS LIBS exg::exec)
-exg_test(exec_dtensor_device exec/dispatch/device.c exec/dispatch/eager.c exec/dtensor/ranks.c
-  THREADS LIBS exg::exec)
+exg_test(exec_dispatch exec/dispatch/dispatch.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_context exec/dispatch/context.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_training exec/dispatch/training.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_gradients exec/dispatch/gradients.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_dispatch_rules exec/dispatch/rules.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
-exg_test(exec_dtensor_there exec/dtensor/there.c exec/dtensor/ranks.c THREADS LIBS exg::exec)
+exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
 foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd
   training dispatch_rules)
   exg_strict_test(exec_${test} exec_${test})

@@ -1,13 +1,14 @@
 # libexport's tests
 
 # Readers and the model. maker.c makes archives, good and bad.
+exg_shared(folder exg::export export/exg_folder.c)
 exg_test(export_json export/json.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
 exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
-exg_test(export_pt2_save export/pt2_save.c export/exg_folder.c LIBS exg::export)
+exg_test(export_pt2_save export/pt2_save.c LIBS tests_folder exg::export)
 exg_test(export_pickle export/pickle.c LIBS exg::export)
-exg_test(export_early export/early.c export/early_maker.c export/exg_folder.c LIBS exg::export)
-exg_test(export_early_bad export/early_bad.c export/early_maker.c export/exg_folder.c LIBS exg::export)
+exg_test(export_early export/early.c export/early_maker.c LIBS tests_folder exg::export)
+exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
 exg_test(export_interface export/interface.c LIBS exg::export)
 exg_test(export_builder export/builder.c LIBS exg::export)
@@ -16,8 +17,8 @@ exg_test(export_signature export/signature.c export/rich.c LIBS exg::export)
 exg_test(export_signature_maps export/signature_maps.c LIBS exg::export)
 exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
-exg_test(export_weights_change export/weights_change.c export/exg_folder.c LIBS exg::export)
-exg_test(export_weights_file export/weights_file.c export/exg_folder.c LIBS exg::export)
+exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
+exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
@@ -30,12 +31,12 @@ exg_test(export_schema export/transform/schema.c LIBS exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 
 # The .exg container.
-exg_test(export_exg export/exg.c export/exg_folder.c LIBS exg::export)
-exg_test(export_exg_model export/exg_model.c export/exg_folder.c LIBS exg::export)
+exg_test(export_exg export/exg.c LIBS tests_folder exg::export)
+exg_test(export_exg_model export/exg_model.c LIBS tests_folder exg::export)
 exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
-exg_test(export_exg_save export/exg_save.c export/exg_folder.c THREADS LIBS exg::export)
-exg_test(export_exg_faults export/exg_faults.c export/exg_folder.c LIBS exg::export)
-exg_test(export_exg_resume export/exg_resume.c export/exg_folder.c LIBS exg::export)
+exg_test(export_exg_save export/exg_save.c THREADS LIBS tests_folder exg::export)
+exg_test(export_exg_faults export/exg_faults.c LIBS tests_folder exg::export)
+exg_test(export_exg_resume export/exg_resume.c LIBS tests_folder exg::export)
 exg_test(export_pipeline export/pipeline.c THREADS LIBS exg::export)
 
 # Two programs beside each other.

@@ -22,11 +22,31 @@ static int64_t result_size(const geometry *g, uint32_t d)
     return (g->size[d] + 2 * g->padding[d] - reach) / g->stride[d] + 1;
 }
 
-/* Index along each of g->rank dimensions of a row-major position. */
-static void unflatten(const geometry *g, int64_t position, const int64_t *sizes, int64_t *at)
+/* What lies under one tap at each of `count` places in row-major order: an element of `other`,
+ * or -1 outside of it. */
+static void find_under(const geometry *g, int64_t tap, const int64_t *walked, int64_t count,
+                       const int64_t *other, int64_t *under)
 {
-    for (uint32_t d = g->rank; d-- > 0; position /= sizes[d]) {
-        at[d] = position % sizes[d];
+    int64_t at[3] = {0};
+    int64_t along[3];
+
+    for (uint32_t d = g->rank; d-- > 0; tap /= g->kernel[d]) {
+        along[d] = tap % g->kernel[d];
+    }
+    for (int64_t p = 0; p < count; p++) {
+        bool inside = true;
+
+        under[p] = 0;
+        for (uint32_t d = 0; d < g->rank; d++) {
+            int64_t k = at[d] * g->stride[d] - g->padding[d] + along[d] * g->dilation[d];
+
+            inside = inside && k >= 0 && k < other[d];
+            under[p] = under[p] * other[d] + k;
+        }
+        under[p] = inside ? under[p] : -1;
+        for (uint32_t d = g->rank; d-- > 0 && ++at[d] == walked[d];) {
+            at[d] = 0;
+        }
     }
 }
 
@@ -35,52 +55,51 @@ static void unflatten(const geometry *g, int64_t position, const int64_t *sizes,
 static void convolve(const geometry *g, const exg_tensor *x, const exg_tensor *w,
                      const int64_t *result, double *want)
 {
+    const int64_t ins = g->in / g->groups;
+    const int64_t outs = g->out / g->groups;
     int64_t area = 1;
     int64_t result_area = 1;
     int64_t taps = 1;
-    const int64_t *walked = g->transposed ? g->size : result;
-    const int64_t *other = g->transposed ? result : g->size;
+    int64_t *under;
+    double *image = values_of(x);
+    double *weights = values_of(w);
 
     for (uint32_t d = 0; d < g->rank; d++) {
         area *= g->size[d];
         result_area *= result[d];
         taps *= g->kernel[d];
     }
-    for (int64_t i = 0; i < g->batch * g->out * (g->in / g->groups) * taps; i++) {
-        int64_t t = i % taps;
-        int64_t c = i / taps % (g->in / g->groups);
-        int64_t o = i / taps / (g->in / g->groups) % g->out;
-        int64_t n = i / taps / (g->in / g->groups) / g->out;
-        int64_t group = o / (g->out / g->groups);
-        int64_t channel = group * (g->in / g->groups) + c;
-        double weight = g->transposed
-                            ? get(w, (channel * (g->out / g->groups) + o % (g->out / g->groups)) *
-                                             taps + t)
-                            : get(w, (o * (g->in / g->groups) + c) * taps + t);
+    under = malloc((size_t)(area + result_area) * sizeof(*under));
+    assert_non_null(under);
+    for (int64_t i = 0; i < g->batch * g->out * ins * taps; i++) {
+        int64_t t = i / (g->batch * g->out * ins);
+        int64_t c = i % ins;
+        int64_t o = i / ins % g->out;
+        int64_t n = i / ins / g->out % g->batch;
+        int64_t channel = o / outs * ins + c;
+        int64_t filter = g->transposed ? channel * outs + o % outs : o * ins + c;
+        double weight = weights[filter * taps + t];
+        const double *from = image + (n * g->in + channel) * area;
+        double *to = want + (n * g->out + o) * result_area;
 
-        for (int64_t p = 0; p < (g->transposed ? area : result_area); p++) {
-            int64_t at[3];
-            int64_t tap[3];
-            int64_t position = 0;
-            bool inside = true;
-
-            unflatten(g, p, walked, at);
-            unflatten(g, t, g->kernel, tap);
-            for (uint32_t d = 0; d < g->rank; d++) {
-                int64_t k = at[d] * g->stride[d] - g->padding[d] + tap[d] * g->dilation[d];
-
-                inside = inside && k >= 0 && k < other[d];
-                position = position * other[d] + k;
+        if (i % (g->batch * g->out * ins) == 0) {
+            find_under(g, t, g->transposed ? g->size : result, g->transposed ? area : result_area,
+                       g->transposed ? result : g->size, under);
+        }
+        for (int64_t p = 0; g->transposed && p < area; p++) {
+            if (under[p] >= 0) {
+                to[under[p]] += weight * from[p];
             }
-            if (inside) {
-                int64_t in_at = g->transposed ? p : position;
-                int64_t out_at = g->transposed ? position : p;
-
-                want[(n * g->out + o) * result_area + out_at] +=
-                    weight * get(x, (n * g->in + channel) * area + in_at);
+        }
+        for (int64_t p = 0; !g->transposed && p < result_area; p++) {
+            if (under[p] >= 0) {
+                to[p] += weight * from[under[p]];
             }
         }
     }
+    free(under);
+    free(image);
+    free(weights);
 }
 
 /* Channels of a position side by side. */

@@ -73,16 +73,102 @@ void free_tensors(void)
     }
 }
 
+static char *element_at(const exg_tensor *t, int64_t position)
+{
+    int64_t offset = position;
+
+    if (!exg_tensor_is_contiguous(t)) { /* else without divisions */
+        offset = 0;
+        for (uint32_t d = t->rank; d-- > 0; position /= t->sizes[d]) {
+            offset += position % t->sizes[d] * t->strides[d];
+        }
+    }
+    return (char *)t->data + offset * exg_dtype_bytes(t->dtype);
+}
+
+#define CHUNK 256
+
+/* Elements as kernels compute with them. */
+typedef union chunk {
+    float f32[CHUNK];
+    double f64[CHUNK];
+    int32_t i32[CHUNK];
+    int64_t i64[CHUNK];
+} chunk;
+
+/* Up to CHUNK elements side by side; of complex ones the real part. */
+static void load_some(exg_dtype dtype, uint32_t count, const char *at, double *v)
+{
+    chunk some;
+    exg_compute compute = EXG_COMPUTE_F32;
+
+    if (dtype == EXG_DTYPE_C64 || dtype == EXG_DTYPE_C128) {
+        for (uint32_t i = 0; i < count; i++) {
+            exg_dtype part = dtype == EXG_DTYPE_C64 ? EXG_DTYPE_F32 : EXG_DTYPE_F64;
+
+            load_some(part, 1, at + (size_t)i * exg_dtype_bytes(dtype), &v[i]);
+        }
+        return;
+    }
+    assert_true(exg_compute_of(dtype, &compute));
+    exg_loops_convert_generic.load[dtype](count, &some, at, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        v[i] = compute == EXG_COMPUTE_F32   ? (double)some.f32[i]
+               : compute == EXG_COMPUTE_F64 ? some.f64[i]
+               : compute == EXG_COMPUTE_I32 ? (double)some.i32[i]
+                                            : (double)some.i64[i];
+    }
+}
+
+/* The other way; the imaginary part of complex ones is the real one's negative. */
+static void store_some(exg_dtype dtype, uint32_t count, char *at, const double *v)
+{
+    chunk some;
+    exg_compute compute = EXG_COMPUTE_F32;
+
+    if (dtype == EXG_DTYPE_C64 || dtype == EXG_DTYPE_C128) {
+        for (uint32_t i = 0; i < count; i++) {
+            exg_dtype part = dtype == EXG_DTYPE_C64 ? EXG_DTYPE_F32 : EXG_DTYPE_F64;
+            const double parts[2] = {v[i], -v[i]};
+
+            store_some(part, 2, at + (size_t)i * exg_dtype_bytes(dtype), parts);
+        }
+        return;
+    }
+    assert_true(exg_compute_of(dtype, &compute));
+    for (uint32_t i = 0; i < count; i++) {
+        switch (compute) {
+        case EXG_COMPUTE_F32:
+            some.f32[i] = (float)v[i];
+            break;
+        case EXG_COMPUTE_F64:
+            some.f64[i] = v[i];
+            break;
+        case EXG_COMPUTE_I32:
+            some.i32[i] = (int32_t)v[i];
+            break;
+        default:
+            some.i64[i] = (int64_t)v[i];
+        }
+    }
+    exg_loops_convert_generic.store[dtype](count, at, 1, &some);
+}
+
 exg_tensor make_random(exg_dtype dtype, uint32_t rank, const int64_t *sizes, double low,
                        double high)
 {
     exg_tensor t = make_tensor(dtype, rank, sizes);
     bool is_unsigned = exg_dtype_class(dtype) == 'U';
+    int64_t n = exg_tensor_numel(&t);
+    double some[CHUNK];
 
-    for (int64_t i = 0; i < exg_tensor_numel(&t); i++) {
+    for (int64_t i = 0; i < n; i++) {
         double x = low + (high - low) * next_random();
 
-        set(&t, i, dtype == EXG_DTYPE_B8 ? next_random() < 0.5 : is_unsigned ? fabs(x) : x);
+        some[i % CHUNK] = dtype == EXG_DTYPE_B8 ? next_random() < 0.5 : is_unsigned ? fabs(x) : x;
+        if (i % CHUNK == CHUNK - 1 || i == n - 1) {
+            store_some(dtype, (uint32_t)(i % CHUNK) + 1, element_at(&t, i / CHUNK * CHUNK), some);
+        }
     }
     return t;
 }
@@ -137,75 +223,17 @@ exg_tensor sliced(exg_tensor t, uint32_t dim, int64_t first, int64_t count, int6
     return t;
 }
 
-static char *element_at(const exg_tensor *t, int64_t position)
-{
-    int64_t offset = 0;
-
-    for (uint32_t d = t->rank; d-- > 0; position /= t->sizes[d]) {
-        offset += position % t->sizes[d] * t->strides[d];
-    }
-    return (char *)t->data + offset * exg_dtype_bytes(t->dtype);
-}
-
-typedef union any_value {
-    float f32;
-    double f64;
-    int32_t i32;
-    int64_t i64;
-} any_value;
-
 double get(const exg_tensor *t, int64_t position)
 {
-    char *at = element_at(t, position);
-    exg_compute compute = EXG_COMPUTE_F32;
-    any_value v;
-    double real;
+    double v;
 
-    if (t->dtype == EXG_DTYPE_C64) {
-        memcpy(&v.f32, at, 4);
-        return (double)v.f32;
-    }
-    if (t->dtype == EXG_DTYPE_C128) {
-        memcpy(&real, at, 8);
-        return real;
-    }
-    assert_true(exg_compute_of(t->dtype, &compute));
-    exg_loops_convert_generic.load[t->dtype](1, &v, at, 1);
-    return compute == EXG_COMPUTE_F32   ? (double)v.f32
-           : compute == EXG_COMPUTE_F64 ? v.f64
-           : compute == EXG_COMPUTE_I32 ? (double)v.i32
-                                        : (double)v.i64;
+    load_some(t->dtype, 1, element_at(t, position), &v);
+    return v;
 }
 
 void set(const exg_tensor *t, int64_t position, double value)
 {
-    char *at = element_at(t, position);
-    exg_compute compute = EXG_COMPUTE_F32;
-    any_value v;
-
-    if (t->dtype == EXG_DTYPE_C64) {
-        memcpy(at, (float[2]){(float)value, (float)-value}, 8);
-        return;
-    }
-    if (t->dtype == EXG_DTYPE_C128) {
-        memcpy(at, (double[2]){value, -value}, 16);
-        return;
-    }
-    assert_true(exg_compute_of(t->dtype, &compute));
-    switch (compute) {
-    case EXG_COMPUTE_F32:
-        v.f32 = (float)value;
-        break;
-    case EXG_COMPUTE_F64:
-        v.f64 = value;
-        break;
-    case EXG_COMPUTE_I32:
-        v.i32 = (int32_t)value;
-        break;
-    default:
-        v.i64 = (int64_t)value;
-    }
-    exg_loops_convert_generic.store[t->dtype](1, at, 1, &v);
+    store_some(t->dtype, 1, element_at(t, position), &value);
 }
 
 double *values_of(const exg_tensor *t)
@@ -213,9 +241,11 @@ double *values_of(const exg_tensor *t)
     int64_t n = exg_tensor_numel(t);
     double *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
 
+    int64_t step = exg_tensor_is_contiguous(t) ? CHUNK : 1;
+
     assert_non_null(v);
-    for (int64_t i = 0; i < n; i++) {
-        v[i] = get(t, i);
+    for (int64_t i = 0; i < n; i += step) {
+        load_some(t->dtype, (uint32_t)(n - i < step ? n - i : step), element_at(t, i), v + i);
     }
     return v;
 }
@@ -536,9 +566,11 @@ void expect_values(const kernel_case *c, uint32_t output, const double *expected
                    double tolerance)
 {
     const exg_tensor *t = &c->outputs[output];
+    int64_t n = exg_tensor_numel(t);
+    double *got = values_of(t);
 
-    for (int64_t i = 0; i < exg_tensor_numel(t); i++) {
-        double a = get(t, i);
+    for (int64_t i = 0; i < n; i++) {
+        double a = got[i];
         double b = expected[i];
         bool close = a == b || (a != a && b != b) ||
                      (isfinite(b) && fabs(a - b) <= tolerance * (1 + fabs(b)));
@@ -548,6 +580,7 @@ void expect_values(const kernel_case *c, uint32_t output, const double *expected
                      exg_dtype_name(t->dtype), output, (long long)i, a, b);
         }
     }
+    free(got);
 }
 
 void expect_kernel(kernel_case *c, uint32_t output, const double *expected, double tolerance)

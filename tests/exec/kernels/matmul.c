@@ -22,14 +22,17 @@ static double *product(const exg_tensor *a, const exg_tensor *b, const exg_tenso
     double *y = values_of(b);
 
     assert_non_null(want);
-    for (int64_t i = 0; i < batch * m * n; i++) {
-        int64_t row = i / n; /* of all batches */
-        double sum = 0;
+    for (int64_t row = 0; row < batch * m; row++) {
+        double *sums = want + row * n;
 
-        for (int64_t p = 0; p < k; p++) {
-            sum += x[row * k + p] * y[(i / (m * n) * k + p) * n + i % n];
+        for (int64_t p = 0; p < k; p++) { /* along y's rows */
+            for (int64_t j = 0; j < n; j++) {
+                sums[j] += x[row * k + p] * y[(row / m * k + p) * n + j];
+            }
         }
-        want[i] = alpha * sum + (exg_tensor_is_absent(self) ? 0 : beta * get(&wide, i));
+    }
+    for (int64_t i = 0; i < batch * m * n; i++) {
+        want[i] = alpha * want[i] + (exg_tensor_is_absent(self) ? 0 : beta * get(&wide, i));
     }
     free(x);
     free(y);
