@@ -19,7 +19,7 @@
 #define STREAM_ROWS_MAX    128
 #define STREAM_ROWS_FEW    16   /* where rows of b fall on the same sets of a cache */
 #define STREAM_SMALL       8192 /* elements of b that are near wherever they fall */
-#define SETS_BYTES         8192
+#define SETS_BYTES         4096
 #define TILE_COLUMNS       EXG_GEMM_COLUMNS
 #define TILE_ROWS_MIN      64
 #define TILE_ROWS_MAX      2048

@@ -520,11 +520,12 @@ static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memo
     return v;
 }
 
-/* Dot products of `rows` rows of a with `columns` rows of b. */
+/* Dot products of `rows` rows of a with `columns` rows of b. On the way as much is asked for of
+ * `ahead`, if it is not NULL, as is read of a row of b. */
 static inline __attribute__((always_inline)) void
 GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t depth,
                const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
-               int64_t c_stride, bool adds)
+               int64_t c_stride, bool adds, const char *ahead)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     VECTOR sums[3][DOT_COLUMNS] = {{{0}}};
@@ -533,6 +534,9 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
     for (; k + LANES <= depth; k += LANES) {
         VECTOR x[3];
 
+        if (ahead != NULL) {
+            __builtin_prefetch(ahead + k * bytes);
+        }
         UNROLL for (int i = 0; i < rows; i++) {
             x[i] = *(const VECTOR *)(a + i * a_stride + k);
         }
@@ -573,6 +577,30 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
     }
 }
 
+/* What most of the time is spent in, apart, so that sums have all registers. */
+static __attribute__((noinline)) void
+GEMM(whole_dot_tile)(int64_t depth, const REAL *a, int64_t a_stride, const REAL *b,
+                     int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *ahead)
+{
+    GEMM(dot_tile)(3, DOT_COLUMNS, DTYPE, depth, a, a_stride, (const char *)b, b_stride, c,
+                   c_stride, adds, (const char *)ahead);
+}
+
+/* With each three rows of a, one of the rows of b that come next is asked for. If there are no
+ * more than three b is one stretch, which processors foresee; what is asked for is near then. */
+static void GEMM(whole_dot_tiles)(int64_t m, int64_t depth, const REAL *a, int64_t a_stride,
+                                  const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride,
+                                  bool adds)
+{
+    for (int64_t i = 0; i + 3 <= m; i += 3) {
+        const REAL *rows = a + i * a_stride;
+        int64_t next = DOT_COLUMNS + (i / 3 < DOT_COLUMNS ? i / 3 : 0);
+
+        GEMM(whole_dot_tile)(depth, rows, a_stride, b, b_stride, c + i * c_stride, c_stride, adds,
+                             m > 3 ? b + next * b_stride : rows);
+    }
+}
+
 static inline __attribute__((always_inline)) void
 GEMM(dot_columns)(const int columns, const exg_dtype dtype, int64_t m, int64_t depth,
                   const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
@@ -580,16 +608,21 @@ GEMM(dot_columns)(const int columns, const exg_dtype dtype, int64_t m, int64_t d
 {
     int64_t i = 0;
 
+    if (columns == DOT_COLUMNS && dtype == DTYPE) {
+        GEMM(whole_dot_tiles)(m, depth, a, a_stride, (const REAL *)b, b_stride, c, c_stride,
+                              adds);
+        i = m / 3 * 3;
+    }
     for (; i + 3 <= m; i += 3) {
         GEMM(dot_tile)(3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds);
+                       c + i * c_stride, c_stride, adds, NULL);
     }
     if (m - i == 2) {
         GEMM(dot_tile)(2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds);
+                       c + i * c_stride, c_stride, adds, NULL);
     } else if (m - i == 1) {
         GEMM(dot_tile)(1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds);
+                       c + i * c_stride, c_stride, adds, NULL);
     }
 }
 
