@@ -38,7 +38,7 @@
 #define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
 #define PANELS_MIN         2     /* of ready b in a tile */
 #define PANELS_MAX         32
-#define DIRECT_PANELS      2     /* of b in a tile: few enough not to pack A for them */
+#define DIRECT_COLUMNS     96    /* of b in a tile: few enough not to pack A for them */
 #define ROW_SETS_BYTES     4096
 #define LINE_BYTES         64
 #define B_REUSE            200   /* rows of a tile from which packing B again is less than reading
@@ -178,7 +178,7 @@ static void plan_tiles(exg_gemm *g)
 static int64_t stream_rows_max(const exg_gemm *g)
 {
     bool is_spread = g->b.row * (int64_t)real_bytes(g) % SETS_BYTES != 0;
-    bool is_wide = g->n > DIRECT_PANELS * g->loops->columns;
+    bool is_wide = g->n > DIRECT_COLUMNS;
 
     return is_wide && (is_spread || g->k * g->n <= STREAM_SMALL) ? STREAM_ROWS_MAX
                                                                  : STREAM_ROWS_FEW;
@@ -403,7 +403,7 @@ static bool reads_rows(const exg_gemm *g)
 {
     return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 && g->loops->group == 1 &&
            exg_dtype_bytes(g->a.dtype) == real_bytes(g) &&
-           g->columns_of_tile <= DIRECT_PANELS * g->loops->columns &&
+           g->columns_of_tile <= DIRECT_COLUMNS &&
            g->a.row * (int64_t)real_bytes(g) % ROW_SETS_BYTES != 0;
 }
 
