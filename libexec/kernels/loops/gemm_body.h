@@ -181,7 +181,7 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
 /* ---- register tiles ---------------------------------------------------------------- */
 
 /* c (rows, vectors * LANES) = or += a, a panel (a_stride 0) or rows of memory, times a panel of b,
- * and the first vector of the one after it where there is one more; rows and vectors constant.
+ * and the first vectors of the one after it where there are more; rows and vectors constant.
  * `start` (NULL: 0) is what every row of c begins with. On the way `ahead` is asked for,
  * `ahead_step` bytes a row of b. */
 static inline __attribute__((always_inline)) void
@@ -192,7 +192,7 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
     const int64_t a_row = a_stride == 0 ? 1 : a_stride;
     const int64_t a_step = a_stride == 0 ? ROWS : 1;
     const int64_t next_panel = TILE_VECTORS * LANES * depth;
-    VECTOR sums[ROWS][TILE_VECTORS + 1];
+    VECTOR sums[ROWS][2 * TILE_VECTORS];
 
     UNROLL for (int i = 0; i < rows; i++) {
         UNROLL for (int j = 0; j < vectors; j++) {
@@ -201,12 +201,13 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
         }
     }
     for (int64_t k = 0; k < depth; k++) {
-        VECTOR column[TILE_VECTORS + 1];
+        VECTOR column[2 * TILE_VECTORS];
 
         __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
         UNROLL for (int j = 0; j < vectors; j++) {
-            column[j] = *(const VECTOR *)(b + (j < TILE_VECTORS ? j * LANES : next_panel));
+            column[j] = *(const VECTOR *)(b + j % TILE_VECTORS * LANES +
+                                          (j < TILE_VECTORS ? 0 : next_panel));
         }
         UNROLL for (int i = 0; i < rows; i++) {
             UNROLL for (int j = 0; j < vectors; j++) {
@@ -246,6 +247,7 @@ typedef void GEMM(tile_function)(int64_t depth, const REAL *a, int64_t a_stride,
 
 TILE_ROW(1) TILE_ROW(2) TILE_ROW(3) TILE_ROW(4)
 TILE_FUNCTION(1, 4) TILE_FUNCTION(2, 4)
+TILE_FUNCTION(1, 6) TILE_FUNCTION(2, 6)
 #if ROWS == 8
 TILE_ROW(5) TILE_ROW(6) TILE_ROW(7) TILE_ROW(8)
 TILE_FUNCTION(3, 4) TILE_FUNCTION(4, 4)
@@ -269,6 +271,9 @@ static GEMM(tile_function) *const GEMM(wide_tiles)[ROWS / 2] = {
     GEMM(tile_3_4), GEMM(tile_4_4),
 #endif
 };
+
+/* Few rows by two panels: more is on its way at a time of two stretches of b than of one. */
+static GEMM(tile_function) *const GEMM(double_tiles)[2] = {GEMM(tile_1_6), GEMM(tile_2_6)};
 
 #undef TILE_FUNCTION
 #undef TILE_ROW
@@ -343,6 +348,12 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
         if (next == NULL && j == 0 && a_stride == 0) {
             ahead = (const char *)((const REAL *)a_ + ROWS * depth);
             step = ROWS * (int64_t)sizeof(REAL);
+        }
+        if (m <= 2 && n - j >= 2 * TILE_VECTORS * LANES) {
+            columns = 2 * TILE_VECTORS * LANES;
+            GEMM(double_tiles)[m - 1](depth, a_, a_stride, b, c + j, c_stride, adds, start,
+                                      (const char *)b, 0);
+            continue;
         }
         if (columns % LANES == 0) {
             GEMM(block_columns)(m, columns / LANES, depth, a_, a_stride, b, c + j, c_stride, adds,
