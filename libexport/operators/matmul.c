@@ -212,6 +212,7 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     bool transposed = exg_get_bool(&call->args[6]);
     int64_t groups = exg_get_int(&call->args[8]);
     int64_t grouped;
+    const exg_tensor_meta *bias = exg_shape_input(call, 2);
     bool batched;
     uint32_t count;
 
@@ -231,6 +232,11 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
                       "input channels", err));
     in.n[batched] = transposed ? grouped : weight.n[0];
+    if (weight.n[0] % groups != 0 || exg_get_ints(&call->args[3], NULL, 0) == 0 ||
+        exg_get_ints(&call->args[5], NULL, 0) == 0 ||
+        (bias != NULL && (bias->rank != 1 || bias->sizes[0].value != in.n[batched]))) {
+        return EXG_SHAPE_FAIL(err, "filters of other groups or bias, or without a stride");
+    }
     for (uint32_t i = 0; i < count; i++) {
         int64_t *n = &in.n[batched + 1 + i];
         int64_t reach;
