@@ -27,6 +27,15 @@ exg_status exg_shape_same(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
+/* (self, diagonal): of matrices. */
+exg_status exg_shape_triangle(exg_shape_call *call, exg_error *err)
+{
+    if (exg_shape_input(call, 0)->rank < 2) {
+        return EXG_SHAPE_FAIL(err, "a triangle of a tensor that is no matrix");
+    }
+    return exg_shape_same(call, err);
+}
+
 exg_status exg_shape_clone(exg_shape_call *call, exg_error *err)
 {
     return exg_shape_same(call, err);
