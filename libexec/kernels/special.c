@@ -75,7 +75,7 @@ double exg_special_zeta(double x, double q)
         double term = pow(q, -x);
 
         sum += term;
-        if (q > 0 && fabs(term) < EPSILON * fabs(sum)) {
+        if (!isfinite(sum) || (q > 0 && fabs(term) <= EPSILON * fabs(sum))) {
             return sum;
         }
     }

@@ -125,7 +125,8 @@ static exg_ref shuffled(exg_builder *b, exg_ref x, int64_t r, bool back)
     int64_t order[EXG_SHAPE_RANK_MAX];
 
     if (in.rank < 3 || in.rank + 2 > EXG_SHAPE_RANK_MAX || r < 1 ||
-        (back ? in.n[k + 1] % r != 0 || in.n[k + 2] % r != 0 : in.n[k] % (r * r) != 0)) {
+        r > INT32_MAX || (back ? in.n[k + 1] % r != 0 || in.n[k + 2] % r != 0
+                               : in.n[k] % (r * r) != 0)) {
         exg_lower_refuse(b, "sizes that the factor of a pixel shuffle does not divide");
         return x;
     }
@@ -205,8 +206,9 @@ void exg_lower_repeat_interleave(exg_builder *b, const exg_argument *args, exg_a
     uint32_t dim = flat ? 0 : exg_lower_dim(b, exg_get_int(&args[2]), in.rank);
     int64_t times = exg_get_int(&args[1]);
     exg_dims wide = {.rank = in.rank + 1};
+    int64_t whole;
 
-    if (in.rank == 0 || times < 0) {
+    if (in.rank == 0 || times < 0 || !exg_mul_i64(in.n[dim], times, &whole)) {
         exg_lower_refuse(b, "repeat_interleave of a 0-d tensor or a negative count");
         return;
     }
@@ -215,7 +217,7 @@ void exg_lower_repeat_interleave(exg_builder *b, const exg_argument *args, exg_a
     memcpy(&wide.n[dim + 2], &in.n[dim + 1], (in.rank - dim - 1) * sizeof(int64_t));
     x = EMIT(b, unsqueeze_default, x, (int)dim + 1);
     x = EMIT(b, clone_default, EMIT(b, expand_default, x, INTS_OF(b, wide.n, wide.rank)));
-    in.n[dim] *= times;
+    in.n[dim] = whole;
     results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
 }
 

@@ -346,6 +346,25 @@ static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
     return x;
 }
 
+/* The windows lie on the padded image, the last one by its first place at least. */
+static bool windows_fit(const exg_dims *in, const exg_dims *out, const exg_dims *kernel,
+                        const window *w)
+{
+    for (uint32_t d = 0; d < w->count; d++) {
+        int64_t last;
+        int64_t reach;
+
+        if (w->stride[d] < 1 || w->padding[d] < 0 || w->dilation[d] < 1 ||
+            !exg_mul_i64(out->n[2 + d] - 1, w->stride[d], &last) ||
+            !exg_mul_i64(kernel->n[2 + d] - 1, w->dilation[d], &reach) ||
+            last > in->n[2 + d] + 2 * w->padding[d] || reach > in->n[2 + d] + 2 * w->padding[d] ||
+            last + reach > in->n[2 + d] + 2 * w->padding[d] + w->stride[d] - 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The transposed convolution, as large as the input was; windows may have reached past it. */
 static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
                         const window *w, int64_t groups)
@@ -354,6 +373,10 @@ static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref w
     exg_dims kernel = exg_lower_dims(b, weight);
     int64_t more[3];
 
+    if (!windows_fit(in, &out, &kernel, w)) {
+        exg_lower_refuse(b, "the gradient of other windows than the image has");
+        return g;
+    }
     for (uint32_t d = 0; d < w->count; d++) {
         more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
                                   w->dilation[d] * (kernel.n[2 + d] - 1) + 1);

@@ -533,7 +533,8 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     if (b->error.status != EXG_OK) {
         return b->error.status;
     }
-    if (complete(op, args, count, all, &err) != EXG_OK) {
+    if (complete(op, args, count, all, &err) != EXG_OK ||
+        exg_check_numbers(op, all, &err) != EXG_OK) {
         exg_builder_fail(b, &err);
         return b->error.status;
     }

@@ -191,8 +191,16 @@ void exg_lower_tensordot(exg_builder *b, const exg_argument *args, exg_argument 
         int64_t outer = 1;
         uint32_t next = 0;
 
+        if (count > in.rank) {
+            exg_lower_refuse(b, "tensordot over more dims than there are");
+            return;
+        }
         for (uint32_t i = 0; i < count; i++) {
             dims[i] = exg_lower_dim(b, dims[i], in.rank);
+            if (summed[dims[i]]) {
+                exg_lower_refuse(b, "tensordot over a dim twice");
+                return;
+            }
             summed[dims[i]] = true;
             inner *= in.n[dims[i]];
         }
@@ -210,7 +218,7 @@ void exg_lower_tensordot(exg_builder *b, const exg_argument *args, exg_argument 
             order[next++] = dims[i];
         }
         if (next != in.rank || out.rank > EXG_SHAPE_RANK_MAX) {
-            exg_lower_refuse(b, "tensordot over a dim twice, or too many dims");
+            exg_lower_refuse(b, "tensordot to too many dims");
             return;
         }
         flat[s] = EMIT(b, reshape_default,

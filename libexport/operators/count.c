@@ -521,7 +521,10 @@ static exg_ref resized(exg_builder *b, exg_ref x, const exg_dims *dims)
     exg_ref parts[2] = {exg_lower_flat(b, x), EXG_NO_REF};
 
     for (uint32_t d = 0; d < dims->rank; d++) {
-        want *= dims->n[d];
+        if (dims->n[d] < 0 || !exg_mul_i64(want, dims->n[d], &want)) {
+            exg_lower_refuse(b, "a tensor of such sizes");
+            return x;
+        }
     }
     if (want <= have) {
         return exg_lower_shaped(b, exg_lower_slice(b, parts[0], 0, 0, want), dims);
@@ -535,10 +538,6 @@ void exg_lower_resize(exg_builder *b, const exg_argument *args, exg_argument *re
     exg_dims dims;
 
     dims.rank = exg_get_ints(&args[1], dims.n, EXG_SHAPE_RANK_MAX);
-    if (dims.rank > EXG_SHAPE_RANK_MAX) {
-        exg_lower_refuse(b, "a tensor of too high a rank");
-        return;
-    }
     results[0] = exg_arg_ref(resized(b, SELF, &dims));
 }
 

@@ -27,6 +27,15 @@ exg_status exg_shape_same(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
+/* (self, diagonal): of matrices. */
+exg_status exg_shape_triangle(exg_shape_call *call, exg_error *err)
+{
+    if (exg_shape_input(call, 0)->rank < 2) {
+        return EXG_SHAPE_FAIL(err, "a triangle of a tensor that is no matrix");
+    }
+    return exg_shape_same(call, err);
+}
+
 exg_status exg_shape_clone(exg_shape_call *call, exg_error *err)
 {
     return exg_shape_same(call, err);
@@ -297,9 +306,16 @@ exg_status exg_shape_fft(exg_shape_call *call, exg_error *err)
 exg_status exg_shape_rms_norm(exg_shape_call *call, exg_error *err)
 {
     int64_t dims = exg_get_int(&call->args[1]);
+    const exg_tensor_meta *in = exg_shape_input(call, 0);
+    const exg_tensor_meta *weight = exg_shape_input(call, 2);
 
-    if (dims < 0 || dims > exg_shape_input(call, 0)->rank) {
+    if (dims < 0 || dims > in->rank || (weight != NULL && weight->rank != dims)) {
         return EXG_SHAPE_FAIL(err, "a norm over %" PRId64 " dims", dims);
+    }
+    for (uint32_t d = 0; weight != NULL && d < weight->rank; d++) {
+        if (weight->sizes[d].value != in->sizes[in->rank - weight->rank + d].value) {
+            return EXG_SHAPE_FAIL(err, "the weight of a norm has the normalized shape");
+        }
     }
     return exg_shape_same(call, err);
 }

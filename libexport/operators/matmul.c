@@ -145,6 +145,27 @@ exg_status exg_shape_linear(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
 }
 
+/* The mask of attention, if any, is as large as the scores or broadcasts to them. */
+static exg_status check_mask(const exg_shape_call *call, const exg_dims *batch, int64_t rows,
+                             int64_t columns, exg_error *err)
+{
+    const exg_tensor_meta *mask = exg_shape_input(call, 3);
+    exg_dims scores = *batch;
+
+    scores.n[scores.rank++] = rows;
+    scores.n[scores.rank++] = columns;
+    if (mask != NULL && mask->rank > scores.rank) {
+        return EXG_SHAPE_FAIL(err, "an attention mask of rank %u", mask->rank);
+    }
+    for (uint32_t d = 0; mask != NULL && d < mask->rank; d++) {
+        if (mask->sizes[d].value != 1) {
+            EXG_TRY(same_size(mask->sizes[d].value, scores.n[scores.rank - mask->rank + d],
+                              "scores and mask of attention", err));
+        }
+    }
+    return EXG_OK;
+}
+
 /* Query [..., L, E], key [..., S, E], value [..., S, Ev] -> [..., L, Ev]. With
  * enable_gqa the heads (third dim from the end) of key and value divide query's. */
 exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
@@ -166,6 +187,9 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
     EXG_TRY(same_dtype(call, 0, 2, err));
     EXG_TRY(same_size(q.n[q.rank - 1], k.n[k.rank - 1], "embedding of query and key", err));
     EXG_TRY(same_size(k.n[k.rank - 2], v.n[v.rank - 2], "length of key and value", err));
+    for (uint32_t d = 0; d + 2 < k.rank; d++) {
+        EXG_TRY(same_size(k.n[d], v.n[d], "batches of key and value", err));
+    }
     batch_q = q;
     batch_q.rank -= 2;
     batch_k = k;
@@ -180,6 +204,7 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
         batch_k.n[batch_k.rank - 1] = heads;
     }
     EXG_TRY(exg_broadcast(&batch_q, &batch_k, &batch_q, err));
+    EXG_TRY(check_mask(call, &batch_q, q.n[q.rank - 2], k.n[k.rank - 2], err));
     batch_q.n[batch_q.rank] = q.n[q.rank - 2];
     batch_q.n[batch_q.rank + 1] = v.n[v.rank - 1];
     batch_q.rank += 2;
@@ -212,6 +237,7 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     bool transposed = exg_get_bool(&call->args[6]);
     int64_t groups = exg_get_int(&call->args[8]);
     int64_t grouped;
+    const exg_tensor_meta *bias = exg_shape_input(call, 2);
     bool batched;
     uint32_t count;
 
@@ -231,6 +257,11 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
                       "input channels", err));
     in.n[batched] = transposed ? grouped : weight.n[0];
+    if (weight.n[0] % groups != 0 || exg_get_ints(&call->args[3], NULL, 0) == 0 ||
+        exg_get_ints(&call->args[5], NULL, 0) == 0 ||
+        (bias != NULL && (bias->rank != 1 || bias->sizes[0].value != in.n[batched]))) {
+        return EXG_SHAPE_FAIL(err, "filters of other groups or bias, or without a stride");
+    }
     for (uint32_t i = 0; i < count; i++) {
         int64_t *n = &in.n[batched + 1 + i];
         int64_t reach;

@@ -55,13 +55,25 @@ exg_status exg_shape_native_group_norm(exg_shape_call *call, exg_error *err)
     int64_t n = exg_get_int(&call->args[3]);
     int64_t c = exg_get_int(&call->args[4]);
     int64_t group = exg_get_int(&call->args[6]);
+    int64_t inner = 1;
     exg_dims out;
     exg_dims stats = {.rank = 2, .n = {n, group}};
 
     EXG_TRY(exg_dims_of(in, &out, err));
-    if (out.rank < 2 || out.n[0] != n || out.n[1] != c || group < 1 || c % group != 0) {
+    for (uint32_t i = 2; i < out.rank; i++) {
+        inner *= out.n[i];
+    }
+    if (out.rank < 2 || out.n[0] != n || out.n[1] != c || group < 1 || c % group != 0 ||
+        exg_get_int(&call->args[5]) != inner) {
         return EXG_SHAPE_FAIL(err, "group norm of %" PRId64 " channels in %" PRId64 " groups", c,
                               group);
+    }
+    for (uint32_t position = 1; position <= 2; position++) {
+        const exg_tensor_meta *weight = exg_shape_input(call, position);
+
+        if (weight != NULL && (weight->rank != 1 || weight->sizes[0].value != c)) {
+            return EXG_SHAPE_FAIL(err, "weight and bias have an element a channel");
+        }
     }
     EXG_TRY(exg_shape_result(call, 0, in->dtype, &out, err));
     EXG_TRY(exg_shape_result(call, 1, in->dtype, &stats, err));
@@ -87,9 +99,17 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
                  : dtype == EXG_DTYPE_F16  ? 0x1p-10
                  : dtype == EXG_DTYPE_BF16 ? 0x1p-7
                                            : 0x1p-23;
+    exg_dims in = exg_lower_dims(b, SELF);
+    int64_t normalized[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&args[1], normalized, EXG_SHAPE_RANK_MAX);
 
-    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0],
-                                  exg_get_ints(&args[1], (int64_t[1]){0}, 1), args[2],
+    for (uint32_t i = 0; i < count; i++) {
+        if (count > in.rank || in.n[in.rank - count + i] != normalized[i]) {
+            exg_lower_refuse(b, "a norm over another shape than the last dims have");
+            return;
+        }
+    }
+    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0], count, args[2],
                                   exg_is_none(&args[3]) ? eps : exg_get_float(&args[3])));
 }
 

@@ -15,14 +15,15 @@ static exg_ref embedded(exg_builder *b, exg_ref x, int64_t offset, int64_t dim1,
     exg_dims out = {.rank = in.rank + 1};
     uint32_t first = exg_lower_dim(b, dim1, out.rank);
     uint32_t second = exg_lower_dim(b, dim2, out.rank);
-    int64_t size = in.n[in.rank - 1] + (offset < 0 ? -offset : offset);
     uint32_t next = 0;
+    int64_t size;
     exg_ref zeros;
 
     if (in.rank == 0 || first == second) {
         exg_lower_refuse(b, "diag_embed of a 0-d tensor or along one dim");
         return x;
     }
+    size = in.n[in.rank - 1] + (offset < 0 ? -offset : offset);
     for (uint32_t d = 0; d < out.rank; d++) {
         out.n[d] = d == first || d == second ? size : in.n[next++];
     }
@@ -475,18 +476,23 @@ void exg_lower_im2col(exg_builder *b, const exg_argument *args, exg_argument *re
     int64_t count[2];
     exg_ref x = in.rank == 3 ? EMIT(b, unsqueeze_default, SELF, 0) : SELF;
     exg_dims wide;
+    bool sound = true;
 
     for (uint32_t k = 0; k < 4; k++) {
         if (exg_get_ints(&args[1 + k], n[k], 2) == 1) {
             n[k][1] = n[k][0];
         }
+        sound = sound && n[k][0] >= (k != 2) && n[k][1] >= (k != 2);
     }
-    if ((in.rank != 3 && in.rank != 4) || n[3][0] < 1 || n[3][1] < 1) {
+    if ((in.rank != 3 && in.rank != 4) || !sound) {
         exg_lower_refuse(b, "im2col of a tensor that is no image");
         return;
     }
     x = EMIT(b, constant_pad_nd_default, x, INTS(b, n[2][1], n[2][1], n[2][0], n[2][0]), 0);
     wide = exg_lower_dims(b, x);
+    if (wide.rank != 4) {
+        return; /* the padding was refused */
+    }
     for (uint32_t k = 0; k < 2; k++) {
         int64_t span = n[1][k] * (n[0][k] - 1) + 1;
 

@@ -358,7 +358,8 @@ void exg_lower_grid_sampler(exg_builder *b, const exg_argument *args, exg_argume
     exg_ref out;
 
     g.count = g.in.rank - 2;
-    if ((g.in.rank != 4 && g.in.rank != 5) || by.rank != g.in.rank || (mode == 2 && g.count == 3) ||
+    if ((g.in.rank != 4 && g.in.rank != 5) || by.rank != g.in.rank || mode < 0 || mode > 2 ||
+        g.padding < 0 || g.padding > 2 || (mode == 2 && g.count == 3) ||
         by.n[by.rank - 1] != (int64_t)g.count || exg_lower_numel(b, SELF) == 0) {
         exg_lower_refuse(b, "grid_sampler of a grid of other dims, or of nothing");
         return;
@@ -474,9 +475,13 @@ void exg_lower_adaptive_avg_pool1d(exg_builder *b, const exg_argument *args,
 static exg_ref as_images(exg_builder *b, exg_ref x, bool flat)
 {
     exg_dims in = exg_lower_dims(b, x);
-    uint32_t k = in.rank - 3;
+    uint32_t k = in.rank < 3 ? 0 : in.rank - 3;
     int64_t lead = 1;
 
+    if (in.rank < 3) { /* after a fault */
+        exg_lower_refuse(b, "3-d pooling of a tensor that is no volume");
+        return x;
+    }
     for (uint32_t d = 0; d < k; d++) {
         lead *= in.n[d];
     }

@@ -350,6 +350,7 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
 {
     exg_shape_call call = {.op = op, .args = args, .graph = graph, .arena = arena};
 
+    EXG_TRY(exg_check_numbers(op, args, err));
     call.result_count = op->schema->return_count;
     call.results = EXG_NEW_ARRAY(arena, exg_tensor_meta *, call.result_count);
     if (call.results == NULL) {

@@ -14,6 +14,9 @@ typedef struct exg_dims {
 
 #define EXG_SHAPE_FAIL(err, ...) EXG_FAIL((err), MALFORMED, "NOD-017", __VA_ARGS__)
 
+/* Refuses integers that no tensor has a use for, and lists longer than what they are of. */
+exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, exg_error *err);
+
 /* The meta of the tensor at argument `position`; NULL when it is None. */
 const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t position);
 

@@ -276,13 +276,22 @@ void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_a
 /* (self, n, dim, prepend?, append?) */
 void exg_lower_diff(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    int64_t times = exg_get_int(&args[1]);
     exg_ref parts[3];
     uint32_t count = 0;
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
     bool is_bool = exg_lower_dtype(b, SELF) == EXG_DTYPE_B8;
     exg_ref x;
 
-    if (exg_get_int(&args[1]) == 0) {
+    if (exg_lower_dims(b, SELF).rank == 0 || times < 0) {
+        exg_lower_refuse(b, "differences of a 0-d tensor, or so many times");
+        return;
+    }
+    if (times > 4096) {
+        exg_lower_unsupported(b, "differences over 4096 times");
+        return;
+    }
+    if (times == 0) {
         results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
         return;
     }
@@ -294,7 +303,7 @@ void exg_lower_diff(exg_builder *b, const exg_argument *args, exg_argument *resu
         parts[count++] = exg_get_ref(&args[4]);
     }
     x = count == 1 ? SELF : EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
-    for (int64_t i = 0; i < exg_get_int(&args[1]); i++) {
+    for (int64_t i = 0; i < times; i++) {
         int64_t size = exg_lower_dims(b, x).n[dim];
         int64_t left = size > 0 ? size - 1 : 0;
         exg_ref later = exg_lower_slice(b, x, dim, size > 0 ? 1 : 0, left);

@@ -227,6 +227,13 @@ static void it_refuses_numbers_that_leave_the_tensor(void **state)
         {EXG_OP_split_with_sizes_default, "split past", {{1, INT64_MAX}}, 1, false, false},
         {EXG_OP_split_with_sizes_default, "split back", {{3, -1}}, 1, false, false},
         {EXG_OP_unflatten_int, "far", {{INT64_MAX, INT64_MAX}}, 0, false, false},
+        {EXG_OP_tile_default, "tile", {{2, 1}}, 1, false, true},
+        {EXG_OP_tile_default, "tile far", {{INT64_MIN, 1}}, 1, false, false},
+        {EXG_OP_resize_default, "resize", {{3, 5}}, 1, false, true},
+        {EXG_OP_resize_default, "resize far", {{1LL << 40, 1LL << 40}}, 1, false, false},
+        {EXG_OP_resize_default, "resize below", {{-3, -5}}, 1, false, false},
+        {EXG_OP_tensordot_default, "product", {{0, 1}, {0, 1}}, 2, true, true},
+        {EXG_OP_tensordot_default, "product twice", {{0, 0}, {0, 0}}, 2, true, false},
     };
 
     (void)state;
