@@ -498,14 +498,21 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     exg_ref weight = exg_get_ref(&args[2]);
     exg_dims in = exg_lower_dims(b, x);
     exg_dims kernel = exg_lower_dims(b, weight);
+    exg_dims out = exg_lower_dims(b, SELF);
     bool transposed = exg_get_bool(&args[7]);
     int64_t groups = exg_get_int(&args[9]);
     window w;
 
     results[0] = results[1] = results[2] = exg_arg_none();
     if (in.rank < 3 || in.rank > 5 || kernel.rank != in.rank || groups < 1 ||
-        exg_lower_dims(b, SELF).rank != in.rank) {
+        out.rank != in.rank) {
         exg_lower_refuse(b, "the gradient of a convolution that has not one to three dims");
+        return;
+    }
+    if (out.n[0] != in.n[0] || kernel.n[0] != (transposed ? in.n[1] : out.n[1]) ||
+        kernel.n[0] % groups != 0 || (transposed ? out.n[1] : in.n[1]) % groups != 0 ||
+        kernel.n[1] != (transposed ? out.n[1] : in.n[1]) / groups) {
+        exg_lower_refuse(b, "the gradient of a convolution with other channels");
         return;
     }
     window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);

@@ -347,6 +347,10 @@ void exg_lower_mode(exg_builder *b, const exg_argument *args, exg_argument *resu
     exg_ref counts;
     exg_ref place;
 
+    if (in.rank > 0 && in.n[dim] == 0) {
+        exg_lower_refuse(b, "a mode over a dim without elements");
+        return;
+    }
     (void)EMIT_ALL(b, sort_stable, sorted, x, exg_arg_bool(true), (int)dim);
     values = exg_get_ref(&sorted[0]);
     counts = EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, values, (int)dim),

@@ -134,9 +134,9 @@ exg_status exg_shape_scatter(exg_shape_call *call, exg_error *err)
     return exg_shape_same(call, err);
 }
 
-/* index.Tensor: indices broadcast together; their dims stand where the first was,
- * when they are neighbours, else in front. */
-exg_status exg_shape_index(exg_shape_call *call, exg_error *err)
+/* What self (position 0) has at the indices (1): those broadcast together; their dims stand
+ * where the first was, when they are neighbours, else in front. */
+static exg_status indexed_dims(exg_shape_call *call, exg_dims *result, exg_error *err)
 {
     const exg_argument *indices = &call->args[1];
     exg_dims self;
@@ -186,7 +186,37 @@ exg_status exg_shape_index(exg_shape_call *call, exg_error *err)
             kept++;
         }
     }
+    *result = out;
+    return EXG_OK;
+}
+
+exg_status exg_shape_index(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+
+    EXG_TRY(indexed_dims(call, &out, err));
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+/* (self, indices, values): values broadcast to what is indexed. */
+exg_status exg_shape_index_put(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *values = exg_shape_input(call, 2);
+    exg_dims out;
+
+    EXG_TRY(indexed_dims(call, &out, err));
+    if (values->rank > out.rank || values->dtype != exg_shape_input(call, 0)->dtype) {
+        return EXG_SHAPE_FAIL(err, "values of another rank or dtype than what is indexed");
+    }
+    for (uint32_t d = 0; d < values->rank; d++) {
+        int64_t size = out.n[out.rank - values->rank + d];
+
+        if (values->sizes[d].value != size && values->sizes[d].value != 1) {
+            return EXG_SHAPE_FAIL(err, "value size %" PRId64 " for size %" PRId64 " of what is "
+                                       "indexed", values->sizes[d].value, size);
+        }
+    }
+    return exg_shape_same(call, err);
 }
 
 /* The source of a *_scatter has the shape of the view it replaces. */

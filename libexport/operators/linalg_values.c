@@ -309,6 +309,18 @@ void exg_lower_linalg_norm_word(exg_builder *b, const exg_argument *args, exg_ar
                           exg_is_none(&args[2]) ? INTS(b, -2, -1) : args[2], args[3], args[4]));
 }
 
+/* Of square matrices. */
+exg_status exg_shape_matrix_exp(exg_shape_call *call, exg_error *err)
+{
+    exg_dims dims;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &dims, err));
+    if (dims.rank < 2 || dims.n[dims.rank - 1] != dims.n[dims.rank - 2]) {
+        return EXG_SHAPE_FAIL(err, "an exponential of what is no square matrix");
+    }
+    return exg_shape_same(call, err);
+}
+
 /* Narrow floats by way of float32. */
 void exg_lower_matrix_exp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -18,11 +18,12 @@ static bool is_among(const char *name, const char *const *names, size_t count)
     return false;
 }
 
-/* Ends that mean all there is, shifts that count around, bounds and numbers of draws. */
+/* Ends that mean all there is, shifts that count around, bounds and numbers of draws, and what is
+ * only compared with. */
 static bool may_be_any(const char *name)
 {
-    static const char *const names[] = {"start", "end", "shifts", "low", "high", "from", "to",
-                                        "stream"};
+    static const char *const names[] = {"start", "end",  "shifts", "low",         "high",
+                                        "from",  "to",   "stream", "ignore_index"};
 
     return is_among(name, names, sizeof(names) / sizeof(names[0]));
 }

@@ -204,17 +204,20 @@ static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self
     for (int64_t j = 0; j < p->index_sizes[last]; j++) {
         int64_t i = exg_index_at(r->index, p->index_dtype,
                                  index_offset + j * p->index_strides[last]);
-        char *self = r->self + (self_offset + j * self_step + i * p->dim_stride) * p->bytes;
         char *src = r->src == NULL
                         ? NULL
                         : r->src + (src_offset + j * p->src_strides[last]) * p->bytes;
+        char *self;
 
         if (i < 0 || i >= p->dim_size) {
             exg_raise_index(r->call, i, p->dim_size);
             if (p->kind == GATHER) {
                 memset(src, 0, p->bytes);
             }
-        } else if (p->kind == GATHER) {
+            continue;
+        }
+        self = r->self + (self_offset + j * self_step + i * p->dim_stride) * p->bytes;
+        if (p->kind == GATHER) {
             copy_element(src, self, p->bytes);
         } else if (p->kind == SCATTER_SRC) {
             copy_element(self, src, p->bytes);
