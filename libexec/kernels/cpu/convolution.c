@@ -336,9 +336,10 @@ static void turn_transposed(exg_kernel_call *call, convolution *c)
     }
 }
 
+/* Whether the columns are the image; extra places of a transposed one are none of it. */
 static bool is_pointwise(const convolution *c)
 {
-    bool pointwise = c->taps == 1;
+    bool pointwise = c->taps == 1 && c->positions == c->plane;
 
     for (uint32_t d = 0; d < 3; d++) {
         pointwise = pointwise && c->stride[d] == 1 && c->padding[d] == 0 && c->gap[d] == 1;
