@@ -299,6 +299,43 @@ static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
     }
 }
 
+/* So that it does not depend on how a tensor is spread either. */
+static void a_result_does_not_depend_on_what_lies_beside_it(void **state)
+{
+    static const uint32_t far[] = {0x7f800000, 0xff800000, 0x7fc00000, 0x7f7fffff, 0xff7fffff,
+                                   0x42b40000, 0xc2b40000, 0x4e000000, 0xce000000, 0x00000001};
+    uint64_t scalars[EXG_POINTWISE_SCALARS];
+    const float numbers[EXG_POINTWISE_SCALARS] = {0.5f, 2, 3, 0};
+    int bad = 0;
+
+    (void)state;
+    memcpy(scalars, numbers, sizeof(numbers));
+    srand(7);
+    for (uint32_t at = 0; at < EXG_FORMULA_COUNT * COUNT(tables); at++) {
+        exg_formula_loop *loop = tables[at % COUNT(tables)]->of[EXG_COMPUTE_F32][at / COUNT(tables)];
+        float in[2][BATCH];
+        uint32_t out[2][BATCH];
+
+        if (loop == NULL || at % COUNT(tables) > (uint32_t)exg_isa_current()) {
+            continue;
+        }
+        for (uint32_t k = 0; k < BATCH; k++) {
+            in[0][k] = (float)(rand() % 40001 - 20000) / 1000;
+            in[1][k] = rand() % 9 == 0 ? float_of(far[(uint32_t)rand() % COUNT(far)]) : in[0][k];
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            loop(BATCH, out[i], in[i], in[i], in[i], scalars, NULL, &bad);
+        }
+        for (uint32_t k = 0; k < BATCH; k++) {
+            if (memcmp(&in[0][k], &in[1][k], sizeof(float)) == 0 && out[0][k] != out[1][k]) {
+                fail_msg("formula %u of %a gives %a, and %a beside others", at / (uint32_t)COUNT(tables),
+                         (double)in[0][k], (double)float_of(out[0][k]),
+                         (double)float_of(out[1][k]));
+            }
+        }
+    }
+}
+
 /* What a bound on the distance does not say. */
 static void tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one(void **state)
 {
@@ -386,6 +423,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(logistic_formulas_are_within_3_5_ulp_of_the_true_value),
         cmocka_unit_test(narrow_formulas_are_within_a_bf16_of_the_true_value),
         cmocka_unit_test(formulas_of_bf16_are_those_of_f32_rounded),
+        cmocka_unit_test(a_result_does_not_depend_on_what_lies_beside_it),
         cmocka_unit_test(tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one),
         cmocka_unit_test(pow_is_within_2_5_ulp_and_has_the_edges_of_c),
     };
