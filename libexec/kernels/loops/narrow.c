@@ -228,6 +228,7 @@ static inline __attribute__((always_inline)) void put(uint16_t *to, const uint16
     }
 #define EXG_NARROW(id, function) LOOP(id, narrow_##id, rounded_up)
 #define EXG_NARROW_FORMULA(id)   LOOP(id, formula_##id, rounded)
+#define EXG_NARROW_EXACT(id)     LOOP(id, formula_##id, unrounded)
 #include "libexec/kernels/narrow.def"
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW

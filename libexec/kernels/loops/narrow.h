@@ -42,6 +42,12 @@ static inline bits rounded_up(real x)
     return (bits)x + 0x8000;
 }
 
+/* Of what is a bf16 already. */
+static inline bits unrounded(real x)
+{
+    return (bits)x;
+}
+
 /* The upper halves as one. */
 static inline bits paired(bits even, bits odd)
 {
