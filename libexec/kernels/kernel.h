@@ -63,6 +63,7 @@ typedef struct exg_kernel_call {
 
     bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
+    const void *packing;      /* of_packed: the params of the packer that made it */
 
     /* Whose kernel this is, in prepare too: data, workspace, fault and random are addresses of
      * its memory then. NULL: the host's. */
@@ -92,6 +93,9 @@ typedef struct exg_kernel {
      * all of the order but the operand's own layout. No element: no use for it. */
     const struct exg_kernel *packer;
     uint32_t packs;
+    /* The same where operand 0 is left to what another kernel's packer made of it. Its prepare is
+     * UNSUPPORTED where that is of no use. NULL: it takes the operand as it is alone. */
+    const struct exg_kernel *of_packed;
     /* Could the result of this call, (n, c, h, w), lie as (n, h, w, c)? Then operand 0 may
      * have any strides, and further results are absent. With a packer only where that has
      * packed. */

@@ -115,6 +115,78 @@ static exg_status add_packing(exg_planner *p, const exg_kernel *kernel, exg_step
     return exg_planner_prepare(p, step);
 }
 
+/* May this step read `packed` in the place of operand 0, all that it reads of the buffer? */
+static bool may_read_packed(const exg_planner *p, exg_step *step, uint32_t buffer,
+                            const exg_step *packing, const exg_tensor *packed)
+{
+    exg_kernel_call trial = step->call;
+    exg_error err = {0};
+    exg_status status;
+
+    for (uint32_t i = 1; i < exg_step_operands(step); i++) {
+        if (step->inputs[i].buffer == buffer) {
+            return false;
+        }
+    }
+    if (step->kernel->of_packed == NULL || step->has_packed || step->epilogue_count > 0 ||
+        p->device != NULL) {
+        return false;
+    }
+    trial.packed = packed;
+    trial.packing = packing->call.params;
+    status = step->kernel->of_packed->prepare(&trial, &err);
+    exg_error_clear(&err);
+    return status == EXG_OK;
+}
+
+/* The step that reads the buffer in each run, from `at` on; the one that packs it is the last. */
+static exg_step *next_reader(const exg_planner *p, uint32_t buffer, uint32_t *at)
+{
+    for (; *at + 1 < p->plan->step_count; (*at)++) {
+        exg_step *step = &p->plan->steps[*at];
+
+        for (uint32_t i = 0; !step->once && i < exg_step_operands(step); i++) {
+            if (step->inputs[i].buffer == buffer) {
+                (*at)++;
+                return step;
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool all_may_read_packed(const exg_planner *p, uint32_t buffer, const exg_tensor *packed)
+{
+    const exg_step *packing = &p->plan->steps[p->plan->step_count - 1];
+    uint32_t at = 0;
+
+    for (exg_step *step; (step = next_reader(p, buffer, &at)) != NULL;) {
+        if (!may_read_packed(p, step, buffer, packing, packed)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Those that have read the operand read what was made of it from here on: nothing is kept twice. */
+static exg_status lend_packed(exg_planner *p, uint32_t buffer, const exg_location *packed)
+{
+    const exg_step *packing = &p->plan->steps[p->plan->step_count - 1];
+    uint32_t at = 0;
+
+    for (exg_step *step; (step = next_reader(p, buffer, &at)) != NULL;) {
+        step->inputs[0].buffer = EXG_NO_BUFFER;
+        exg_planner_input(p, step, step->call.input_count, packed);
+        step->has_packed = true;
+        step->call.packed = &step->call.inputs[step->call.input_count];
+        step->call.packing = packing->call.params;
+        step->kernel = step->host = step->kernel->of_packed;
+        EXG_TRY(exg_planner_prepare(p, step));
+    }
+    p->plan->buffers[buffer].is_read = false;
+    return EXG_OK;
+}
+
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
                             uint32_t arg_count, const exg_location *operands, uint32_t count,
                             bool channels_last, exg_location *packed)
@@ -126,7 +198,7 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
 
     packed->buffer = EXG_NO_BUFFER;
     if (kernel->packer == NULL || from == EXG_NO_BUFFER || !exg_planner_is_fixed(p, from) ||
-        p->once || p->buffer_uses[from] != 1 || p->plan->buffers[from].is_read) {
+        p->once || p->buffer_uses[from] != 1) {
         return EXG_OK;
     }
     p->once = true;
@@ -137,7 +209,9 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
         step->call.channels_last = channels_last;
         status = add_packing(p, kernel, step, operands, count);
     }
-    if (status == EXG_OK && exg_tensor_numel(&step->call.outputs[0]) == 0) {
+    if (status == EXG_OK &&
+        (exg_tensor_numel(&step->call.outputs[0]) == 0 ||
+         !all_may_read_packed(p, from, &step->call.outputs[0]))) {
         p->plan->step_count--; /* as if it had not been asked */
     } else if (status == EXG_OK) {
         packed->offset = 0;
@@ -148,6 +222,8 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
         if (status == EXG_OK) {
             p->plan->buffers[packed->buffer].is_packed = true;
             exg_planner_output(p, step, 0, packed);
+            p->once = was_once;
+            status = lend_packed(p, from, packed);
         }
     }
     p->once = was_once;

@@ -66,7 +66,7 @@ exg_status exg_planner_find_constants(exg_planner *p);
 bool exg_planner_is_constant(const exg_planner *p, const exg_node *node);
 bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer); /* its bytes, in every run */
 /* Adds the step that packs what the kernel asks for, if that is constant and nothing else
- * reads it; *packed's buffer is EXG_NO_BUFFER when it is not. */
+ * reads it, or can read what was packed; *packed's buffer is EXG_NO_BUFFER when it is not. */
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
                             uint32_t arg_count, const exg_location *operands, uint32_t count,
                             bool channels_last, exg_location *packed);

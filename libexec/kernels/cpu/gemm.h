@@ -93,6 +93,9 @@ static inline int64_t exg_gemm_panel_bytes(const exg_gemm_loops *loops, int64_t 
 exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
                                  exg_error *err);
 void exg_gemm_packing_run(const exg_kernel_call *call, const void *b);
+/* Column j, dense, out of what that made; not of bytes. */
+void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels, int64_t j,
+                             void *column);
 
 /* gemm_bytes.c: the same for matrices of bytes. Bytes that one row of A, or column of B, takes in
  * panels of `depth`, and in all up to depth k. */

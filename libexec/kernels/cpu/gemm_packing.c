@@ -95,3 +95,31 @@ void exg_gemm_packing_run(const exg_kernel_call *call, const void *b)
     exg_pool_run(call->pool, packing_block, &r,
                  exg_block_count(r.p->n, exg_round_up(EXG_GEMM_COLUMNS, r.p->loops->columns)));
 }
+
+void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels, int64_t j,
+                             void *column)
+{
+    const exg_gemm_loops *loops = packing->loops;
+    const size_t bytes = exg_dtype_bytes(packing->b.dtype);
+    const int64_t group = bytes == loops->panel_bytes ? loops->group : 1;
+    const int64_t width = loops->columns;
+    char *to = column;
+
+    for (int64_t k = 0; k < packing->k; k += loops->depth) {
+        int64_t depth = EXG_MIN(packing->k - k, loops->depth);
+        const char *panel = (const char *)panels +
+                            (size_t)(k * exg_round_up(packing->n, width) +
+                                     j / width * width * exg_round_up(depth, group)) * bytes;
+
+        for (int64_t d = 0; d < depth; d++, to += bytes) {
+            const char *from =
+                panel + (size_t)((d / group * width + j % width) * group + d % group) * bytes;
+
+            if (bytes == 4) { /* a copy of known length is a move */
+                memcpy(to, from, 4);
+            } else {
+                memcpy(to, from, bytes);
+            }
+        }
+    }
+}

@@ -4,13 +4,14 @@
  *
  * An index outside [0, size) raises INDEX; its row is zero, or not written.
  */
-#include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/cpu/gemm.h"
 
 typedef struct pick_params {
     int64_t outer, size, count;
     size_t row_bytes; /* inner elements */
     int64_t rows_of_block;
     exg_dtype index_dtype;
+    const exg_gemm_packing *packing; /* rows are columns of what it made; NULL: rows */
 } pick_params;
 
 typedef struct pick_run {
@@ -22,7 +23,8 @@ typedef struct pick_run {
 } pick_run;
 
 static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint32_t dim,
-                            const exg_tensor *index, const char *name, exg_error *err)
+                            const exg_tensor *index, const exg_gemm_packing *packing,
+                            const char *name, exg_error *err)
 {
     exg_around around = exg_around_dim(self, dim);
     pick_params *p = EXG_NEW(call->arena, pick_params);
@@ -37,6 +39,7 @@ static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint3
     p->row_bytes = (size_t)around.inner * exg_dtype_bytes(self->dtype);
     p->rows_of_block = exg_items_per_block((int64_t)p->row_bytes / 4, EXG_GRAIN);
     p->index_dtype = index->dtype;
+    p->packing = packing;
     call->params = p;
     return EXG_OK;
 }
@@ -54,6 +57,8 @@ static void pick_block(void *context, uint32_t block)
         if (i < 0 || i >= p->size) {
             exg_raise_index(r->call, i, p->size);
             memset(out, 0, p->row_bytes);
+        } else if (p->packing != NULL) {
+            exg_gemm_packing_column(p->packing, r->self, i, out);
         } else {
             memcpy(out, r->self + (size_t)(row / p->count * p->size + i) * p->row_bytes,
                    p->row_bytes);
@@ -61,10 +66,11 @@ static void pick_block(void *context, uint32_t block)
     }
 }
 
-static void pick(const exg_kernel_call *call, const exg_tensor *self, const exg_tensor *index)
+static void pick_run_all(const exg_kernel_call *call)
 {
     const pick_params *p = call->params;
-    pick_run r = {call, p, self->data, index->data, call->outputs[0].data};
+    const exg_tensor *self = p->packing != NULL ? call->packed : &call->inputs[0];
+    pick_run r = {call, p, self->data, call->inputs[1].data, call->outputs[0].data};
 
     exg_pool_run(call->pool, pick_block, &r,
                  exg_block_count(p->outer * p->count, p->rows_of_block));
@@ -72,33 +78,51 @@ static void pick(const exg_kernel_call *call, const exg_tensor *self, const exg_
 
 static exg_status embedding_prepare(exg_kernel_call *call, exg_error *err)
 {
-    return pick_plan(call, &call->inputs[0], 0, &call->inputs[1], "embedding", err);
+    return pick_plan(call, &call->inputs[0], 0, &call->inputs[1], NULL, "embedding", err);
 }
 
-static void embedding_run(const exg_kernel_call *call)
+/* The table is the weight of a product too, which has packed it (that of a language model's last
+ * layer): its rows are columns there. */
+static exg_status packed_embedding_prepare(exg_kernel_call *call, exg_error *err)
 {
-    pick(call, &call->inputs[0], &call->inputs[1]);
+    const exg_tensor *table = &call->inputs[0];
+    const exg_gemm_packing *packing = call->packing;
+
+    if (packing->loops == NULL || table->rank != 2 || packing->n != table->sizes[0] ||
+        packing->k != table->sizes[1] || packing->b.column != table->strides[0] ||
+        packing->b.row != table->strides[1]) {
+        return EXG_FAIL(err, UNSUPPORTED, "OPR-004", "another matrix than the table's is packed");
+    }
+    return pick_plan(call, table, 0, &call->inputs[1], packing, "embedding", err);
 }
+
+static const exg_kernel packed_embedding = {
+    .name = "embedding",
+    .prepare = packed_embedding_prepare,
+    .run = pick_run_all,
+    .flags = EXG_KERNEL_RAISES,
+};
 
 const exg_kernel exg_kernel_embedding = {
     .name = "embedding",
     .prepare = embedding_prepare,
-    .run = embedding_run,
+    .run = pick_run_all,
     .flags = EXG_KERNEL_RAISES,
+    .of_packed = &packed_embedding,
 };
 
 static exg_status index_select_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *self = &call->inputs[0];
 
-    return pick_plan(call, self, exg_call_dim(call, 1, self->rank), &call->inputs[1],
+    return pick_plan(call, self, exg_call_dim(call, 1, self->rank), &call->inputs[1], NULL,
                      "index_select", err);
 }
 
 const exg_kernel exg_kernel_index_select = {
     .name = "index_select",
     .prepare = index_select_prepare,
-    .run = embedding_run,
+    .run = pick_run_all,
     .flags = EXG_KERNEL_RAISES,
 };
 
@@ -108,8 +132,8 @@ static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *out = &call->outputs[0];
 
-    return pick_plan(call, out, exg_call_dim(call, 1, out->rank), &call->inputs[1], "index_copy",
-                     err);
+    return pick_plan(call, out, exg_call_dim(call, 1, out->rank), &call->inputs[1], NULL,
+                     "index_copy", err);
 }
 
 /* In order, so that the last of equal indices wins. */

@@ -2,6 +2,8 @@
  * batch norms, results with their channels last. Compared with loops that do none of it. */
 #include <exg/emit.h>
 
+#include "libexport/base/element.h"
+
 #include <exg/exec.h>
 #include <math.h>
 #include <setjmp.h>
@@ -252,6 +254,116 @@ static void packed_matrices_give_the_same_products(void **state)
     }
 }
 
+/* ---- tables that are weights too ------------------------------------------------------------ */
+
+#define IDS 5
+
+typedef enum use { LINEAR, TRANSPOSED_MM, PLAIN_MM, USE_COUNT } use;
+
+/* w, (rows, width), of the dtype; the caller frees it. */
+static void *stored(const float *w, int64_t count, exg_dtype dtype)
+{
+    char *bytes = malloc((size_t)count * 8);
+
+    assert_non_null(bytes);
+    for (int64_t i = 0; i < count; i++) {
+        const double wide = (double)w[i];
+        const uint16_t narrow =
+            dtype == EXG_DTYPE_F16 ? exg_f32_to_f16(w[i]) : exg_f32_to_bf16(w[i]);
+
+        if (dtype == EXG_DTYPE_F64) {
+            memcpy(bytes + i * 8, &wide, 8);
+        } else if (dtype == EXG_DTYPE_F32) {
+            memcpy(bytes + i * 4, &w[i], 4);
+        } else {
+            memcpy(bytes + i * 2, &narrow, 2);
+        }
+    }
+    return bytes;
+}
+
+static exg_session *tied(made *m, int64_t rows, int64_t width, exg_dtype dtype, use kind,
+                         const void *table)
+{
+    const int64_t sizes[] = {rows, width};
+    const int64_t count = IDS;
+    exg_session_options options = {.size = sizeof(options), .thread_count = 2};
+    exg_tensor_meta meta;
+    exg_verified verified;
+    exg_session *session;
+    exg_argument out;
+    exg_ref w, ids, y;
+    exg_error err;
+
+    begin(m);
+    meta = exg_builder_meta(m->b, dtype, sizes, 2);
+    w = exg_builder_weight(m->b, "w", &meta, EXG_INPUT_PARAMETER, table);
+    ids = user(m, 1, &count, EXG_DTYPE_I64);
+    y = EMIT(m->b, embedding_default, w, ids, -1, false, false);
+    out = exg_arg_ref(y);
+    exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
+    out = exg_arg_ref(kind == LINEAR ? EMIT(m->b, linear_default, y, w, exg_arg_none())
+                      : kind == PLAIN_MM
+                          ? EMIT(m->b, mm_default, y, w)
+                          : EMIT(m->b, mm_default, y, EMIT(m->b, t_default, w)));
+    exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(m->b, &err), EXG_OK);
+    assert_int_equal(exg_verify(m->program, m->operators, &verified, NULL, &err), EXG_OK);
+    assert_int_equal(exg_session_create(&verified, &options, &session, &err), EXG_OK);
+    return session;
+}
+
+static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
+{
+    const int64_t ids[IDS] = {rows - 1, 0, rows / 2, 1, rows / 3};
+    const int64_t wrong[IDS] = {0, 0, 0, rows, 0};
+    const size_t bytes = (size_t)width * exg_dtype_bytes(dtype);
+    exg_session_input input = {.name = "x", .tensor = {.dtype = EXG_DTYPE_I64, .rank = 1,
+                                                       .sizes = {IDS}, .strides = {1}}};
+    float *w = values(rows * width, 4);
+    char *table = stored(w, rows * width, dtype);
+    exg_session_stats stats;
+    exg_session *session;
+    exg_error err = {0};
+    made m;
+
+    session = tied(&m, rows, width, dtype, kind, table);
+    for (int run = 0; run < 3; run++) {
+        input.tensor.data = (void *)(uintptr_t)(run == 1 ? wrong : ids);
+        assert_int_equal(exg_session_run(session, &input, 1, &err) != EXG_OK, run == 1);
+        assert_string_equal(err.code, run == 1 ? "RUN-001" : "");
+        exg_error_clear(&err);
+        for (int64_t i = 0; run != 1 && i < IDS; i++) {
+            const char *got = exg_session_output_at(session, 0)->tensor.data;
+
+            assert_memory_equal(got + (size_t)i * bytes, table + (size_t)ids[i] * bytes, bytes);
+        }
+    }
+    exg_session_statistics(session, &stats);
+    assert_int_equal(stats.plan.constant_bytes > 0, kind != PLAIN_MM);
+    exg_session_destroy(session);
+    exg_program_destroy(m.program);
+    exg_operators_destroy(m.operators);
+    free(table);
+    free(w);
+}
+
+/* The rows of a table of which a product has made its own order come from there. */
+static void a_table_that_a_product_has_packed_is_read_there(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16};
+    static const int64_t shapes[][2] = {{100, 64}, {530, 300}, {97, 1031}, {70, 70}};
+
+    (void)state;
+    for (uint32_t i = 0; i < 4 * 4 * USE_COUNT; i++) {
+        const int64_t *n = shapes[i / 4 % 4];
+
+        if (i / 16 != PLAIN_MM || n[0] == n[1]) { /* takes w itself: no rows of the table there */
+            check_tied(n[0], n[1], dtypes[i % 4], (use)(i / 16));
+        }
+    }
+}
+
 /* ---- convolutions ------------------------------------------------------------------------ */
 
 typedef struct shape {
@@ -366,6 +478,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_matrices_give_the_same_products),
+        cmocka_unit_test(a_table_that_a_product_has_packed_is_read_there),
         cmocka_unit_test(each_of_two_products_finishes_with_its_own),
         cmocka_unit_test(folded_and_turned_convolutions_give_the_same),
     };
