@@ -286,23 +286,73 @@ static void move_step(exg_plan *plan, exg_step *steps, uint32_t *moved, uint32_t
     steps[(*at)++] = plan->steps[from];
 }
 
+typedef struct direct_packing {
+    uint64_t bytes;
+    uint32_t step;
+} direct_packing;
+
+static int larger_first(const void *a_, const void *b_)
+{
+    const direct_packing *a = a_;
+    const direct_packing *b = b_;
+
+    return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes)
+                                : (a->step > b->step) - (a->step < b->step);
+}
+
+/* Does the step pack a weight as the program has it? */
+static bool packs_input(const exg_plan *plan, const exg_step *step)
+{
+    bool packs = step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
+                 plan->buffers[step->outputs[0].buffer].is_packed;
+
+    for (uint32_t i = 0; packs && i < step->call.input_count; i++) {
+        uint32_t buffer = step->inputs[i].buffer;
+
+        packs = buffer == EXG_NO_BUFFER || plan->buffers[buffer].place == EXG_PLACE_INPUT;
+    }
+    return packs;
+}
+
+/* The largest weight first: while it is packed it is there twice, and of the others nothing yet. */
+static void move_packings(exg_plan *plan, exg_step *steps, uint32_t *moved, uint32_t *at,
+                          direct_packing *packings)
+{
+    uint32_t count = 0;
+
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        if (packs_input(plan, &plan->steps[s])) {
+            packings[count++] = (direct_packing){
+                plan->buffers[plan->steps[s].outputs[0].buffer].bytes, s};
+        }
+    }
+    qsort(packings, count, sizeof(*packings), larger_first);
+    for (uint32_t i = 0; i < count; i++) {
+        move_step(plan, steps, moved, packings[i].step, at);
+    }
+}
+
 exg_status exg_planner_order(exg_planner *p)
 {
     exg_plan *plan = p->plan;
     exg_step *steps = EXG_NEW_ARRAY(p->arena, exg_step, plan->step_count);
     uint32_t *tables = calloc(2 * (size_t)plan->step_count + plan->buffer_count + 1,
                               sizeof(*tables));
+    direct_packing *packings = calloc((size_t)plan->step_count + 1, sizeof(*packings));
     uint32_t *moved = tables;
     uint32_t *packing = tables == NULL ? NULL : tables + plan->step_count;
     uint32_t at = 0;
 
-    if (tables == NULL || steps == NULL) {
+    if (tables == NULL || packings == NULL || steps == NULL) {
         free(tables);
+        free(packings);
         return EXG_OUT_OF_MEMORY(p->err);
     }
     find_packings(plan, packing, packing + plan->step_count);
+    move_packings(plan, steps, moved, &at, packings);
+    free(packings);
     for (uint32_t s = 0; s < plan->step_count; s++) {
-        if (plan->steps[s].once && packing[s] != s) {
+        if (plan->steps[s].once && packing[s] != s && !packs_input(plan, &plan->steps[s])) {
             move_step(plan, steps, moved, s, &at);
             if (packing[s] != UINT32_MAX) {
                 move_step(plan, steps, moved, packing[s], &at);

@@ -69,6 +69,36 @@ static void it_plans_alone(void **state)
     unload_fixture(&l);
 }
 
+/* While a weight is packed it is there twice: the largest comes first. */
+static void larger_weights_are_packed_first(void **state)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    uint64_t before = UINT64_MAX;
+    exg_program *functional;
+    uint32_t smaller = 0;
+    exg_plan *plan;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("lm.core.static.pt2"), &l);
+    functional = functional_of(&l, arena);
+    assert_int_equal(exg_plan_create(functional, l.operators, NULL, &plan, NULL), EXG_OK);
+    for (uint32_t s = 0; s < plan->once_count; s++) {
+        const exg_buffer *made = &plan->buffers[plan->steps[s].outputs[0].buffer];
+
+        if (made->is_packed) {
+            assert_true(made->bytes <= before);
+            smaller += made->bytes < before;
+            before = made->bytes;
+        }
+    }
+    assert_true(smaller > 1);
+    exg_plan_destroy(plan);
+    exg_program_destroy(functional);
+    exg_arena_destroy(arena);
+    unload_fixture(&l);
+}
+
 static void it_places_alone(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -346,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_plans_alone),
+        cmocka_unit_test(larger_weights_are_packed_first),
         cmocka_unit_test(it_places_alone),
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
