@@ -27,9 +27,12 @@ typedef struct norm_params {
     int64_t groups;
     double eps;
     bool is_double;
+    bool has_own_weights; /* of its dtype */
     int64_t chunk;       /* elements taken at once */
     bool is_short;       /* a row is one chunk */
-    bool asks_result;    /* for room for the next row, which is in no cache; for the row always */
+    bool asks;           /* for the next row, which is in no cache */
+    bool asks_result;    /* for room for it too */
+    bool is_plain;       /* all is read and written where it lies */
     bool is_past_caches; /* what is written */
     exg_dtype dtype;
     uint32_t bytes;
@@ -50,6 +53,16 @@ typedef union chunk {
     float f32[2 * CHUNK];
     double f64[CHUNK];
 } chunk;
+
+/* For what is not taken where it lies; rows that have begun and not ended are two. */
+typedef struct norm_room {
+    chunk scratch, weights, biases, wide[2];
+} norm_room;
+
+static chunk *scratch_of(norm_room *room)
+{
+    return room == NULL ? NULL : &room->scratch;
+}
 
 /* `count` elements of the row as the loops take them: the row's own, or in `scratch`. */
 static const void *bring(const norm_params *p, const char *memory, exg_dtype dtype,
@@ -135,7 +148,8 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
     bool is_direct = exg_compute_is_storage(p->dtype) || p->bf16 != NULL;
     bool begins_line = ((uintptr_t)y & 63) == 0;
     bool past = p->is_past_caches && begins_line;
-    void *to = is_direct && (!p->is_past_caches || begins_line) ? (void *)y : scratch;
+    void *to = is_direct && (!p->is_past_caches || begins_line || scratch == NULL) ? (void *)y
+                                                                                   : scratch;
 
     if (p->bf16 != NULL) {
         p->bf16->normalize(count, to, from, (float)mean, (float)factor, weight, bias, past);
@@ -154,7 +168,6 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
 /* Weight and bias as the loops take them; NULL: 1, 0. */
 typedef struct affine {
     const void *weight, *bias;
-    chunk weights, biases;
 } affine;
 
 static const void *bring_weight(const norm_params *p, const exg_tensor *t, int64_t i, int64_t n,
@@ -169,7 +182,8 @@ static const void *bring_weight(const norm_params *p, const exg_tensor *t, int64
     return scratch;
 }
 
-static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine *a)
+static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine *a,
+                         norm_room *room)
 {
     const norm_params *p = r->p;
     const exg_tensor *w = &r->call->inputs[p->weight];
@@ -177,16 +191,16 @@ static void bring_affine(const norm_run_context *r, int64_t i, int64_t n, affine
 
     a->weight = a->bias = NULL;
     if (p->weight != 0) {
-        a->weight = bring_weight(p, w, i, n, &a->weights);
+        a->weight = bring_weight(p, w, i, n, room == NULL ? NULL : &room->weights);
     }
     if (p->bias != 0) {
-        a->bias = bring_weight(p, b, i, n, &a->biases);
+        a->bias = bring_weight(p, b, i, n, room == NULL ? NULL : &room->biases);
     }
 }
 
 /* `a` holds what a row of one chunk takes, and room for that of longer ones. */
 static void apply_row(const norm_run_context *r, char *y, source x, double mean, double factor,
-                      affine *a, chunk *scratch)
+                      affine *a, norm_room *room)
 {
     const norm_params *p = r->p;
 
@@ -194,9 +208,10 @@ static void apply_row(const norm_run_context *r, char *y, source x, double mean,
         int64_t n = EXG_MIN(p->size - i, p->chunk);
 
         if (!p->is_short) {
-            bring_affine(r, i, n, a);
+            bring_affine(r, i, n, a, room);
         }
-        apply(p, y + i * p->bytes, part(x, i), n, mean, factor, a->weight, a->bias, scratch);
+        apply(p, y + i * p->bytes, part(x, i), n, mean, factor, a->weight, a->bias,
+              scratch_of(room));
     }
 }
 
@@ -214,9 +229,10 @@ static double channel_value(const norm_params *p, const exg_tensor *t, int64_t c
 
 /* A channel's weight and bias fold into the factor and the mean. */
 static void apply_group(const norm_run_context *r, char *y, source x, int64_t first_channel,
-                        double mean, double factor, chunk *scratch)
+                        double mean, double factor, norm_room *room)
 {
     const norm_params *p = r->p;
+    chunk *biases = &room->biases;
 
     for (int64_t c = 0; c < p->channels; c++) {
         double w = p->weight != 0
@@ -224,23 +240,19 @@ static void apply_group(const norm_run_context *r, char *y, source x, int64_t fi
                        : 1;
         double b = p->bias != 0 ? channel_value(p, &r->call->inputs[p->bias], first_channel + c)
                                 : 0;
-        union {
-            float f32[CHUNK];
-            double f64[CHUNK];
-        } biases;
 
         for (int64_t k = 0; k < EXG_MIN(p->area, CHUNK); k++) {
             if (p->is_double) {
-                biases.f64[k] = b;
+                biases->f64[k] = b;
             } else {
-                biases.f32[k] = (float)b;
+                biases->f32[k] = (float)b;
             }
         }
         for (int64_t i = 0; i < p->area; i += CHUNK) {
             int64_t at = c * p->area + i;
 
             apply(p, y + at * p->bytes, part(x, at), EXG_MIN(p->area - i, CHUNK), mean, factor * w,
-                  NULL, p->bias != 0 ? (const void *)&biases : NULL, scratch);
+                  NULL, p->bias != 0 ? biases : NULL, &room->scratch);
         }
     }
 }
@@ -260,10 +272,9 @@ static void store_statistic(const norm_params *p, const exg_tensor *t, int64_t r
 typedef struct norm_row {
     source x;
     double mean, factor;
-    chunk wide;
 } norm_row;
 
-static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, chunk *scratch)
+static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, norm_room *room)
 {
     const norm_params *p = r->p;
     uint32_t lanes = p->is_double ? 16 : p->bf16 != NULL ? 64 : 32;
@@ -271,7 +282,7 @@ static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, chunk
     source x = part((source){r->call->inputs[0].data, p->dtype, p->bytes}, row * p->size);
     exg_ahead ahead = {{part(x, p->size).memory, y + p->size * p->bytes},
                        {lanes * p->bytes, p->asks_result ? lanes * p->bytes : 0}};
-    const exg_ahead *asked = p->is_short ? &ahead : NULL;
+    const exg_ahead *asked = p->asks ? &ahead : NULL;
 
     s->x = x;
     if (p->bf16 != NULL) {
@@ -279,21 +290,22 @@ static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, chunk
         return;
     }
     if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
-        s->x = (source){bring(p, x.memory, x.dtype, p->size, &s->wide), EXG_DTYPE_F32, 4};
+        s->x = (source){bring(p, x.memory, x.dtype, p->size, &room->wide[row & 1]), EXG_DTYPE_F32,
+                        4};
     }
-    statistics(p, s->x, asked, scratch, &s->mean, &s->factor);
+    statistics(p, s->x, asked, scratch_of(room), &s->mean, &s->factor);
 }
 
 static void end_row(const norm_run_context *r, int64_t row, const norm_row *s, affine *a,
-                    chunk *scratch)
+                    norm_room *room)
 {
     const norm_params *p = r->p;
     char *y = (char *)r->call->outputs[0].data + row * p->size * p->bytes;
 
     if (p->kind == GROUP) {
-        apply_group(r, y, s->x, row % p->groups * p->channels, s->mean, s->factor, scratch);
+        apply_group(r, y, s->x, row % p->groups * p->channels, s->mean, s->factor, room);
     } else {
-        apply_row(r, y, s->x, s->mean, s->factor, a, scratch);
+        apply_row(r, y, s->x, s->mean, s->factor, a, room);
     }
     if (p->kind != RMS) {
         store_statistic(p, &r->call->outputs[1], row, s->mean);
@@ -301,30 +313,46 @@ static void end_row(const norm_run_context *r, int64_t row, const norm_row *s, a
     }
 }
 
-/* A row ends after the next has begun, which leaves no time to wait for its statistics. What is
- * large lies here, since a function touches every page of it. */
-static void norm_block(void *context, uint32_t block)
+/* A row ends after the next has begun, which leaves no time to wait for its statistics. */
+static void walk(const norm_run_context *r, uint32_t block, norm_room *room)
 {
-    const norm_run_context *r = context;
     const norm_params *p = r->p;
     int64_t first = (int64_t)block * p->rows_of_block;
     int64_t end = EXG_MIN(first + p->rows_of_block, p->rows);
     norm_row rows[2];
     affine a;
-    chunk scratch;
 
     if (p->is_short && p->kind != GROUP) {
-        bring_affine(r, 0, p->size, &a);
+        bring_affine(r, 0, p->size, &a, room);
     }
-    begin_row(r, first, &rows[first & 1], &scratch);
+    begin_row(r, first, &rows[first & 1], room);
     for (int64_t row = first; row < end; row++) {
         if (row + 1 < end) {
-            begin_row(r, row + 1, &rows[(row + 1) & 1], &scratch);
+            begin_row(r, row + 1, &rows[(row + 1) & 1], room);
         }
-        end_row(r, row, &rows[row & 1], &a, &scratch);
+        end_row(r, row, &rows[row & 1], &a, room);
     }
     if (p->is_past_caches) {
         atomic_thread_fence(memory_order_seq_cst); /* behind it */
+    }
+}
+
+/* Apart: a function touches every page of what lies in it. */
+static __attribute__((noinline)) void walk_in_room(const norm_run_context *r, uint32_t block)
+{
+    norm_room room;
+
+    walk(r, block, &room);
+}
+
+static void norm_block(void *context, uint32_t block)
+{
+    const norm_run_context *r = context;
+
+    if (r->p->is_plain) {
+        walk(r, block, NULL);
+    } else {
+        walk_in_room(r, block);
     }
 }
 
@@ -378,8 +406,8 @@ static exg_status plan(exg_kernel_call *call, norm_kind kind, norm_params **out,
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
     p->convert = EXG_LOOPS(exg_loops_convert);
-    if (kind != GROUP && p->dtype == EXG_DTYPE_BF16 && is_of(call, p->weight, p->dtype) &&
-        is_of(call, p->bias, p->dtype)) {
+    p->has_own_weights = is_of(call, p->weight, p->dtype) && is_of(call, p->bias, p->dtype);
+    if (kind != GROUP && p->dtype == EXG_DTYPE_BF16 && p->has_own_weights) {
         p->bf16 = EXG_LOOPS(exg_loops_row_bf16);
     }
     call->params = p;
@@ -397,7 +425,10 @@ static void plan_rows(norm_params *p)
     p->is_past_caches = p->kind != GROUP &&
                         (exg_compute_is_storage(p->dtype) || p->bf16 != NULL) &&
                         bytes >= exg_past_caches_bytes();
-    p->asks_result = 2 * bytes > EXG_STREAM_BYTES && !p->is_past_caches;
+    p->is_plain = p->kind != GROUP && exg_compute_is_storage(p->dtype) && p->has_own_weights &&
+                  (!p->is_past_caches || p->size * p->bytes % 64 == 0);
+    p->asks = p->is_short && 2 * bytes > EXG_STREAM_BYTES;
+    p->asks_result = p->asks && !p->is_past_caches;
     p->rows_of_block = exg_items_per_block(2 * p->size,
                                            p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
 }
