@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#if defined(EXG_HAVE_X86_64_LOOPS) && defined(__linux__)
+#if defined(EXG_HAVE_V4_LOOPS) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 static _Atomic int limit = EXG_ISA_COUNT - 1;
 static _Atomic int assumed = EXG_ISA_GENERIC;
 
-#if defined(EXG_HAVE_X86_64_LOOPS) && defined(__linux__)
+#if defined(EXG_HAVE_V4_LOOPS) && defined(__linux__)
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA  18
 #define TILE_STATES         (UINT64_C(3) << 17)              /* XTILECFG, XTILEDATA in XCR0 */
@@ -52,7 +52,7 @@ static bool has_tiles(void)
     }
     return answer == 2;
 }
-#elif defined(EXG_HAVE_X86_64_LOOPS)
+#elif defined(EXG_HAVE_V4_LOOPS)
 static bool has_tiles(void)
 {
     return false;
@@ -68,6 +68,7 @@ static exg_isa best(void)
         !__builtin_cpu_supports("popcnt")) {
         return EXG_ISA_GENERIC;
     }
+#ifdef EXG_HAVE_V4_LOOPS
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
@@ -80,6 +81,7 @@ static exg_isa best(void)
         return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd") ? EXG_ISA_BF16
                                                                                : EXG_ISA_VNNI;
     }
+#endif
     return EXG_ISA_V3;
 #else
     return EXG_ISA_GENERIC;

@@ -45,8 +45,9 @@ void exg_isa_assume(exg_isa isa);
     extern const type name##_vnni, name##_amx
 #define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16, name##_amx
 
-/* EXG_LOOPS_BF16: NULL where there is none. */
-#ifdef EXG_HAVE_X86_64_LOOPS
+/* EXG_LOOPS_BF16: NULL where there is none. A build without those of v4 has none of what lies on
+ * them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
+#if defined(EXG_HAVE_V4_LOOPS)
 #define EXG_LOOPS(name)                                                                  \
     (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                      \
      : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
@@ -60,8 +61,12 @@ void exg_isa_assume(exg_isa isa);
      : exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16     \
                                          : NULL)
 #else
-#define EXG_LOOPS(name)      (&name##_generic)
-#define EXG_LOOPS_BF16(name) NULL
+#if defined(EXG_HAVE_X86_64_LOOPS)
+#define EXG_LOOPS(name) (exg_isa_current() == EXG_ISA_V3 ? &name##_v3 : &name##_generic)
+#else
+#define EXG_LOOPS(name) (&name##_generic)
+#endif
+#define EXG_LOOPS_BF16(name)  NULL
 #define EXG_LOOPS_BYTES(name) EXG_LOOPS(name)
 #endif
 

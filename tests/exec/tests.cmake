@@ -5,9 +5,8 @@ exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 exg_shared(harness exg::exec exec/kernels/harness.c exec/kernels/on_device.c standin/amx.c)
 foreach(family attention chain convolution draw formula index matmul move norm pointwise recurrent reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c LIBS tests_harness exg::exec)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    target_compile_definitions(test_exec_kernels_${family} PRIVATE EXG_HAVE_X86_64_LOOPS=1)
-  endif()
+  target_compile_definitions(test_exec_kernels_${family} PRIVATE
+    $<TARGET_PROPERTY:exg_exec_objects,COMPILE_DEFINITIONS>) # which loops there are
 endforeach()
 
 # The same tests on CUDA's kernels, in the emulator; a part of the calls of the families with

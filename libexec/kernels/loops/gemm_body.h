@@ -668,7 +668,7 @@ static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_
                       const void *b, exg_dtype dtype, int64_t b_stride, void *c,
                       int64_t c_stride)
 {
-    if (dtype == DTYPE) {
+    if (DTYPE == EXG_DTYPE_F64 || dtype == DTYPE) { /* what is narrow is multiplied as f32 */
         GEMM(dot_of)(DTYPE, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
     } else if (dtype == EXG_DTYPE_BF16) {
         GEMM(dot_of)(EXG_DTYPE_BF16, m, n, depth, a, a_stride, b, b_stride, c, c_stride);

@@ -41,6 +41,8 @@ static const struct {
     {&exg_loops_chain_generic, &exg_loops_pointwise_generic},
 #ifdef EXG_HAVE_X86_64_LOOPS
     {&exg_loops_chain_v3, &exg_loops_pointwise_v3},
+#endif
+#ifdef EXG_HAVE_V4_LOOPS
     {&exg_loops_chain_v4, &exg_loops_pointwise_v4},
 #endif
 };

@@ -104,6 +104,8 @@ static const exg_pointwise_loops *const tables[] = {
     &exg_loops_pointwise_generic,
 #ifdef EXG_HAVE_X86_64_LOOPS
     &exg_loops_pointwise_v3,
+#endif
+#ifdef EXG_HAVE_V4_LOOPS
     &exg_loops_pointwise_v4,
 #endif
 };
@@ -181,6 +183,8 @@ static const exg_narrow_loops *const narrow[] = {
     &exg_loops_narrow_generic,
 #ifdef EXG_HAVE_X86_64_LOOPS
     &exg_loops_narrow_v3,
+#endif
+#ifdef EXG_HAVE_V4_LOOPS
     &exg_loops_narrow_v4,
 #endif
 };
