@@ -59,6 +59,7 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
 {
     const exg_tensor_meta *index = exg_shape_input(call, 2);
     exg_dims out;
+    int64_t count;
     uint32_t dim;
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
@@ -67,8 +68,12 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
     if (index->rank > 1) {
         return EXG_SHAPE_FAIL(err, "index_select with an index of rank %u", index->rank);
     }
+    count = index->rank == 0 ? 1 : index->sizes[0].value;
+    if (out.rank == 0 && count != 1) {
+        return EXG_SHAPE_FAIL(err, "index_select of %" PRId64 " elements of a number", count);
+    }
     if (out.rank > 0) {
-        out.n[dim] = index->rank == 0 ? 1 : index->sizes[0].value;
+        out.n[dim] = count;
     }
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }

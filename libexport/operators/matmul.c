@@ -268,7 +268,8 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
 
         if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 || extra[i] < 0 ||
             stride[i] > INT32_MAX || dilation[i] > INT32_MAX || padding[i] > INT32_MAX ||
-            extra[i] > INT32_MAX || weight.n[2 + i] > INT32_MAX || (transposed && *n > INT32_MAX)) {
+            weight.n[2 + i] > INT32_MAX || (transposed && *n > INT32_MAX) ||
+            (transposed && extra[i] >= stride[i] && extra[i] >= dilation[i])) {
             return EXG_SHAPE_FAIL(err, "stride, padding, dilation or size out of range");
         }
         reach = dilation[i] * (weight.n[2 + i] - 1);
@@ -327,17 +328,26 @@ exg_status exg_shape_convolution_of_bytes(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 
-/* Windows along one dim, as at/native/Pool.h counts them. */
-static int64_t pooled_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
-                           int64_t dilation, bool ceil_mode)
+/* As at/native/Pool.h counts them. */
+exg_status exg_pool_windows(int64_t size, const exg_pool_window *w, bool ceil_mode, int64_t *count,
+                            exg_error *err)
 {
-    int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
-    int64_t count = (room >= 0 ? room / stride : -((-room + stride - 1) / stride)) + 1;
+    int64_t room;
 
-    if (ceil_mode && (count - 1) * stride >= size + padding) {
-        count--;
+    *count = 0;
+    if (w->kernel < 1 || w->stride < 1 || w->dilation < 1 || w->padding < 0 ||
+        w->padding > w->kernel / 2 || w->kernel > INT32_MAX || w->dilation > INT32_MAX ||
+        w->stride > INT32_MAX) {
+        return EXG_SHAPE_FAIL(err, "pooling window, stride or padding out of range");
     }
-    return count;
+    room = size + 2 * w->padding - w->dilation * (w->kernel - 1) - 1;
+    room += ceil_mode ? w->stride - 1 : 0;
+    if (room < 0) {
+        return EXG_SHAPE_FAIL(err, "the pooling window is larger than the input");
+    }
+    *count = room / w->stride + 1;
+    *count -= ceil_mode && (*count - 1) * w->stride >= size + w->padding;
+    return *count < 1 ? EXG_SHAPE_FAIL(err, "no pooling window begins in the input") : EXG_OK;
 }
 
 static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bool ceil_mode,
@@ -364,15 +374,9 @@ static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bo
         if (exg_get_ints(&call->args[2], (int64_t[2]){0}, 2) == 0) {
             stride[i] = kernel[i];
         }
-        if (kernel[i] < 1 || stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 ||
-            padding[i] > kernel[i] / 2 || kernel[i] > INT32_MAX || dilation[i] > INT32_MAX ||
-            stride[i] > INT32_MAX) {
-            return EXG_SHAPE_FAIL(err, "pooling window, stride or padding out of range");
-        }
-        *n = pooled_size(*n, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
-        if (*n < 1) {
-            return EXG_SHAPE_FAIL(err, "the pooling window is larger than the input");
-        }
+        EXG_TRY(exg_pool_windows(
+            *n, &(exg_pool_window){kernel[i], stride[i], padding[i], dilation[i]}, ceil_mode, n,
+            err));
     }
     return EXG_OK;
 }

@@ -30,6 +30,14 @@ exg_status exg_wrap_dim(int64_t dim, uint32_t rank, uint32_t *wrapped, exg_error
 /* The common shape of two under broadcasting. */
 exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, exg_error *err);
 
+/* How pooling goes along a dim of `size`, and how often; at least once. */
+typedef struct exg_pool_window {
+    int64_t kernel, stride, padding, dilation;
+} exg_pool_window;
+
+exg_status exg_pool_windows(int64_t size, const exg_pool_window *w, bool ceil_mode, int64_t *count,
+                            exg_error *err);
+
 /* Sets result `index` to a row-major tensor. Sizes are checked to be non-negative
  * and their product to fit. */
 exg_status exg_shape_result(exg_shape_call *call, uint32_t index, exg_dtype dtype,
