@@ -396,21 +396,21 @@ static exg_argument parted(exg_builder *b, exg_ref x, uint32_t dim, const int64_
 static exg_argument in_sections(exg_builder *b, exg_ref x, uint32_t dim, int64_t sections)
 {
     int64_t size = exg_lower_dims(b, x).n[dim];
-    int64_t *starts =
-        sections < 1 || sections > INT32_MAX
-            ? NULL
-            : EXG_NEW_ARRAY(exg_builder_arena(b), int64_t, (size_t)sections);
+    exg_ref *refs;
     int64_t at = 0;
 
-    if (starts == NULL) {
+    if (sections < 1) {
         exg_lower_refuse(b, "tensor_split in no sections");
         return exg_arg_none();
     }
-    for (int64_t i = 0; i < sections; i++) {
-        starts[i] = at;
-        at += size / sections + (i < size % sections);
+    refs = exg_lower_new_refs(b, sections);
+    for (int64_t i = 0; refs != NULL && i < sections; i++) {
+        int64_t count = size / sections + (i < size % sections);
+
+        refs[i] = exg_lower_slice(b, x, dim, at, count);
+        at += count;
     }
-    return parted(b, x, dim, starts, (uint32_t)sections);
+    return refs == NULL ? exg_arg_none() : exg_arg_refs(b, refs, (uint32_t)sections);
 }
 
 static exg_argument at_indices(exg_builder *b, exg_ref x, uint32_t dim, const exg_argument *where)

@@ -558,7 +558,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         return b->error.status;
     }
     if ((op->schema->return_count > 0 && op->functional == EXG_OPERATOR_COUNT &&
-         exg_operator_infer(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
+         exg_infer_checked(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
         exg_builder_fail(b, &err);
         return b->error.status;
     }

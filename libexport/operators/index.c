@@ -454,7 +454,7 @@ void exg_lower_clone(exg_builder *b, const exg_argument *args, exg_argument *res
 void exg_lower_stack(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t count = args[0].count;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     int64_t dim = exg_get_int(&args[1]);
 
     for (uint32_t i = 0; parts != NULL && i < count; i++) {
@@ -524,7 +524,7 @@ void exg_lower_copy(exg_builder *b, const exg_argument *args, exg_argument *resu
 void exg_lower_cat(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t count = args[0].count;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     exg_dtype dtype = count == 0 ? EXG_DTYPE_F32 : exg_lower_dtype(b, exg_lower_item(args, 0));
 
     for (uint32_t i = 1; i < count; i++) {

@@ -348,9 +348,16 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
                               const exg_graph *graph, exg_arena *arena,
                               exg_tensor_meta ***results, uint32_t *result_count, exg_error *err)
 {
+    EXG_TRY(exg_check_numbers(op, args, err));
+    return exg_infer_checked(op, args, graph, arena, results, result_count, err);
+}
+
+exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
+                             const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
+                             uint32_t *result_count, exg_error *err)
+{
     exg_shape_call call = {.op = op, .args = args, .graph = graph, .arena = arena};
 
-    EXG_TRY(exg_check_numbers(op, args, err));
     call.result_count = op->schema->return_count;
     call.results = EXG_NEW_ARRAY(arena, exg_tensor_meta *, call.result_count);
     if (call.results == NULL) {

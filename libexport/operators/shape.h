@@ -14,6 +14,11 @@ typedef struct exg_dims {
 
 #define EXG_SHAPE_FAIL(err, ...) EXG_FAIL((err), MALFORMED, "NOD-017", __VA_ARGS__)
 
+/* exg_operator_infer of numbers that exg_check_numbers has passed. */
+exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
+                             const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
+                             uint32_t *result_count, exg_error *err);
+
 /* Refuses integers that no tensor has a use for, and lists longer than what they are of. */
 exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, exg_error *err);
 

@@ -694,7 +694,7 @@ void exg_lower_type_as(exg_builder *b, const exg_argument *args, exg_argument *r
 static void split_by(exg_builder *b, exg_ref x, uint32_t dim, const int64_t *sizes, uint32_t count,
                      exg_argument *results)
 {
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     int64_t start = 0;
 
     for (uint32_t i = 0; parts != NULL && i < count; i++) {
@@ -706,38 +706,47 @@ static void split_by(exg_builder *b, exg_ref x, uint32_t dim, const int64_t *siz
     results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
 }
 
-static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, exg_argument *results)
+/* `count` parts of `size` along dim, the last as long as what is left. */
+static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, int64_t count,
+                         exg_argument *results)
 {
     exg_strided s = strided_of(b, x);
-    int64_t left = s.rank > 0 ? s.sizes[dim] : 0;
-    int64_t count = size > 0 ? left / size + (left % size != 0) : 1;
-    int64_t *sizes = EXG_NEW_ARRAY(exg_builder_arena(b), int64_t, (size_t)(count > 0 ? count : 1));
+    exg_ref *parts;
 
-    if (sizes == NULL) {
+    if (s.rank == 0 || size < 0 || count < 1 || (size == 0 && s.sizes[dim] > 0)) {
+        exg_lower_refuse(b, "split of a 0-d tensor, or into no parts");
         return;
     }
-    count = count == 0 ? 1 : count;
-    for (int64_t i = 0; i < count; i++) {
-        sizes[i] = size > 0 && size < left ? size : left;
-        left -= sizes[i];
+    parts = exg_lower_new_refs(b, count);
+    for (int64_t i = 0; parts != NULL && i < count; i++) {
+        int64_t start = i * size;
+
+        parts[i] = EMIT(b, slice_Tensor, x, (int)dim, exg_arg_int(start),
+                        exg_arg_int(i + 1 < count ? start + size : s.sizes[dim]), 1);
     }
-    split_by(b, x, dim, sizes, (uint32_t)count, results);
+    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, (uint32_t)count);
 }
 
 void exg_lower_split(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    split_evenly(b, SELF, dim_of(&args[2], strided_of(b, SELF).rank), exg_get_int(&args[1]),
-                 results);
+    exg_strided s = strided_of(b, SELF);
+    uint32_t dim = dim_of(&args[2], s.rank);
+    int64_t size = exg_get_int(&args[1]);
+    int64_t whole = s.rank > 0 ? s.sizes[dim] : 0;
+
+    split_evenly(b, SELF, dim, size, size > 0 && whole > 0 ? (whole - 1) / size + 1 : 1, results);
 }
 
+/* Of nothing as many as asked for, else of equal size. */
 void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_strided s = strided_of(b, SELF);
     uint32_t dim = dim_of(&args[2], s.rank);
     int64_t chunks = exg_get_int(&args[1]);
-    int64_t size = s.rank > 0 && chunks > 0 ? (s.sizes[dim] - 1) / chunks + 1 : 0;
+    int64_t whole = s.rank > 0 ? s.sizes[dim] : 0;
+    int64_t size = whole > 0 && chunks > 0 ? (whole - 1) / chunks + 1 : 0;
 
-    split_evenly(b, SELF, dim, size, results);
+    split_evenly(b, SELF, dim, size, size > 0 ? (whole - 1) / size + 1 : chunks, results);
 }
 
 void exg_lower_split_with_sizes(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -763,13 +772,17 @@ void exg_lower_unbind(exg_builder *b, const exg_argument *args, exg_argument *re
 {
     exg_strided s = strided_of(b, SELF);
     uint32_t dim = dim_of(&args[1], s.rank);
-    uint32_t count = s.rank > 0 && s.sizes[dim] < UINT32_MAX ? (uint32_t)s.sizes[dim] : 0;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    int64_t count = s.rank > 0 ? s.sizes[dim] : 0;
+    exg_ref *parts = exg_lower_new_refs(b, count);
 
-    for (uint32_t i = 0; parts != NULL && i < count; i++) {
-        parts[i] = EMIT(b, select_int, SELF, dim, i);
+    if (s.rank == 0) {
+        exg_lower_refuse(b, "unbind of a 0-d tensor");
+        return;
     }
-    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
+    for (int64_t i = 0; parts != NULL && i < count; i++) {
+        parts[i] = EMIT(b, select_int, SELF, dim, exg_arg_int(i));
+    }
+    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, (uint32_t)count);
 }
 
 /* ---- of complex numbers, where there are none (complex.def has the others) ------------------- */

@@ -391,18 +391,24 @@ static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64
     return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 1), exg_arg_bool(true)));
 }
 
+#define WEIGHTS_MAX 0x1p26 /* looked at one by one */
+
 /* As many parts, a power of two, as let the greatest of these weights stay below 2^15. */
-static double parts_of(const filter *f, int64_t in, int64_t out, double scale)
+static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out, double scale)
 {
     double unit = scale > 1 ? scale : 1;
     double reach = f->reach * unit;
     double most = 0;
     double parts = 1;
 
+    if ((double)out * fmin((double)in, 2 * reach + 2) > WEIGHTS_MAX) {
+        exg_lower_unsupported(b, "an image of bytes smoothed to so large a one");
+        return parts;
+    }
     for (int64_t i = 0; i < out; i++) {
         double centre = ((double)i + 0.5) * scale;
-        int64_t first = (int64_t)fmax(floor(centre - reach), 0);
-        int64_t end = (int64_t)fmin(ceil(centre + reach), (double)in);
+        int64_t first = (int64_t)fmin(fmax(floor(centre - reach), 0), (double)in);
+        int64_t end = (int64_t)fmin(fmax(ceil(centre + reach), 0), (double)in);
         double greatest = 0;
         double sum = 0;
 
@@ -426,7 +432,7 @@ static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32
 {
     int64_t in = exg_lower_dims(b, x).n[dim];
     exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x));
-    double parts = of_bytes ? parts_of(f, in, out, scale) : 1;
+    double parts = of_bytes ? parts_of(b, f, in, out, scale) : 1;
 
     if (of_bytes) { /* halves away from 0 */
         exg_ref whole = EMIT(b, mul_Scalar, EMIT(b, abs_default, w), parts);

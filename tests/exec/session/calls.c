@@ -30,6 +30,22 @@ static const row rows[] = {
     {"max_pool3d_with_indices.default f32[1,4,4,4] [3] [1] [2]", "NOD-017"},
     {"max_pool3d_with_indices.default f32[1,4,4,4] [3] [1] [1048576,0,0]", "NOD-017"},
     {"max_pool3d_with_indices.default f32[1,4,4,4] [2147483647] [1] [0] [2147483647]", "NOD-017"},
+    {"adaptive_max_pool1d.default f32[1,2,5] [3]", ""},
+    {"tensor_split.sections f32[5] 8", ""},
+    {"tensor_split.sections f32[5] 0", "NOD-017"},
+    {"tensor_split.sections f32[5] 2147483647", "OPR-008"},
+    {"chunk.default f32[0,2] 3", ""},
+    {"chunk.default f32[0,2] 1099511627776", "OPR-008"},
+    {"chunk.default f32[5] 0", "NOD-017"},
+    {"chunk.default f32[] 1", "NOD-017"},
+    {"split.Tensor f32[5] 0", "NOD-017"},
+    {"split.Tensor f32[5] -1", "NOD-017"},
+    {"split.Tensor f32[0] 0", ""},
+    {"split.Tensor f32[0,1099511627776] 1 1", "OPR-008"},
+    {"unbind.int f32[0,1099511627776] 1", "OPR-008"},
+    {"unbind.int f32[]", "NOD-017"},
+    {"_upsample_bilinear2d_aa.default u8[1,1,4,4] [3,2147483647] false", "OPR-002"},
+    {"upsample_bilinear2d.vec u8[1,1,4,4] [3,2147483647] false none", "OPR-002"},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [2] [0] [1] true [1] 1", ""},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [1] [0] [2] true [1] 1", ""},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [2] [0] [1] true [2] 1", "NOD-017"},
@@ -100,6 +116,20 @@ static exg_argument read_argument(made *m, const char *text)
                                      : exg_arg_float(strtod(text, NULL));
 }
 
+/* Of a list each item. */
+static void output(exg_builder *b, const exg_argument *result)
+{
+    if (result->kind != EXG_ARGUMENT_TENSORS) {
+        exg_builder_output(b, result, EXG_OUTPUT_USER, NULL);
+        return;
+    }
+    for (uint32_t i = 0; i < result->count; i++) {
+        exg_argument item = exg_arg_ref((exg_ref){result->as_tensors[i]});
+
+        exg_builder_output(b, &item, EXG_OUTPUT_USER, NULL);
+    }
+}
+
 static exg_status build(made *m, const char *call, exg_error *err)
 {
     exg_argument args[ARGS_MAX];
@@ -120,7 +150,7 @@ static exg_status build(made *m, const char *call, exg_error *err)
     }
     if (exg_emit_all(m->b, op->id, args, count, results) == EXG_OK) {
         for (uint32_t r = 0; r < op->schema->return_count; r++) {
-            exg_builder_output(m->b, &results[r], EXG_OUTPUT_USER, NULL);
+            output(m->b, &results[r]);
         }
     }
     return exg_builder_finish(m->b, err);
