@@ -210,17 +210,10 @@ exg_status exg_shape_index_put(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(indexed_dims(call, &out, err));
-    if (values->rank > out.rank || values->dtype != exg_shape_input(call, 0)->dtype) {
-        return EXG_SHAPE_FAIL(err, "values of another rank or dtype than what is indexed");
+    if (values->dtype != exg_shape_input(call, 0)->dtype) {
+        return EXG_SHAPE_FAIL(err, "values of another dtype than what is indexed");
     }
-    for (uint32_t d = 0; d < values->rank; d++) {
-        int64_t size = out.n[out.rank - values->rank + d];
-
-        if (values->sizes[d].value != size && values->sizes[d].value != 1) {
-            return EXG_SHAPE_FAIL(err, "value size %" PRId64 " for size %" PRId64 " of what is "
-                                       "indexed", values->sizes[d].value, size);
-        }
-    }
+    EXG_TRY(exg_broadcasts_to(values, &out, "values of what is indexed", err));
     return exg_shape_same(call, err);
 }
 

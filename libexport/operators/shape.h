@@ -35,6 +35,13 @@ exg_status exg_wrap_dim(int64_t dim, uint32_t rank, uint32_t *wrapped, exg_error
 /* The common shape of two under broadcasting. */
 exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, exg_error *err);
 
+/* A tensor of `meta`'s sizes (NULL: none) broadcasts to `to`, which stays as it is. */
+exg_status exg_broadcasts_to(const exg_tensor_meta *meta, const exg_dims *to, const char *what,
+                             exg_error *err);
+
+/* The sizes of what a convolution's arguments give; channels and groups are checked too. */
+exg_status exg_convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_error *err);
+
 /* How pooling goes along a dim of `size`, and how often; at least once. */
 typedef struct exg_pool_window {
     int64_t kernel, stride, padding, dilation;

@@ -14,7 +14,8 @@
 #define ARGS_MAX 16
 
 /* A call as text: the operator, then its arguments: "f32[2,3]" a tensor of zeros, "[1,2]" a list,
- * "1", "0.5", "true", "none". `code` is what building, planning or running says. */
+ * "[true,false]" one of flags, "1", "0.5", "true", "none". `code` is what building, planning or
+ * running says. */
 typedef struct row {
     const char *call;
     const char *code;
@@ -37,6 +38,10 @@ static const row rows[] = {
     {"chunk.default f32[0,2] 3", ""},
     {"chunk.default f32[0,2] 1099511627776", "OPR-008"},
     {"chunk.default f32[5] 0", "NOD-017"},
+    {"chunk.default f32[5] 2 1", "NOD-017"},
+    {"split_with_sizes.default f32[5] [2,3]", ""},
+    {"split_with_sizes.default f32[5] [2,4]", "NOD-017"},
+    {"split_with_sizes.default f32[5] [2,3] 7", "NOD-017"},
     {"chunk.default f32[] 1", "NOD-017"},
     {"split.Tensor f32[5] 0", "NOD-017"},
     {"split.Tensor f32[5] -1", "NOD-017"},
@@ -51,6 +56,16 @@ static const row rows[] = {
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [2] [0] [1] true [2] 1", "NOD-017"},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [1] [0] [1] true [1048576,8] 1",
      "NOD-017"},
+    {"convolution.default f32[1,1,4,4] f32[1,1,0,3] none [1] [0] [1] false [0] 1", "NOD-017"},
+    {"convolution_backward.default f32[1,1,2,2] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "
+     "false [0,0] 1 [true,true,false]", ""},
+    {"convolution_backward.default f32[1,1,3,3] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "
+     "false [0,0] 1 [true,true,false]", "NOD-017"},
+    {"convolution_backward.default f32[1,1,2,2] f32[1,1,4,4] f32[1,2,3,3] none [1,1] [0,0] [1,1] "
+     "false [0,0] 1 [true,true,false]", "NOD-017"},
+    {"avg_pool2d_backward.default f32[1,2,2] f32[1,4,4] [2] [2] [0] false true none", ""},
+    {"avg_pool2d_backward.default f32[1,9,2] f32[1,4,4] [2] [2] [0] false true none", "NOD-017"},
+    {"avg_pool2d_backward.default f32[1,2,2] f32[1,4,4] [] [2] [0] false true none", "NOD-017"},
 };
 
 typedef struct made {
@@ -94,11 +109,25 @@ static exg_argument read_tensor(made *m, const char *text)
     return exg_arg_ref(exg_builder_input(m->b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET));
 }
 
+static exg_argument read_flags(made *m, const char *text)
+{
+    exg_argument arg = {.kind = EXG_ARGUMENT_BOOLS};
+
+    arg.as_bools = exg_arena_alloc(exg_builder_arena(m->b), EXG_RANK_MAX, sizeof(bool));
+    for (; *text != ']'; text = strpbrk(text + 1, ",]")) {
+        arg.as_bools[arg.count++] = text[1] == 't';
+    }
+    return arg;
+}
+
 static exg_argument read_argument(made *m, const char *text)
 {
     int64_t n[EXG_RANK_MAX];
     uint32_t count;
 
+    if (strncmp(text, "[true", 5) == 0 || strncmp(text, "[false", 6) == 0) {
+        return read_flags(m, text);
+    }
     if (text[0] == '[') {
         count = read_list(text, n);
         return exg_arg_ints(m->b, n, count);
