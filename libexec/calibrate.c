@@ -2,6 +2,7 @@
  * short and a long all-reduce between threads or processes. Each is the shortest of several; of
  * all-reduces of batches, for one of them alone may find that the others were there before.
  */
+#include "libexport/base/given.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
 #include "libexec/engine.h"
@@ -195,6 +196,7 @@ static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *co
 
 exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err)
 {
+    EXG_GIVEN(err, costs);
     exg_communicator *world = NULL;
     exg_status status;
 

@@ -1,6 +1,7 @@
 /* session.c - the way of a call: inputs checked and bound, the plan found or made, carried
  * out, results handed out.
  */
+#include "libexport/base/given.h"
 #include "libexec/routine.h"
 #include "libexec/device/device.h"
 #include "libexec/sharding/cuts.h"
@@ -333,6 +334,7 @@ static exg_status create_tables(exg_session *s, exg_error *err)
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
+    EXG_GIVEN(err, verified, session);
     exg_session_options own = {0};
     exg_session *s;
     exg_status status;
@@ -563,6 +565,7 @@ static void collect_outputs(exg_session *s)
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err)
 {
+    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
     const exg_session_options *options = &session->engine.options;
 
     EXG_TRY(select_plan(session, inputs, input_count, err));
@@ -606,6 +609,7 @@ static exg_status run_routine(exg_session *s, exg_error *err)
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err)
 {
+    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
     uint64_t start;
     exg_status status;
 

@@ -1,4 +1,5 @@
 /* device.c - the kinds of devices, and their tables by name. */
+#include "libexport/base/given.h"
 #include "libexec/device/device.h"
 #include "libexec/kernels/isa.h"
 
@@ -68,6 +69,7 @@ exg_status exg_device_table_find(const char *name, const exg_device_table **tabl
 
 exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err)
 {
+    EXG_GIVEN(err, kind, count);
     const exg_device_table *table;
 
     *count = 1;
@@ -98,6 +100,7 @@ static void describe_host(exg_device_info *info)
 exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info *info,
                                exg_error *err)
 {
+    EXG_GIVEN(err, kind, info);
     const exg_device_table *table;
     uint32_t count;
 

@@ -1,5 +1,6 @@
 /* backward.c - from what was computed back to the leaves: the latest step first, so that every
  * gradient of its results has come. The same order on every rank. */
+#include "libexport/base/given.h"
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/options.h"
 
@@ -196,6 +197,7 @@ exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
                         const exg_dtensor *const *gradients, uint32_t count,
                         const exg_backward_options *given, exg_error *err)
 {
+    EXG_GIVEN(err, d, EXG_IF_ANY(count, roots));
     exg_backward_options options = {0};
     agenda a = {.d = d};
     exg_status status = EXG_OK;

@@ -1,5 +1,6 @@
 /* border.c - steps between plain tensors and DTensors, and from placements to others, with their
  * ways back: each is another of these steps. */
+#include "libexport/base/given.h"
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/options.h"
 
@@ -15,6 +16,7 @@ exg_device_mesh *exg_current_mesh(const exg_dispatcher *d)
 
 exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_mesh *mesh, exg_error *err)
 {
+    EXG_GIVEN(err, d, mesh);
     if (d->mesh_count == EXG_MESHES_MAX) {
         return EXG_FAIL(err, LIMIT, "TAP-005", "%d meshes inside one another", EXG_MESHES_MAX);
     }
@@ -29,6 +31,7 @@ exg_device_mesh *exg_dispatcher_pop_mesh(exg_dispatcher *d)
 
 exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self, exg_error *err)
 {
+    EXG_GIVEN(err, d, self);
     *self = d->self;
     if (d->self == NULL && exg_current_mesh(d) == NULL) {
         return EXG_FAIL(err, USAGE, "DSP-008", "no mesh is set");
@@ -145,6 +148,7 @@ static const exg_tape_kind to_local_kind = {to_local_back, "to_local"};
 exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *given,
                         exg_dtensor **local, exg_error *err)
 {
+    EXG_GIVEN(err, d, t, local);
     exg_step_options options = {0};
     exg_placement whole = exg_replicate();
     exg_device_mesh *self;
@@ -202,6 +206,7 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
                           const exg_from_local_options *how, const exg_step_options *given,
                           exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, d, local, t);
     exg_step_options options = {0};
     exg_from_local_options all = {0};
     exg_status status;
@@ -301,6 +306,7 @@ exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
                             const exg_placement *placements, uint32_t count,
                             const exg_step_options *given, exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, d, t, out);
     exg_step_options options = {0};
     exg_dtensor *cast;
     exg_status status;
@@ -323,6 +329,7 @@ exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
 exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *given,
                            exg_dtensor **whole, exg_error *err)
 {
+    EXG_GIVEN(err, d, t, whole);
     exg_placement to[EXG_MESH_DIMS_MAX];
     exg_dtensor *moved;
     exg_status status;
@@ -365,6 +372,7 @@ exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor, exg_device_mes
                           const exg_placement *placements, uint32_t count, uint32_t source,
                           exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, d, tensor, t);
     *t = NULL;
     mesh = mesh == NULL ? exg_current_mesh(d) : mesh;
     if (mesh == NULL) {

@@ -1,4 +1,5 @@
 /* dispatch.c - a call from key and objects to its entry: lowering, handler, cache. */
+#include "libexport/base/given.h"
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
@@ -16,6 +17,7 @@
 exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options,
                                     exg_error *err)
 {
+    EXG_GIVEN(err, d);
     exg_dispatch_options all = {0};
     uint32_t capacity = d->options.cache_capacity;
 
@@ -29,6 +31,7 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
                                  const exg_dispatch_options *options, exg_dispatcher **d,
                                  exg_error *err)
 {
+    EXG_GIVEN(err, operators, d);
     exg_dispatcher *made = calloc(1, sizeof(*made));
     uint32_t capacity = CACHE_CAPACITY;
     exg_status status;
@@ -142,6 +145,7 @@ exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg
 exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key, const exg_dispatch_row *row,
                                    exg_error *err)
 {
+    EXG_GIVEN(err, d, key, row);
     exg_dispatch_op *known;
 
     EXG_TRY(exg_dispatch_row_of(d, key, &known, err));
@@ -558,6 +562,7 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err)
 {
+    EXG_GIVEN(err, d, key, EXG_IF_ANY(arg_count, args), EXG_IF_ANY(kwarg_count, kwargs), result);
     exg_dispatch_op *row;
     exg_custom_handler *handler;
 
@@ -614,6 +619,7 @@ exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_
                                         exg_arena *arena, exg_op_schema **target, bool *moves,
                                         exg_output_sharding **sharding, exg_error *err)
 {
+    EXG_GIVEN(err, d, key, schema, arena, target, moves, sharding);
     const exg_dtensor_spec *spec = NULL;
     exg_dispatch_op *row;
 

@@ -1,5 +1,6 @@
 /* handlers.c - operators that are no map of local tensors: numbers, lists, other views of
  * the object itself. */
+#include "libexport/base/given.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
 
@@ -40,6 +41,7 @@ static exg_argument element(const exg_tensor *t)
 
 exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_error *err)
 {
+    EXG_GIVEN(err, t, number);
     exg_dtensor *whole;
     exg_mirror m = {.device = NULL};
     exg_status status = EXG_OK;

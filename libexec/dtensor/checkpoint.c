@@ -1,4 +1,5 @@
 /* checkpoint.c - what of a whole a rank's part is, for saving it and for loading it. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
                              exg_error *err)
 {
+    EXG_GIVEN(err, t, offsets, sizes);
     EXG_TRY(has_chunks(t, err));
     if (t->mesh->communicator == NULL) {
         memset(offsets, 0, t->rank * sizeof(*offsets));
@@ -40,6 +42,7 @@ static exg_status own_region(const exg_dtensor *t, exg_region **all, const exg_r
 exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
                                 exg_error *err)
 {
+    EXG_GIVEN(err, t, offsets, local);
     size_t bytes = t->rank * sizeof(*offsets);
     int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
     const exg_piece *piece = NULL;
@@ -100,12 +103,14 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
 exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window, void *data,
                                     exg_error *err)
 {
+    EXG_GIVEN(err, t);
     return copy_window(t, window, data, false, err);
 }
 
 exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, const void *data,
                                       exg_error *err)
 {
+    EXG_GIVEN(err, t);
     return copy_window(t, window, (void *)(uintptr_t)data, true, err);
 }
 
@@ -125,6 +130,7 @@ static uint32_t first_holder(const exg_dtensor *t)
 exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
                                    uint32_t room, uint32_t *count, exg_error *err)
 {
+    EXG_GIVEN(err, t, fqn, EXG_IF_ANY(room, items), count);
     exg_write_item item = {.fqn = fqn, .rank = t->rank, .dtype = t->local.dtype,
                            .layout = EXG_LAYOUT_STRIDED,
                            .memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS,

@@ -1,4 +1,5 @@
 /* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
@@ -144,6 +145,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, con
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                              exg_error *err)
 {
+    EXG_GIVEN(err, like, t);
     return make(mesh, like, NULL, t, err);
 }
 
@@ -240,18 +242,21 @@ static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *lik
 exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
                             exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, like, t);
     return make_filled(mesh, like, NULL, constant, &value, t, err);
 }
 
 exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                              exg_error *err)
 {
+    EXG_GIVEN(err, like, t);
     return exg_dtensor_full(mesh, like, 0, t, err);
 }
 
 exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                             exg_error *err)
 {
+    EXG_GIVEN(err, like, t);
     return exg_dtensor_full(mesh, like, 1, t, err);
 }
 
@@ -265,6 +270,7 @@ static double on_line(const void *user, uint64_t index)
 exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
                               double step, exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, like, t);
     const double line[2] = {start, step};
 
     if (like->rank != 1) {
@@ -339,11 +345,13 @@ static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *lik
 exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                             exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, like, rng, t);
     return make_random(mesh, like, rng, uniform, t, err);
 }
 
 exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                              exg_dtensor **t, exg_error *err)
 {
+    EXG_GIVEN(err, like, rng, t);
     return make_random(mesh, like, rng, normal, t, err);
 }

@@ -1,4 +1,5 @@
 /* gradient.c - what the borders of a DTensor give back to a gradient: reference dtensor.md 3.6. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 
 #include <inttypes.h>
@@ -36,6 +37,7 @@ exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradien
                                  const exg_placement *placements, uint32_t count,
                                  exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX], strides[EXG_RANK_MAX];
     exg_status status;
@@ -72,6 +74,7 @@ void exg_redistributed_gradient(const exg_dtensor *source, const exg_dtensor *gr
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, source, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;
@@ -84,6 +87,7 @@ exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtenso
 
 exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     exg_gradient_placements(t, to);
@@ -93,6 +97,7 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
 exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
                                    exg_error *err)
 {
+    EXG_GIVEN(err, t, like, out);
     return exg_dtensor_redistribute(t, like->placements, like->mesh->ndim, out, err);
 }
 
@@ -100,6 +105,7 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
                                    const exg_placement *placements, uint32_t count,
                                    exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;

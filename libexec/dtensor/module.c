@@ -1,4 +1,5 @@
 /* module.c - a program's parameters and buffers as DTensors, module by module. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
@@ -177,6 +178,7 @@ static exg_status add_tensors(exg_module *m, exg_error *err)
 
 exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err)
 {
+    EXG_GIVEN(err, program, m);
     exg_module *made = calloc(1, sizeof(*made));
     exg_status status;
 
@@ -281,6 +283,7 @@ static tensor_entry *find_holder(const exg_module *m, const char *fqn)
 exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
                              uint32_t count, exg_error *err)
 {
+    EXG_GIVEN(err, m, fqn);
     exg_placement to[EXG_MESH_DIMS_MAX];
     tensor_entry *holder = find_holder(m, fqn);
 
@@ -336,6 +339,7 @@ static exg_status partition(exg_module *m, const module_entry *module,
 exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh *mesh,
                                  const exg_module_functions *functions, exg_error *err)
 {
+    EXG_GIVEN(err, m, fqn);
     module_entry *root = find_module(m, fqn);
 
     if (mesh == NULL) {
@@ -398,6 +402,7 @@ exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *fo
                               exg_module_value *inputs, uint32_t input_count,
                               exg_module_value *outputs, uint32_t output_count, exg_error *err)
 {
+    EXG_GIVEN(err, m, fqn, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs));
     const module_entry *module = find_module(m, fqn);
     const exg_module_functions *f;
 

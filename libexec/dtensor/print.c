@@ -1,4 +1,5 @@
 /* print.c - a DTensor as text. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/text.h"
 
@@ -117,11 +118,13 @@ static exg_status print(const exg_dtensor *t, const char *name, const exg_dtenso
 
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
 {
+    EXG_GIVEN(err, t, text);
     return print(t, "local_tensor", t, text, err);
 }
 
 exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err)
 {
+    EXG_GIVEN(err, t, text);
     exg_dtensor *whole;
     exg_status status;
 

@@ -6,6 +6,7 @@
  * each rank receives what it lacks and no more; an all-reduce is two. A rank that has
  * replicas to choose from takes the one at its own coordinates.
  */
+#include "libexport/base/given.h"
 #include "libexec/comm/reduce.h"
 #include "libexec/dtensor/line.h"
 #include "libexec/dtensor/spec.h"
@@ -363,6 +364,7 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;
@@ -376,6 +378,7 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
 
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
+    EXG_GIVEN(err, t, out);
     exg_placement whole[EXG_MESH_DIMS_MAX];
 
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {

@@ -1,4 +1,5 @@
 /* spec.c - placements that fit, the part of a rank, DTensor objects. */
+#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
@@ -364,6 +365,7 @@ exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to,
 
 exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err)
 {
+    EXG_GIVEN(err, t);
     exg_transit *transit = t->transit;
 
     if (transit == NULL) {

@@ -1,6 +1,7 @@
 /* plan.c - goes through a functional program once and turns nodes into steps:
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
+#include "libexport/base/given.h"
 #include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
@@ -702,6 +703,7 @@ static exg_status plan_all(exg_planner *p)
 exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
                            const exg_plan_options *options, exg_plan **plan, exg_error *err)
 {
+    EXG_GIVEN(err, functional, operators, plan);
     exg_plan_options own = {0};
 
     *plan = NULL;

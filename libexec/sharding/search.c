@@ -1,6 +1,7 @@
 /* search.c - a program placed along every dim of a mesh; where the strategy is left open,
  * the one of least predicted time among those that fit into the memory.
  */
+#include "libexport/base/given.h"
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/placer.h"
 #include "libexport/base/options.h"
@@ -357,6 +358,7 @@ exg_status exg_place(const exg_program *functional, const exg_operators *operato
                      const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
                      exg_place_summary *summary, char **report, exg_error *err)
 {
+    EXG_GIVEN(err, functional, operators, mesh, local);
     *local = NULL;
     EXG_TRY(exg_place_check(options, goal, mesh, err));
     EXG_TRY(exg_place_check_patterns(functional, options, mesh->ndim, err));

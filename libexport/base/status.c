@@ -1,6 +1,7 @@
 /* status.c - filling and decorating errors. */
-#include <exg/status.h>
+#include "libexport/base/given.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -117,4 +118,39 @@ exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset)
         err->offset = offset;
     }
     return status;
+}
+
+/* The last word of the part of `names` before comma number `index`. */
+static const char *name_of(const char *names, size_t index, int *length)
+{
+    const char *at = names;
+    int depth = 0;
+
+    for (; *at != '\0' && (*at != ',' || depth > 0 || index > 0); at++) {
+        depth += (*at == '(') - (*at == ')');
+        index -= *at == ',' && depth == 0;
+    }
+    while (at > names && at[-1] == ')') {
+        at--;
+    }
+    for (*length = 0; at > names && (isalnum((unsigned char)at[-1]) || at[-1] == '_'); at--) {
+        ++*length;
+    }
+    return at;
+}
+
+exg_status exg_given(const char *file, int line, const char *function, const char *names,
+                     const void *const *pointers, size_t count, exg_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pointers[i] == NULL) {
+            int length;
+            const char *name = name_of(names, i, &length);
+            exg_status status = exg_error_set(err, file, line, EXG_USAGE, "ARG-001",
+                                              "%s: '%.*s' is NULL", function, length, name);
+
+            return exg_error_fix(err, status, "look at the status of the call that makes it");
+        }
+    }
+    return EXG_OK;
 }

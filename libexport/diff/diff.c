@@ -1,4 +1,5 @@
 /* diff.c - the rooms of a comparison, one after the other, and what they find. */
+#include "libexport/base/given.h"
 #include "libexport/diff/side.h"
 #include "libexport/base/options.h"
 
@@ -144,6 +145,7 @@ static bool sort_rooms(exg_diff *diff)
 exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
                              const exg_diff_options *options, exg_diff *diff, exg_error *err)
 {
+    EXG_GIVEN(err, a, b, diff);
     exg_diff_options own = {.size = sizeof(own)};
     exg_differ d = {.a = a->program, .b = b->program, .options = &own, .diff = diff};
     exg_status status = EXG_OK;

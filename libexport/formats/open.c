@@ -1,4 +1,5 @@
 /* open.c - which format, and off it goes. */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
@@ -166,6 +167,7 @@ static exg_status open_source(exg_source *source, const exg_open_options *given,
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
                            exg_program **program, exg_file_info *info, exg_error *err)
 {
+    EXG_GIVEN(err, EXG_IF_ANY(length, data), program);
     exg_source source = {data, length, NULL, 0, NULL};
 
     return open_source(&source, options, program, info, err);
@@ -187,6 +189,7 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
 exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
                     exg_file_info *info, exg_error *err)
 {
+    EXG_GIVEN(err, path, program);
     exg_mapping mapping;
     exg_source source;
     exg_file_info found = {0};
@@ -222,6 +225,7 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *given, exg_error *err)
 {
+    EXG_GIVEN(err, program, path);
     exg_save_options options = {0};
 
     EXG_TRY(EXG_READ_OPTIONS(exg_save_options, &options, given, err));

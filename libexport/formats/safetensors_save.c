@@ -7,6 +7,7 @@
  * The files of a split model carry the hash of their bytes in their names, and the index
  * is renamed into place last: at any moment it is the old model or the new one.
  */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
@@ -464,6 +465,7 @@ static exg_status save(saver *s, const char *path)
 exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err)
 {
+    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
     saver s = {.count = count, .metadata = metadata, .err = err};
     exg_status status = EXG_OK;
 
@@ -561,6 +563,7 @@ static exg_status check_sources(saver *s)
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *given, exg_error *err)
 {
+    EXG_GIVEN(err, weights, path);
     exg_weights_save_options options = {0};
     exg_string_map encodings = {0};
     saver s = {.weights = weights,

@@ -1,4 +1,5 @@
 /* weights_file.c - which file of named tensors, and off it goes. */
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/formats/weights_file.h"
 
@@ -121,6 +122,7 @@ static exg_weights_format find_format(const uint8_t *data, uint64_t length)
 
 exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err)
 {
+    EXG_GIVEN(err, path, format);
     exg_mapping mapping;
 
     EXG_TRY(exg_file_map(path, &mapping, err));
@@ -172,6 +174,7 @@ exg_status exg_weights_open_memory(const void *data, size_t length,
                                    const exg_open_options *options, exg_weights **weights,
                                    exg_weights_format *format, exg_error *err)
 {
+    EXG_GIVEN(err, EXG_IF_ANY(length, data), weights);
     exg_source source = {data, length, NULL, 0, NULL};
     exg_open_options own = {0};
     exg_weights_format found;
@@ -219,6 +222,7 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
 exg_status exg_weights_open(const char *path, const exg_open_options *options,
                             exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
+    EXG_GIVEN(err, path, weights);
     exg_mapping mapping;
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
     exg_status status;

@@ -377,6 +377,96 @@ void exg_lower_cartesian_prod(exg_builder *b, const exg_argument *args, exg_argu
 
 /* ---- parted ----------------------------------------------------------------------------- */
 
+/* `count` parts of `size` along dim, the last as long as what is left. */
+static void split_evenly(exg_builder *b, exg_ref x, uint32_t dim, int64_t size, int64_t count,
+                         exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, x);
+    exg_ref *parts;
+
+    if (in.rank == 0 || size < 0 || count < 1 || (size == 0 && in.n[dim] > 0)) {
+        exg_lower_refuse(b, "split of a 0-d tensor, or into no parts");
+        return;
+    }
+    parts = exg_lower_new_refs(b, count);
+    for (int64_t i = 0; parts != NULL && i < count; i++) {
+        int64_t start = i * size;
+
+        parts[i] = exg_lower_slice(b, x, dim, start, i + 1 < count ? size : in.n[dim] - start);
+    }
+    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, (uint32_t)count);
+}
+
+/* Its size, 0 of a 0-d tensor. */
+static int64_t size_along(exg_builder *b, exg_ref x, const exg_argument *arg, uint32_t *dim)
+{
+    exg_dims in = exg_lower_dims(b, x);
+
+    *dim = exg_lower_dim(b, exg_get_int(arg), in.rank);
+    return in.rank > 0 ? in.n[*dim] : 0;
+}
+
+void exg_lower_split(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t size = exg_get_int(&args[1]);
+    uint32_t dim;
+    int64_t whole = size_along(b, SELF, &args[2], &dim);
+
+    split_evenly(b, SELF, dim, size, size > 0 && whole > 0 ? (whole - 1) / size + 1 : 1, results);
+}
+
+/* Of nothing as many as asked for, else of equal size. */
+void exg_lower_chunk(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    int64_t chunks = exg_get_int(&args[1]);
+    uint32_t dim;
+    int64_t whole = size_along(b, SELF, &args[2], &dim);
+    int64_t size = whole > 0 && chunks > 0 ? (whole - 1) / chunks + 1 : 0;
+
+    split_evenly(b, SELF, dim, size, size > 0 ? (whole - 1) / size + 1 : chunks, results);
+}
+
+void exg_lower_split_with_sizes(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t count = args[1].kind == EXG_ARGUMENT_INTS ? args[1].count : 0;
+    uint32_t dim;
+    int64_t whole = size_along(b, SELF, &args[2], &dim);
+    exg_ref *parts = exg_lower_new_refs(b, count);
+    int64_t at = 0;
+
+    for (uint32_t i = 0; parts != NULL && i < count; i++) {
+        int64_t size = args[1].as_ints[i];
+
+        if (size < 0 || size > whole - at) {
+            at = -1;
+            break;
+        }
+        parts[i] = exg_lower_slice(b, SELF, dim, at, size);
+        at += size;
+    }
+    if (count > 0 && at != whole) {
+        exg_lower_refuse(b, "split into sizes that do not make up the dimension");
+        return;
+    }
+    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, count);
+}
+
+void exg_lower_unbind(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t dim;
+    int64_t count = size_along(b, SELF, &args[1], &dim);
+    exg_ref *parts = exg_lower_new_refs(b, count);
+
+    if (exg_lower_dims(b, SELF).rank == 0) {
+        exg_lower_refuse(b, "unbind of a 0-d tensor");
+        return;
+    }
+    for (int64_t i = 0; parts != NULL && i < count; i++) {
+        parts[i] = EMIT(b, select_int, SELF, (int)dim, exg_arg_int(i));
+    }
+    results[0] = parts == NULL ? exg_arg_none() : exg_arg_refs(b, parts, (uint32_t)count);
+}
+
 /* Parts that begin at `starts`; each ends where the next begins, the last at the end. */
 static exg_argument parted(exg_builder *b, exg_ref x, uint32_t dim, const int64_t *starts,
                            uint32_t count)
@@ -396,21 +486,21 @@ static exg_argument parted(exg_builder *b, exg_ref x, uint32_t dim, const int64_
 static exg_argument in_sections(exg_builder *b, exg_ref x, uint32_t dim, int64_t sections)
 {
     int64_t size = exg_lower_dims(b, x).n[dim];
-    int64_t *starts =
-        sections < 1 || sections > INT32_MAX
-            ? NULL
-            : EXG_NEW_ARRAY(exg_builder_arena(b), int64_t, (size_t)sections);
+    exg_ref *refs;
     int64_t at = 0;
 
-    if (starts == NULL) {
+    if (sections < 1) {
         exg_lower_refuse(b, "tensor_split in no sections");
         return exg_arg_none();
     }
-    for (int64_t i = 0; i < sections; i++) {
-        starts[i] = at;
-        at += size / sections + (i < size % sections);
+    refs = exg_lower_new_refs(b, sections);
+    for (int64_t i = 0; refs != NULL && i < sections; i++) {
+        int64_t count = size / sections + (i < size % sections);
+
+        refs[i] = exg_lower_slice(b, x, dim, at, count);
+        at += count;
     }
-    return parted(b, x, dim, starts, (uint32_t)sections);
+    return refs == NULL ? exg_arg_none() : exg_arg_refs(b, refs, (uint32_t)sections);
 }
 
 static exg_argument at_indices(exg_builder *b, exg_ref x, uint32_t dim, const exg_argument *where)

@@ -1,6 +1,8 @@
 /* backward.c - lowerings of backward.def: the gradients that joint graphs hold. */
 #include "libexport/operators/lower.h"
 
+#include <string.h>
+
 #define SELF exg_get_ref(&args[0])
 
 static exg_argument all_but(exg_builder *b, uint32_t rank, uint32_t first, uint32_t count)
@@ -346,25 +348,6 @@ static exg_ref cut(exg_builder *b, exg_ref x, const exg_dims *to)
     return x;
 }
 
-/* The windows lie on the padded image, the last one by its first place at least. */
-static bool windows_fit(const exg_dims *in, const exg_dims *out, const exg_dims *kernel,
-                        const window *w)
-{
-    for (uint32_t d = 0; d < w->count; d++) {
-        int64_t last;
-        int64_t reach;
-
-        if (w->stride[d] < 1 || w->padding[d] < 0 || w->dilation[d] < 1 ||
-            !exg_mul_i64(out->n[2 + d] - 1, w->stride[d], &last) ||
-            !exg_mul_i64(kernel->n[2 + d] - 1, w->dilation[d], &reach) ||
-            last > in->n[2 + d] + 2 * w->padding[d] || reach > in->n[2 + d] + 2 * w->padding[d] ||
-            last + reach > in->n[2 + d] + 2 * w->padding[d] + w->stride[d] - 1) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The transposed convolution, as large as the input was; windows may have reached past it. */
 static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref weight,
                         const window *w, int64_t groups)
@@ -373,10 +356,6 @@ static exg_ref to_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref w
     exg_dims kernel = exg_lower_dims(b, weight);
     int64_t more[3];
 
-    if (!windows_fit(in, &out, &kernel, w)) {
-        exg_lower_refuse(b, "the gradient of other windows than the image has");
-        return g;
-    }
     for (uint32_t d = 0; d < w->count; d++) {
         more[d] = in->n[2 + d] - ((out.n[2 + d] - 1) * w->stride[d] - 2 * w->padding[d] +
                                   w->dilation[d] * (kernel.n[2 + d] - 1) + 1);
@@ -499,8 +478,13 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     exg_dims in = exg_lower_dims(b, x);
     exg_dims kernel = exg_lower_dims(b, weight);
     exg_dims out = exg_lower_dims(b, SELF);
+    const exg_argument own[] = {args[1], args[2], exg_arg_none(), args[4], args[5],
+                                args[6], args[7], args[8],        args[9]};
+    exg_shape_call forward = {.args = own, .graph = exg_builder_graph(b)};
     bool transposed = exg_get_bool(&args[7]);
     int64_t groups = exg_get_int(&args[9]);
+    exg_dims made;
+    exg_error err;
     window w;
 
     results[0] = results[1] = results[2] = exg_arg_none();
@@ -509,10 +493,12 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
         exg_lower_refuse(b, "the gradient of a convolution that has not one to three dims");
         return;
     }
-    if (out.n[0] != in.n[0] || kernel.n[0] != (transposed ? in.n[1] : out.n[1]) ||
-        kernel.n[0] % groups != 0 || (transposed ? out.n[1] : in.n[1]) % groups != 0 ||
-        kernel.n[1] != (transposed ? out.n[1] : in.n[1]) / groups) {
-        exg_lower_refuse(b, "the gradient of a convolution with other channels");
+    if (exg_convolution_sizes(&forward, &made, &err) != EXG_OK) {
+        exg_builder_fail(b, &err);
+        return;
+    }
+    if (made.rank != out.rank || memcmp(made.n, out.n, out.rank * sizeof(out.n[0])) != 0) {
+        exg_lower_refuse(b, "the gradient of a convolution of other sizes");
         return;
     }
     window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);
@@ -556,6 +542,18 @@ static exg_ref averaged(exg_builder *b, const exg_dims *image, const exg_argumen
                                 exg_arg_bool(true), 1);
 }
 
+/* Are there as many cells along dim `d` as windows of the image? */
+static bool pooled_to(const exg_dims *image, const exg_dims *cells, int64_t size, const window *w,
+                      uint32_t d, bool ceil_mode)
+{
+    exg_pool_window along = {size, w->stride[d], w->padding[d], w->dilation[d]};
+    int64_t count;
+    exg_error err;
+
+    return exg_pool_windows(image->n[2 + d], &along, ceil_mode, &count, &err) == EXG_OK &&
+           count == cells->n[2 + d];
+}
+
 /* (grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
  * divisor_override?): shared out evenly */
 static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t count,
@@ -568,7 +566,7 @@ static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t
     exg_dims kernel = image;
     exg_ref g = exg_lower_wide(b, SELF);
     exg_dtype dtype = exg_lower_dtype(b, g);
-    int64_t size[3];
+    int64_t size[3] = {0};
     uint32_t given = exg_get_ints(&args[2], size, 3);
     exg_ref ones;
     window w;
@@ -586,6 +584,10 @@ static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t
         image.n[2 + d] = in.n[in.rank - count + d];
         cells.n[2 + d] = out.n[in.rank - count + d];
         kernel.n[2 + d] = given == 1 ? size[0] : size[d];
+        if (!pooled_to(&image, &cells, kernel.n[2 + d], &w, d, exg_get_bool(&args[5]))) {
+            exg_lower_refuse(b, "the gradient of other windows than the image has");
+            return;
+        }
     }
     cells.n[0] = image.n[0];
     g = exg_lower_shaped(b, g, &cells);

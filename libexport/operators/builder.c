@@ -1,4 +1,5 @@
 /* builder.c - adds nodes to a graph, with metas inferred and names made unique. */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/operators/complex.h"
@@ -38,6 +39,7 @@ struct exg_builder {
 exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
                               exg_builder **builder, exg_error *err)
 {
+    EXG_GIVEN(err, operators, program, builder);
     exg_builder *b = calloc(1, sizeof(*b));
 
     *builder = NULL;
@@ -68,6 +70,7 @@ void exg_builder_destroy(exg_builder *builder)
 
 exg_status exg_builder_finish(exg_builder *builder, exg_error *err)
 {
+    EXG_GIVEN(err, builder);
     exg_status status = builder->error.status;
 
     if (status != EXG_OK && err != NULL) {
@@ -99,6 +102,7 @@ exg_program *exg_builder_program(const exg_builder *b)
 
 exg_status exg_builder_status(const exg_builder *b)
 {
+    EXG_GIVEN(NULL, b);
     return b->error.status;
 }
 
@@ -519,6 +523,7 @@ static exg_complex_lowering *lowering_of_kind(const exg_builder *b, const exg_op
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
                         uint32_t count, exg_argument *results)
 {
+    EXG_GIVEN(NULL, b, EXG_IF_ANY(count, args));
     const exg_operator *op = exg_operators_get(b->operators, id);
     exg_argument all[32];
     exg_tensor_meta **metas = NULL;
@@ -558,7 +563,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         return b->error.status;
     }
     if ((op->schema->return_count > 0 && op->functional == EXG_OPERATOR_COUNT &&
-         exg_operator_infer(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
+         exg_infer_checked(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
         exg_builder_fail(b, &err);
         return b->error.status;
     }

@@ -486,7 +486,7 @@ void exg_lower_chunk_cat(exg_builder *b, const exg_argument *args, exg_argument 
 {
     int64_t chunks = exg_get_int(&args[2]);
     uint32_t count = args[0].count;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     uint32_t dim = 0;
 
     if (parts == NULL || count == 0 || chunks < 1) {

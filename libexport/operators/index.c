@@ -59,6 +59,7 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
 {
     const exg_tensor_meta *index = exg_shape_input(call, 2);
     exg_dims out;
+    int64_t count;
     uint32_t dim;
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
@@ -67,8 +68,12 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
     if (index->rank > 1) {
         return EXG_SHAPE_FAIL(err, "index_select with an index of rank %u", index->rank);
     }
+    count = index->rank == 0 ? 1 : index->sizes[0].value;
+    if (out.rank == 0 && count != 1) {
+        return EXG_SHAPE_FAIL(err, "index_select of %" PRId64 " elements of a number", count);
+    }
     if (out.rank > 0) {
-        out.n[dim] = index->rank == 0 ? 1 : index->sizes[0].value;
+        out.n[dim] = count;
     }
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
@@ -205,17 +210,10 @@ exg_status exg_shape_index_put(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(indexed_dims(call, &out, err));
-    if (values->rank > out.rank || values->dtype != exg_shape_input(call, 0)->dtype) {
-        return EXG_SHAPE_FAIL(err, "values of another rank or dtype than what is indexed");
+    if (values->dtype != exg_shape_input(call, 0)->dtype) {
+        return EXG_SHAPE_FAIL(err, "values of another dtype than what is indexed");
     }
-    for (uint32_t d = 0; d < values->rank; d++) {
-        int64_t size = out.n[out.rank - values->rank + d];
-
-        if (values->sizes[d].value != size && values->sizes[d].value != 1) {
-            return EXG_SHAPE_FAIL(err, "value size %" PRId64 " for size %" PRId64 " of what is "
-                                       "indexed", values->sizes[d].value, size);
-        }
-    }
+    EXG_TRY(exg_broadcasts_to(values, &out, "values of what is indexed", err));
     return exg_shape_same(call, err);
 }
 
@@ -449,7 +447,7 @@ void exg_lower_clone(exg_builder *b, const exg_argument *args, exg_argument *res
 void exg_lower_stack(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t count = args[0].count;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     int64_t dim = exg_get_int(&args[1]);
 
     for (uint32_t i = 0; parts != NULL && i < count; i++) {
@@ -519,7 +517,7 @@ void exg_lower_copy(exg_builder *b, const exg_argument *args, exg_argument *resu
 void exg_lower_cat(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t count = args[0].count;
-    exg_ref *parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *parts = exg_lower_new_refs(b, count);
     exg_dtype dtype = count == 0 ? EXG_DTYPE_F32 : exg_lower_dtype(b, exg_lower_item(args, 0));
 
     for (uint32_t i = 1; i < count; i++) {

@@ -1,6 +1,8 @@
 /* lower.c - see lower.h. */
 #include "libexport/operators/lower.h"
 
+#include <inttypes.h>
+
 #include <math.h>
 
 exg_dims exg_lower_dims(const exg_builder *b, exg_ref x)
@@ -175,13 +177,20 @@ exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)
                             : x;
 }
 
-exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count)
+#define REFS_MAX 65536
+
+exg_ref *exg_lower_new_refs(exg_builder *b, int64_t count)
 {
-    exg_ref *refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, count);
+    exg_ref *refs = NULL;
+    exg_error err;
 
+    if (count < 0 || count > REFS_MAX) {
+        (void)EXG_FAIL(&err, LIMIT, "OPR-008", "%" PRId64 " tensors, over %d", count, REFS_MAX);
+        exg_builder_fail(b, &err);
+        return NULL;
+    }
+    refs = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)count);
     if (refs == NULL) {
-        exg_error err;
-
         (void)EXG_OUT_OF_MEMORY(&err);
         exg_builder_fail(b, &err);
     }

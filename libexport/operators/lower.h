@@ -27,8 +27,9 @@ static inline exg_ref exg_lower_item(const exg_argument *list, uint32_t k)
     return (exg_ref){list->as_tensors[k]};
 }
 
-/* Room for `count` tensors; NULL, and a fault that sticks, when memory ran out. */
-exg_ref *exg_lower_new_refs(exg_builder *b, uint32_t count);
+/* Room for `count` tensors; NULL, and a fault that sticks, when memory ran out or there are more
+ * than a node has (LIMIT OPR-008): numbers and sizes that a file states count them. */
+exg_ref *exg_lower_new_refs(exg_builder *b, int64_t count);
 
 static inline bool exg_lower_given(const exg_argument *arg)
 {

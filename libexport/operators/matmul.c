@@ -149,21 +149,11 @@ exg_status exg_shape_linear(exg_shape_call *call, exg_error *err)
 static exg_status check_mask(const exg_shape_call *call, const exg_dims *batch, int64_t rows,
                              int64_t columns, exg_error *err)
 {
-    const exg_tensor_meta *mask = exg_shape_input(call, 3);
     exg_dims scores = *batch;
 
     scores.n[scores.rank++] = rows;
     scores.n[scores.rank++] = columns;
-    if (mask != NULL && mask->rank > scores.rank) {
-        return EXG_SHAPE_FAIL(err, "an attention mask of rank %u", mask->rank);
-    }
-    for (uint32_t d = 0; mask != NULL && d < mask->rank; d++) {
-        if (mask->sizes[d].value != 1) {
-            EXG_TRY(same_size(mask->sizes[d].value, scores.n[scores.rank - mask->rank + d],
-                              "scores and mask of attention", err));
-        }
-    }
-    return EXG_OK;
+    return exg_broadcasts_to(exg_shape_input(call, 3), &scores, "mask of attention", err);
 }
 
 /* Query [..., L, E], key [..., S, E], value [..., S, Ev] -> [..., L, Ev]. With
@@ -226,7 +216,7 @@ static exg_status spatial(const exg_argument *arg, uint32_t count, int64_t other
     return EXG_OK;
 }
 
-static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_error *err)
+exg_status exg_convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_error *err)
 {
     exg_dims in;
     exg_dims weight;
@@ -257,8 +247,8 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
     EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
                       "input channels", err));
     in.n[batched] = transposed ? grouped : weight.n[0];
-    if (weight.n[0] % groups != 0 || exg_get_ints(&call->args[3], NULL, 0) == 0 ||
-        exg_get_ints(&call->args[5], NULL, 0) == 0 ||
+    if (weight.n[0] < 1 || weight.n[0] % groups != 0 ||
+        exg_get_ints(&call->args[3], NULL, 0) == 0 || exg_get_ints(&call->args[5], NULL, 0) == 0 ||
         (bias != NULL && (bias->rank != 1 || bias->sizes[0].value != in.n[batched]))) {
         return EXG_SHAPE_FAIL(err, "filters of other groups or bias, or without a stride");
     }
@@ -268,7 +258,8 @@ static exg_status convolution_sizes(const exg_shape_call *call, exg_dims *out, e
 
         if (stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 || extra[i] < 0 ||
             stride[i] > INT32_MAX || dilation[i] > INT32_MAX || padding[i] > INT32_MAX ||
-            extra[i] > INT32_MAX || weight.n[2 + i] > INT32_MAX || (transposed && *n > INT32_MAX)) {
+            weight.n[2 + i] < 1 || weight.n[2 + i] > INT32_MAX || (transposed && *n > INT32_MAX) ||
+            (transposed && extra[i] >= stride[i] && extra[i] >= dilation[i])) {
             return EXG_SHAPE_FAIL(err, "stride, padding, dilation or size out of range");
         }
         reach = dilation[i] * (weight.n[2 + i] - 1);
@@ -287,7 +278,7 @@ exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
 {
     exg_dims out;
 
-    EXG_TRY(convolution_sizes(call, &out, err));
+    EXG_TRY(exg_convolution_sizes(call, &out, err));
     EXG_TRY(same_dtype(call, 0, 1, err));
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
@@ -313,7 +304,7 @@ exg_status exg_shape_convolution_of_bytes(exg_shape_call *call, exg_error *err)
     const exg_tensor_meta *weight = exg_shape_input(call, 1);
     exg_dims out;
 
-    EXG_TRY(convolution_sizes(call, &out, err));
+    EXG_TRY(exg_convolution_sizes(call, &out, err));
     if (exg_get_bool(&call->args[6])) {
         return EXG_SHAPE_FAIL(err, "a transposed convolution of bytes");
     }
@@ -327,17 +318,26 @@ exg_status exg_shape_convolution_of_bytes(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 
-/* Windows along one dim, as at/native/Pool.h counts them. */
-static int64_t pooled_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
-                           int64_t dilation, bool ceil_mode)
+/* As at/native/Pool.h counts them. */
+exg_status exg_pool_windows(int64_t size, const exg_pool_window *w, bool ceil_mode, int64_t *count,
+                            exg_error *err)
 {
-    int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
-    int64_t count = (room >= 0 ? room / stride : -((-room + stride - 1) / stride)) + 1;
+    int64_t room;
 
-    if (ceil_mode && (count - 1) * stride >= size + padding) {
-        count--;
+    *count = 0;
+    if (w->kernel < 1 || w->stride < 1 || w->dilation < 1 || w->padding < 0 ||
+        w->padding > w->kernel / 2 || w->kernel > INT32_MAX || w->dilation > INT32_MAX ||
+        w->stride > INT32_MAX) {
+        return EXG_SHAPE_FAIL(err, "pooling window, stride or padding out of range");
     }
-    return count;
+    room = size + 2 * w->padding - w->dilation * (w->kernel - 1) - 1;
+    room += ceil_mode ? w->stride - 1 : 0;
+    if (room < 0) {
+        return EXG_SHAPE_FAIL(err, "the pooling window is larger than the input");
+    }
+    *count = room / w->stride + 1;
+    *count -= ceil_mode && (*count - 1) * w->stride >= size + w->padding;
+    return *count < 1 ? EXG_SHAPE_FAIL(err, "no pooling window begins in the input") : EXG_OK;
 }
 
 static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bool ceil_mode,
@@ -364,15 +364,9 @@ static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bo
         if (exg_get_ints(&call->args[2], (int64_t[2]){0}, 2) == 0) {
             stride[i] = kernel[i];
         }
-        if (kernel[i] < 1 || stride[i] < 1 || dilation[i] < 1 || padding[i] < 0 ||
-            padding[i] > kernel[i] / 2 || kernel[i] > INT32_MAX || dilation[i] > INT32_MAX ||
-            stride[i] > INT32_MAX) {
-            return EXG_SHAPE_FAIL(err, "pooling window, stride or padding out of range");
-        }
-        *n = pooled_size(*n, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
-        if (*n < 1) {
-            return EXG_SHAPE_FAIL(err, "the pooling window is larger than the input");
-        }
+        EXG_TRY(exg_pool_windows(
+            *n, &(exg_pool_window){kernel[i], stride[i], padding[i], dilation[i]}, ceil_mode, n,
+            err));
     }
     return EXG_OK;
 }

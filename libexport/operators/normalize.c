@@ -1,4 +1,5 @@
 /* normalize.c - a node's arguments by schema position, checked against types. */
+#include "libexport/base/given.h"
 #include <exg/operators.h>
 #include <string.h>
 
@@ -96,6 +97,7 @@ static uint32_t position_of(const exg_function_schema *schema, const char *name)
 exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
                                   exg_argument *args, exg_error *err)
 {
+    EXG_GIVEN(err, op, node, args);
     const exg_function_schema *schema = op->schema;
     bool given[64] = {false};
 

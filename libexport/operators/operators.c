@@ -1,4 +1,5 @@
 /* operators.c - the rows of operators.def as data, found by target. */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/operators/rows.h"
@@ -139,6 +140,7 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
 
 exg_status exg_operators_create(exg_operators **operators, exg_error *err)
 {
+    EXG_GIVEN(err, operators);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_operators *table = arena == NULL ? NULL : EXG_NEW(arena, exg_operators);
 

@@ -265,7 +265,7 @@ static void triangle(exg_builder *b, const exg_argument *args, bool lower, exg_a
         exg_lower_unsupported(b, "indices of a triangle of more than 4096 rows");
         return;
     }
-    parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)(rows < 0 ? 0 : rows) + 1);
+    parts = exg_lower_new_refs(b, rows < 0 ? 1 : rows + 1);
     for (int64_t r = 0; parts != NULL && r < rows; r++) {
         int64_t edge = r + offset + (lower ? 1 : 0); /* columns before it are lower */
         int64_t from;

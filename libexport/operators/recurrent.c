@@ -138,7 +138,7 @@ static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x,
     if (w->projection.id == EXG_NO_VALUE && (dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64)) {
         return all_steps(b, kind, w, from_input, backward, h, c);
     }
-    out = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, (size_t)steps);
+    out = exg_lower_new_refs(b, steps);
     for (int64_t i = 0; out != NULL && i < steps; i++) {
         int64_t t = backward ? steps - 1 - i : i;
         exg_ref now = EMIT(b, select_int, from_input, 0, exg_arg_int(t));
@@ -181,8 +181,8 @@ static void recurrent(exg_builder *b, cell kind, exg_ref x, exg_ref h0, exg_ref 
     uint32_t parts = (uint32_t)s->layers * directions;
     uint32_t per = parts == 0 ? 0 : params->count / parts;
     bool flat = exg_lower_dims(b, x).rank == 2; /* no batch */
-    exg_ref *h = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, parts);
-    exg_ref *c = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, parts);
+    exg_ref *h = exg_lower_new_refs(b, parts);
+    exg_ref *c = exg_lower_new_refs(b, parts);
 
     if (h == NULL || c == NULL || parts == 0 || per < 2 || per * parts != params->count) {
         exg_lower_refuse(b, "a recurrent network's parameters do not fit its layers");

@@ -107,12 +107,18 @@ static exg_ref wide_image(exg_builder *b, exg_ref x)
                                                  : exg_lower_wide(b, x);
 }
 
+#define WEIGHTS_MAX ((int64_t)1 << 26) /* looked at one by one */
+
 /* As many parts as let the greatest weight of two neighbours stay below 2^15. */
-static double parts_of(const sampling *s)
+static double parts_of(exg_builder *b, const sampling *s)
 {
     double most = 0;
     double parts = 1;
 
+    if (s->out > WEIGHTS_MAX) {
+        exg_lower_unsupported(b, "an image of bytes brought to so large a size");
+        return parts;
+    }
     for (int64_t i = 0; i < s->out; i++) {
         double at = s->align_corners ? (double)i * s->scale : ((double)i + 0.5) * s->scale - 0.5;
         double part = at - floor(at);
@@ -128,7 +134,7 @@ static double parts_of(const sampling *s)
 
 static exg_ref whole_parts(exg_builder *b, exg_ref weight, const sampling *s, bool of_bytes)
 {
-    double parts = of_bytes ? parts_of(s) : 1;
+    double parts = of_bytes ? parts_of(b, s) : 1;
 
     weight = of_bytes ? EMIT(b, round_default, EMIT(b, mul_Scalar, weight, parts)) : weight;
     return of_bytes ? EMIT(b, mul_Scalar, weight, 1 / parts) : weight;

@@ -19,7 +19,7 @@ static void copy(exg_builder *b, exg_argument *result)
     if (result->kind == EXG_ARGUMENT_TENSOR) {
         *result = exg_arg_ref(EMIT(b, clone_default, exg_get_ref(result)));
     } else if (result->kind == EXG_ARGUMENT_TENSORS) {
-        parts = EXG_NEW_ARRAY(exg_builder_arena(b), exg_ref, result->count);
+        parts = exg_lower_new_refs(b, result->count);
         for (uint32_t i = 0; parts != NULL && i < result->count; i++) {
             parts[i] = EMIT(b, clone_default, exg_lower_item(result, i));
         }

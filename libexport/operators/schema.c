@@ -2,6 +2,7 @@
  * operators ("aten::sum.dim_IntList(Tensor self, int[1]? dim, ...) -> Tensor").
  * Grammar: torch/_C schema text; only what operators of ATen use.
  */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/text.h"
 
@@ -329,6 +330,7 @@ static exg_status read_returns(reader *r, exg_function_schema *schema)
 exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
                                      exg_function_schema *schema, exg_error *err)
 {
+    EXG_GIVEN(err, arena, text, schema);
     reader r = {arena, text, text, err};
     size_t length;
 

@@ -1,4 +1,5 @@
 /* shape.c - the metas of results: helpers, pointwise and view rows, the entry. */
+#include "libexport/base/given.h"
 #include "libexport/operators/complex.h"
 
 #include <inttypes.h>
@@ -65,6 +66,23 @@ exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, ex
         result.n[i] = in_a == 1 ? in_b : in_a;
     }
     *out = result;
+    return EXG_OK;
+}
+
+exg_status exg_broadcasts_to(const exg_tensor_meta *meta, const exg_dims *to, const char *what,
+                             exg_error *err)
+{
+    if (meta != NULL && meta->rank > to->rank) {
+        return EXG_SHAPE_FAIL(err, "%s: rank %u for rank %u", what, meta->rank, to->rank);
+    }
+    for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
+        int64_t size = to->n[to->rank - meta->rank + d];
+
+        if (meta->sizes[d].value != size && meta->sizes[d].value != 1) {
+            return EXG_SHAPE_FAIL(err, "%s: size %" PRId64 " for size %" PRId64 " (dim %u)", what,
+                                  meta->sizes[d].value, size, d);
+        }
+    }
     return EXG_OK;
 }
 
@@ -348,9 +366,17 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
                               const exg_graph *graph, exg_arena *arena,
                               exg_tensor_meta ***results, uint32_t *result_count, exg_error *err)
 {
+    EXG_GIVEN(err, op, args, graph, arena, results, result_count);
+    EXG_TRY(exg_check_numbers(op, args, err));
+    return exg_infer_checked(op, args, graph, arena, results, result_count, err);
+}
+
+exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
+                             const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
+                             uint32_t *result_count, exg_error *err)
+{
     exg_shape_call call = {.op = op, .args = args, .graph = graph, .arena = arena};
 
-    EXG_TRY(exg_check_numbers(op, args, err));
     call.result_count = op->schema->return_count;
     call.results = EXG_NEW_ARRAY(arena, exg_tensor_meta *, call.result_count);
     if (call.results == NULL) {

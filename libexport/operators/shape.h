@@ -14,6 +14,11 @@ typedef struct exg_dims {
 
 #define EXG_SHAPE_FAIL(err, ...) EXG_FAIL((err), MALFORMED, "NOD-017", __VA_ARGS__)
 
+/* exg_operator_infer of numbers that exg_check_numbers has passed. */
+exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
+                             const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
+                             uint32_t *result_count, exg_error *err);
+
 /* Refuses integers that no tensor has a use for, and lists longer than what they are of. */
 exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, exg_error *err);
 
@@ -29,6 +34,21 @@ exg_status exg_wrap_dim(int64_t dim, uint32_t rank, uint32_t *wrapped, exg_error
 
 /* The common shape of two under broadcasting. */
 exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, exg_error *err);
+
+/* A tensor of `meta`'s sizes (NULL: none) broadcasts to `to`, which stays as it is. */
+exg_status exg_broadcasts_to(const exg_tensor_meta *meta, const exg_dims *to, const char *what,
+                             exg_error *err);
+
+/* The sizes of what a convolution's arguments give; channels and groups are checked too. */
+exg_status exg_convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_error *err);
+
+/* How pooling goes along a dim of `size`, and how often; at least once. */
+typedef struct exg_pool_window {
+    int64_t kernel, stride, padding, dilation;
+} exg_pool_window;
+
+exg_status exg_pool_windows(int64_t size, const exg_pool_window *w, bool ceil_mode, int64_t *count,
+                            exg_error *err);
 
 /* Sets result `index` to a row-major tensor. Sizes are checked to be non-negative
  * and their product to fit. */

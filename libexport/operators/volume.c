@@ -123,14 +123,6 @@ static bool list_of(exg_builder *b, const exg_argument *arg, uint32_t count, int
 
 /* ---- max_pool3d ------------------------------------------------------------------------------ */
 
-static int64_t windows_along(int64_t in, int64_t size, int64_t stride, int64_t padding, bool ceil)
-{
-    int64_t room = in + 2 * padding - size;
-    int64_t count = (room + (ceil ? stride - 1 : 0)) / stride + 1;
-
-    return room < 0 ? 0 : ceil && (count - 1) * stride >= in + padding ? count - 1 : count;
-}
-
 /* (self, kernel, stride, padding, dilation, ceil_mode) -> values, indices */
 void exg_lower_max_pool3d_with_indices(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)
@@ -150,14 +142,13 @@ void exg_lower_max_pool3d_with_indices(exg_builder *b, const exg_argument *args,
         return;
     }
     for (uint32_t k = 0; k < 3; k++) {
+        exg_pool_window window = {size[k], stride[k], padding[k], dilation[k]};
+        exg_error err;
         exg_ref at;
 
-        p[k] = (places){in[k],
-                        windows_along(in[k], dilation[k] * (size[k] - 1) + 1, stride[k], padding[k],
-                                      exg_get_bool(&args[5])),
-                        size[k], EXG_NO_REF, EXG_NO_REF};
-        if (p[k].out < 1) {
-            exg_lower_refuse(b, "a window larger than the padded volume");
+        p[k] = (places){in[k], 0, size[k], EXG_NO_REF, EXG_NO_REF};
+        if (exg_pool_windows(in[k], &window, exg_get_bool(&args[5]), &p[k].out, &err) != EXG_OK) {
+            exg_builder_fail(b, &err);
             return;
         }
         at = EMIT(b, add_Tensor,
@@ -175,6 +166,22 @@ void exg_lower_max_pool3d_with_indices(exg_builder *b, const exg_argument *args,
 /* ---- parts of a size ---------------------------------------------------------------------------
  */
 
+/* The longest of the parts i in / out to (i + 1) in / out, outwards: they begin at all
+ * multiples of the divisor both share, modulo out. */
+static int64_t longest_part(int64_t in, int64_t out)
+{
+    int64_t rest = in % out;
+    int64_t divisor = out;
+
+    for (int64_t r = rest; r > 0;) {
+        int64_t next = divisor % r;
+
+        divisor = r;
+        r = next;
+    }
+    return in / out + (rest == 0 ? 0 : rest == divisor ? 1 : 2);
+}
+
 /* Adaptive: all windows as long as the longest, the last place again where one is shorter. */
 static void adaptive(exg_builder *b, const exg_argument *args, uint32_t count,
                      exg_argument *results)
@@ -191,12 +198,7 @@ static void adaptive(exg_builder *b, const exg_argument *args, uint32_t count,
         exg_ref start;
         exg_ref end;
 
-        p[k] = (places){in[k], out[k], 0, EXG_NO_REF, EXG_NO_REF};
-        for (int64_t i = 0; i < out[k]; i++) {
-            int64_t size = ((i + 1) * in[k] + out[k] - 1) / out[k] - i * in[k] / out[k];
-
-            p[k].width = size > p[k].width ? size : p[k].width;
-        }
+        p[k] = (places){in[k], out[k], longest_part(in[k], out[k]), EXG_NO_REF, EXG_NO_REF};
         exg_lower_parts(b, in[k], out[k], &start, &end);
         start = EMIT(b, add_Tensor, start, exg_lower_steps(b, p[k].width, EXG_DTYPE_I64, 1, 2));
         start = EMIT(b, minimum_default, start, EMIT(b, sub_Scalar, end, 1));
@@ -389,18 +391,24 @@ static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64
     return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 1), exg_arg_bool(true)));
 }
 
+#define WEIGHTS_MAX 0x1p26 /* looked at one by one */
+
 /* As many parts, a power of two, as let the greatest of these weights stay below 2^15. */
-static double parts_of(const filter *f, int64_t in, int64_t out, double scale)
+static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out, double scale)
 {
     double unit = scale > 1 ? scale : 1;
     double reach = f->reach * unit;
     double most = 0;
     double parts = 1;
 
+    if ((double)out * fmin((double)in, 2 * reach + 2) > WEIGHTS_MAX) {
+        exg_lower_unsupported(b, "an image of bytes smoothed to so large a one");
+        return parts;
+    }
     for (int64_t i = 0; i < out; i++) {
         double centre = ((double)i + 0.5) * scale;
-        int64_t first = (int64_t)fmax(floor(centre - reach), 0);
-        int64_t end = (int64_t)fmin(ceil(centre + reach), (double)in);
+        int64_t first = (int64_t)fmin(fmax(floor(centre - reach), 0), (double)in);
+        int64_t end = (int64_t)fmin(fmax(ceil(centre + reach), 0), (double)in);
         double greatest = 0;
         double sum = 0;
 
@@ -424,7 +432,7 @@ static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32
 {
     int64_t in = exg_lower_dims(b, x).n[dim];
     exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x));
-    double parts = of_bytes ? parts_of(f, in, out, scale) : 1;
+    double parts = of_bytes ? parts_of(b, f, in, out, scale) : 1;
 
     if (of_bytes) { /* halves away from 0 */
         exg_ref whole = EMIT(b, mul_Scalar, EMIT(b, abs_default, w), parts);

@@ -11,6 +11,7 @@
  *   power   atom ("**" unary)?
  *   atom    number | name | name "(" arguments ")" | "(" expr ")"
  */
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 
@@ -656,6 +657,9 @@ const exg_symbol *exg_symbols_find(const exg_symbols *symbols, const char *name,
 {
     char key[SYMBOL_BYTES_MAX];
 
+    if (symbols == NULL) {
+        return NULL;
+    }
     if (symbols->by_name != NULL && length < sizeof(key)) {
         uint32_t index;
 
@@ -699,6 +703,7 @@ static bool index_symbols(exg_symbols *symbols, exg_arena *arena)
 exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name, size_t length,
                            int64_t value, exg_error *err)
 {
+    EXG_GIVEN(err, symbols, arena, name);
     const char *copy = exg_arena_strndup(arena, name, length);
 
     if (copy == NULL || !exg_arena_reserve(arena, &symbols->items, symbols->count,
@@ -712,6 +717,7 @@ exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *n
 exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int64_t *value,
                                exg_error *err)
 {
+    EXG_GIVEN(err, expr, value);
     evaluator e = {.text = expr, .symbols = symbols, .err = err};
     number result;
 
@@ -726,6 +732,7 @@ exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int
 exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols, double *value,
                                  exg_error *err)
 {
+    EXG_GIVEN(err, expr, value);
     evaluator e = {.text = expr, .symbols = symbols, .err = err};
     number result;
 
@@ -738,6 +745,7 @@ exg_status exg_symint_visit(const char *expr,
                             void (*visit)(void *user, const char *name, size_t length), void *user,
                             exg_error *err)
 {
+    EXG_GIVEN(err, expr);
     evaluator e = {.text = expr, .visit = visit, .user = user, .err = err};
     number result;
 

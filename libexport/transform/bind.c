@@ -1,5 +1,6 @@
 /* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
  * of the example inputs. */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/verify/guards.h"
 #include "libexport/base/checked.h"
@@ -306,6 +307,7 @@ static exg_status check_guards(const exg_program *program, exg_arena *arena,
 exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
                            uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
 {
+    EXG_GIVEN(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
     const exg_program *program = verified->program;
 
     *symbols = (exg_symbols){0};
@@ -353,6 +355,7 @@ static exg_status bind_hints(const exg_program *program, bind_function *bind, ex
 exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
                           exg_error *err)
 {
+    EXG_GIVEN(err, program, arena, symbols);
     *symbols = (exg_symbols){0};
     EXG_TRY(bind_hints(program, bind_symbol, arena, symbols, err));
     return bind_hints(program, bind_derived, arena, symbols, err);

@@ -7,6 +7,7 @@
  * A weight that lies in another one is a view of it. What was written of the inputs
  * comes out as mutation outputs.
  */
+#include "libexport/base/given.h"
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
 #include "libexport/transform/stretch.h"
@@ -443,6 +444,7 @@ static exg_status add_mutations(functionalizer *f)
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
                              exg_program **out, exg_error *err)
 {
+    EXG_GIVEN(err, decomposed, operators, out);
     functionalizer f = {0};
     const exg_graph *graph = decomposed->graph;
     exg_status status;

@@ -2,6 +2,7 @@
  * program is free of effects, so a node lives only by its results. Before, arithmetic
  * goes into weights (fold.h) and products become what they mean (attention.h,
  * quantized.h). */
+#include "libexport/base/given.h"
 #include "libexport/transform/simplify.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
@@ -138,5 +139,6 @@ exg_status exg_simplify_for(const exg_program *functional, const exg_operators *
 exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err)
 {
+    EXG_GIVEN(err, functional, operators, out);
     return exg_simplify_for(functional, operators, true, out, err);
 }

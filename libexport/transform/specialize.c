@@ -4,6 +4,7 @@
  * dropped, arguments that named a size become numbers. Graphs inside modes are
  * inlined before (inline.h).
  */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/transform/stretch.h"
 
@@ -370,6 +371,7 @@ static exg_status copy_outputs(specializer *s)
 exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
                           exg_program **out, exg_error *err)
 {
+    EXG_GIVEN(err, verified, symbols, out);
     specializer s = {.operators = verified->operators,
                      .symbols = symbols,
                      .err = err};

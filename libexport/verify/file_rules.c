@@ -1,4 +1,5 @@
 /* file_rules.c - how the file is made, beside what it says (ARC-010, ARC-013). */
+#include "libexport/base/given.h"
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 exg_status exg_verify_file(const char *path, const exg_file_info *info,
                            exg_diagnostics *diagnostics, exg_error *err)
 {
+    EXG_GIVEN(err, path, diagnostics);
     exg_verifier v = {
         .found = diagnostics, .capacity = diagnostics->count, .tells_all = true};
     const exg_place *archive = EXG_AT(NULL, "archive");

@@ -1,4 +1,5 @@
 /* verify.c - runs the rules and keeps what they find. */
+#include "libexport/base/given.h"
 #include "libexport/verify/verifier.h"
 
 #include <assert.h>
@@ -224,6 +225,7 @@ static bool has_dialect(const exg_program *program, const char *dialect)
 exg_status exg_verify(const exg_program *program, const exg_operators *operators,
                       exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err)
 {
+    EXG_GIVEN(err, program, operators, verified);
     exg_diagnostics own = {0};
     exg_diagnostics *found = diagnostics == NULL ? &own : diagnostics;
     exg_verifier v = {.program = program,

@@ -1,4 +1,5 @@
 /* weight_rules.c - weights against their storages and the graph (WGT). */
+#include "libexport/base/given.h"
 #include "libexport/base/checked.h"
 #include "libexport/verify/verifier.h"
 
@@ -267,6 +268,7 @@ static exg_status list_damage(exg_verifier *v, const exg_error *first, exg_error
 exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                            const exg_check_options *options, exg_error *err)
 {
+    EXG_GIVEN(err, program, diagnostics);
     exg_verifier v = {.program = program,
                       .found = diagnostics,
                       .capacity = diagnostics->count,

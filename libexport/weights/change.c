@@ -1,4 +1,5 @@
 /* change.c - weights like others, with their bytes gone or turned around. */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 #include "libexport/weights/storage.h"
@@ -68,6 +69,7 @@ static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void 
 
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
 {
+    EXG_GIVEN(err, of, made);
     static const exg_storage_maker zeros = {read_zeros, NULL};
 
     EXG_TRY(exg_weights_like(of, made, err));
@@ -189,6 +191,7 @@ static exg_status turn_all(exg_weights *of, exg_byte_order order, exg_weights *m
 exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
                                 exg_error *err)
 {
+    EXG_GIVEN(err, of, made);
     exg_status status;
 
     *made = NULL;

@@ -3,6 +3,7 @@
  *   leaf = H(name NUL, dtype NUL, u64 rank, u64 sizes, elements row by row, little endian)
  *   root = H(leaves, as bytes, in the order of names)
  */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pool.h"
@@ -161,6 +162,7 @@ static exg_status hash_all(digester *d, uint32_t threads, char *text, exg_error 
 exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
                               char text[EXG_DIGEST_TEXT_MAX], exg_error *err)
 {
+    EXG_GIVEN(err, weights, text);
     digester d = {.weights = weights, .kind = kind};
     exg_status status;
 

@@ -3,6 +3,7 @@
  * A storage that is one tensor, under one name or several, reads from the file it comes
  * from when it is read itself. What is viewed in several ways is put together in memory.
  */
+#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
@@ -413,6 +414,7 @@ static exg_status fill(filler *f)
 exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
                             exg_misfits *misfits, exg_error *err)
 {
+    EXG_GIVEN(err, of, from, made);
     filler f = {.of = of, .from = from, .misfits = misfits, .err = err};
     exg_status status;
 

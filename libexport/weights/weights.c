@@ -1,4 +1,5 @@
 /* weights.c - the tables, the reference count, and reading storages. */
+#include "libexport/base/given.h"
 #include <exg/weights.h>
 
 #include "libexport/base/arena.h"
@@ -40,6 +41,7 @@ struct exg_weights_private {
 exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
                               exg_error *err)
 {
+    EXG_GIVEN(err, weights);
     exg_arena *arena = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED);
     exg_weights *w = arena == NULL ? NULL : EXG_NEW(arena, exg_weights);
 
@@ -80,6 +82,7 @@ void exg_weights_release(exg_weights *weights)
 exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
                            exg_error *err)
 {
+    EXG_GIVEN(err, weights);
     owned *o = EXG_NEW(weights->arena, owned);
 
     if (o == NULL) {
@@ -106,6 +109,7 @@ exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t len
 
 exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err)
 {
+    EXG_GIVEN(err, weights, directory);
     const char *copy = exg_arena_strdup(weights->arena, directory);
 
     if (copy == NULL) {
@@ -125,6 +129,7 @@ const char *exg_weights_directory(const exg_weights *weights)
 exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
                                    uint32_t *index, exg_error *err)
 {
+    EXG_GIVEN(err, weights, storage, index);
     exg_storage copy = *storage;
 
     copy.location = exg_arena_strdup(weights->arena, storage->location);
@@ -171,6 +176,7 @@ static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
 
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
+    EXG_GIVEN(err, weights, weight);
     exg_weight copy = *weight;
 
     if (weight->storage >= weights->storage_count) {
@@ -201,6 +207,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err)
 {
+    EXG_GIVEN(err, weights, key, value);
     exg_string_map *map = &weights->metadata;
     exg_string_pair pair = {exg_arena_strdup(weights->arena, key),
                             exg_arena_strdup(weights->arena, value)};
@@ -348,6 +355,7 @@ static exg_status read_made(exg_weights *weights, exg_storage *storage, uint64_t
 exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
                             uint64_t length, void *out, exg_error *err)
 {
+    EXG_GIVEN(err, weights, EXG_IF_ANY(length, out));
     return exg_storage_read_with(weights, storage, offset, length, out, NULL, err);
 }
 
@@ -380,6 +388,7 @@ exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_
 exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
                            exg_error *err)
 {
+    EXG_GIVEN(err, weights, data);
     *data = NULL;
     if (storage < weights->storage_count &&
         weights->storages[storage].byte_order != exg_host_byte_order()) {

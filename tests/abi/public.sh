@@ -5,7 +5,8 @@
 #
 # LIST names every function that the headers below INCLUDE declare, one a line: a change of
 # it is a change of the interface. The library exports them and nothing else, but for what
-# the library above it needs, under a version of its own (EXG_PRIVATE). A test names each.
+# the library above it needs, under a version of its own (EXG_PRIVATE). A test names each, and
+# tests/exec/nulls.c calls each that gives a status and has room for a fault without anything.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -28,6 +29,10 @@ fi
     comm -13 "$root/$list" "$work/exported" | sed 's/^/exported, and not listed: /'
     find "$root/tests" -name '*.[ch]' -exec grep -ohE 'exg_[a-z0-9_]+' {} + | sort -u > "$work/tested"
     comm -23 "$root/$list" "$work/tested" | sed 's/^/in no test: /'
+    cat "$root/$include"/*.h | grep -oE '^exg_status exg_[a-z0-9_]+' | cut -d' ' -f2 | sort -u |
+        grep -vE '^exg_error_|^exg_builder_status$|^exg_emit_all$' > "$work/tells"
+    grep -oE 'exg_[a-z0-9_]+\(' "$root/tests/exec/nulls.c" | tr -d '(' | sort -u |
+        comm -23 "$work/tells" - | sed 's/^/not in tests\/exec\/nulls.c: /'
 } > "$work/found"
 cat "$work/found"
 [ "$(grep -c . "$work/declared")" -ge 20 ] || { echo "too few declarations found"; exit 1; }

@@ -112,6 +112,8 @@ add_executable(shards exec/sharding/shards.c exec/sharding/every.c)
 target_link_libraries(shards PRIVATE exg_flags exg::exec)
 target_include_directories(shards PRIVATE ${PROJECT_SOURCE_DIR})
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_calls exec/session/calls.c LIBS exg::exec)
+exg_test(exec_nulls exec/nulls.c LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
 # What a session makes of weights before it runs.

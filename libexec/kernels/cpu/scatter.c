@@ -76,7 +76,7 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
         p->self_strides[d] = d < self->rank ? self->strides[d] : 0;
         p->src_strides[d] = d < src->rank ? src->strides[d] : 0;
     }
-    p->dim = exg_call_dim(call, 1, p->rank);
+    p->dim = exg_tensor_numel(index) > 0 ? exg_call_dim(call, 1, p->rank) : 0;
     p->dim_stride = self->rank > 0 ? self->strides[p->dim] : 0;
     p->dim_size = self->rank > 0 ? self->sizes[p->dim] : 1;
     p->dim_count = p->dim + 1 == p->rank ? 1 : p->index_sizes[p->dim];

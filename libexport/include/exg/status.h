@@ -6,6 +6,9 @@
  * The error struct belongs to the caller: nothing to free, valid across threads.
  * Passing NULL for it is always allowed. Context is added while unwinding, so
  * success costs nothing.
+ *
+ * A pointer that is NULL where a call cannot do without it is USAGE ARG-001, which names it:
+ * what a fault nobody looked at left behind. Destroying NULL is allowed everywhere.
  */
 #ifndef EXG_STATUS_H
 #define EXG_STATUS_H
