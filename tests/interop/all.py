@@ -1,0 +1,43 @@
+"""Every test of this folder, as many at once as there are processors. PyTorch is loaded once: each test is a fork. See README.md
+beside this file."""
+
+import argparse
+import os
+import pathlib
+import runpy
+import sys
+
+import torch.export.experimental  # noqa: F401 - what most tests spend their first seconds on
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+# Those that take longest begin first, or one processor waits for them in the end.
+FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--exg", required=True, help="the exg binary")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # or tests at once get in each other's way
+    waiting = sorted(FOLDER.glob("run_*.py"), key=lambda path: (path.stem not in FIRST, path.stem))
+    running, failed = {}, []
+    while waiting or running:
+        if waiting and len(running) < options.jobs:
+            script = waiting.pop(0)
+            child = os.fork()
+            if child == 0:
+                sys.argv = [str(script), "--exg", options.exg]
+                runpy.run_path(str(script), run_name="__main__")
+                sys.exit()
+            running[child] = script.stem
+        else:
+            child, status = os.wait()
+            name = running.pop(child)
+            failed += [name] if status != 0 else []
+    print(f"interop: failed: {', '.join(failed)}" if failed else "interop: all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
