@@ -2,6 +2,7 @@
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
 #include "libexport/base/given.h"
+#include "libexport/program/uses.h"
 #include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
@@ -709,6 +710,7 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
     *plan = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_plan_options, &own, options, err));
     EXG_TRY(EXG_CHECK_CHOICE(own.overlap, EXG_OVERLAP_OFF, "exg_plan_options.overlap", err));
+    EXG_TRY(exg_check_specialized(functional, err));
     return exg_plan_rank(functional, operators, &own, NULL, NULL, plan, err);
 }
 

@@ -2,6 +2,7 @@
  * the one of least predicted time among those that fit into the memory.
  */
 #include "libexport/base/given.h"
+#include "libexport/program/uses.h"
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/placer.h"
 #include "libexport/base/options.h"
@@ -314,9 +315,35 @@ static exg_status choose_modes(task *t, exg_error *err)
 
 static exg_status check_pattern(const exg_place_pattern *pattern, exg_error *err)
 {
+    EXG_GIVEN(err, pattern->pattern);
     EXG_TRY(EXG_CHECK_CHOICE(pattern->placement.kind, EXG_PLACEMENT_KIND_COUNT - 1,
                              "placement.kind", err));
     return EXG_CHECK_CHOICE(pattern->placement.op, EXG_REDUCE_OP_COUNT - 1, "placement.op", err);
+}
+
+/* Sums of times stay far from what means that there is no way. */
+#define TIME_MAX 1e18
+
+static exg_status check_times(const double *times, uint32_t count, exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!(times[i] >= 0 && times[i] <= TIME_MAX)) {
+            return EXG_FAIL(err, USAGE, "PLC-010", "goal.costs: a time of %g ns", times[i]);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status check_costs(const exg_costs *costs, exg_error *err)
+{
+    EXG_TRY_IN(err, EXG_CHECK_PART(exg_costs, costs, true, err), "goal.costs");
+    EXG_TRY(check_times((const double[]){costs->ns_per_flop, costs->ns_per_touched}, 2, err));
+    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+        const exg_link *link = &costs->links[d];
+
+        EXG_TRY(check_times((const double[]){link->message_ns, link->ns_per_byte}, 2, err));
+    }
+    return EXG_OK;
 }
 
 exg_status exg_place_check(const exg_place_options *options, const exg_place_goal *goal,
@@ -335,6 +362,7 @@ exg_status exg_place_check(const exg_place_options *options, const exg_place_goa
                    "place[%u]", d);
         EXG_TRY_IN(err, EXG_CHECK_CHOICE(place->mode, EXG_PLACE_PATTERNS, "mode", err), "place[%u]",
                    d);
+        EXG_GIVEN(err, EXG_IF_ANY(place->pattern_count, place->patterns));
         for (uint32_t i = 0; i < place->pattern_count; i++) {
             EXG_TRY_IN(err, check_pattern(&place->patterns[i], err), "place[%u].patterns[%u]", d,
                        i);
@@ -347,10 +375,19 @@ exg_status exg_place_check(const exg_place_options *options, const exg_place_goa
                EXG_CHECK_PART(exg_place_goal, goal,
                               goal->costs != NULL || goal->memory_limit != 0 || goal->overlaps ||
                                   goal->json, err), "goal");
-    if (goal->costs != NULL) {
-        EXG_TRY_IN(err, EXG_CHECK_PART(exg_costs, goal->costs, true, err), "goal.costs");
+    return goal->costs == NULL ? EXG_OK : check_costs(goal->costs, err);
+}
+
+static exg_status check_rank(const exg_mesh_shape *mesh, uint32_t rank, exg_error *err)
+{
+    uint64_t ranks = 1;
+
+    for (uint32_t d = 0; d < mesh->ndim && ranks > 0 && ranks <= UINT32_MAX; d++) {
+        ranks *= mesh->sizes[d];
     }
-    return EXG_OK;
+    return rank < ranks ? EXG_OK
+                        : EXG_FAIL(err, USAGE, "PLC-008", "rank %u of a mesh of %" PRIu64 " ranks",
+                                   rank, ranks);
 }
 
 exg_status exg_place(const exg_program *functional, const exg_operators *operators,
@@ -360,7 +397,10 @@ exg_status exg_place(const exg_program *functional, const exg_operators *operato
 {
     EXG_GIVEN(err, functional, operators, mesh, local);
     *local = NULL;
+    EXG_GIVEN(err, EXG_IF_ANY(mesh->ndim, options));
     EXG_TRY(exg_place_check(options, goal, mesh, err));
+    EXG_TRY(check_rank(mesh, rank, err));
+    EXG_TRY(exg_check_specialized(functional, err));
     EXG_TRY(exg_place_check_patterns(functional, options, mesh->ndim, err));
     return exg_place_noting(functional, operators, options, goal, mesh, rank, UINT32_MAX, NULL,
                             local, summary, report, err);

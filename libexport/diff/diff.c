@@ -146,6 +146,7 @@ exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
                              const exg_diff_options *options, exg_diff *diff, exg_error *err)
 {
     EXG_GIVEN(err, a, b, diff);
+    EXG_GIVEN(err, a->program, b->program);
     exg_diff_options own = {.size = sizeof(own)};
     exg_differ d = {.a = a->program, .b = b->program, .options = &own, .diff = diff};
     exg_status status = EXG_OK;

@@ -247,8 +247,8 @@ exg_status exg_convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_
     EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
                       "input channels", err));
     in.n[batched] = transposed ? grouped : weight.n[0];
-    if (weight.n[0] < 1 || weight.n[0] % groups != 0 ||
-        exg_get_ints(&call->args[3], NULL, 0) == 0 || exg_get_ints(&call->args[5], NULL, 0) == 0 ||
+    if (weight.n[0] % groups != 0 || exg_get_ints(&call->args[3], NULL, 0) == 0 ||
+        exg_get_ints(&call->args[5], NULL, 0) == 0 ||
         (bias != NULL && (bias->rank != 1 || bias->sizes[0].value != in.n[batched]))) {
         return EXG_SHAPE_FAIL(err, "filters of other groups or bias, or without a stride");
     }

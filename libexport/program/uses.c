@@ -25,3 +25,43 @@ uint32_t *exg_graph_count_uses(exg_arena *arena, const exg_graph *graph)
     }
     return uses;
 }
+
+typedef struct search {
+    const exg_graph *graph;
+    const exg_value *found; /* no tensor of numbers */
+} search;
+
+static void look_at(void *user, exg_value_id *id)
+{
+    search *s = user;
+    const exg_value *value = *id == EXG_NO_VALUE ? NULL : &s->graph->values[*id];
+
+    if (value != NULL && (value->tensor == NULL || !exg_tensor_meta_is_static(value->tensor))) {
+        s->found = value;
+    }
+}
+
+exg_status exg_check_specialized(const exg_program *program, exg_error *err)
+{
+    const exg_graph *graph = program->graph;
+    search s = {.graph = graph};
+
+    for (uint32_t k = 0; k < graph->node_count; k++) {
+        for (uint32_t i = 0; i < graph->nodes[k].input_count; i++) {
+            exg_argument_visit_values(&graph->nodes[k].inputs[i].arg, look_at, &s);
+        }
+        for (uint32_t i = 0; i < graph->nodes[k].output_count; i++) {
+            exg_argument_visit_values(&graph->nodes[k].outputs[i], look_at, &s);
+        }
+    }
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        exg_argument_visit_values(&graph->outputs[i], look_at, &s);
+    }
+    return s.found == NULL ? EXG_OK
+                           : exg_error_fix(err,
+                                           EXG_FAIL(err, USAGE, "PLN-003",
+                                                    "'%s' is no tensor of sizes that are numbers",
+                                                    s.found->name),
+                                           "exg_specialize, exg_decompose and exg_functionalize "
+                                           "make the program that is planned");
+}

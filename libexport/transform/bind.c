@@ -308,6 +308,7 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
                            uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
 {
     EXG_GIVEN(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
+    EXG_GIVEN(err, verified->program, verified->operators);
     const exg_program *program = verified->program;
 
     *symbols = (exg_symbols){0};

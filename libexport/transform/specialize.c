@@ -372,6 +372,7 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
                           exg_program **out, exg_error *err)
 {
     EXG_GIVEN(err, verified, symbols, out);
+    EXG_GIVEN(err, verified->program, verified->operators);
     specializer s = {.operators = verified->operators,
                      .symbols = symbols,
                      .err = err};

@@ -318,6 +318,24 @@ static void what_is_missing_is_named(void **state)
     exg_operators_destroy(operators);
 }
 
+/* As exg_verify leaves it when it fails. */
+static void a_program_that_did_not_pass_is_none(void **state)
+{
+    const exg_verified zeros = {0};
+    exg_arena *arena = exg_arena_create(NULL, 1 << 16);
+    exg_symbols symbols = {0};
+    exg_program *out;
+    exg_diff diff;
+    exg_error err;
+
+    (void)state;
+    NULLED(exg_bind_inputs(&zeros, NULL, 0, arena, &symbols, &err));
+    NULLED(exg_specialize(&zeros, &symbols, &out, &err));
+    NULLED(exg_diff_programs(&zeros, &zeros, NULL, &diff, &err));
+    assert_int_equal(faults, 0);
+    exg_arena_destroy(arena);
+}
+
 static void nothing_is_let_go(void **state)
 {
     (void)state;
@@ -346,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_tells_what_it_is_not_given),
         cmocka_unit_test(what_is_missing_is_named),
+        cmocka_unit_test(a_program_that_did_not_pass_is_none),
         cmocka_unit_test(nothing_is_let_go),
     };
 

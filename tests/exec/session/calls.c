@@ -57,6 +57,7 @@ static const row rows[] = {
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [1] [0] [1] true [1048576,8] 1",
      "NOD-017"},
     {"convolution.default f32[1,1,4,4] f32[1,1,0,3] none [1] [0] [1] false [0] 1", "NOD-017"},
+    {"convolution.default f32[1,1,4,4] f32[0,1,3,3] none [1] [0] [1] false [0] 1", ""},
     {"convolution_backward.default f32[1,1,2,2] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "
      "false [0,0] 1 [true,true,false]", ""},
     {"convolution_backward.default f32[1,1,3,3] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "

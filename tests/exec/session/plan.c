@@ -125,6 +125,26 @@ static void it_places_alone(void **state)
     unload_fixture(&l);
 }
 
+/* Symbols are numbers in what is planned. */
+static void a_program_of_open_sizes_is_not_planned(void **state)
+{
+    exg_place_options place = {.size = sizeof(place)};
+    exg_mesh_shape mesh = {1, {2}, {NULL}};
+    exg_program *local;
+    exg_plan *plan;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("lm.core.dynamic.pt2"), &l);
+    assert_int_equal(exg_plan_create(l.program, l.operators, NULL, &plan, &err), EXG_USAGE);
+    assert_string_equal(err.code, "PLN-003");
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "PLN-003");
+    unload_fixture(&l);
+}
+
 /* As callers of exg_place and exg_plan_create alone give them. */
 static void options_that_cannot_be_are_refused(void **state)
 {
@@ -153,6 +173,10 @@ static void options_that_cannot_be_are_refused(void **state)
     assert_null(local);
     assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-002");
+    place = (exg_place_options){.size = sizeof(place)};
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 2, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "PLC-008");
     plans = (exg_plan_options){.no_fusion = true};
     assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
@@ -378,6 +402,7 @@ int main(void)
         cmocka_unit_test(it_plans_alone),
         cmocka_unit_test(larger_weights_are_packed_first),
         cmocka_unit_test(it_places_alone),
+        cmocka_unit_test(a_program_of_open_sizes_is_not_planned),
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
         cmocka_unit_test(moves_beside_computation_are_predicted_once),

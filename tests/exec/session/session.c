@@ -1,6 +1,7 @@
 /* session.c - what the planner saves changes no bit: memory, fusion, plans kept. */
 #include "tests/exec/session/fixture.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -394,7 +395,11 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
     const exg_place_options sized = {.size = sizeof(sized)};
     exg_place_pattern pattern = {.pattern = "*", .placement = {.kind = EXG_PLACEMENT_KIND_COUNT}};
     exg_place_pattern reducing = {.pattern = "*", .placement = {.op = EXG_REDUCE_OP_COUNT}};
+    const exg_place_pattern unnamed = {.placement = {.kind = EXG_SHARD}};
     exg_costs costs = {.size = 8};
+    exg_costs endless = {.size = sizeof(endless), .ns_per_flop = INFINITY};
+    exg_costs backward = {.size = sizeof(backward), .links = {{0}, {.ns_per_byte = -1}}};
+    exg_costs neither = {.size = sizeof(neither), .ns_per_touched = NAN};
     const struct {
         exg_session_options options;
         const char *code, *what, *where;
@@ -416,6 +421,12 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
         {{.goal = {.memory_limit = 1}}, "OPT-001", "exg_place_goal.size is not set", "goal"},
         {{.goal = {.size = sizeof(exg_place_goal), .costs = &costs}}, "OPT-001",
          "exg_costs.size is 8", "goal.costs"},
+        {{.goal = {.size = sizeof(exg_place_goal), .costs = &endless}}, "PLC-010", "inf", ""},
+        {{.goal = {.size = sizeof(exg_place_goal), .costs = &backward}}, "PLC-010", "-1", ""},
+        {{.goal = {.size = sizeof(exg_place_goal), .costs = &neither}}, "PLC-010", "nan", ""},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, NULL, 1}}}, "ARG-001", "'patterns'", ""},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &unnamed, 1}}}, "ARG-001", "'pattern'",
+         "place[0].patterns[0]"},
     };
     loaded l;
 
@@ -500,6 +511,10 @@ static void inputs_that_cannot_be_are_refused(void **state)
         assert_int_equal(use(session, &input, 1, &err), i == 0 ? EXG_USAGE : EXG_OK);
         assert_string_equal(err.code, i == 0 ? "INP-008" : "");
         input.tensor.data = x;
+        input.tensor.dtype = EXG_DTYPE_COUNT;
+        assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
+        assert_string_equal(err.code, "INP-003");
+        input.tensor.dtype = EXG_DTYPE_F32;
         input.name = NULL;
         assert_int_equal(use(session, &input, 1, &err), EXG_USAGE);
         assert_string_equal(err.code, "INP-001");
