@@ -50,6 +50,9 @@ static void put_constant(exg_text *text, bool json, const exg_argument *constant
     case EXG_ARGUMENT_BOOL:
         exg_text_puts(text, constant->as_bool ? "true" : "false");
         break;
+    case EXG_ARGUMENT_STRING:
+        exg_text_json_string(text, constant->as_string);
+        break;
     default:
         exg_text_puts(text, json ? "null" : "none");
         break;

@@ -44,6 +44,8 @@ void exg_lower_smooth_l1_loss(exg_builder *b, const exg_argument *args, exg_argu
 void exg_lower_huber_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     double delta = exg_get_float(&args[3]);
+    exg_dtype dtype = exg_promote_types(exg_lower_dtype(b, SELF),
+                                        exg_lower_dtype(b, exg_get_ref(&args[1])));
     const exg_argument wide[2] = {exg_arg_ref(exg_lower_wide(b, SELF)),
                                   exg_arg_ref(exg_lower_wide(b, exg_get_ref(&args[1])))};
     exg_ref z = distance(b, wide);
@@ -51,7 +53,7 @@ void exg_lower_huber_loss(exg_builder *b, const exg_argument *args, exg_argument
     exg_ref far = EMIT(b, mul_Scalar, EMIT(b, sub_Scalar, z, 0.5 * delta), delta);
 
     z = EMIT(b, where_self, EMIT(b, le_Scalar, z, delta), near, far);
-    reduce(b, exg_lower_cast(b, z, exg_lower_dtype(b, SELF)), &args[2], results);
+    reduce(b, exg_lower_cast(b, z, dtype), &args[2], results);
 }
 
 /* -(y log x + (1 - y) log(1 - x)), logarithms no less than -100 */
@@ -69,21 +71,27 @@ void exg_lower_binary_cross_entropy(exg_builder *b, const exg_argument *args,
     reduce(b, loss, &args[3], results);
 }
 
-/* (1 - y) x - (1 + (pos_weight - 1) y) log_sigmoid(x) */
+/* x times y, stored as x is: what mul_ gives. */
+static exg_ref times(exg_builder *b, exg_ref x, exg_ref y)
+{
+    return exg_lower_cast(b, EMIT(b, mul_Tensor, x, y), exg_lower_dtype(b, x));
+}
+
+/* (1 - y) x - (1 + (pos_weight - 1) y) log_sigmoid(x), of the target's dtype */
 void exg_lower_binary_cross_entropy_with_logits(exg_builder *b, const exg_argument *args,
                                                 exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
     exg_ref log_sigmoid = EMIT(b, log_sigmoid_default, SELF);
-    exg_ref loss = EMIT(b, mul_Tensor, EMIT(b, rsub_Scalar, y, 1.0), SELF);
+    exg_ref loss = times(b, EMIT(b, rsub_Scalar, y, 1.0), SELF);
 
     if (exg_lower_given(&args[3])) {
         exg_ref more = EMIT(b, mul_Tensor, EMIT(b, sub_Scalar, exg_get_ref(&args[3]), 1.0), y);
 
-        log_sigmoid = EMIT(b, mul_Tensor, EMIT(b, add_Scalar, more, 1.0), log_sigmoid);
+        log_sigmoid = times(b, log_sigmoid, EMIT(b, add_Scalar, more, 1.0));
     }
-    loss = EMIT(b, sub_Tensor, loss, log_sigmoid);
-    loss = exg_lower_given(&args[2]) ? EMIT(b, mul_Tensor, loss, args[2]) : loss;
+    loss = exg_lower_cast(b, EMIT(b, sub_Tensor, loss, log_sigmoid), exg_lower_dtype(b, loss));
+    loss = exg_lower_given(&args[2]) ? times(b, loss, exg_get_ref(&args[2])) : loss;
     reduce(b, loss, &args[4], results);
 }
 

@@ -102,6 +102,7 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t normalized[EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(&args[1], normalized, EXG_SHAPE_RANK_MAX);
+    exg_argument weight = args[2];
 
     for (uint32_t i = 0; i < count; i++) {
         if (count > in.rank || in.n[in.rank - count + i] != normalized[i]) {
@@ -109,7 +110,13 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
             return;
         }
     }
-    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0], count, args[2],
+    if (exg_lower_given(&weight)) { /* float64 beside what is not */
+        exg_ref w = exg_get_ref(&weight);
+        bool fits = (dtype == EXG_DTYPE_F64) == (exg_lower_dtype(b, w) == EXG_DTYPE_F64);
+
+        weight = exg_arg_ref(fits ? w : exg_lower_cast(b, w, dtype));
+    }
+    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0], count, weight,
                                   exg_is_none(&args[3]) ? eps : exg_get_float(&args[3])));
 }
 

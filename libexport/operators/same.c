@@ -1,4 +1,4 @@
-/* same.c - lowerings of same.def: the arguments go on as they are. */
+/* same.c - lowerings of same.def and prims.def: the arguments go on as they are. */
 #include "libexport/operators/lower.h"
 
 static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
@@ -38,6 +38,11 @@ static void copy(exg_builder *b, exg_argument *result)
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                   \
         copy(b, &results[0]);                                                                  \
     }
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
+#define EXG_VIEW(id, schema, view, lowering, sharding)
 #include "libexport/operators/same.def"
+#include "libexport/operators/prims.def"
+#undef EXG_OPERATOR
+#undef EXG_VIEW
 #undef EXG_SAME
 #undef EXG_COPY

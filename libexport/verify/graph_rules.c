@@ -303,6 +303,11 @@ static void check_output(scope *s, uint32_t i)
     case EXG_ARGUMENT_NONE:
         use_argument(s, output, place);
         return;
+    case EXG_ARGUMENT_STRING:
+        if (s->outer == NULL) {
+            return;
+        }
+        /* fallthrough */
     default:
         exg_found(s->v, "GRF-003", place, "%s as a graph output", exg_argument_tag(output->kind));
     }

@@ -149,8 +149,9 @@ static bool output_fits(const exg_argument *output, const exg_schema_type *type)
         return type->base == EXG_TYPE_TENSOR && !type->is_list;
     case EXG_ARGUMENT_TENSORS:
         return type->base == EXG_TYPE_TENSOR && type->is_list;
-    case EXG_ARGUMENT_NONE: /* a dtype too is nothing in a file */
-        return type->base == EXG_TYPE_TENSOR || type->base == EXG_TYPE_SCALAR_TYPE;
+    case EXG_ARGUMENT_NONE: /* a dtype and a plain bool too are nothing in a file */
+        return type->base == EXG_TYPE_TENSOR || type->base == EXG_TYPE_SCALAR_TYPE ||
+               type->base == EXG_TYPE_BOOL;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:

@@ -209,6 +209,20 @@ def check_example(exg, mlp):
     check_signature(exg, path, program.graph_signature)
 
 
+class Words(torch.nn.Module):
+    def forward(self, x, mode):
+        return {"y": x * 2, "mode": mode, "why": 'a "word"', "none": None, "n": x.shape[0], "half": 0.5, "so": True}
+
+
+def check_words(exg):
+    """What is no tensor comes out as it is, words too (PyTorch saves such a program and does not load it)."""
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(Words(), (torch.ones(2), "sum")), path)
+    for file in (path, exg.convert(path, ".exg")):
+        outputs = json.loads(exg.command("run", file, "--json"))["outputs"]
+        equal("outputs", [o.get("value") for o in outputs[1:]], ["sum", 'a "word"', None, 2, 0.5, True])
+
+
 def check_branches(exg):
     """An early file whose branches have tensors (S002-49), as .pt2: PyTorch gets what its formulas say, and so does exg."""
     path = exg.path(".pt2")
@@ -235,6 +249,7 @@ def main():
                 check_file(report, exg, path)
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
         report.check("several programs", lambda: check_several(exg))
+        report.check("words", lambda: check_words(exg))
         report.check("branches with tensors", lambda: check_branches(exg))
         report.check("examples/mlp.c", lambda: check_example(exg, mlp))
         for name, (make_program, save_options) in generated.programs().items():

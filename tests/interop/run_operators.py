@@ -222,6 +222,80 @@ def dequantised():
 AGREE.update(dequantised())
 AGREE.update(bags())
 
+
+def mixed():
+    """Losses of what has another dtype than its target: PyTorch promotes, or keeps the target's. Of huber_loss it records
+    what it does not give: its program is asked for what both agree on."""
+    x, y = torch.randn(4, 5), torch.rand(4, 5)
+
+    def losses(x, y):
+        found = (
+            F.huber_loss(x, y, reduction="none", delta=0.5)[..., None] > torch.linspace(0, 1, 9),
+            F.smooth_l1_loss(x, y, reduction="none"), F.mse_loss(x, y), F.l1_loss(x, y), F.margin_ranking_loss(x, y, y),
+            F.binary_cross_entropy_with_logits(x, y, y.float() + 1, "none", pos_weight=y[0].double() + 2),
+        )  # fmt: skip
+        return found if y.dtype == torch.bfloat16 else (*found, F.kl_div(x, y, reduction="sum"), F.poisson_nll_loss(x, y, full=True))
+
+    for one, other in ((torch.float32, torch.float64), (torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)):
+        yield f"mixed, losses of {str(one)[6:]} and {str(other)[6:]}", (losses, (x.to(one), y.to(other)))
+    yield "mixed, rms_norm", (lambda x, w: (F.rms_norm(x, (5,), w), F.rms_norm(x.double(), (5,), w.float())), (x, y[0].double()))
+
+
+AGREE.update(mixed())
+
+
+def prims():
+    """What the widest tables of decompositions end in."""
+    p = torch.ops.prims
+    unary = ("abs acos acosh asin asinh atan atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 cbrt ceil cos cosh digamma erf "
+             "erf_inv erfc erfcx exp exp2 expm1 floor isfinite lgamma log log10 log1p log2 ndtri neg reciprocal round rsqrt sign sin sinh "
+             "spherical_bessel_j0 sqrt tan tanh trunc clone view_of").split()
+    binary = "add sub mul div pow atan2 fmod remainder eq ne lt le gt ge fmax fmin maximum minimum hypot igamma igammac nextafter zeta".split()
+    whole = "add div remainder gcd bitwise_and bitwise_or bitwise_xor shift_left shift_right_arithmetic eq".split()
+    x, y = torch.rand(3, 4) * 0.9 + 0.05, torch.rand(3, 4) * 2 + 1.1
+    yield "prims, of one", (lambda x: tuple(getattr(p, name)(x) for name in unary), (x,))
+    yield "prims, of two", (lambda x, y: tuple(getattr(p, name)(x, y) for name in binary), (x, y))
+    i, j = torch.randint(-90, 90, (3, 4)), torch.randint(1, 6, (3, 4))
+    yield "prims, of integers", (lambda i, j: (*(getattr(p, name)(i, j) for name in whole), p.bitwise_not(i)), (i, j))
+
+    def formed(x, i):
+        z = p.fft_r2c(x, dim=(1,), onesided=True)
+        return (
+            p.convert_element_type(x * 9, torch.int64), p.device_put(x, torch.device("cpu")), p.cat([x, x], 1), p.where(x > 0.5, x, -x), p.fill(x, 2.5),
+            p.rev(x, (0, 1)), p.reshape(x, (2, 6)), *p.frexp(x * 9), p.svd(x, full_matrices=False)[1], p.transpose(x, (1, 0)), p.squeeze(x[:1], (0,)),
+            p.collapse_view(x, 0, 1), p.collapse(x, 0, 1), p.split_dim(x, 1, 2), p.broadcast_in_dim(x, (3, 2, 4), (0, 2)), p.view_of_dtype(x, torch.int32),
+            p.iota(5, start=3, step=-2, dtype=torch.int64, device="cpu", requires_grad=False), p.scalar_tensor(2, dtype=torch.float64, device="cpu"),
+            p.full((2, 3), 1.5, dtype=torch.float32, device="cpu", requires_grad=False), p.full_like(x, 7, dtype=torch.int64, device="cpu", requires_grad=False),
+            p.sum(x, (1,)), p.sum(i, (0, 1)), p.prod(x, (0, 1)), p.amax(x, (0,)), p.amin(x, (0, 1)), p.var(x, (1,), 1), p.var(x, (0, 1), 0.0),
+            torch.view_as_real(p.fft_c2c(z, dim=(1,), forward=False)), p.fft_c2r(z, dim=(1,), last_dim_size=4),
+        )  # fmt: skip
+
+    yield "prims, the rest", (formed, (x, i))
+    table = torch._decomp.decomposition_table
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    yield "prims, a layer of a transformer", (layer, (torch.randn(2, 5, 8),), (), table)
+
+
+AGREE.update(prims())
+
+
+def tangents():
+    """Derivatives forward, as make_fx writes them."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def one(x):
+        return F.softmax(F.gelu(x @ x.T), -1)
+
+    x = torch.randn(3, 3)
+    for name, function, inputs in (
+        ("jvp", lambda x, t: torch.func.jvp(one, (x,), (t,)), (x, x + 1)),
+        ("hessian", torch.func.hessian(lambda x: (x.tanh() * x.sum()).sum()), (x[0],)),
+    ):
+        yield f"tangents, {name}", (make_fx(function)(*inputs), inputs)
+
+
+AGREE.update(tangents())
+
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
 
 OFFSETS = tensor(0, 2, 4, dtype=torch.int64)
@@ -275,9 +349,10 @@ WRONG = {
 
 
 def exported(exg, call, inputs, core):
+    """`core`: its own decompositions, or those of a table."""
     program = torch.export.export(call, inputs)
     path = exg.path(".pt2")
-    torch.export.save(program.run_decompositions() if core else program, path)
+    torch.export.save(program.run_decompositions(core or None) if core is not False else program, path)
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     return program, path, names
 

@@ -8,6 +8,7 @@ Not part of the tests: an entry that nothing here speaks of is work, not a fault
 
 import argparse
 import collections
+import copy
 import logging
 import pathlib
 import re
@@ -235,14 +236,31 @@ def samples_of(op, count, dtypes):
     return []
 
 
-def entry(sweep, op, count, dtypes):
+def calls_of(op, samples, mixes):
+    """Their calls; with `mixes` those with one tensor after the other of another dtype, where there are several."""
+    for sample in samples:
+        try:
+            call = call_of(op, sample)
+        except Exception:
+            continue
+        if not mixes:
+            yield call
+            continue
+        for i, value in enumerate(call.inputs):
+            for dtype in (torch.float64, torch.bfloat16, torch.int32):
+                if len(call.inputs) > 1 and value.is_floating_point() and value.dtype != dtype:
+                    other = copy.copy(call)
+                    other.inputs = (*call.inputs[:i], value.to(dtype), *call.inputs[i + 1 :])
+                    yield other
+
+
+def entry(sweep, op, count, dtypes, mixes):
     """(agreeing samples, exportable samples, all samples, first reason)"""
     agreed = exported = 0
     reason = None
     samples = samples_of(op, count, dtypes)
-    for sample in samples:
+    for call in calls_of(op, samples, mixes):
         try:
-            call = call_of(op, sample)
             expected = program_json.answer(call, call.inputs, call.names)
             program = sweep.export(call)
         except Exception:
@@ -301,6 +319,7 @@ def main():
     parser.add_argument("--core", action="store_true", help="decomposed before")
     parser.add_argument("--only", help="entries whose name begins so, or so: a,b")
     parser.add_argument("--dtype", help="samples of this one alone: complex64")
+    parser.add_argument("--mixed", action="store_true", help="one tensor after the other of another dtype, where PyTorch takes it")
     parser.add_argument("--errors", action="store_true", help="what PyTorch refuses at run time: refused with a code, and no crash")
     options = parser.parse_args()
     dtypes = (getattr(torch, options.dtype),) if options.dtype else DTYPES
@@ -325,7 +344,7 @@ def main():
                 if reason is not None:
                     print(f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}: {reason}", flush=True)
                 continue
-            agreed, exported, offered, reason = entry(sweep, op, options.samples, dtypes)
+            agreed, exported, offered, reason = entry(sweep, op, options.samples, dtypes, options.mixed)
             kind = (
                 "without a dense sample of the dtype" if offered == 0
                 else "not exported by PyTorch" if exported == 0
