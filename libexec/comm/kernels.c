@@ -135,8 +135,19 @@ static flight *flight_of(const exg_kernel_call *call)
     return (flight *)(uintptr_t)call->params;
 }
 
+/* With the operands where the call has them. */
+static exg_collective of_call(const exg_kernel_call *call)
+{
+    exg_collective what = flight_of(call)->what;
+
+    what.in = &call->inputs[0];
+    what.out = &call->outputs[0];
+    return what;
+}
+
 static void run_whole(const exg_kernel_call *call)
 {
+    const exg_collective what = of_call(call);
     const flight *f = flight_of(call);
 
     if (f->made != NULL) {
@@ -144,11 +155,12 @@ static void run_whole(const exg_kernel_call *call)
         call->device->table->finish_collective(call->device, f->made);
         return;
     }
-    (void)exg_collective_run(f->c, &f->what, call->workspace, NULL);
+    (void)exg_collective_run(f->c, &what, call->workspace, NULL);
 }
 
 static void run_begin(const exg_kernel_call *call)
 {
+    const exg_collective what = of_call(call);
     flight *f = flight_of(call);
     void *workspace = call->packed == NULL ? NULL : call->packed->data;
 
@@ -156,19 +168,20 @@ static void run_begin(const exg_kernel_call *call)
         call->device->table->begin_collective(call->device, f->made, workspace);
         return;
     }
-    (void)exg_collective_begin(f->c, &f->what, workspace, &f->turn, NULL);
+    (void)exg_collective_begin(f->c, &what, workspace, &f->turn, NULL);
 }
 
 static void run_finish(const exg_kernel_call *call)
 {
+    const exg_collective what = of_call(call);
     const flight *f = flight_of(call);
 
     if (f->made != NULL) {
         call->device->table->finish_collective(call->device, f->made);
         return;
     }
-    if (exg_collective_finish(f->c, &f->what, f->turn, NULL) == EXG_OK) {
-        (void)(f->settles ? exg_collective_settle(f->c, &f->what, f->turn, NULL)
+    if (exg_collective_finish(f->c, &what, f->turn, NULL) == EXG_OK) {
+        (void)(f->settles ? exg_collective_settle(f->c, &what, f->turn, NULL)
                : f->turn > 0 ? exg_exchange_settle(f->c, f->turn - 1, NULL)
                              : EXG_OK);
     }

@@ -1,11 +1,11 @@
 /* strict.c - the host with a device's manners, so that what a real device would punish now and
  * then shows up always, and without one:
  *
- *   - addresses fault when the host follows them: pages are open only while what was asked for
- *     of them is carried out, and a kernel may follow none but its operands'
+ *   - addresses fault when the host follows them: they are of pages that are never open. A kernel
+ *     is given where its operands really lie, and may follow no other's
  *   - what is asked for is carried out late: in wait(), never before
  *   - fresh memory is NaN (every byte 0xff), each block ends at a page that is never open, and
- *     what was released stays closed until RELEASED_MAX others were
+ *     what was released is not taken again until RELEASED_MAX others were
  *   - what was recorded works where it did then: other operands by now are a fault
  *
  * Kernels are the host's own. `strict-host` has but two of them and leaves the rest to be
@@ -26,13 +26,12 @@
 #define SPARE_PAGES    16 /* blocks of up to so many pages are mapped once, and taken again */
 #define STRICT_DEVICES 64 /* as many as a session's ranks */
 
+/* Pages whose addresses are given out, a closed page, those where the memory is, a closed page. */
 typedef struct block {
     struct block *next; /* of the spare ones */
     uint8_t *pages;
-    size_t open_bytes; /* from `pages`; one closed page follows */
+    size_t bytes; /* of either */
     void *address;
-    bool is_open;
-    struct block *next_open;
 } block;
 
 /* A call as it was when it was asked for. */
@@ -65,11 +64,12 @@ typedef struct strict {
     exg_accelerator head;
     block **blocks; /* by address */
     uint32_t block_count, block_capacity;
-    block *opened; /* those whose pages are open */
     block *released[RELEASED_MAX]; /* a ring */
     uint32_t released_count;
     block *spare[SPARE_PAGES + 1]; /* that were released long ago, by pages; closed */
     requests asked;
+    asked_call *room; /* for the call that is carried out */
+    uint32_t room_operands;
     exg_device_graph *recording; /* NULL: not */
     const exg_kernel *silent;    /* raised a fault, and does not say that it may; NULL: none */
     size_t page;
@@ -120,38 +120,45 @@ static exg_status open_strict_host(uint32_t index, exg_accelerator **device, exg
     return open_as(&exg_device_strict_host, index, device, err);
 }
 
+static uint8_t *memory_of(const strict *s, const block *b)
+{
+    return b->pages + b->bytes + s->page;
+}
+
 static void unmap(const strict *s, block *b)
 {
     if (b != NULL) {
-        munmap(b->pages, b->open_bytes + s->page);
+        munmap(b->pages, 2 * (b->bytes + s->page));
         free(b);
     }
 }
 
-static bool is_small(const strict *s, size_t open_bytes)
+static bool is_small(const strict *s, size_t bytes)
 {
-    return open_bytes <= SPARE_PAGES * s->page;
+    return bytes <= SPARE_PAGES * s->page;
 }
 
-/* Closed pages. Those of small blocks are of another kind than the page that follows them, so
- * that what opens and closes them need not part them from others, nor join them. */
-static uint8_t *map_pages(const strict *s, size_t open_bytes)
+static bool map_pages(const strict *s, block *b)
 {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    uint8_t *pages = mmap(NULL, open_bytes + s->page, PROT_NONE, flags | MAP_NORESERVE, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    const size_t bytes = 2 * (b->bytes + s->page);
+    void *pages = mmap(NULL, bytes, PROT_NONE, flags, -1, 0);
 
-    if (pages != MAP_FAILED && is_small(s, open_bytes) &&
-        mmap(pages, open_bytes, PROT_NONE, flags | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        munmap(pages, open_bytes + s->page);
-        return NULL;
+    if (pages == MAP_FAILED) {
+        return false;
     }
-    return pages == MAP_FAILED ? NULL : pages;
+    b->pages = pages;
+    if (mprotect(memory_of(s, b), b->bytes, PROT_READ | PROT_WRITE) != 0) {
+        munmap(pages, bytes);
+        return false;
+    }
+    return true;
 }
 
 /* NULL: out of memory. */
-static block *take_block(strict *s, size_t open_bytes)
+static block *take_block(strict *s, size_t bytes)
 {
-    block **spare = is_small(s, open_bytes) ? &s->spare[open_bytes / s->page] : NULL;
+    block **spare = is_small(s, bytes) ? &s->spare[bytes / s->page] : NULL;
     block *b;
 
     if (spare != NULL && *spare != NULL) {
@@ -161,9 +168,8 @@ static block *take_block(strict *s, size_t open_bytes)
     }
     b = calloc(1, sizeof(*b));
     if (b != NULL) {
-        b->pages = map_pages(s, open_bytes);
-        b->open_bytes = open_bytes;
-        if (b->pages == NULL) {
+        b->bytes = bytes;
+        if (!map_pages(s, b)) {
             free(b);
             return NULL;
         }
@@ -173,9 +179,9 @@ static block *take_block(strict *s, size_t open_bytes)
 
 static void give_block(strict *s, block *b)
 {
-    if (b != NULL && is_small(s, b->open_bytes)) {
-        b->next = s->spare[b->open_bytes / s->page];
-        s->spare[b->open_bytes / s->page] = b;
+    if (b != NULL && is_small(s, b->bytes)) {
+        b->next = s->spare[b->bytes / s->page];
+        s->spare[b->bytes / s->page] = b;
     } else {
         unmap(s, b);
     }
@@ -191,7 +197,7 @@ static uint32_t place_of(const strict *s, const void *address)
         uint32_t middle = (low + high) / 2;
         const block *b = s->blocks[middle];
 
-        if ((uintptr_t)address < (uintptr_t)b->pages + b->open_bytes) {
+        if ((uintptr_t)address < (uintptr_t)b->pages + b->bytes) {
             high = middle;
         } else {
             low = middle + 1;
@@ -265,6 +271,7 @@ static void close_strict(exg_accelerator *device)
     }
     free(s->blocks);
     free(s->asked.items);
+    free(s->room);
     free(s);
 }
 
@@ -296,12 +303,11 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
 {
     strict *s = strict_of(device);
     uint64_t padded = (EXG_MAX(bytes, 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    size_t open_bytes = (size_t)((padded + s->page - 1) / s->page * s->page);
-    block *b = bytes > INT64_MAX / 2 ? NULL : take_block(s, open_bytes);
+    size_t whole = (size_t)((padded + s->page - 1) / s->page * s->page);
+    block *b = bytes > INT64_MAX / 4 ? NULL : take_block(s, whole);
 
     *address = NULL;
-    if (b != NULL &&
-        (mprotect(b->pages, open_bytes, PROT_READ | PROT_WRITE) != 0 || !keep_block(s, b))) {
+    if (b != NULL && !keep_block(s, b)) {
         unmap(s, b);
         b = NULL;
     }
@@ -309,9 +315,8 @@ static exg_status allocate(exg_accelerator *device, uint64_t bytes, void **addre
         return EXG_FAIL(err, NO_MEMORY, "MEM-004", "device strict: %llu bytes",
                         (unsigned long long)bytes);
     }
-    memset(b->pages, 0xff, open_bytes);
-    mprotect(b->pages, open_bytes, PROT_NONE);
-    b->address = b->pages + open_bytes - padded;
+    memset(memory_of(s, b), 0xff, whole);
+    b->address = b->pages + whole - padded;
     *address = b->address;
     return EXG_OK;
 }
@@ -341,55 +346,21 @@ static void release(exg_accelerator *device, void *address)
     }
     s->block_count--;
     memmove(&s->blocks[k], &s->blocks[k + 1], (s->block_count - k) * sizeof(block *));
-    if (!is_small(s, b->open_bytes)) {
-        madvise(b->pages, b->open_bytes, MADV_DONTNEED);
+    if (!is_small(s, b->bytes)) {
+        madvise(memory_of(s, b), b->bytes, MADV_DONTNEED);
     }
     give_block(s, *last);
     *last = b;
     s->released_count++;
 }
 
-/* The block that an address lies in, if it is one of ours, until all is closed again: what one
- * rank began to send others read later. */
-static void open_at(strict *s, const void *address)
+/* Where what has the address really lies: in one of our blocks, or there. */
+static void *really(const strict *s, const void *address)
 {
-    block *b = block_at(s, address);
+    const block *b = address == NULL ? NULL : block_at(s, address);
+    const uint8_t *at = address;
 
-    if (b != NULL && !b->is_open) {
-        mprotect(b->pages, b->open_bytes, PROT_READ | PROT_WRITE);
-        b->is_open = true;
-        b->next_open = s->opened;
-        s->opened = b;
-    }
-}
-
-static void open_for(strict *s, const request *r)
-{
-    const exg_kernel_call *call;
-
-    if (r->kernel == NULL) {
-        open_at(s, r->to);
-        open_at(s, r->from);
-        return;
-    }
-    call = &r->asked->call;
-    for (uint32_t i = 0; i < r->operands; i++) {
-        open_at(s, call->inputs[i].data);
-    }
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        open_at(s, call->outputs[i].data);
-    }
-    open_at(s, call->workspace);
-    open_at(s, call->fault);
-    open_at(s, call->random);
-}
-
-static void close_all(strict *s)
-{
-    for (; s->opened != NULL; s->opened = s->opened->next_open) {
-        mprotect(s->opened->pages, s->opened->open_bytes, PROT_NONE);
-        s->opened->is_open = false;
-    }
+    return (void *)(uintptr_t)(b == NULL ? at : memory_of(s, b) + (at - b->pages));
 }
 
 /* ---- the stream -------------------------------------------------------------------------- */
@@ -424,15 +395,8 @@ static exg_status copy(exg_accelerator *device, void *to, const void *from, uint
                       : ask(device, &(request){.to = to, .from = from, .bytes = bytes}, err);
 }
 
-/* NULL: out of memory. */
-static asked_call *copy_of(const exg_kernel_call *call, uint32_t operands)
+static void copy_to(asked_call *a, const exg_kernel_call *call, uint32_t operands)
 {
-    size_t count = (size_t)operands + call->output_count;
-    asked_call *a = malloc(sizeof(*a) + count * sizeof(a->operands[0]));
-
-    if (a == NULL) {
-        return NULL;
-    }
     a->call = *call;
     for (uint32_t i = 0; i < operands; i++) {
         a->operands[i] = call->inputs[i];
@@ -447,6 +411,22 @@ static asked_call *copy_of(const exg_kernel_call *call, uint32_t operands)
     }
     if (call->epilogue_inputs != NULL) {
         a->call.epilogue_inputs = a->operands + (call->epilogue_inputs - call->inputs);
+    }
+}
+
+/* NULL: out of memory. */
+static asked_call *new_call(uint32_t operands)
+{
+    return malloc(sizeof(asked_call) + operands * sizeof(exg_tensor));
+}
+
+/* NULL: out of memory. */
+static asked_call *copy_of(const exg_kernel_call *call, uint32_t operands)
+{
+    asked_call *a = new_call(operands + call->output_count);
+
+    if (a != NULL) {
+        copy_to(a, call, operands);
     }
     return a;
 }
@@ -467,39 +447,70 @@ static exg_status launch(exg_accelerator *device, const exg_kernel *kernel,
     return status;
 }
 
-static void run(strict *s, const request *r)
+/* The call with its operands where they really are; NULL: out of memory. */
+static const exg_kernel_call *real_call(strict *s, const request *r)
 {
-    const exg_fault_note *note = r->asked->call.fault;
-    int before =
-        note == NULL ? 0 : atomic_load_explicit(&note->fault, memory_order_relaxed);
+    uint32_t count = r->operands + r->asked->call.output_count;
+    exg_kernel_call *call;
 
-    r->kernel->run(&r->asked->call);
-    if (note != NULL && (r->kernel->flags & EXG_KERNEL_RAISES) == 0 &&
-        r->asked->call.epilogue == NULL &&
-        atomic_load_explicit(&note->fault, memory_order_relaxed) != before) {
+    if (s->room == NULL || s->room_operands < count) {
+        free(s->room);
+        s->room = new_call(count);
+        s->room_operands = count;
+    }
+    if (s->room == NULL) {
+        return NULL;
+    }
+    copy_to(s->room, &r->asked->call, r->operands);
+    for (uint32_t i = 0; i < count; i++) {
+        s->room->operands[i].data = really(s, s->room->operands[i].data);
+    }
+    call = &s->room->call;
+    call->workspace = really(s, call->workspace);
+    call->fault = really(s, call->fault);
+    call->random = really(s, call->random);
+    return call;
+}
+
+static exg_status run(strict *s, const request *r, exg_error *err)
+{
+    const exg_kernel_call *call = real_call(s, r);
+    int before;
+
+    if (call == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    before = call->fault == NULL
+                 ? 0
+                 : atomic_load_explicit(&call->fault->fault, memory_order_relaxed);
+    r->kernel->run(call);
+    if (call->fault != NULL && (r->kernel->flags & EXG_KERNEL_RAISES) == 0 &&
+        call->epilogue == NULL &&
+        atomic_load_explicit(&call->fault->fault, memory_order_relaxed) != before) {
         s->silent = r->kernel;
     }
+    return EXG_OK;
 }
 
 static exg_status carry_out(exg_accelerator *device, exg_error *err)
 {
     strict *s = strict_of(device);
+    exg_status status = EXG_OK;
 
     if (s->asked.count == 0) {
         return EXG_OK;
     }
-    for (uint32_t i = 0; i < s->asked.count; i++) {
+    for (uint32_t i = 0; i < s->asked.count && status == EXG_OK; i++) {
         const request *r = &s->asked.items[i];
 
-        open_for(s, r);
         if (r->kernel != NULL) {
-            run(s, r);
+            status = run(s, r, err);
         } else {
-            memcpy(r->to, r->from, (size_t)r->bytes);
+            memcpy(really(s, r->to), really(s, r->from), (size_t)r->bytes);
         }
     }
     forget_calls(&s->asked);
-    close_all(s);
+    EXG_TRY(status);
     return s->silent == NULL ? EXG_OK
                              : EXG_FAIL(err, DEVICE, "DEV-012",
                                         "the kernel '%s' raised a fault, which its row does not "
