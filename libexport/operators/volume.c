@@ -401,7 +401,7 @@ static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out,
     double most = 0;
     double parts = 1;
 
-    if ((double)out * fmin((double)in, 2 * reach + 2) > WEIGHTS_MAX) {
+    if ((double)out * (1 + fmin((double)in, 2 * reach + 2)) > WEIGHTS_MAX) {
         exg_lower_unsupported(b, "an image of bytes smoothed to so large a one");
         return parts;
     }
