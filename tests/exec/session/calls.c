@@ -32,6 +32,7 @@ static const row rows[] = {
     {"max_pool3d_with_indices.default f32[1,4,4,4] [3] [1] [1048576,0,0]", "NOD-017"},
     {"max_pool3d_with_indices.default f32[1,4,4,4] [2147483647] [1] [0] [2147483647]", "NOD-017"},
     {"adaptive_max_pool1d.default f32[1,2,5] [3]", ""},
+    {"adaptive_max_pool3d.default f32[1,2,2,2] [2147483647]", "SHP-002"},
     {"tensor_split.sections f32[5] 8", ""},
     {"tensor_split.sections f32[5] 0", "NOD-017"},
     {"tensor_split.sections f32[5] 2147483647", "OPR-008"},
