@@ -542,18 +542,83 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     return exg_dispatch_call(&call, exg_current_mesh(d), result);
 }
 
-/* What is computed of has data, and they are here. */
-static exg_status want_data(const char *key, const exg_object *object, exg_error *err)
+#define NESTED_MAX 8 /* lists in one another */
+
+/* Values stand for themselves: no reference to a graph, no list without its items. */
+static exg_status check_value(const exg_argument *value, exg_error *err)
 {
-    if (object->kind == EXG_OBJECT_DTENSOR) {
+    switch (value->kind) {
+    case EXG_ARGUMENT_NONE:
+    case EXG_ARGUMENT_INT:
+    case EXG_ARGUMENT_FLOAT:
+    case EXG_ARGUMENT_BOOL:
+    case EXG_ARGUMENT_SCALAR_TYPE:
+    case EXG_ARGUMENT_MEMORY_FORMAT:
+    case EXG_ARGUMENT_LAYOUT:
+    case EXG_ARGUMENT_DEVICE:
+    case EXG_ARGUMENT_COMPLEX:
+        return EXG_OK;
+    case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
+    case EXG_ARGUMENT_SYM_BOOL:
+        return value->as_sym.value == EXG_NO_VALUE
+                   ? EXG_OK
+                   : EXG_FAIL(err, USAGE, "DSP-001", "a value of a graph");
+    case EXG_ARGUMENT_STRING:
+        EXG_GIVEN(err, value->as_string);
+        return EXG_OK;
+    case EXG_ARGUMENT_INTS:
+        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_ints));
+        return EXG_OK;
+    case EXG_ARGUMENT_FLOATS:
+        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_floats));
+        return EXG_OK;
+    case EXG_ARGUMENT_BOOLS:
+        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_bools));
+        return EXG_OK;
+    case EXG_ARGUMENT_STRINGS:
+        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_strings));
+        return EXG_OK;
+    default:
+        return EXG_FAIL(err, USAGE, "DSP-001", "a value that is none of its own");
+    }
+}
+
+/* Is there what the object speaks of? What is computed of has data, and they are here. */
+static exg_status check_object(const char *key, const exg_object *object, uint32_t depth,
+                               exg_error *err)
+{
+    EXG_TRY(EXG_CHECK_CHOICE(object->kind, EXG_OBJECT_TUPLE, "exg_object.kind", err));
+    switch (object->kind) {
+    case EXG_OBJECT_NONE:
+        return EXG_OK;
+    case EXG_OBJECT_VALUE:
+        return check_value(&object->value, err);
+    case EXG_OBJECT_DTENSOR:
+        EXG_GIVEN(err, object->dtensor);
         return object->dtensor->meta
                    ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
                    : exg_dtensor_wait(object->dtensor, err);
-    }
-    if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
-        for (uint32_t i = 0; i < object->count; i++) {
-            EXG_TRY(want_data(key, &object->items[i], err));
+    case EXG_OBJECT_TENSOR:
+        EXG_GIVEN(err, object->tensor);
+        return exg_tensor_is_absent(object->tensor)
+                   ? EXG_OK
+                   : exg_spec_sizes(object->tensor->dtype, object->tensor->rank,
+                                    object->tensor->sizes, err);
+    case EXG_OBJECT_SPEC:
+        EXG_GIVEN(err, object->spec);
+        return EXG_OK;
+    case EXG_OBJECT_LIST:
+    case EXG_OBJECT_TUPLE:
+        EXG_GIVEN(err, EXG_IF_ANY(object->count, object->items));
+        if (depth == NESTED_MAX) {
+            return EXG_FAIL(err, USAGE, "DSP-001", "%s of lists in more than %d lists", key,
+                            NESTED_MAX);
         }
+        for (uint32_t i = 0; i < object->count; i++) {
+            EXG_TRY(check_object(key, &object->items[i], depth + 1, err));
+        }
+        return EXG_OK;
     }
     return EXG_OK;
 }
@@ -568,10 +633,11 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
 
     *result = exg_object_none();
     for (uint32_t i = 0; i < arg_count; i++) {
-        EXG_TRY(want_data(key, &args[i], err));
+        EXG_TRY(check_object(key, &args[i], 0, err));
     }
     for (uint32_t i = 0; i < kwarg_count; i++) {
-        EXG_TRY(want_data(key, &kwargs[i].object, err));
+        EXG_GIVEN(err, kwargs[i].name);
+        EXG_TRY(check_object(key, &kwargs[i].object, 0, err));
     }
     EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
     handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;

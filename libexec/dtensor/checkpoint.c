@@ -72,6 +72,27 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
                : EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
 }
 
+/* Does `window` stay in the memory of `part`? */
+static bool is_window_on(const exg_tensor *part, const exg_tensor *window)
+{
+    int64_t bytes = exg_dtype_bytes(part->dtype);
+    intptr_t skipped = (intptr_t)window->data - (intptr_t)part->data;
+    int64_t room = 0;
+
+    if (window->rank != part->rank || window->dtype != part->dtype || skipped < 0 ||
+        skipped % bytes != 0) {
+        return false;
+    }
+    for (uint32_t d = 0; d < part->rank; d++) {
+        if (window->sizes[d] < 0 || window->sizes[d] > part->sizes[d] ||
+            window->strides[d] != part->strides[d]) {
+            return false;
+        }
+        room += (part->sizes[d] - window->sizes[d]) * part->strides[d];
+    }
+    return exg_tensor_numel(window) == 0 || skipped / bytes <= room;
+}
+
 /* The part, or the window on it, which is made row-major at `data`, or filled from there. */
 static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, void *data, bool in,
                               exg_error *err)
@@ -86,6 +107,10 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
     if (t->meta) {
         return EXG_FAIL(err, USAGE, "DTN-003", "a meta tensor has no data");
     }
+    if (window != NULL && !is_window_on(&t->local, window)) {
+        return EXG_FAIL(err, USAGE, "DTN-014", "no window on this rank's part");
+    }
+    EXG_GIVEN(err, EXG_IF_ANY(exg_tensor_numel(part), data));
     EXG_TRY(exg_mirror_open(&m, t->mesh->device, part, !in, err));
     memcpy(box.size, part->sizes, sizeof(box.size));
     whole = exg_box_tensor(&box, part->dtype, part->rank, data);

@@ -207,6 +207,7 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
 
     *t = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_from_local_options, &options, given, err));
+    EXG_TRY(exg_spec_sizes(local->dtype, local->rank, local->sizes, err));
     EXG_TRY(exg_spec_placements(mesh, placements, count, local->rank, to, err));
     member = exg_device_mesh_is_member(mesh);
     if ((options.shape == NULL) != (options.strides == NULL) ||
@@ -357,6 +358,7 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
     exg_status status;
 
     *t = NULL;
+    EXG_TRY(exg_spec_sizes(global->dtype, global->rank, global->sizes, err));
     EXG_TRY(exg_spec_placements(mesh, placements, count, global->rank, to, err));
     if (source != EXG_NO_RANK && source >= mesh->size) {
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);

@@ -110,15 +110,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, con
 
     *t = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_dtensor_like, &like, given, err));
-    if (like.rank > EXG_RANK_MAX) {
-        return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", like.rank,
-                        EXG_RANK_MAX);
-    }
-    for (uint32_t d = 0; d < like.rank; d++) {
-        if (like.sizes[d] < 0) {
-            return EXG_FAIL(err, USAGE, "DTN-009", "a size of %lld", (long long)like.sizes[d]);
-        }
-    }
+    EXG_TRY(exg_spec_sizes(like.dtype, like.rank, like.sizes, err));
     if (like.layout != EXG_LAYOUT_UNKNOWN && like.layout != EXG_LAYOUT_STRIDED) {
         return EXG_FAIL(err, UNSUPPORTED, "DTN-020", "a layout that is not strided");
     }

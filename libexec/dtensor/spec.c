@@ -3,6 +3,7 @@
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,6 +23,29 @@ static exg_status check_partials(const exg_device_mesh *mesh, const exg_placemen
                 return EXG_FAIL(err, USAGE, "DTN-002", "Partial(%s) beside Partial(%s)",
                                 exg_reduce_op_name(a), exg_reduce_op_name(b));
             }
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, exg_error *err)
+{
+    int64_t bytes;
+
+    EXG_GIVEN(err, EXG_IF_ANY(rank, sizes));
+    if (rank > EXG_RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", rank,
+                        EXG_RANK_MAX);
+    }
+    if ((uint32_t)dtype >= EXG_DTYPE_COUNT) {
+        return EXG_FAIL(err, USAGE, "DTN-009", "a tensor of no dtype that there is");
+    }
+    bytes = exg_dtype_bytes(dtype);
+    for (uint32_t d = 0; d < rank; d++) {
+        int64_t size = sizes[d] > 0 ? sizes[d] : 1; /* the others stay to be counted */
+
+        if (sizes[d] < 0 || !exg_mul_i64(bytes, size, &bytes)) {
+            return EXG_FAIL(err, USAGE, "DTN-009", "a size of %" PRId64 " in dim %u", sizes[d], d);
         }
     }
     return EXG_OK;

@@ -159,4 +159,8 @@ exg_tensor exg_box_window(const exg_box *part, const exg_tensor *t, const int64_
 bool exg_box_strip(const exg_box *part, const int64_t *origin, const int64_t *sizes, uint32_t rank,
                    exg_dtype dtype, exg_strip *strip);
 
+/* A dtype that there is, as many dims as there may be, none below 0, bytes that can be counted:
+ * LIMIT, USAGE DTN-009. */
+exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, exg_error *err);
+
 #endif

@@ -387,6 +387,15 @@ void exg_lower_bincount_size(exg_builder *b, const exg_argument *args, exg_argum
     int64_t least = exg_get_int(&args[2]);
     exg_ref size = whole(b, least);
 
+    if (exg_lower_dims(b, SELF).rank != 1 || !exg_dtype_is_integral(exg_lower_dtype(b, SELF)) ||
+        least < 0 ||
+        (exg_lower_given(&args[1]) &&
+         (exg_lower_dims(b, exg_get_ref(&args[1])).rank != 1 ||
+          exg_lower_numel(b, exg_get_ref(&args[1])) != exg_lower_numel(b, SELF)))) {
+        exg_lower_refuse(b, "bincount of other than 1-d integers, weights beside each, no length "
+                            "below 0");
+        return;
+    }
     if (exg_lower_numel(b, SELF) > 0) {
         size = EMIT(b, amax_default, exg_lower_cast(b, SELF, EXG_DTYPE_I64), INTS(b, 0));
         size = EMIT(b, clamp_min_default, EMIT(b, add_Scalar, size, 1), exg_arg_int(least));

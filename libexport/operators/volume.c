@@ -44,6 +44,7 @@ static void largest(exg_builder *b, exg_ref x, const places *p, uint32_t count,
     int64_t windows = 1;
     int64_t width = 1;
     int64_t lead = 1;
+    int64_t cells;
     exg_ref taken;
 
     for (uint32_t k = 0; k < count; k++) {
@@ -57,8 +58,11 @@ static void largest(exg_builder *b, exg_ref x, const places *p, uint32_t count,
             inside = inside.id == EXG_NO_VALUE ? more : EMIT(b, logical_and_default, inside, more);
         }
         whole *= p[k].in;
-        windows *= p[k].out;
-        width *= p[k].width;
+        if (!exg_mul_i64(windows, p[k].out, &windows) || !exg_mul_i64(width, p[k].width, &width) ||
+            !exg_mul_i64(windows, width, &cells)) {
+            exg_lower_refuse(b, "pooling in more windows than can be counted");
+            return;
+        }
         out.n[out.rank - count + k] = p[k].out;
     }
     for (uint32_t d = 0; d + count < in.rank; d++) {
@@ -72,7 +76,7 @@ static void largest(exg_builder *b, exg_ref x, const places *p, uint32_t count,
             dims.n[1 + count + k] = p[k].width;
         }
         place = EMIT(b, expand_default, place, INTS_OF(b, dims.n, dims.rank));
-        place = EMIT(b, reshape_default, place, INTS(b, lead, windows * width));
+        place = EMIT(b, reshape_default, place, INTS(b, lead, cells));
         taken =
             EMIT(b, gather_default, EMIT(b, reshape_default, x, INTS(b, lead, whole)), 1, place);
         taken = exg_lower_shaped(b, taken, &dims);
@@ -401,7 +405,7 @@ static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out,
     double most = 0;
     double parts = 1;
 
-    if ((double)out * fmin((double)in, 2 * reach + 2) > WEIGHTS_MAX) {
+    if ((double)out * (1 + fmin((double)in, 2 * reach + 2)) > WEIGHTS_MAX) {
         exg_lower_unsupported(b, "an image of bytes smoothed to so large a one");
         return parts;
     }

@@ -1,6 +1,7 @@
 #include "libexport/program/uses.h"
 
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 
 static void count(void *user, exg_value_id *id)
 {
@@ -26,6 +27,27 @@ uint32_t *exg_graph_count_uses(exg_arena *arena, const exg_graph *graph)
     return uses;
 }
 
+#define REACH_MAX (INT64_MAX / 16)
+
+bool exg_meta_is_countable(const exg_tensor_meta *meta)
+{
+    int64_t numel = 1;
+    int64_t stride = 1;
+    int64_t reach;
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        int64_t size = meta->sizes[d].value;
+
+        if (size < 0 || meta->strides[d].value < 0 ||
+            !exg_mul_i64(numel, size == 0 ? 1 : size, &numel)) {
+            return false;
+        }
+        stride = meta->strides[d].value > stride ? meta->strides[d].value : stride;
+    }
+    return exg_mul_i64(numel, stride, &reach) && reach < REACH_MAX &&
+           meta->storage_offset.value >= 0 && meta->storage_offset.value < REACH_MAX;
+}
+
 typedef struct search {
     const exg_graph *graph;
     const exg_value *found; /* no tensor of numbers */
@@ -36,7 +58,8 @@ static void look_at(void *user, exg_value_id *id)
     search *s = user;
     const exg_value *value = *id == EXG_NO_VALUE ? NULL : &s->graph->values[*id];
 
-    if (value != NULL && (value->tensor == NULL || !exg_tensor_meta_is_static(value->tensor))) {
+    if (value != NULL && (value->tensor == NULL || !exg_tensor_meta_is_static(value->tensor) ||
+                          !exg_meta_is_countable(value->tensor))) {
         s->found = value;
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "libexport/base/checked.h"
 #include "libexport/operators/lower.h"
+#include "libexport/program/uses.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
@@ -15,26 +16,10 @@
 
 /* ---- values with numbers ------------------------------------------------------------------ */
 
-/* Sizes and strides that leave 64 bits when multiplied are passed over: other rules
- * speak of them. */
+/* Others are passed over: other rules speak of them. */
 static bool has_elements(const exg_tensor_meta *meta)
 {
-    int64_t numel = 1;
-    int64_t stride = 1;
-    int64_t reach;
-
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        int64_t size = meta->sizes[d].value;
-
-        if (size < 0 || meta->strides[d].value < 0 ||
-            !exg_mul_i64(numel, size == 0 ? 1 : size, &numel)) {
-            return false;
-        }
-        stride = meta->strides[d].value > stride ? meta->strides[d].value : stride;
-    }
-    return exg_mul_i64(numel, stride, &reach) && reach < INT64_MAX / 16 &&
-           meta->storage_offset.value >= 0 && meta->storage_offset.value < INT64_MAX / 16 &&
-           meta->rank <= EXG_SHAPE_RANK_MAX;
+    return meta->rank <= EXG_SHAPE_RANK_MAX && exg_meta_is_countable(meta);
 }
 
 static bool number_of(const exg_verifier *v, const exg_binding *binding, const exg_sym_int *size,

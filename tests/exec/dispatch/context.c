@@ -481,9 +481,100 @@ static void rules_may_rewrite_the_operator(void **state)
     on_mesh("2", rewrite, NULL);
 }
 
+/* Objects that lead nowhere, beside a sound one. */
+static void lead_nowhere(rank_context *c)
+{
+    exg_argument no_items = {.kind = EXG_ARGUMENT_INTS, .count = 3};
+    exg_argument of_graph = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 5};
+    exg_argument no_kind = {.kind = (exg_argument_kind)99};
+    exg_argument no_text = {.kind = EXG_ARGUMENT_STRING};
+    exg_tensor no_dtype = {.dtype = (exg_dtype)99};
+    exg_object own = {.kind = EXG_OBJECT_LIST, .count = 1, .items = &own};
+    const struct {
+        exg_object object;
+        const char *code;
+    } rows[] = {
+        {exg_object_dtensor(NULL), "ARG-001"},      {exg_object_tensor(NULL), "ARG-001"},
+        {exg_object_spec(NULL), "ARG-001"},         {exg_object_list(NULL, 3), "ARG-001"},
+        {exg_object_value(no_items), "ARG-001"},    {exg_object_value(no_text), "ARG-001"},
+        {exg_object_value(of_graph), "DSP-001"},    {exg_object_value(no_kind), "DSP-001"},
+        {{.kind = (exg_object_kind)77}, "OPT-002"}, {exg_object_tensor(&no_dtype), "DTN-009"},
+        {own, "DSP-001"},
+    };
+    exg_named_object unnamed = {NULL, exg_object_none()};
+    exg_object result;
+    exg_dtensor *x;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        EXPECT(c, refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), rows[i].object}, 2) ==
+                          EXG_USAGE && strcmp(e.err.code, rows[i].code) == 0,
+               "row %zu: %s %s", i, e.err.code, e.err.message);
+    }
+    EXPECT(c, exg_dispatch(e.d, "aten.relu.default", (exg_object[]){T(x)}, 1, &unnamed, 1, &result,
+                           &e.err) == EXG_USAGE && strcmp(e.err.code, "ARG-001") == 0, "a name");
+    exg_dtensor_destroy(CALL(&e, "aten.relu.default", T(x)));
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void objects_that_lead_nowhere_are_refused(void **state)
+{
+    (void)state;
+    on_mesh("2", lead_nowhere, NULL);
+}
+
+/* Tensors that cannot be, and windows beside a part. */
+static void cannot_be(rank_context *c)
+{
+    static const exg_tensor rows[] = {{.dtype = (exg_dtype)99, .rank = 1, .sizes = {2}},
+                                      {.dtype = EXG_DTYPE_COUNT, .rank = 1, .sizes = {2}},
+                                      {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {-2}},
+                                      {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {INT64_MAX}}};
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1};
+    exg_dtensor *t = NULL;
+    float to[64];
+    exg_tensor window;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        EXPECT(c, exg_distribute_tensor(c->mesh, &rows[i], NULL, 0, EXG_NO_RANK, &t, &e.err) ==
+                          EXG_USAGE && strcmp(e.err.code, "DTN-009") == 0, "distribute %zu", i);
+        EXPECT(c, exg_dtensor_from_local(c->mesh, &rows[i], NULL, 0, NULL, &t, &e.err) ==
+                          EXG_USAGE && strcmp(e.err.code, "DTN-009") == 0, "from_local %zu", i);
+        like.dtype = rows[i].dtype;
+        like.sizes = rows[i].sizes;
+        EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &e.err) == EXG_USAGE, "zeros %zu", i);
+    }
+    like.sizes = NULL;
+    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &e.err) == EXG_USAGE, "sizes of nothing");
+    t = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
+    window = *exg_dtensor_to_local(t);
+    EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_OK, "all of it");
+    window.data = (float *)window.data + 1;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_USAGE, "past its end");
+    window = *exg_dtensor_to_local(t);
+    window.sizes[0] = 64;
+    EXPECT(c, exg_dtensor_copy_from_host(t, &window, to, &e.err) == EXG_USAGE &&
+                  strcmp(e.err.code, "DTN-014") == 0, "larger than it");
+    exg_dtensor_destroy(t);
+    eager_end(&e);
+}
+
+static void tensors_and_windows_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    on_mesh("2", cannot_be, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_that_lead_nowhere_are_refused),
+        cmocka_unit_test(tensors_and_windows_that_cannot_be_are_refused),
         cmocka_unit_test(meta_tensors_stay_meta),
         cmocka_unit_test(the_whole_is_printed_and_tangents_coerced),
         cmocka_unit_test(parts_that_do_not_fit_their_spec_are_refused),

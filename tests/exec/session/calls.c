@@ -13,9 +13,9 @@
 
 #define ARGS_MAX 16
 
-/* A call as text: the operator, then its arguments: "f32[2,3]" a tensor of zeros, "[1,2]" a list,
- * "[true,false]" one of flags, "1", "0.5", "true", "none". `code` is what building, planning or
- * running says. */
+/* A call as text: the operator (of aten, unless it says), then its arguments: "f32[2,3]" a tensor
+ * of zeros, "[1,2]" a list, "[true,false]" one of flags, "1", "0.5", "true", "none". `code` is
+ * what building, planning or running says. */
 typedef struct row {
     const char *call;
     const char *code;
@@ -32,6 +32,7 @@ static const row rows[] = {
     {"max_pool3d_with_indices.default f32[1,4,4,4] [3] [1] [1048576,0,0]", "NOD-017"},
     {"max_pool3d_with_indices.default f32[1,4,4,4] [2147483647] [1] [0] [2147483647]", "NOD-017"},
     {"adaptive_max_pool1d.default f32[1,2,5] [3]", ""},
+    {"adaptive_max_pool3d.default f32[1,2,2,2] [2147483647]", "SHP-002"},
     {"tensor_split.sections f32[5] 8", ""},
     {"tensor_split.sections f32[5] 0", "NOD-017"},
     {"tensor_split.sections f32[5] 2147483647", "OPR-008"},
@@ -49,7 +50,14 @@ static const row rows[] = {
     {"split.Tensor f32[0,1099511627776] 1 1", "OPR-008"},
     {"unbind.int f32[0,1099511627776] 1", "OPR-008"},
     {"unbind.int f32[]", "NOD-017"},
+    {"exg.bincount.size i64[3] f32[3] 5", ""},
+    {"exg.bincount.size i64[3] f32[2] 5", "NOD-017"},
+    {"exg.bincount.size i64[2,2]", "NOD-017"},
+    {"exg.bincount.size f32[3]", "NOD-017"},
+    {"exg.bincount.size i64[3] none -1", "NOD-017"},
+    {"exg.bincount.size i64[3] none 9223372036854775807", "NOD-017"},
     {"_upsample_bilinear2d_aa.default u8[1,1,4,4] [3,2147483647] false", "OPR-002"},
+    {"_upsample_bilinear2d_aa.default u8[1,1,4,0] [3,2147483647] false", "OPR-002"},
     {"upsample_bilinear2d.vec u8[1,1,4,4] [3,2147483647] false none", "OPR-002"},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [2] [0] [1] true [1] 1", ""},
     {"convolution.default f32[1,1,4,4] f32[1,1,3,3] none [1] [0] [2] true [1] 1", ""},
@@ -172,7 +180,8 @@ static exg_status build(made *m, const char *call, exg_error *err)
 
     (void)snprintf(text, sizeof(text), "%s", call);
     word = strtok(text, " ");
-    (void)snprintf(target, sizeof(target), "torch.ops.aten.%s", word);
+    (void)snprintf(target, sizeof(target), "torch.ops.%s%s",
+                   strncmp(word, "exg.", 4) == 0 ? "" : "aten.", word);
     op = exg_operators_find(m->operators, target);
     assert_non_null(op);
     while ((word = strtok(NULL, " ")) != NULL) {

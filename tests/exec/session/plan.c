@@ -143,6 +143,13 @@ static void a_program_of_open_sizes_is_not_planned(void **state)
                                &err), EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     unload_fixture(&l);
+    load_fixture(fixture_named("mlp.pt2"), &l); /* where x lies in a storage nobody counts with */
+    l.program->graph->values[l.program->graph->inputs[l.program->graph->input_count - 1].as_tensor]
+        .tensor->storage_offset = exg_sym_int_of(INT64_MAX);
+    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
+                               &err), EXG_USAGE);
+    assert_string_equal(err.code, "PLN-003");
+    unload_fixture(&l);
 }
 
 /* As callers of exg_place and exg_plan_create alone give them. */
