@@ -220,6 +220,7 @@ def dequantised():
 
 
 AGREE.update(dequantised())
+AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).bfloat16(), torch.randint(-9, 9, (16, 32), dtype=torch.int8), torch.rand(16).bfloat16()))
 AGREE.update(bags())
 
 
