@@ -220,6 +220,7 @@ def dequantised():
 
 
 AGREE.update(dequantised())
+AGREE["pad_sequence"] = (lambda x, i: (torch.nn.utils.rnn.pad_sequence([x[:2], x, x[:1]], padding_value=2.5), torch._C._nn.pad_sequence([i, i[:3]], True, 7.0, "left")), (torch.randn(4, 3), torch.arange(5)))
 AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).bfloat16(), torch.randint(-9, 9, (16, 32), dtype=torch.int8), torch.rand(16).bfloat16()))
 AGREE.update(bags())
 
