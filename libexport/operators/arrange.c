@@ -641,3 +641,13 @@ void exg_lower_ifftshift(exg_builder *b, const exg_argument *args, exg_argument 
 {
     shifted(b, args, true, results);
 }
+
+/* (self [T, B, C], weight [K, C, out], bias, pad): time comes first. */
+void exg_lower_conv_tbc(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, permute_default, args[0], INTS(b, 1, 2, 0));
+    exg_ref w = EMIT(b, permute_default, args[1], INTS(b, 2, 1, 0));
+
+    x = EMIT(b, conv1d_default, x, w, args[2], INTS(b, 1), INTS(b, exg_get_int(&args[3])));
+    results[0] = exg_arg_ref(EMIT(b, permute_default, x, INTS(b, 2, 0, 1)));
+}

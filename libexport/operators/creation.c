@@ -1,7 +1,5 @@
 /* creation.c - shapes and lowerings of creation.def. */
-#include <exg/emit.h>
-#include "libexport/operators/rows.h"
-#include "libexport/operators/shape.h"
+#include "libexport/operators/lower.h"
 
 #include <math.h>
 
@@ -144,4 +142,48 @@ void exg_lower_new_ones(exg_builder *b, const exg_argument *args, exg_argument *
 void exg_lower_new_full(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = filled(b, args[1], args[2], new_dtype(b, &args[0], &args[3]));
+}
+
+/* (start, end, step, dtype, ...): the end too, where a step meets it. */
+void exg_lower_range(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    double start = exg_get_float(&args[0]);
+    double step = exg_get_float(&args[2]);
+    double count = floor((exg_get_float(&args[1]) - start) / step) + 1;
+    exg_ref steps;
+
+    if (!(count >= 0 && count < 0x1p53)) {
+        exg_lower_refuse(b, "a range that its step does not go through");
+        return;
+    }
+    steps = exg_lower_steps(b, (int64_t)count, EXG_DTYPE_F64, 0, 1);
+    steps = EMIT(b, add_Scalar, EMIT(b, mul_Scalar, steps, step), start);
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, steps, exg_dtype_argument(&args[3], EXG_DTYPE_F32)));
+}
+
+/* (self, value, wrap): where all dims are at the same place; wrapped, rows begin again after one
+ * that is left out. */
+void exg_lower_fill_diagonal(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref self = exg_get_ref(&args[0]);
+    exg_dims dims = exg_lower_dims(b, self);
+    exg_ref row;
+    exg_ref mask;
+
+    if (dims.rank < 2) {
+        exg_lower_refuse(b, "a diagonal of fewer than two dims");
+        return;
+    }
+    row = exg_lower_steps(b, dims.n[0], EXG_DTYPE_I64, 0, dims.rank);
+    if (dims.rank == 2 && exg_get_bool(&args[2])) {
+        row = EMIT(b, remainder_Scalar, row, exg_arg_int(dims.n[1] + 1));
+    }
+    mask = EMIT(b, eq_Tensor, row, exg_lower_steps(b, dims.n[1], EXG_DTYPE_I64, 1, dims.rank));
+    for (uint32_t d = 2; d < dims.rank; d++) {
+        mask = EMIT(b, bitwise_and_Tensor, mask,
+                    EMIT(b, eq_Tensor, row,
+                         exg_lower_steps(b, dims.n[d], EXG_DTYPE_I64, d, dims.rank)));
+    }
+    results[0] = exg_arg_ref(EMIT(b, masked_fill_Scalar, self, mask, args[1]));
 }

@@ -90,3 +90,34 @@ void exg_lower_pad(exg_builder *b, const exg_argument *args, exg_argument *resul
         exg_lower_refuse(b, "pad has the modes constant, reflect, replicate, circular");
     }
 }
+
+/* (sequences, batch_first, value, side): all as long as the longest. */
+void exg_lower_pad_sequence(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    uint32_t count = args[0].count;
+    exg_ref *padded = exg_lower_new_refs(b, count);
+    bool at_end = strcmp(args[3].as_string, "left") != 0;
+    int64_t longest = 0;
+
+    for (uint32_t k = 0; k < count; k++) {
+        int64_t length = exg_lower_dims(b, exg_lower_item(&args[0], k)).n[0];
+
+        longest = length > longest ? length : longest;
+    }
+    for (uint32_t k = 0; padded != NULL && k < count; k++) {
+        exg_dims dims = exg_lower_dims(b, exg_lower_item(&args[0], k));
+        int64_t pad[2 * EXG_SHAPE_RANK_MAX] = {0}; /* pairs from the last dim on */
+
+        if (dims.rank == 0) {
+            exg_lower_refuse(b, "a sequence has a length");
+            return;
+        }
+        pad[2 * dims.rank - 2 + at_end] = longest - dims.n[0];
+        padded[k] = EMIT(b, constant_pad_nd_default, exg_lower_item(&args[0], k),
+                         INTS_OF(b, pad, 2 * dims.rank), args[2]);
+    }
+    if (padded != NULL) {
+        results[0] = exg_arg_ref(EMIT(b, stack_default, exg_arg_refs(b, padded, count),
+                                      exg_get_bool(&args[1]) ? 0 : 1));
+    }
+}

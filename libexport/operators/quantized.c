@@ -405,3 +405,11 @@ void exg_lower_fake_quantize_learnable_channel_backward(exg_builder *b, const ex
 {
     learnable_backward(b, args, true, results);
 }
+
+/* (self [M, K], mat2 [N, K] of int8, scales [N]): a byte is exact in any float dtype. */
+void exg_lower_weight_int8pack_mm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref weight = exg_lower_cast(b, exg_get_ref(&args[1]), exg_lower_dtype(b, SELF));
+
+    results[0] = exg_arg_ref(EMIT(b, mul_Tensor, EMIT(b, linear_default, SELF, weight), args[2]));
+}

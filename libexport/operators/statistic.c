@@ -455,6 +455,14 @@ void exg_lower_float_power_scalar(exg_builder *b, const exg_argument *args, exg_
                                   exg_arg_float(exg_get_float(&args[1]))));
 }
 
+void exg_lower_float_power_of_scalar(exg_builder *b, const exg_argument *args,
+                                     exg_argument *results)
+{
+    exg_ref y = exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_F64);
+
+    results[0] = exg_arg_ref(EMIT(b, pow_Scalar, exg_get_float(&args[0]), y));
+}
+
 /* self * 2^other */
 void exg_lower_ldexp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

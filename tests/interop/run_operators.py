@@ -219,7 +219,23 @@ def dequantised():
             yield f"dequantize_per_channel, {str(dtype)[6:]}{name}", (lambda w, s, z: q(w, s, z, 0, -128, 127, torch.int8), (w, scales, zero))
 
 
+def others_named(x):
+    """What is written as another operator, and in place, beyond what PyTorch's database calls."""
+    i, y = (x * 9).int(), x.clone().double()
+    return (
+        torch.clip(x, x * 0.5, x + 1), torch.clip(x, min=x.mean()), x.clone().clip_(max=x.mean()), torch.moveaxis(x, 0, 1), torch.range(0, 4), torch.range(5, -2.4, -1.5),
+        torch.fill(x, x.mean()), torch.divide(x, 2, rounding_mode="floor"), x.clone().div_(0.3, rounding_mode="trunc"), torch.float_power(2, x),
+        torch.conv_tbc(x.view(4, 1, 3).repeat(1, 2, 1), torch.ones(2, 3, 5), x.sum().repeat(5), 1), x.clone().renorm_(2, 0, 1.0), torch.special.xlogy(2.0, x),
+        torch.special.xlogy(x, 2.0), torch.special.softmax(x, 0), torch.special.log_softmax(x, 1), i.clone().lcm_(i + 3), y.float_power_(2.5), x.clone().ldexp_(i),
+        x.clone().index_reduce_(0, torch.tensor([0]), x[1:2], "amax"), i.clone().__ilshift__(i), i.clone().__irshift__(i % 3),
+        x.clone().fill_diagonal_(2.0), x.t().clone().fill_diagonal_(3), torch.zeros(7, 2).fill_diagonal_(5, wrap=True), torch.zeros(3, 3, 3).fill_diagonal_(1),
+    )  # fmt: skip
+
+
 AGREE.update(dequantised())
+AGREE["names of others"] = (others_named, (torch.rand(3, 4) + 0.1,))
+AGREE["pad_sequence"] = (lambda x, i: (torch.nn.utils.rnn.pad_sequence([x[:2], x, x[:1]], padding_value=2.5), torch._C._nn.pad_sequence([i, i[:3]], True, 7.0, "left")), (torch.randn(4, 3), torch.arange(5)))
+AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).bfloat16(), torch.randint(-9, 9, (16, 32), dtype=torch.int8), torch.rand(16).bfloat16()))
 AGREE.update(bags())
 
 
