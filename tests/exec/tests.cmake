@@ -186,8 +186,12 @@ function(exg_strict_test name test)
   endforeach()
 endfunction()
 exg_strict_test(exec_corpus exec_corpus)
-exg_strict_test(exec_corpus_mesh exec_corpus EXG_CORPUS_MESH=3)
-exg_strict_test(exec_corpus_grid exec_corpus EXG_CORPUS_MESH=2x2)
+if(NOT EXG_SANITIZE) # its memory is not the heap, which sanitizers watch
+  exg_strict_test(exec_corpus_mesh exec_corpus EXG_CORPUS_MESH=3)
+  exg_strict_test(exec_corpus_grid exec_corpus EXG_CORPUS_MESH=2x2)
+  exg_strict_test(exec_redistribute exec_redistribute)
+  exg_strict_test(exec_strided exec_strided)
+endif()
 exg_strict_test(exec_session exec_session)
 exg_strict_test(exec_stretches exec_stretches)
 exg_strict_test(exec_random exec_random)
@@ -208,7 +212,7 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
-foreach(test dtensor dtensor_there redistribute strided gradient module dispatch context autograd
+foreach(test dtensor dtensor_there gradient module dispatch context autograd
   training dispatch_rules)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
@@ -221,7 +225,7 @@ if(NOT EXG_SANITIZE)
     "EXG_CORPUS_EAGER=P(sum) S(0)")
 endif()
 set(cuda_tests dtensor dtensor_there dispatch autograd dtensor_device)
-if(NOT EXG_SANITIZE) # two thousand moves
+if(NOT EXG_SANITIZE)
   list(APPEND cuda_tests redistribute)
 endif()
 foreach(test ${cuda_tests})
@@ -229,3 +233,7 @@ foreach(test ${cuda_tests})
   set_tests_properties(exec_cuda_${test} PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
+if(TEST exec_cuda_redistribute) # of two thousand moves, thread by thread
+  set_tests_properties(exec_cuda_redistribute PROPERTIES
+    ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_ONE_IN=4;${EXG_STANDIN_ENVIRONMENT}")
+endif()

@@ -234,6 +234,7 @@ def others_named(x):
 
 AGREE.update(dequantised())
 AGREE["names of others"] = (others_named, (torch.rand(3, 4) + 0.1,))
+AGREE["bits of a number first"] = (lambda x: (torch.bitwise_and(5, x), torch.bitwise_or(3, x), torch.bitwise_xor(6, x)), (torch.arange(-9, 9),))
 AGREE["pad_sequence"] = (lambda x, i: (torch.nn.utils.rnn.pad_sequence([x[:2], x, x[:1]], padding_value=2.5), torch._C._nn.pad_sequence([i, i[:3]], True, 7.0, "left")), (torch.randn(4, 3), torch.arange(5)))
 AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).bfloat16(), torch.randint(-9, 9, (16, 32), dtype=torch.int8), torch.rand(16).bfloat16()))
 AGREE.update(bags())

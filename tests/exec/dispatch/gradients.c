@@ -311,7 +311,7 @@ static void check_cases(rank_context *c)
     eager_begin(&e, c, NULL);
     while (g != NULL && read_case(&at, g)) {
         uint64_t ways = ways_of(g, exg_device_mesh_ndim(e.mesh));
-        uint64_t step = ways * ONE_IN / WAYS_MAX + 1;
+        uint64_t step = ways * one_in() / WAYS_MAX + 1;
 
         for (uint64_t way = 0; way < ways && c->faults == 0; way += step) {
             check_way(&e, g, way);

@@ -206,11 +206,12 @@ void check_pairs(rank_context *c)
     uint32_t ndim = exg_device_mesh_ndim(c->mesh);
     exg_placement from[EXG_MESH_DIMS_MAX];
     exg_placement to[EXG_MESH_DIMS_MAX];
+    uint32_t every = one_in();
     uint32_t pair = 0;
 
     for (uint32_t f = 0; list_at(f, ndim, p, from); f++) {
         for (uint32_t t = 0; list_at(t, ndim, p, to); t++) {
-            if (may_become(ndim, from, to) && pair++ % ONE_IN == 0) {
+            if (may_become(ndim, from, to) && pair++ % every == 0) {
                 check_pair(c, p, from, to);
             }
         }

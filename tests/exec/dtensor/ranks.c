@@ -79,6 +79,17 @@ static void *run(void *argument)
     return NULL;
 }
 
+uint32_t one_in(void)
+{
+    const char *told = getenv("EXG_ONE_IN");
+
+#ifdef __SANITIZE_THREAD__
+    return told == NULL ? 4 : (uint32_t)strtoul(told, NULL, 10);
+#else
+    return told == NULL ? 1 : (uint32_t)strtoul(told, NULL, 10);
+#endif
+}
+
 exg_mesh_shape mesh_shape(const char *text)
 {
     static const char *const names[] = {"a", "b", "c", "d"};

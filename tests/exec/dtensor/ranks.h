@@ -21,13 +21,9 @@ typedef struct rank_context {
         }                                                                \
     } while (0)
 
-/* Of cases that differ in what is computed, not in who waits for whom, one in so many is run where
- * threads are watched, which takes ten times as long. */
-#ifdef __SANITIZE_THREAD__
-#define ONE_IN 4
-#else
-#define ONE_IN 1
-#endif
+/* Of cases that differ in what is computed, not in who waits for whom, one in so many is run:
+ * EXG_ONE_IN, else 4 where threads are watched, which takes ten times as long, else 1. */
+uint32_t one_in(void);
 
 /* Runs `body` on every rank of a mesh "AxBxC"; fails the test when one of them found a
  * fault. Gives the exchanges that rank 0 did. */
