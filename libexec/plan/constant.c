@@ -252,6 +252,12 @@ static void keep_constants(exg_plan *plan, const uint32_t *moved)
     }
 }
 
+static bool is_packing(const exg_plan *plan, const exg_step *step)
+{
+    return step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
+           plan->buffers[step->outputs[0].buffer].is_packed;
+}
+
 /* By step: the packing that reads what it made last, right after which that goes; so that
  * folded weights do not all live at once. EXG_NO_BUFFER: none. */
 static void find_packings(const exg_plan *plan, uint32_t *packing, uint32_t *maker)
@@ -260,8 +266,7 @@ static void find_packings(const exg_plan *plan, uint32_t *packing, uint32_t *mak
     memset(maker, 0xff, plan->buffer_count * sizeof(*maker));
     for (uint32_t s = 0; s < plan->step_count; s++) {
         const exg_step *step = &plan->steps[s];
-        bool packs = step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
-                     plan->buffers[step->outputs[0].buffer].is_packed;
+        bool packs = is_packing(plan, step);
 
         for (uint32_t i = 0; packs && i < step->call.input_count; i++) {
             uint32_t buffer = step->inputs[i].buffer;
@@ -303,8 +308,7 @@ static int larger_first(const void *a_, const void *b_)
 /* Does the step pack a weight as the program has it? */
 static bool packs_input(const exg_plan *plan, const exg_step *step)
 {
-    bool packs = step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
-                 plan->buffers[step->outputs[0].buffer].is_packed;
+    bool packs = is_packing(plan, step);
 
     for (uint32_t i = 0; packs && i < step->call.input_count; i++) {
         uint32_t buffer = step->inputs[i].buffer;
@@ -314,9 +318,10 @@ static bool packs_input(const exg_plan *plan, const exg_step *step)
     return packs;
 }
 
-/* The largest weight first: while it is packed it is there twice, and of the others nothing yet. */
-static void move_packings(exg_plan *plan, exg_step *steps, uint32_t *moved, uint32_t *at,
-                          direct_packing *packings)
+/* The largest weight first: while it is packed it is there twice, and of the others nothing yet.
+ * They are their own packing, as those that follow what they read. */
+static void move_packings(exg_plan *plan, exg_step *steps, uint32_t *moved, uint32_t *packing,
+                          uint32_t *at, direct_packing *packings)
 {
     uint32_t count = 0;
 
@@ -324,6 +329,7 @@ static void move_packings(exg_plan *plan, exg_step *steps, uint32_t *moved, uint
         if (packs_input(plan, &plan->steps[s])) {
             packings[count++] = (direct_packing){
                 plan->buffers[plan->steps[s].outputs[0].buffer].bytes, s};
+            packing[s] = s;
         }
     }
     qsort(packings, count, sizeof(*packings), larger_first);
@@ -349,10 +355,10 @@ exg_status exg_planner_order(exg_planner *p)
         return EXG_OUT_OF_MEMORY(p->err);
     }
     find_packings(plan, packing, packing + plan->step_count);
-    move_packings(plan, steps, moved, &at, packings);
+    move_packings(plan, steps, moved, packing, &at, packings);
     free(packings);
     for (uint32_t s = 0; s < plan->step_count; s++) {
-        if (plan->steps[s].once && packing[s] != s && !packs_input(plan, &plan->steps[s])) {
+        if (plan->steps[s].once && packing[s] != s) {
             move_step(plan, steps, moved, s, &at);
             if (packing[s] != UINT32_MAX) {
                 move_step(plan, steps, moved, packing[s], &at);

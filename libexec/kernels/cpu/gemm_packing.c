@@ -51,6 +51,16 @@ static void pack_narrow(const exg_gemm_packing *p, int64_t columns, int64_t dept
     }
 }
 
+/* Where the panels from column j on begin, a multiple of their width, of the rows of a block of the
+ * depth from k on. */
+static int64_t panels_at(const exg_gemm_packing *p, int64_t k, int64_t j)
+{
+    int64_t depth = EXG_MIN(p->k - k, p->loops->depth);
+
+    return (k * exg_round_up(p->n, p->loops->columns) + j * exg_round_up(depth, p->loops->group)) *
+           exg_dtype_bytes(p->b.dtype);
+}
+
 typedef struct packing_run {
     const exg_gemm_packing *p;
     const char *b;
@@ -63,15 +73,13 @@ static void packing_block(void *context, uint32_t block)
     const packing_run *r = context;
     const exg_gemm_packing *p = r->p;
     int64_t bytes = exg_dtype_bytes(p->b.dtype);
-    int64_t padded = exg_round_up(p->n, p->loops->columns);
     int64_t step = exg_round_up(EXG_GEMM_COLUMNS, p->loops->columns);
     int64_t j = block * step;
     int64_t columns = EXG_MIN(p->n - j, step);
 
     for (int64_t k = 0; k < p->k; k += p->loops->depth) {
         int64_t depth = EXG_MIN(p->k - k, p->loops->depth);
-        char *to = r->panels +
-                   (k * padded + j * exg_round_up(depth, p->loops->group)) * bytes;
+        char *to = r->panels + panels_at(p, k, j);
         const char *from = exg_matrix_at(r->b, &p->b, 0, k, j);
 
         if (bytes == p->loops->panel_bytes) {
@@ -101,15 +109,13 @@ void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels
 {
     const exg_gemm_loops *loops = packing->loops;
     const size_t bytes = exg_dtype_bytes(packing->b.dtype);
-    const int64_t group = bytes == loops->panel_bytes ? loops->group : 1;
+    const int64_t group = loops->group;
     const int64_t width = loops->columns;
     char *to = column;
 
     for (int64_t k = 0; k < packing->k; k += loops->depth) {
         int64_t depth = EXG_MIN(packing->k - k, loops->depth);
-        const char *panel = (const char *)panels +
-                            (size_t)(k * exg_round_up(packing->n, width) +
-                                     j / width * width * exg_round_up(depth, group)) * bytes;
+        const char *panel = (const char *)panels + panels_at(packing, k, j / width * width);
 
         for (int64_t d = 0; d < depth; d++, to += bytes) {
             const char *from =

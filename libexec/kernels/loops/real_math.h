@@ -40,6 +40,16 @@ static inline real power_of_rest(real r)
     return next(p, r, 1.0f);
 }
 
+/* e^(x - n ln2), where n is the whole number next to x / ln2. */
+static inline real exp_rest(real x, real n)
+{
+    real r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), x));
+    real p = next(all(1.3814596381e-3f), r, 8.3687170908e-3f);
+
+    p = next(next(next(p, r, 4.1668388093e-2f), r, 1.6666520629e-1f), r, 4.9999993448e-1f);
+    return next(next(p, r, 1.0f), r, 1.0f);
+}
+
 /* With y = e^(2 |x|) - 1 it is y / (y + 2). */
 static inline real real_tanh(real x)
 {
@@ -92,11 +102,8 @@ static inline real real_exp(real x)
 {
     real near = AT_LEAST(AT_MOST(x, 90.0f), -110.0f);
     real n = whole(near * 1.44269504f);
-    real r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), near));
-    real p = next(all(1.3814596381e-3f), r, 8.3687170908e-3f);
 
-    p = next(next(next(p, r, 4.1668388093e-2f), r, 1.6666520629e-1f), r, 4.9999993448e-1f);
-    return (real)_mm512_scalef_ps((__m512)next(next(p, r, 1.0f), r, 1.0f), (__m512)n);
+    return (real)_mm512_scalef_ps((__m512)exp_rest(near, n), (__m512)n);
 }
 
 /* 2^(n + r) for r from -1/2 to 1/2. */
@@ -217,24 +224,12 @@ static inline real power_below(real at)
     return (real)((bits)at << 23);
 }
 
-/* e^x / 2^n, where n is left in the low bits of *at. */
-static inline real exp_rest(real x, real *at)
-{
-    real n, r, p;
-
-    *at = next(x, all(1.44269504f), EXG_F32_ROUNDER);
-    n = *at - EXG_F32_ROUNDER;
-    r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), x));
-    p = next(all(1.3814596381e-3f), r, 8.3687170908e-3f);
-    p = next(next(next(p, r, 4.1668388093e-2f), r, 1.6666520629e-1f), r, 4.9999993448e-1f);
-    return next(next(p, r, 1.0f), r, 1.0f);
-}
-
 /* In two factors, as exg_f32_scale. */
 static inline real exp_far(real x)
 {
-    real at;
-    real p = exp_rest(AT_LEAST(AT_MOST(x, 90.0f), -110.0f), &at);
+    real near = AT_LEAST(AT_MOST(x, 90.0f), -110.0f);
+    real at = next(near, all(1.44269504f), EXG_F32_ROUNDER);
+    real p = exp_rest(near, at - EXG_F32_ROUNDER);
     bits second = 0x5f800000 ^ ((bits)x >> 1 & 0x40000000);
 
     return p * (real)(((bits)at << 23) + 0x7f000000 - second) * (real)second;
@@ -247,13 +242,12 @@ static inline real real_exp(real x)
     const __m256i limit = (__m256i)_mm256_set1_ps(87.0f);
     const __m256i far = _mm256_cmpgt_epi32((__m256i)magnitude_of(x), limit);
     real at;
-    real p;
 
     if (__builtin_expect(!_mm256_testz_si256(far, far), 0)) {
         return exp_far(x);
     }
-    p = exp_rest(x, &at);
-    return (real)((bits)p + ((bits)at << 23));
+    at = next(x, all(1.44269504f), EXG_F32_ROUNDER);
+    return (real)((bits)exp_rest(x, at - EXG_F32_ROUNDER) + ((bits)at << 23));
 }
 
 /* e^x for x <= 0, or NaN, within 3 units and one more with every 4 below 0; 0 where that is below

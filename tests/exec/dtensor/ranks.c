@@ -81,13 +81,14 @@ static void *run(void *argument)
 
 uint32_t one_in(void)
 {
+#ifdef __SANITIZE_THREAD__
+    const uint32_t untold = 4;
+#else
+    const uint32_t untold = 1;
+#endif
     const char *told = getenv("EXG_ONE_IN");
 
-#ifdef __SANITIZE_THREAD__
-    return told == NULL ? 4 : (uint32_t)strtoul(told, NULL, 10);
-#else
-    return told == NULL ? 1 : (uint32_t)strtoul(told, NULL, 10);
-#endif
+    return told == NULL ? untold : (uint32_t)strtoul(told, NULL, 10);
 }
 
 exg_mesh_shape mesh_shape(const char *text)
