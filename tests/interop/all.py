@@ -1,11 +1,12 @@
-"""Every test of this folder, as many at once as there are processors. PyTorch is loaded once: each test is a fork. See README.md
-beside this file."""
+"""Every test of this folder, as many at once as there are processors. PyTorch is loaded once: each test is a fork, and what
+it prints comes when it ends, what failed once more at the very end. See README.md beside this file."""
 
 import argparse
 import os
 import pathlib
 import runpy
 import sys
+import tempfile
 
 import torch.export.experimental  # noqa: F401 - what most tests spend their first seconds on
 
@@ -21,21 +22,29 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)  # or tests at once get in each other's way
     waiting = sorted(FOLDER.glob("run_*.py"), key=lambda path: (path.stem not in FIRST, path.stem))
-    running, failed = {}, []
+    running, failed, faults = {}, [], []
     while waiting or running:
         if waiting and len(running) < options.jobs:
-            script = waiting.pop(0)
+            script, said = waiting.pop(0), tempfile.TemporaryFile("w+", errors="replace")
             child = os.fork()
             if child == 0:
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
                 sys.argv = [str(script), "--exg", options.exg]
                 runpy.run_path(str(script), run_name="__main__")
                 sys.exit()
-            running[child] = script.stem
+            running[child] = (script.stem, said)
         else:
             child, status = os.wait()
-            name = running.pop(child)
-            failed += [name] if status != 0 else []
-    print(f"interop: failed: {', '.join(failed)}" if failed else "interop: all passed")
+            name, said = running.pop(child)
+            said.seek(0)
+            lines = said.read().splitlines()
+            said.close()
+            print(f"== {name}", *lines, sep="\n", flush=True)
+            if status != 0:
+                failed += [name]
+                faults += [line for line in lines if line.startswith("FAIL ")] or lines[-20:]
+    print(*faults, f"interop: failed: {', '.join(failed)}" if failed else "interop: all passed", sep="\n")
     return 1 if failed else 0
 
 
