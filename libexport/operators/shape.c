@@ -12,6 +12,24 @@ const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t posi
     return ref.id == EXG_NO_VALUE ? NULL : call->graph->values[ref.id].tensor;
 }
 
+/* The number of elements, and the offset with every stride gone its whole size, can be
+ * counted: what then counts with parts of a tensor stays inside. */
+static bool reach_fits(const exg_strided *s)
+{
+    int64_t numel = 1;
+    int64_t reach = s->offset;
+
+    for (uint32_t i = 0; i < s->rank; i++) {
+        int64_t span;
+
+        if (!exg_mul_i64(numel, s->sizes[i] == 0 ? 1 : s->sizes[i], &numel) ||
+            !exg_mul_i64(s->strides[i], s->sizes[i], &span) || !exg_add_i64(reach, span, &reach)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 exg_status exg_strided_of(const exg_tensor_meta *meta, exg_strided *strided, exg_error *err)
 {
     if (meta->rank > EXG_SHAPE_RANK_MAX) {
@@ -25,6 +43,9 @@ exg_status exg_strided_of(const exg_tensor_meta *meta, exg_strided *strided, exg
         strided->strides[i] = meta->strides[i].value;
     }
     strided->offset = meta->storage_offset.value;
+    if (!reach_fits(strided)) {
+        return EXG_FAIL(err, LIMIT, "SHP-002", "elements or strides that 64 bits do not count");
+    }
     return EXG_OK;
 }
 

@@ -25,7 +25,8 @@ exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, e
 /* The meta of the tensor at argument `position`; NULL when it is None. */
 const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t position);
 
-/* Sizes and strides of a static meta; LIMIT past EXG_SHAPE_RANK_MAX. */
+/* Sizes and strides of a static meta; LIMIT past EXG_SHAPE_RANK_MAX, and where the number of
+ * elements or the place of one does not fit. */
 exg_status exg_dims_of(const exg_tensor_meta *meta, exg_dims *dims, exg_error *err);
 exg_status exg_strided_of(const exg_tensor_meta *meta, exg_strided *strided, exg_error *err);
 

@@ -432,10 +432,57 @@ static int end(void **state)
     return 0;
 }
 
+/* A program that was not bound to inputs may say anything of their strides (seen: the sum
+ * of is_dense, restride and slice past 64 bits, under UBSan). */
+static void strides_that_64_bits_do_not_count_are_refused(void **state)
+{
+    static const struct {
+        int64_t sizes[2], strides[2], offset;
+        exg_status status;
+    } cases[] = {
+        {{2, 3}, {3, 1}, 0, EXG_OK},
+        {{2, 0}, {INT64_MAX, 1}, 0, EXG_LIMIT}, /* two of such steps */
+        {{2, 3}, {INT64_MAX / 2, INT64_MAX / 2}, 0, EXG_LIMIT},
+        {{2, 3}, {3, 1}, INT64_MAX - 3, EXG_LIMIT},
+        {{INT64_MAX / 2, 3}, {0, 0}, 0, EXG_LIMIT}, /* so many elements */
+        {{2, 3}, {1L << 40, 1}, 1L << 40, EXG_OK},
+    };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        exg_sym_int sizes[2], strides[2];
+        exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32,
+                                .layout = EXG_LAYOUT_STRIDED,
+                                .rank = 2,
+                                .sizes = sizes,
+                                .strides = strides,
+                                .storage_offset = {NULL, cases[c].offset, false},
+                                .device = {"cpu", -1}};
+        exg_program *program;
+        exg_builder *b;
+        exg_error err = {0};
+        exg_argument arg;
+
+        for (int d = 0; d < 2; d++) {
+            sizes[d] = (exg_sym_int){NULL, cases[c].sizes[d], false};
+            strides[d] = (exg_sym_int){NULL, cases[c].strides[d], false};
+        }
+        assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, &err), EXG_OK);
+        assert_int_equal(exg_builder_create(operators, program, &b, &err), EXG_OK);
+        arg = exg_arg_ref(EMIT(b, relu_default, exg_builder_input(b, "x", &meta, EXG_INPUT_USER,
+                                                                  NULL, EXG_UNSET)));
+        exg_builder_output(b, &arg, EXG_OUTPUT_USER, NULL);
+        assert_int_equal(exg_builder_finish(b, &err), cases[c].status);
+        assert_string_equal(err.code, cases[c].status == EXG_OK ? "" : "SHP-002");
+        exg_program_destroy(program);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_through_views_are_seen_as_eager_sees_them),
+        cmocka_unit_test(strides_that_64_bits_do_not_count_are_refused),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
