@@ -12,6 +12,12 @@ const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t posi
     return ref.id == EXG_NO_VALUE ? NULL : call->graph->values[ref.id].tensor;
 }
 
+/* `numel` elements of one dim more; an empty one counts as one. False where they do not fit. */
+static bool count_dim(int64_t *numel, int64_t size)
+{
+    return exg_mul_i64(*numel, size == 0 ? 1 : size, numel);
+}
+
 /* The number of elements, and the offset with every stride gone its whole size, can be
  * counted: what then counts with parts of a tensor stays inside. */
 static bool reach_fits(const exg_strided *s)
@@ -22,8 +28,8 @@ static bool reach_fits(const exg_strided *s)
     for (uint32_t i = 0; i < s->rank; i++) {
         int64_t span;
 
-        if (!exg_mul_i64(numel, s->sizes[i] == 0 ? 1 : s->sizes[i], &numel) ||
-            !exg_mul_i64(s->strides[i], s->sizes[i], &span) || !exg_add_i64(reach, span, &reach)) {
+        if (!count_dim(&numel, s->sizes[i]) || !exg_mul_i64(s->strides[i], s->sizes[i], &span) ||
+            !exg_add_i64(reach, span, &reach)) {
             return false;
         }
     }
@@ -178,8 +184,7 @@ exg_status exg_shape_result_strided(exg_shape_call *call, uint32_t index, exg_dt
             return EXG_SHAPE_FAIL(err, "the result would have size %" PRId64 " in dim %u",
                                   strided->sizes[i], i);
         }
-        if (!exg_mul_i64(numel, strided->sizes[i] == 0 ? 1 : strided->sizes[i], &numel) ||
-            numel > INT64_MAX / 16) {
+        if (!count_dim(&numel, strided->sizes[i]) || numel > INT64_MAX / 16) {
             return EXG_FAIL(err, LIMIT, "SHP-002", "the result would have over 2^59 elements");
         }
         meta->sizes[i] = exg_sym_int_of(strided->sizes[i]);

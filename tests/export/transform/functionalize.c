@@ -432,8 +432,8 @@ static int end(void **state)
     return 0;
 }
 
-/* A program that was not bound to inputs may say anything of their strides (seen: the sum
- * of is_dense, restride and slice past 64 bits, under UBSan). */
+/* A program that was not bound to inputs may say anything of their strides (seen: products
+ * past 64 bits in is_dense, restride and slice, under UBSan). */
 static void strides_that_64_bits_do_not_count_are_refused(void **state)
 {
     static const struct {
