@@ -27,15 +27,9 @@ static inline real exponential(real x)
     return power(x * 1.44269504f);
 }
 
-static inline real reciprocal(real x)
+static inline real quotient(real a, real b)
 {
-    return (real)_mm512_rcp14_ps((__m512)x);
-}
-
-/* 1 / (1 + 2^x) */
-static inline real logistic(real x)
-{
-    return reciprocal(power(x) + 1.0f);
+    return a * (real)_mm512_rcp14_ps((__m512)b);
 }
 #else
 /* The square of that of a half, so that it overflows and goes under as it should. */
@@ -46,32 +40,32 @@ static inline real exponential(real x)
     return half * half;
 }
 
-/* For 1 <= x <= 2^126: a guess from the bits, and a step of Newton's with a third term. */
-static inline real reciprocal(real x)
+static inline real quotient(real a, real b)
 {
-    real guess = (real)(0x7ef31000 - (bits)x);
-    real rest = next(-x, guess, 1.0f);
-
-    return fma_of(guess, fma_of(rest, rest, rest), guess);
+    return a / b;
 }
 
-/* 1 / (1 + 2^x); 0 where that is below 2^-125. */
-static inline real logistic(real x)
+/* 2^x; 0 to x = -126.5, infinite from 127.5 on. */
+static inline real power(real x)
 {
-    real y = reciprocal(power_of_two(AT_LEAST(AT_MOST(x, 125.0f), -125.0f), 1.0f) + 1.0f);
-
-    return (real)((bits)y & ~(x > 125.0f));
+    return power_of_two(AT_LEAST(AT_MOST(x, 128.0f), -127.0f), 1.0f);
 }
 #endif
 
+/* a / (1 + 2^x) */
+static inline real logistic(real a, real x)
+{
+    return quotient(a, power(x) + 1.0f);
+}
+
 static inline real sigmoid(real x)
 {
-    return logistic(x * -1.44269504f);
+    return logistic(all(1.0f), x * -1.44269504f);
 }
 
 static inline real silu(real x)
 {
-    return x * sigmoid(x);
+    return logistic(x, x * -1.44269504f);
 }
 
 static inline real hyperbolic_tangent(real x)
@@ -80,7 +74,7 @@ static inline real hyperbolic_tangent(real x)
     real t = near * near;
     real q = next(next(t, all(6.6358749e-3f), 4.1472749e-1f), t, 1.0f);
 
-    return near * next(t, all(8.3182726e-2f), 9.9967310e-1f) * reciprocal(q);
+    return quotient(near * next(t, all(8.3182726e-2f), 9.9967310e-1f), q);
 }
 
 #ifdef EXG_HAVE_TABLES
@@ -142,12 +136,12 @@ static inline real gelu(real x)
     real t = AT_MOST(x * x, 28.1f);
     real q = next(next(all(-5.8133500e-6f), t, 1.2574309e-3f), t, -1.0838282e-1f);
 
-    return x * logistic(x * next(q, t, -2.2989701f));
+    return logistic(x, x * next(q, t, -2.2989701f));
 }
 
 static inline real gelu_tanh(real x)
 {
-    return x * logistic(x * next(x * x, all(-1.0294324e-1f), -2.3022082f));
+    return logistic(x, x * next(x * x, all(-1.0294324e-1f), -2.3022082f));
 }
 #endif
 
@@ -165,41 +159,55 @@ static inline real gelu_tanh(real x)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
 
-/* A part that has been computed, from `element` on, as the flow asks. */
-static inline __attribute__((always_inline)) void put(uint16_t *to, const uint16_t *part,
-                                                      uint32_t element, const exg_flow *flow)
-{
-    exg_flow_ask(flow, element, EXG_FLOW_PART);
-    for (uint32_t k = 0; k < EXG_FLOW_PART; k += EXG_PAIRS) {
-        exg_flow_put(to + k, *(const exg_vbytes *)(part + k), flow->is_past_caches);
-    }
-}
+#define ABREAST 2   /* vectors of pairs that are read before any is written: steps of all mix */
+#define PART    128 /* elements between asking and asking again */
 
 /* Every second element at a time, where it lies. A branch in the loop over vectors would keep
  * compilers from making such of formulas that choose. */
 #define LOOP(id, function, rounded)                                                               \
     static inline __attribute__((always_inline)) void pairs_##id(                                 \
-        uint32_t count, uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c,   \
-        const float *scalars)                                                                     \
+        uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c, int abreast,      \
+        const float *scalars, bool is_past_caches)                                                \
     {                                                                                             \
-        for (uint32_t i = 0; i < count; i += EXG_PAIRS) {                                         \
-            const bits x = *(const bits *)(a + i);                                                \
-            const bits y = *(const bits *)(b + i);                                                \
-            const bits z = *(const bits *)(c + i);                                                \
+        bits even[ABREAST], odd[ABREAST];                                                         \
                                                                                                   \
-            *(bits *)(out + i) = paired(rounded(function(EVEN(x), EVEN(y), EVEN(z), scalars)),    \
-                                        rounded(function(ODD(x), ODD(y), ODD(z), scalars)));      \
+        _Pragma("GCC unroll 2") for (int j = 0; j < abreast; j++)                                 \
+        {                                                                                         \
+            const bits x = ((const bits *)a)[j], y = ((const bits *)b)[j];                        \
+            const bits z = ((const bits *)c)[j];                                                  \
+                                                                                                  \
+            even[j] = rounded(function(EVEN(x), EVEN(y), EVEN(z), scalars));                      \
+            odd[j] = rounded(function(ODD(x), ODD(y), ODD(z), scalars));                          \
+        }                                                                                         \
+        _Pragma("GCC unroll 2") for (int j = 0; j < abreast; j++)                                 \
+        {                                                                                         \
+            exg_flow_put((bits *)out + j, (exg_vbytes)paired(even[j], odd[j]), is_past_caches);   \
+        }                                                                                         \
+    }                                                                                             \
+    static inline __attribute__((always_inline)) void vectors_##id(                               \
+        uint32_t count, uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c,   \
+        const float *scalars, bool is_past_caches)                                                \
+    {                                                                                             \
+        uint32_t i = 0;                                                                           \
+                                                                                                  \
+        for (; i + ABREAST * EXG_PAIRS <= count; i += ABREAST * EXG_PAIRS) {                      \
+            pairs_##id(out + i, a + i, b + i, c + i, ABREAST, scalars, is_past_caches);           \
+        }                                                                                         \
+        if (i < count) {                                                                          \
+            pairs_##id(out + i, a + i, b + i, c + i, 1, scalars, is_past_caches);                 \
         }                                                                                         \
     }                                                                                             \
     static __attribute__((noinline)) void parts_##id(                                             \
         uint32_t count, uint16_t *out, const uint16_t *a, const uint16_t *b, const uint16_t *c,   \
         const float *scalars, const exg_flow *flow)                                               \
     {                                                                                             \
-        for (uint32_t i = 0; i < count; i += EXG_FLOW_PART) {                                     \
-            _Alignas(EXG_VECTOR_BYTES) uint16_t part[EXG_FLOW_PART];                              \
-                                                                                                  \
-            pairs_##id(EXG_FLOW_PART, part, a + i, b + i, c + i, scalars);                        \
-            put(out + i, part, i, flow);                                                          \
+        for (uint32_t i = 0; i < count; i += PART) {                                              \
+            exg_flow_ask(flow, i, PART);                                                          \
+            if (flow->is_past_caches) {                                                           \
+                vectors_##id(PART, out + i, a + i, b + i, c + i, scalars, true);                  \
+            } else {                                                                              \
+                vectors_##id(PART, out + i, a + i, b + i, c + i, scalars, false);                 \
+            }                                                                                     \
         }                                                                                         \
     }                                                                                             \
     static void loop_##id(uint32_t count, void *out_, const void *a_, const void *b_,             \
@@ -207,22 +215,22 @@ static inline __attribute__((always_inline)) void put(uint16_t *to, const uint16
     {                                                                                             \
         const uint16_t *a = a_, *b = b_, *c = c_;                                                 \
         uint16_t *out = out_;                                                                     \
-        uint32_t i = flow != NULL ? count / EXG_FLOW_PART * EXG_FLOW_PART : 0;                    \
+        uint32_t i = flow != NULL ? count / PART * PART : 0;                                      \
         uint32_t end = count / EXG_PAIRS * EXG_PAIRS;                                             \
                                                                                                   \
         (void)bad;                                                                                \
         if (flow != NULL) {                                                                       \
             parts_##id(i, out, a, b, c, scalars, flow);                                           \
         }                                                                                         \
-        pairs_##id(end - i, out + i, a + i, b + i, c + i, scalars);                               \
+        vectors_##id(end - i, out + i, a + i, b + i, c + i, scalars, false);                      \
         if (end < count) {                                                                        \
             const size_t bytes = (count - end) * sizeof(uint16_t);                                \
-            uint16_t rest[3][EXG_PAIRS] = {{0}};                                                  \
+            _Alignas(EXG_VECTOR_BYTES) uint16_t rest[3][EXG_PAIRS] = {{0}};                       \
                                                                                                   \
             memcpy(rest[0], a + end, bytes);                                                      \
             memcpy(rest[1], b + end, bytes);                                                      \
             memcpy(rest[2], c + end, bytes);                                                      \
-            pairs_##id(EXG_PAIRS, rest[0], rest[0], rest[1], rest[2], scalars);                   \
+            pairs_##id(rest[0], rest[0], rest[1], rest[2], 1, scalars, false);                    \
             memcpy(out + end, rest[0], bytes);                                                    \
         }                                                                                         \
     }

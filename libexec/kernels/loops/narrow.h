@@ -12,7 +12,8 @@
 #define EVEN(pairs) ((real)((pairs) << 16))
 #define ODD(pairs)  ((real)((pairs) & -65536))
 
-/* 2^(x * scale) within 2^-13 of itself, 1 of 0, for products from -127, which gives 0, to 127. */
+/* 2^(x * scale) within 2^-13 of itself, 1 of 0, for products from -127, which gives 0, to 128,
+ * which is infinite. */
 static inline real power_of_two(real x, float scale)
 {
     const float rounder = EXG_F32_ROUNDER + 127.0f;

@@ -30,6 +30,7 @@
         SCALARS(scalars);                                                                         \
         real result;                                                                              \
                                                                                                   \
+        _Pragma("GCC unroll 1") /* whole it would be left as it is where it chooses */            \
         for (int k = 0; k < EXG_VF32; k++) {                                                      \
             const float a = ((const float *)&x)[k];                                               \
             const float b = ((const float *)&y)[k];                                               \

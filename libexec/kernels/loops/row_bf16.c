@@ -10,6 +10,7 @@
 #define LANES 64
 #define LINE  32                  /* elements of a line */
 #define STEPS (LANES / EXG_PAIRS) /* vectors of pairs in as many elements as lanes */
+#define GROUP 2                   /* of those, whose lanes stay in registers */
 
 EXG_LANE_TOTAL(sixteen_total, 16, exg_float8)
 
@@ -34,35 +35,60 @@ static inline bits pairs_at(const uint16_t *x)
     return *(const bits *)x;
 }
 
+/* Of a group, whose first vector x has, in every so many elements as there are lanes; those of the
+ * odd elements lie behind the even ones'. */
+static inline __attribute__((always_inline)) void sum_group(int64_t count, const uint16_t *x,
+                                                            float about, real *sums, real *squares,
+                                                            const exg_ahead *ahead, int64_t at)
+{
+    real sum[2 * GROUP] = {{0}};
+    real square[2 * GROUP] = {{0}};
+
+    for (int64_t i = 0; i + LANES <= count; i += LANES) {
+        if (ahead != NULL) {
+            exg_row_ask(ahead, (at + i) * (int64_t)sizeof(*x));
+        }
+        for (int k = 0; k < GROUP; k++) {
+            bits pairs = pairs_at(x + i + k * EXG_PAIRS);
+            real even = EVEN(pairs) - about;
+            real odd = ODD(pairs) - about;
+
+            sum[k] += even;
+            sum[GROUP + k] += odd;
+            square[k] += even * even;
+            square[GROUP + k] += odd * odd;
+        }
+    }
+    for (int k = 0; k < 2 * GROUP; k++) {
+        const int lane = k < GROUP ? k : STEPS - GROUP + k;
+
+        if (sums != NULL) {
+            sums[lane] = sum[k];
+        }
+        squares[lane] = square[k];
+    }
+}
+
 static inline __attribute__((always_inline)) void sums_into(int64_t count, const uint16_t *x,
                                                             float about, double *sum,
                                                             double *squares, const exg_ahead *ahead)
 {
     for (int64_t first = 0; first < count; first += EXG_STRETCH) {
         int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
-        int64_t i = first;
-        real sums[2 * STEPS] = {{0}};
-        real lanes[2 * STEPS] = {{0}};
+        int64_t i = first + (end - first) / LANES * LANES;
+        real sums[2 * STEPS];
+        real lanes[2 * STEPS];
 
-        for (; i + LANES <= end; i += LANES) {
-            if (ahead != NULL) {
-                exg_row_ask(ahead, i * (int64_t)sizeof(*x));
-            }
-            for (int k = 0; k < STEPS; k++) {
-                bits pairs = pairs_at(x + i + k * EXG_PAIRS);
-                real even = EVEN(pairs) - about;
-                real odd = ODD(pairs) - about;
-
-                sums[k] += even;
-                sums[STEPS + k] += odd;
-                lanes[k] += even * even;
-                lanes[STEPS + k] += odd * odd;
-            }
+        for (int k = 0; k < STEPS; k += GROUP) {
+            sum_group(end - first, x + first + k * EXG_PAIRS, about, sum != NULL ? sums + k : NULL,
+                      lanes + k, k == 0 ? ahead : NULL, first);
         }
         for (int64_t k = 0; i < end; i++, k++) {
             float d = exg_bf16_to_f32(x[i]) - about;
 
-            *lane_of(sums, k) += d;
+            if (sum != NULL) {
+                *lane_of(sums, k) += d;
+            }
             *lane_of(lanes, k) += d * d;
         }
         if (sum != NULL) {
@@ -149,20 +175,24 @@ static inline real exponential(real x)
 }
 #endif
 
-/* e^(x - shift) of as many as there are lanes. */
+/* e^(x - shift) of a group, whose first vector x has. */
 static inline __attribute__((always_inline)) void exp_step(real *lanes, float *y, const uint16_t *x,
                                                            float shift, bool stores)
 {
-    for (int k = 0; k < STEPS; k++) {
-        bits pairs = pairs_at(x + k * EXG_PAIRS);
-        real even = exponential(EVEN(pairs) - shift);
-        real odd = exponential(ODD(pairs) - shift);
+    real e[2 * GROUP];
 
-        lanes[k] += even;
-        lanes[STEPS + k] += odd;
+    for (int k = 0; k < GROUP; k++) {
+        bits pairs = pairs_at(x + k * EXG_PAIRS);
+
+        e[k] = exponential(EVEN(pairs) - shift);
+        e[GROUP + k] = exponential(ODD(pairs) - shift);
+    }
+    for (int k = 0; k < GROUP; k++) {
+        lanes[k] += e[k];
+        lanes[STEPS + k] += e[GROUP + k];
         if (stores) {
-            *(real *)(y + k * EXG_PAIRS) = even;
-            *(real *)(y + k * EXG_PAIRS + EXG_VF32) = odd;
+            *(real *)(y + k * EXG_PAIRS) = e[k];
+            *(real *)(y + k * EXG_PAIRS + EXG_VF32) = e[GROUP + k];
         }
     }
 }
@@ -182,7 +212,11 @@ static inline __attribute__((always_inline)) double exp_into(int64_t count, floa
             if (ahead != NULL) {
                 exg_row_ask(ahead, i * (int64_t)sizeof(*x));
             }
-            exp_step(lanes, stores ? y + i : NULL, x + i, shift, stores);
+            for (int64_t k = 0; k < STEPS; k += GROUP) {
+                const int64_t at = i + k * EXG_PAIRS;
+
+                exp_step(lanes + k, stores ? y + at : NULL, x + at, shift, stores);
+            }
         }
         if (i < end) { /* and -inf, which add nothing */
             uint16_t rest[LANES];
@@ -190,7 +224,10 @@ static inline __attribute__((always_inline)) double exp_into(int64_t count, floa
             for (int k = 0; k < LANES; k++) {
                 rest[k] = i + k < end ? x[i + k] : 0xff80;
             }
-            exp_step(lanes, stores ? y + i : NULL, rest, shift, stores);
+            for (int64_t k = 0; k < STEPS; k += GROUP) {
+                exp_step(lanes + k, stores ? y + i + k * EXG_PAIRS : NULL, rest + k * EXG_PAIRS,
+                         shift, stores);
+            }
         }
         total += lane_total(lanes);
     }
