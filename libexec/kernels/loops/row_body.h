@@ -1,5 +1,13 @@
 /* row_body.h - row.c's functions for one REAL. */
 
+/* By vectors: compilers take an instruction for long stretches. */
+static inline void ROW(clear)(VECTOR *lanes)
+{
+    for (int k = 0; k < VECTORS; k++) {
+        lanes[k] = (VECTOR){0};
+    }
+}
+
 static double ROW(sum)(int64_t count, const REAL *x)
 {
     double total = 0;
@@ -7,8 +15,9 @@ static double ROW(sum)(int64_t count, const REAL *x)
     for (int64_t first = 0; first < count; first += EXG_STRETCH) {
         int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
-        VECTOR lanes[VECTORS] = {{0}};
+        VECTOR lanes[VECTORS];
 
+        ROW(clear)(lanes);
         for (; i + LANES <= end; i += LANES) {
             for (int k = 0; k < VECTORS; k++) {
                 lanes[k] += *(const VECTOR *)(x + i + k * (LANES / VECTORS));
@@ -30,8 +39,9 @@ ROW(sum_squares_asking)(int64_t count, const REAL *x, REAL mean, const exg_ahead
     for (int64_t first = 0; first < count; first += EXG_STRETCH) {
         int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
-        VECTOR lanes[VECTORS] = {{0}};
+        VECTOR lanes[VECTORS];
 
+        ROW(clear)(lanes);
         for (; i + LANES <= end; i += LANES) {
             if (ahead != NULL) {
                 exg_row_ask(ahead, i * (int64_t)sizeof(REAL));
@@ -126,8 +136,9 @@ ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead
     for (int64_t first = 0; first < count; first += EXG_STRETCH) {
         int64_t end = first + EXG_STRETCH < count ? first + EXG_STRETCH : count;
         int64_t i = first;
-        VECTOR lanes[VECTORS] = {{0}};
+        VECTOR lanes[VECTORS];
 
+        ROW(clear)(lanes);
         for (; i + LANES <= end; i += LANES) {
             REAL e[LANES];
 
