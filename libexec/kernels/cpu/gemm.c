@@ -3,9 +3,7 @@
  *   tiles    both operands packed into panels of the register tile: any strides, any
  *            dtype; a task is a tile of C over the whole depth. A is packed before
  *            when several tasks would pack it again, and so is B.
- *   stream   up to 128 rows, b dense along n and read where it lies
- *   dot      few rows, both operands dense along k: no packing, memory speed
- *   axpy     one row, b dense along n
+ *   stream, dot, axpy: of few rows (gemm_rows.c)
  *   bytes    pairs of int8 or uint8 at a time (gemm_bytes.c)
  *   integer  a row of the result at a time (gemm_integer.c)
  *
@@ -14,50 +12,22 @@
 #include "libexec/kernels/cpu/gemm.h"
 #include "libexec/kernels/pointwise.h"
 
-#define DOT_ROWS_MAX       40
-#define DOT_ROWS_WIDENED   24   /* where b is widened for every few of them */
-#define STREAM_ROWS_MAX    128
-#define STREAM_ROWS_FEW    16   /* where rows of b fall on the same sets of a cache */
-#define STREAM_SMALL       8192 /* elements of b that are near wherever they fall */
-#define SETS_BYTES         4096
-#define TILE_COLUMNS       EXG_GEMM_COLUMNS
-#define TILE_ROWS_MIN      64
-#define TILE_ROWS_MAX      2048
-#define TASKS              16 /* what a product should fall into, if it is large */
-#define TASK_FLOPS_MIN     (1 << 20)
-#define PACK_ROWS          128 /* rows of A packed at a time within a task */
-#define READY_ROWS         256 /* of a tile over ready panels of B: A stays in the second cache */
-#define TALL_ROWS          1024 /* of A: tasks enough without cutting columns */
-#define WIDENED_ROWS       1024 /* where B is widened: once for so many */
-#define DOT_ELEMENTS       65536 /* of b in a task */
-#define STREAM_COLUMNS     960   /* of a task of few rows: long stretches of memory */
-#define STREAM_COLUMNS_MIN 192
-#define WAITING_ROWS       6     /* of A: what they do takes less than bringing b does */
-#define WAITING_DEPTH      24    /* rows of b at a time for them, along which memory is foreseen */
-#define FEW_ROWS           8     /* up to here bf16 is widened as it is multiplied */
-#define PAIRS_ROWS         4     /* from here on b is packed for products of bf16 */
-#define PANELS_MIN         2     /* of ready b in a tile */
-#define PANELS_MAX         32
-#define DIRECT_COLUMNS     96    /* of b in a tile: few enough not to pack A for them */
-#define ROW_SETS_BYTES     4096
-#define LINE_BYTES         64
-#define B_REUSE            200   /* rows of a tile from which packing B again is less than reading
-                                 * it from afar */
-
-typedef struct gemm_run {
-    const exg_gemm *g;
-    const exg_kernel_call *call;
-    const char *a;
-    const char *b;
-    const char *self;
-    const char *start; /* what rows of c begin with, n reals, or NULL */
-    char *c;
-    char *packed;
-    char *result; /* c, or the workspace */
-    int64_t batch; /* where tasks begin: where A is packed first, that of A */
-    int64_t batch_step;
-    char *packed_b;
-} gemm_run;
+#define TILE_COLUMNS   EXG_GEMM_COLUMNS
+#define TILE_ROWS_MIN  64
+#define TILE_ROWS_MAX  2048
+#define TASK_FLOPS_MIN (1 << 20)
+#define PACK_ROWS      128  /* rows of A packed at a time within a task */
+#define READY_ROWS     256  /* of a tile over ready panels of B: A stays in the second cache */
+#define TALL_ROWS      1024 /* of A: tasks enough without cutting columns */
+#define WIDENED_ROWS   1024 /* where B is widened: once for so many */
+#define FEW_ROWS       8    /* up to here bf16 is widened as it is multiplied */
+#define PAIRS_ROWS     4    /* from here on b is packed for products of bf16 */
+#define PANELS_MIN     2    /* of ready b in a tile */
+#define PANELS_MAX     32
+#define ROW_SETS_BYTES 4096
+#define B_REUSE                                                                                    \
+    200 /* rows of a tile from which packing B again is less than reading                          \
+         * it from afar */
 
 static uint32_t real_bytes(const exg_gemm *g)
 {
@@ -114,7 +84,7 @@ static int64_t ready_rows(const exg_gemm *g)
     if (widens_b(g)) {
         return WIDENED_ROWS;
     }
-    return g->m < TALL_ROWS ? READY_ROWS : EXG_MIN(PACK_ROWS, exg_ceil_div(g->m, TASKS));
+    return g->m < TALL_ROWS ? READY_ROWS : EXG_MIN(PACK_ROWS, exg_ceil_div(g->m, EXG_GEMM_TASKS));
 }
 
 /* b is packed already: wide tiles, since packing A is all the work beside the product;
@@ -129,7 +99,7 @@ static void plan_ready_tiles(exg_gemm *g)
     g->row_tiles = exg_ceil_div(g->m, ready_rows(g));
     g->rows_of_tile = exg_round_up(exg_ceil_div(g->m, g->row_tiles), g->loops->rows);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
-    across = exg_ceil_div(TASKS, g->row_tiles * g->batch);
+    across = exg_ceil_div(EXG_GEMM_TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
                      exg_ceil_div(panels, g->m < TALL_ROWS ? PANELS_MAX : 2 * PANELS_MAX));
     g->columns_of_tile = exg_ceil_div(panels, across) * g->loops->columns;
@@ -144,7 +114,7 @@ static void plan_ready_tiles(exg_gemm *g)
 static void plan_tiles(exg_gemm *g)
 {
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    int64_t wanted = flops < TASK_FLOPS_MIN ? 1 : EXG_MAX(TASKS / g->batch, 1);
+    int64_t wanted = flops < TASK_FLOPS_MIN ? 1 : EXG_MAX(EXG_GEMM_TASKS / g->batch, 1);
 
     wanted = EXG_MIN(wanted, 1 + (int64_t)(flops / TASK_FLOPS_MIN));
     g->path = EXG_GEMM_TILES;
@@ -173,73 +143,13 @@ static void plan_tiles(exg_gemm *g)
     }
 }
 
-/* Rows up to which b is read where it lies. Not many by few columns: packing those and reading
- * rows of A where they lie is less. */
-static int64_t stream_rows_max(const exg_gemm *g)
-{
-    bool is_spread = g->b.row * (int64_t)real_bytes(g) % SETS_BYTES != 0;
-    bool is_wide = g->n > DIRECT_COLUMNS;
-
-    return is_wide && (is_spread || g->k * g->n <= STREAM_SMALL) ? STREAM_ROWS_MAX
-                                                                 : STREAM_ROWS_FEW;
-}
-
-/* Rows of b that all rows of A pass by, some columns at a time: those stay in the first cache.
- * Rows that begin anywhere take more lines of it. */
-static int64_t stream_depth(const exg_gemm *g)
-{
-    if (g->m <= WAITING_ROWS) {
-        return WAITING_DEPTH;
-    }
-    return g->b.row * (int64_t)real_bytes(g) % LINE_BYTES == 0 ? g->loops->depth
-                                                               : g->loops->depth / 2;
-}
-
 static void choose_path(exg_gemm *g)
 {
-    bool a_is_dense = g->a.column == 1 || g->k == 1;
-    bool b_is_real = exg_dtype_bytes(g->b.dtype) == real_bytes(g);
-    int64_t rows = g->m;
-
     if (g->b_is_packed) {
         plan_ready_tiles(g);
-        return;
-    }
-    if (g->pack_b != NULL || g->loops == EXG_GEMM_PAIRS()) {
+    } else if (g->pack_b != NULL || g->loops == EXG_GEMM_PAIRS() || !exg_gemm_rows_plan(g)) {
         plan_tiles(g);
-        return;
     }
-    if (g->m <= (b_is_real ? DOT_ROWS_MAX : DOT_ROWS_WIDENED) && (g->b.row == 1 || g->k == 1)) {
-        g->path = EXG_GEMM_DOT;
-    } else if (g->m == 1 && g->b.column == 1) {
-        g->path = EXG_GEMM_AXPY;
-    } else if (g->b.column == 1 && b_is_real && g->m <= stream_rows_max(g)) {
-        g->path = EXG_GEMM_STREAM;
-    } else {
-        plan_tiles(g);
-        return;
-    }
-    /* a of another dtype, or not dense, is brought into the workspace */
-    if (!a_is_dense || exg_dtype_bytes(g->a.dtype) != real_bytes(g)) {
-        g->packed_bytes = (uint64_t)(g->batch * g->m * g->k) * real_bytes(g);
-    }
-    g->columns_of_tile = exg_round_up(EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 4), 4);
-    if (g->path == EXG_GEMM_AXPY) {
-        g->columns_of_tile = 1024;
-    } else if (g->path == EXG_GEMM_STREAM) {
-        g->columns_of_tile = STREAM_COLUMNS;
-        if (g->m > STREAM_ROWS_FEW) { /* fewer columns make tasks enough */
-            g->columns_of_tile = EXG_MAX(g->n / TASKS, STREAM_COLUMNS_MIN);
-            g->columns_of_tile = exg_round_up(g->columns_of_tile, g->loops->columns);
-        }
-        /* rows that go together, evenly by fours: panels of A are as wide */
-        rows = exg_round_up(exg_ceil_div(g->m, exg_ceil_div(g->m, g->loops->stream_rows)), 4);
-        rows = EXG_MIN(rows, g->loops->stream_rows);
-        g->packed_bytes = (uint64_t)(g->batch * exg_round_up(g->m, rows) * g->k) * real_bytes(g);
-    }
-    g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
-    g->row_tiles = 1;
-    g->rows_of_tile = rows;
 }
 
 /* Tiles begin with self where it is one row; of another dtype it is brought into the
@@ -324,7 +234,7 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
 #define FINISH_ROWS  TILE_ROWS_MAX /* whole, brought to their dtype at once */
 
 /* alpha, beta * self and the dtype, over a part of one row of C. */
-static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, int64_t count)
+static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j, int64_t count)
 {
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
@@ -358,8 +268,8 @@ static void finish_row(const gemm_run *r, int64_t batch, int64_t i, int64_t j, i
     }
 }
 
-static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                   int64_t columns)
+void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                     int64_t columns)
 {
     const exg_gemm *g = r->g;
     int64_t first = (batch * g->m + i) * g->n + j;
@@ -389,7 +299,7 @@ static void finish(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
 
 /* Where the panels of rows from `i` (a multiple of the panel's width) are, in A packed
  * block of depth by block of depth. */
-static char *packed_rows(const gemm_run *r, int64_t k, int64_t depth, int64_t i)
+static char *packed_rows(const exg_gemm_work *r, int64_t k, int64_t depth, int64_t i)
 {
     int64_t padded = exg_round_up(r->g->m, r->g->loops->rows);
 
@@ -403,12 +313,12 @@ static bool reads_rows(const exg_gemm *g)
 {
     return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 && g->loops->group == 1 &&
            exg_dtype_bytes(g->a.dtype) == real_bytes(g) &&
-           g->columns_of_tile <= DIRECT_COLUMNS &&
+           g->columns_of_tile <= EXG_GEMM_DIRECT_COLUMNS &&
            g->a.row * (int64_t)real_bytes(g) % ROW_SETS_BYTES != 0;
 }
 
 /* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
-static void pack_a(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t k,
+static void pack_a(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t k,
                    int64_t depth, char *panels)
 {
     const exg_gemm *g = r->g;
@@ -423,7 +333,7 @@ static void pack_a(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, in
 
 static void pack_block(void *context, uint32_t block)
 {
-    const gemm_run *r = context;
+    const exg_gemm_work *r = context;
     const exg_gemm *g = r->g;
     int64_t i = (int64_t)block * PACK_ROWS;
     int64_t rows = EXG_MIN(g->m - i, PACK_ROWS);
@@ -436,7 +346,7 @@ static void pack_block(void *context, uint32_t block)
 }
 
 /* Panels of columns [j, j + columns) of b, rows [k, k + depth). */
-static void pack_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, int64_t j,
+static void pack_b(const exg_gemm_work *r, int64_t batch, int64_t k, int64_t depth, int64_t j,
                    int64_t columns, char *panels)
 {
     const exg_gemm *g = r->g;
@@ -451,7 +361,8 @@ static void pack_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, i
 
 /* Where they are when all of B is packed: block of depth by block of depth, for the
  * batches that share one A one after the other. */
-static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t depth, int64_t j)
+static char *packed_columns(const exg_gemm_work *r, int64_t batch, int64_t k, int64_t depth,
+                            int64_t j)
 {
     int64_t padded = exg_round_up(r->g->n, r->g->loops->columns);
 
@@ -462,7 +373,7 @@ static char *packed_columns(const gemm_run *r, int64_t batch, int64_t k, int64_t
 }
 
 /* The same in what exg_gemm_packing_run made; elements of another dtype become reals. */
-static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j,
+static const char *ready_columns(const exg_gemm_work *r, int64_t k, int64_t depth, int64_t j,
                                  int64_t columns, char *panels)
 {
     const exg_gemm *g = r->g;
@@ -481,7 +392,8 @@ static const char *ready_columns(const gemm_run *r, int64_t k, int64_t depth, in
 /* What is read of ready panels after those of depth [k, k + depth) of the tile from column j:
  * from `at` columns on, or with 0 the first of the next depth, or of the next tile. NULL where
  * panels of b are made near. */
-static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int64_t j, int64_t at)
+static const char *next_columns(const exg_gemm_work *r, int64_t k, int64_t depth, int64_t j,
+                                int64_t at)
 {
     const exg_gemm *g = r->g;
     int64_t padded = exg_round_up(g->n, g->loops->columns);
@@ -500,7 +412,7 @@ static const char *next_columns(const gemm_run *r, int64_t k, int64_t depth, int
 
 static void pack_b_block(void *context, uint32_t block)
 {
-    const gemm_run *r = context;
+    const exg_gemm_work *r = context;
     const exg_gemm *g = r->g;
     int64_t batch = r->batch + block / g->column_tiles * r->batch_step;
     int64_t j = block % g->column_tiles * g->columns_of_tile;
@@ -514,7 +426,7 @@ static void pack_b_block(void *context, uint32_t block)
 }
 
 /* B's panels of one depth: ready, or packed now. */
-static const char *panels_of_b(const gemm_run *r, int64_t batch, int64_t k, int64_t depth,
+static const char *panels_of_b(const exg_gemm_work *r, int64_t batch, int64_t k, int64_t depth,
                                int64_t j, int64_t columns, char *panels)
 {
     if (r->g->b_is_packed) {
@@ -528,7 +440,7 @@ static const char *panels_of_b(const gemm_run *r, int64_t batch, int64_t k, int6
 }
 
 /* A tile of few rows over ready panels of bf16, read as they are. */
-static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+static void narrow_tile(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                         int64_t columns)
 {
     const exg_gemm *g = r->g;
@@ -548,7 +460,7 @@ static void narrow_tile(const gemm_run *r, int64_t batch, int64_t i, int64_t row
         g->loops->block_bf16(rows, columns, depth, a, r->b + (k * padded + j * depth) * 2, c, g->n,
                              k > 0);
     }
-    finish(r, batch, i, rows, j, columns);
+    exg_gemm_finish(r, batch, i, rows, j, columns);
 }
 
 /* Panels of A and B that a tile makes itself have room on the stack, as much as any may want
@@ -563,7 +475,7 @@ static int64_t room_of(const exg_gemm *g, int64_t count, uint32_t width)
     int64_t depth = EXG_MIN(g->k, g->loops->depth);
 
     return exg_round_up(exg_round_up(count, width) * exg_gemm_panel_bytes(g->loops, depth),
-                        LINE_BYTES);
+                        EXG_GEMM_LINE);
 }
 
 static int64_t room_of_a(const exg_gemm *g, int64_t rows)
@@ -580,7 +492,7 @@ static int64_t room_of_b(const exg_gemm *g, int64_t columns)
     return is_made ? room_of(g, EXG_MIN(columns, TILE_COLUMNS), g->loops->columns) : 0;
 }
 
-static void tile_in(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                     int64_t columns, char *a_panels, char *b_panels)
 {
     const exg_gemm *g = r->g;
@@ -616,10 +528,10 @@ static void tile_in(const gemm_run *r, int64_t batch, int64_t i, int64_t rows, i
             }
         }
     }
-    finish(r, batch, i, rows, j, columns);
+    exg_gemm_finish(r, batch, i, rows, j, columns);
 }
 
-static __attribute__((noinline)) void tile(const gemm_run *r, int64_t batch, int64_t i,
+static __attribute__((noinline)) void tile(const exg_gemm_work *r, int64_t batch, int64_t i,
                                            int64_t rows, int64_t j, int64_t columns)
 {
     _Alignas(64) char room[A_ROOM + B_ROOM];
@@ -627,7 +539,7 @@ static __attribute__((noinline)) void tile(const gemm_run *r, int64_t batch, int
     tile_in(r, batch, i, rows, j, columns, room, room + A_ROOM);
 }
 
-static __attribute__((noinline)) void small_tile(const gemm_run *r, int64_t batch, int64_t i,
+static __attribute__((noinline)) void small_tile(const exg_gemm_work *r, int64_t batch, int64_t i,
                                                  int64_t rows, int64_t j, int64_t columns)
 {
     _Alignas(64) char room[ROOM_SMALL];
@@ -637,7 +549,7 @@ static __attribute__((noinline)) void small_tile(const gemm_run *r, int64_t batc
 
 static void tile_block(void *context, uint32_t block)
 {
-    const gemm_run *r = context;
+    const exg_gemm_work *r = context;
     const exg_gemm *g = r->g;
     int64_t tiles = g->row_tiles * g->column_tiles;
     int64_t batch = r->batch + block / tiles * r->batch_step;
@@ -651,7 +563,7 @@ static void tile_block(void *context, uint32_t block)
 }
 
 /* Batches that share an A go together; without packing before, all at once. */
-static void run_tiles(gemm_run *r, exg_pool *pool)
+static void run_tiles(exg_gemm_work *r, exg_pool *pool)
 {
     const exg_gemm *g = r->g;
     bool packs = g->packs_a_first || g->packs_b_first;
@@ -671,97 +583,22 @@ static void run_tiles(gemm_run *r, exg_pool *pool)
     }
 }
 
-/* ---- few rows ------------------------------------------------------------------------ */
-
-/* Where the packed rows of depth k on are. */
-static char *stream_rows(const gemm_run *r, int64_t batch, int64_t k)
-{
-    return r->packed + (batch * r->g->k + k) * exg_round_up(r->g->m, r->g->rows_of_tile) *
-                           real_bytes(r->g);
-}
-
-/* Packs all rows of one A of the batch. */
-static void stream_pack(void *context, uint32_t batch)
-{
-    const gemm_run *r = context;
-    const exg_gemm *g = r->g;
-    int64_t step = stream_depth(g);
-
-    for (int64_t k = 0; k < g->k; k += step) {
-        int64_t depth = EXG_MIN(g->k - k, step);
-
-        g->loops->pack((uint32_t)g->rows_of_tile, g->m, depth, stream_rows(r, batch, k),
-                       exg_matrix_at(r->a, &g->a, batch, 0, k), g->a.dtype, g->a.row, g->a.column);
-    }
-}
-
-static void stream_block(void *context, uint32_t block)
-{
-    const gemm_run *r = context;
-    const exg_gemm *g = r->g;
-    int64_t batch = block / g->column_tiles;
-    int64_t j = block % g->column_tiles * g->columns_of_tile;
-    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
-    char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
-    int64_t step = stream_depth(g);
-
-    for (int64_t k = 0; k < g->k; k += step) {
-        g->loops->stream(g->m, columns, EXG_MIN(g->k - k, step),
-                         stream_rows(r, batch, k), g->rows_of_tile,
-                         exg_matrix_at(r->b, &g->b, batch, k, j), g->b.row, c, g->n, k > 0);
-    }
-    finish(r, batch, 0, g->m, j, columns);
-}
-
-static void dot_block(void *context, uint32_t block)
-{
-    const gemm_run *r = context;
-    const exg_gemm *g = r->g;
-    int64_t batch = block / g->column_tiles;
-    int64_t j = block % g->column_tiles * g->columns_of_tile;
-    int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
-    const char *a = g->packed_bytes > 0 ? r->packed + batch * g->m * g->k * real_bytes(g)
-                                        : exg_matrix_at(r->a, &g->a, batch, 0, 0);
-    const char *b = exg_matrix_at(r->b, &g->b, batch, 0, j);
-    char *c = r->result + (batch * g->m * g->n + j) * real_bytes(g);
-
-    if (g->path == EXG_GEMM_DOT) {
-        g->loops->dot(g->m, columns, g->k, a, g->packed_bytes > 0 ? g->k : g->a.row, b,
-                      g->b.dtype, g->b.column, c, g->n);
-    } else {
-        g->loops->axpy(columns, g->k, a, b, g->b.dtype, g->b.row, c);
-    }
-    finish(r, batch, 0, g->m, j, columns);
-}
-
-static void run_dot(gemm_run *r, exg_pool *pool)
-{
-    const exg_gemm *g = r->g;
-
-    for (int64_t row = 0; g->packed_bytes > 0 && row < g->batch * g->m; row++) {
-        EXG_LOOPS(exg_loops_convert)
-            ->load[g->a.dtype]((uint32_t)g->k, r->packed + row * g->k * real_bytes(g),
-                               exg_matrix_at(r->a, &g->a, row / g->m, row % g->m, 0), g->a.column);
-    }
-    exg_pool_run(pool, dot_block, r, (uint32_t)(g->batch * g->column_tiles));
-}
-
 /* ---- run ------------------------------------------------------------------------------- */
 
-static void set_zero(const gemm_run *r)
+static void set_zero(const exg_gemm_work *r)
 {
     const exg_gemm *g = r->g;
 
     memset(r->result, 0, (size_t)(g->batch * g->m * g->n) * real_bytes(g));
     for (int64_t batch = 0; batch < g->batch; batch++) {
-        finish(r, batch, 0, g->m, 0, g->n);
+        exg_gemm_finish(r, batch, 0, g->m, 0, g->n);
     }
 }
 
 void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self)
 {
-    gemm_run r = {.g = g, .call = call, .self = self, .c = c, .packed = workspace};
+    exg_gemm_work r = {.g = g, .call = call, .self = self, .c = c, .packed = workspace};
     exg_pool *pool = call->pool;
 
     r.packed_b = (char *)workspace + g->packed_b_offset;
@@ -785,10 +622,7 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
         set_zero(&r);
     } else if (g->path == EXG_GEMM_TILES) {
         run_tiles(&r, pool);
-    } else if (g->path == EXG_GEMM_STREAM) {
-        exg_pool_run(pool, stream_pack, &r, (uint32_t)g->batch);
-        exg_pool_run(pool, stream_block, &r, (uint32_t)(g->batch * g->column_tiles));
     } else {
-        run_dot(&r, pool);
+        exg_gemm_rows_run(&r);
     }
 }

@@ -20,12 +20,12 @@ static inline const char *exg_matrix_at(const char *base, const exg_matrix *m, i
 }
 
 /* Packs columns [j, j + columns) of b, rows [k, k + depth), into panels (loops.h). */
-typedef void exg_pack_b(const void *context, const void *b, int64_t batch, int64_t k,
-                        int64_t depth, int64_t j, int64_t columns, void *panels);
+typedef void exg_pack_b(const void *context, const void *b, int64_t batch, int64_t k, int64_t depth,
+                        int64_t j, int64_t columns, void *panels);
 
 /* Packs rows [i, i + rows) of a, columns [k, k + depth), into panels. */
-typedef void exg_pack_a(const void *context, const void *a, int64_t batch, int64_t i,
-                        int64_t rows, int64_t k, int64_t depth, void *panels);
+typedef void exg_pack_a(const void *context, const void *a, int64_t batch, int64_t i, int64_t rows,
+                        int64_t k, int64_t depth, void *panels);
 
 /* c (batch, m, n) = alpha * a (batch, m, k) * b (batch, k, n) + beta * self; c dense. */
 typedef struct exg_gemm {
@@ -50,15 +50,18 @@ typedef struct exg_gemm {
     const exg_gemm_loops *loops;
     const exg_gemm_bytes_loops *byte_loops;
     exg_compute compute;
-    bool is_swapped;      /* computes the transpose: m and n, a and b have changed places */
-    bool packs_a_first;   /* all of A before the tiles */
-    bool packs_b_first;   /* all of B */
+    bool is_swapped;    /* computes the transpose: m and n, a and b have changed places */
+    bool packs_a_first; /* all of A before the tiles */
+    bool packs_b_first; /* all of B */
     int64_t rows_of_tile, columns_of_tile;
     int64_t row_tiles, column_tiles;
-    uint64_t packed_bytes;  /* in the workspace: packed A, or A in the real type */
+    uint64_t packed_bytes; /* in the workspace: packed A, or A in the real type */
     uint64_t packed_b_offset;
     uint64_t result_offset; /* c in the real type, when its dtype is another */
     bool has_result;
+    bool brings_a;               /* of few rows: into the workspace, in the real type */
+    int64_t slices, slice_depth; /* of one row: of the depth */
+    uint64_t slices_offset;
     bool starts; /* self is one row, which tiles begin with */
     bool widens_start;
     uint64_t start_offset; /* that row in the real type, when its dtype is another */
@@ -70,7 +73,34 @@ exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self);
 
-#define EXG_GEMM_COLUMNS 96 /* of b that a task packs at a time, up to whole panels */
+#define EXG_GEMM_COLUMNS        96 /* of b that a task packs at a time, up to whole panels */
+#define EXG_GEMM_DIRECT_COLUMNS 96 /* of b in a tile: few enough not to pack A for them */
+#define EXG_GEMM_TASKS          16 /* what a product should fall into, if it is large */
+#define EXG_GEMM_LINE           64 /* bytes */
+
+/* A product that is being computed. */
+typedef struct exg_gemm_work {
+    const exg_gemm *g;
+    const exg_kernel_call *call;
+    const char *a;
+    const char *b;
+    const char *self;
+    const char *start; /* what rows of c begin with, n reals, or NULL */
+    char *c;
+    char *packed;
+    char *result;  /* c, or the workspace */
+    int64_t batch; /* where tasks begin: where A is packed first, that of A */
+    int64_t batch_step;
+    char *packed_b;
+} exg_gemm_work;
+
+/* alpha, beta * self, the dtype and the call's epilogue over a part of C. */
+void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                     int64_t columns);
+
+/* gemm_rows.c: false if it is not of few rows. */
+bool exg_gemm_rows_plan(exg_gemm *gemm);
+void exg_gemm_rows_run(exg_gemm_work *r);
 
 /* A matrix that is b of many products, as their tiles read it: panel after panel of a
  * depth of the loops' after the other, in its own dtype. */

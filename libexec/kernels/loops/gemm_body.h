@@ -679,7 +679,7 @@ static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_
 
 /* ---- rows of b ------------------------------------------------------------------------ */
 
-#define AXPY_COLUMNS 1024
+#define AXPY_WIDENED 1024 /* columns at a time where b is of another dtype */
 
 static void GEMM(axpy)(int64_t n, int64_t depth, const void *a_, const void *b_, exg_dtype dtype,
                        int64_t b_stride, void *c_)
@@ -687,10 +687,11 @@ static void GEMM(axpy)(int64_t n, int64_t depth, const void *a_, const void *b_,
     exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
     const int64_t bytes = dtype == DTYPE ? (int64_t)sizeof(REAL) : 2;
     const REAL *a = a_;
-    REAL rows[4][AXPY_COLUMNS];
+    const int64_t part = dtype == DTYPE ? EXG_GEMM_AXPY_COLUMNS : AXPY_WIDENED;
+    REAL rows[4][AXPY_WIDENED];
 
-    for (int64_t j0 = 0; j0 < n; j0 += AXPY_COLUMNS) {
-        uint32_t columns = n - j0 < AXPY_COLUMNS ? (uint32_t)(n - j0) : AXPY_COLUMNS;
+    for (int64_t j0 = 0; j0 < n; j0 += part) {
+        uint32_t columns = (uint32_t)(n - j0 < part ? n - j0 : part);
         REAL *c = (REAL *)c_ + j0;
 
         memset(c, 0, columns * sizeof(REAL));
@@ -723,4 +724,4 @@ static void GEMM(axpy)(int64_t n, int64_t depth, const void *a_, const void *b_,
         }
     }
 }
-#undef AXPY_COLUMNS
+#undef AXPY_WIDENED

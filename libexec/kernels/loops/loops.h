@@ -210,7 +210,8 @@ typedef struct exg_row_bf16_loops {
 
 /* ---- matrix products ---------------------------------------------------------------- */
 
-#define EXG_GEMM_K 256 /* depth of a packed block of reals */
+#define EXG_GEMM_K            256  /* depth of a packed block of reals */
+#define EXG_GEMM_AXPY_COLUMNS 4096 /* of one row that is in the first cache while b passes */
 
 /* A panel is `width` rows of A (or columns of B) side by side: groups of the depth, [depth /
  * group, rounded up][width][group], zeros where there are fewer. Strides count elements of

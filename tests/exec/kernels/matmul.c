@@ -89,40 +89,50 @@ static void mm_and_bmm_equal_the_triple_loop_in_every_layout(void **state)
     }
 }
 
-static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
+/* With the f-th combination of factors, shape of self and layout of b. */
+static void expect_addmm(exg_dtype dtype, int64_t m, int64_t k, int64_t n, uint32_t f)
 {
     static const double factors[][2] = {{1, 1}, {2, -3}, {0, 1}};
+    double beta = factors[f % 3][0];
+    double alpha = factors[f % 3][1];
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_float(beta),
+                           arg_float(alpha)};
+    kernel_case c = {.kernel = &exg_kernel_addmm, .args = args, .arg_count = 5,
+                     .input_count = 3, .output_count = 1};
+    double *want;
 
+    c.inputs[0] = f / 3 == 0   ? make_random(dtype, 1, SIZES(n), -1, 1)
+                  : f / 3 == 1 ? make_random(dtype, 2, SIZES(m, n), -1, 1)
+                  : f / 3 == 2 ? make_random(dtype, 2, SIZES(m, 1), -1, 1)
+                               : make_random(dtype, 0, NULL, -1, 1);
+    c.inputs[1] = make_random(dtype, 2, SIZES(m, k), -1, 1);
+    c.inputs[2] = laid_out(dtype, 2, SIZES(k, n), (int)f % 2);
+    c.outputs[0] = make_tensor(dtype, 2, SIZES(m, n));
+    want = product(&c.inputs[1], &c.inputs[2], &c.inputs[0], beta, alpha, 1, m, k, n);
+    expect_kernel(&c, 0, want, 4 * tolerance(dtype, k));
+    free(want);
+    free_tensors();
+}
+
+static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
+{
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
         for (uint32_t s = 0; s < COUNT(shapes); s++) {
             for (uint32_t f = 0; f < 12; f++) {
-                int64_t m = shapes[s][0];
-                int64_t k = shapes[s][1];
-                int64_t n = shapes[s][2];
-                double beta = factors[f % 3][0];
-                double alpha = factors[f % 3][1];
-                exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_float(beta),
-                                       arg_float(alpha)};
-                kernel_case c = {.kernel = &exg_kernel_addmm, .args = args, .arg_count = 5,
-                                 .input_count = 3, .output_count = 1};
-                exg_dtype dtype = float_dtypes[d];
-                double *want;
-
-                c.inputs[0] = f / 3 == 0   ? make_random(dtype, 1, SIZES(n), -1, 1)
-                              : f / 3 == 1 ? make_random(dtype, 2, SIZES(m, n), -1, 1)
-                              : f / 3 == 2 ? make_random(dtype, 2, SIZES(m, 1), -1, 1)
-                                           : make_random(dtype, 0, NULL, -1, 1);
-                c.inputs[1] = make_random(dtype, 2, SIZES(m, k), -1, 1);
-                c.inputs[2] = laid_out(dtype, 2, SIZES(k, n), (int)f % 2);
-                c.outputs[0] = make_tensor(dtype, 2, SIZES(m, n));
-                want = product(&c.inputs[1], &c.inputs[2], &c.inputs[0], beta, alpha, 1, m, k, n);
-                expect_kernel(&c, 0, want, 4 * tolerance(dtype, k));
-                free(want);
-                free_tensors();
+                expect_addmm(float_dtypes[d], shapes[s][0], shapes[s][1], shapes[s][2], f);
             }
         }
     }
+}
+
+/* In slices of its depth. */
+static void one_row_by_a_matrix_past_the_caches(void **state)
+{
+    (void)state;
+    expect_addmm(EXG_DTYPE_F32, 1, 1030, 1100, 0);
+    expect_addmm(EXG_DTYPE_F64, 1, 262, 2100, 4);
+    expect_addmm(EXG_DTYPE_BF16, 1, 515, 4200, 10);
 }
 
 /* An odd depth is filled up, in memory where anything may have been. */
@@ -340,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
+        cmocka_unit_test(one_row_by_a_matrix_past_the_caches),
         cmocka_unit_test(what_is_not_finite_stays_in_its_row_and_column),
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
         cmocka_unit_test(linear_with_a_weight_packed_once_gives_the_same),
