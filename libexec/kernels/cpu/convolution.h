@@ -11,6 +11,7 @@ typedef struct convolution {
     int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
     int64_t taps, positions, plane;
     bool transposed, is_depthwise;
+    int64_t tile[3]; /* results of a plane at a time, where is_depthwise */
     bool has_bias;
     exg_dtype dtype;
     uint32_t bytes;
@@ -35,6 +36,13 @@ bool exg_convolution_last_suits(const exg_kernel_call *call);
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);
 void exg_convolution_last_run(const exg_kernel_call *call);
 extern const exg_kernel exg_convolution_last_packer;
+
+/* convolution_depthwise.c: one channel a group, floats; weights as below. */
+#define EXG_DEPTHWISE_TAPS 256
+
+bool exg_convolution_depthwise_plan(convolution *c); /* whether that is its way */
+void exg_convolution_depthwise_run(const exg_kernel_call *call, const convolution *c,
+                                   const void *weight);
 
 /* convolution_integer.c: weights (groups * out, in, taps). */
 bool exg_convolution_integer_suits(exg_dtype dtype);
