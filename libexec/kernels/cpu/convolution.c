@@ -6,9 +6,9 @@
  * Per image and group: result (out, positions) = weight (out, in * taps) times columns
  * (in * taps, positions). The columns exist only as packed panels (gemm.h), copied
  * from the image a tap and channel at a time. 1-d and 2-d are 3-d with sizes of 1. A
- * transposed convolution reads an image with zeros between its elements, and weights
- * brought into the order above first. Groups of one channel each have a file of their own,
- * convolution_depthwise.c.
+ * transposed convolution takes weights brought into the order above first. Those with a stride
+ * have a file of their own, convolution_transposed.c, only integers are read with zeros in
+ * between; and so have groups of one channel each, convolution_depthwise.c.
  */
 #include "libexec/kernels/cpu/convolution.h"
 
@@ -19,7 +19,6 @@ typedef struct tap_row {
     int64_t offset;      /* of the first real element, from the channel's start */
     int64_t step;        /* elements between neighbours */
     int64_t first, last; /* positions of the row [first, last) that are inside */
-    int64_t every;       /* and of these one in `every` */
 } tap_row;
 
 int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k)
@@ -41,8 +40,7 @@ static void find_columns(const convolution *c, int64_t k, int64_t x, int64_t cou
 {
     row->first = 0;
     row->last = count;
-    row->every = c->gap[2];
-    row->step = c->gap[2] > 1 ? 1 : c->stride[2];
+    row->step = c->stride[2];
     while (row->first < count && exg_convolution_source(c, 2, x + row->first, k) < 0) {
         row->first++;
     }
@@ -73,8 +71,8 @@ static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
 {
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t count = row->last - row->first;
-    bool is_clipped = count < all || row->every > 1;
-    bool is_plain = row->step == 1 && row->every == 1 && exg_compute_is_storage(c->dtype);
+    bool is_clipped = count < all;
+    bool is_plain = row->step == 1 && exg_compute_is_storage(c->dtype);
 
     for (; channel < end; channel++, panel += panel_step) {
         const char *from = image + (channel * c->plane + row->offset) * c->bytes;
@@ -88,14 +86,9 @@ static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
             memcpy(panel + row->first * real, from, 192);
         } else if (is_plain) {
             memcpy(panel + row->first * real, from, (size_t)(count * real));
-        } else if (row->every == 1) {
+        } else {
             c->convert->load[c->dtype]((uint32_t)count, panel + row->first * real, from,
                                        row->step);
-        } else {
-            for (int64_t k = 0; k < count; k += row->every) {
-                c->convert->load[c->dtype](1, panel + (row->first + k) * real,
-                                           from + k / row->every * c->bytes, 1);
-            }
         }
     }
 }
@@ -290,11 +283,15 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     }
     exg_convolution_read(call, c);
     c->transposed = exg_call_bool(call, 6);
+    call->params = c;
+    c->scatters = exg_convolution_scatters(c);
+    if (c->scatters) {
+        return exg_convolution_scatter_plan(call, c, err);
+    }
     if (c->transposed) {
         turn_transposed(call, c);
     }
     c->is_depthwise = exg_convolution_depthwise_plan(c);
-    call->params = c;
     return c->is_depthwise || exg_dtype_is_integral(dtype) ? EXG_OK : plan_gemm(call, c, err);
 }
 
@@ -306,6 +303,10 @@ static void convolution_run(const exg_kernel_call *call)
 
     if (call->channels_last) {
         exg_convolution_last_run(call);
+        return;
+    }
+    if (c->scatters) {
+        exg_convolution_scatter_run(call, c);
         return;
     }
     bias = c->has_bias ? call->inputs[2].data : NULL;

@@ -68,9 +68,7 @@ static bool tile_fits(const convolution *c)
 
 bool exg_convolution_depthwise_plan(convolution *c)
 {
-    bool has_gaps = c->gap[0] > 1 || c->gap[1] > 1 || c->gap[2] > 1;
-
-    if (c->in != 1 || c->groups == 1 || c->out > 4 || has_gaps || c->taps > EXG_DEPTHWISE_TAPS ||
+    if (c->in != 1 || c->groups == 1 || c->out > 4 || c->taps > EXG_DEPTHWISE_TAPS ||
         c->taps == 0 || c->positions == 0 || span(c, 1) >= FRAME || span(c, 2) >= FRAME ||
         c->batch * c->groups * c->out * c->positions > UINT32_MAX) {
         return false;
