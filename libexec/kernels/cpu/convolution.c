@@ -6,9 +6,9 @@
  * Per image and group: result (out, positions) = weight (out, in * taps) times columns
  * (in * taps, positions). The columns exist only as packed panels (gemm.h), copied
  * from the image a tap and channel at a time. 1-d and 2-d are 3-d with sizes of 1. A
- * transposed convolution reads an image with zeros between its elements, and weights
- * brought into the order above first. Groups of one channel each go tap by tap over
- * rows instead.
+ * transposed convolution takes weights brought into the order above first. Those with a stride
+ * have a file of their own, convolution_transposed.c, only integers are read with zeros in
+ * between; and so have groups of one channel each, convolution_depthwise.c.
  */
 #include "libexec/kernels/cpu/convolution.h"
 
@@ -19,7 +19,6 @@ typedef struct tap_row {
     int64_t offset;      /* of the first real element, from the channel's start */
     int64_t step;        /* elements between neighbours */
     int64_t first, last; /* positions of the row [first, last) that are inside */
-    int64_t every;       /* and of these one in `every` */
 } tap_row;
 
 int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k)
@@ -41,8 +40,7 @@ static void find_columns(const convolution *c, int64_t k, int64_t x, int64_t cou
 {
     row->first = 0;
     row->last = count;
-    row->every = c->gap[2];
-    row->step = c->gap[2] > 1 ? 1 : c->stride[2];
+    row->step = c->stride[2];
     while (row->first < count && exg_convolution_source(c, 2, x + row->first, k) < 0) {
         row->first++;
     }
@@ -73,8 +71,8 @@ static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
 {
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t count = row->last - row->first;
-    bool is_clipped = count < all || row->every > 1;
-    bool is_plain = row->step == 1 && row->every == 1 && exg_compute_is_storage(c->dtype);
+    bool is_clipped = count < all;
+    bool is_plain = row->step == 1 && exg_compute_is_storage(c->dtype);
 
     for (; channel < end; channel++, panel += panel_step) {
         const char *from = image + (channel * c->plane + row->offset) * c->bytes;
@@ -88,14 +86,9 @@ static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
             memcpy(panel + row->first * real, from, 192);
         } else if (is_plain) {
             memcpy(panel + row->first * real, from, (size_t)(count * real));
-        } else if (row->every == 1) {
+        } else {
             c->convert->load[c->dtype]((uint32_t)count, panel + row->first * real, from,
                                        row->step);
-        } else {
-            for (int64_t k = 0; k < count; k += row->every) {
-                c->convert->load[c->dtype](1, panel + (row->first + k) * real,
-                                           from + k / row->every * c->bytes, 1);
-            }
         }
     }
 }
@@ -146,116 +139,6 @@ static void pack_columns(const void *context, const void *b, int64_t batch, int6
     for (int64_t at = 0; at < columns; at += c->panel) {
         pack_panel(c, image, k, depth, j + at, EXG_MIN(columns - at, c->panel), panel);
         panel += depth * c->panel * c->gemm.loops->real_bytes;
-    }
-}
-
-/* ---- one channel a group -------------------------------------------------------------- */
-
-typedef struct depthwise_run {
-    const convolution *c;
-    const char *input, *weight, *bias;
-    char *result;
-} depthwise_run;
-
-static double value_of(const convolution *c, const char *memory, int64_t index)
-{
-    union {
-        float f32;
-        double f64;
-    } v;
-
-    c->convert->load[c->dtype](1, &v, memory + index * c->bytes, 1);
-    return c->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
-}
-
-/* One result row, in the compute type, a stretch of at most 512 at a time. */
-#define ROW_MAX  512
-#define TAPS_MAX 256
-
-typedef union depthwise_row {
-    float f32[ROW_MAX];
-    double f64[ROW_MAX];
-} depthwise_row;
-
-/* Adds one tap of a stretch to the sums. */
-static void depthwise_tap(const convolution *c, const char *image, const tap_row *row, double w,
-                          depthwise_row *sums)
-{
-    int64_t n = row->last - row->first;
-    int64_t stride = row->step;
-    const char *from = image + row->offset * c->bytes;
-    depthwise_row values;
-
-    if (!exg_compute_is_storage(c->dtype)) {
-        c->convert->load[c->dtype]((uint32_t)n, &values, from, stride);
-        from = (const char *)&values;
-        stride = 1;
-    }
-    if (c->dtype == EXG_DTYPE_F64) {
-        c->f64->add_scaled(n, sums->f64 + row->first, (const double *)(const void *)from, stride,
-                           w);
-    } else {
-        c->f32->add_scaled(n, sums->f32 + row->first, (const float *)(const void *)from, stride,
-                           (float)w);
-    }
-}
-
-/* One stretch of a result row: for each row and column of the filter, what it reads.
- * `columns` holds the part of a tap_row that depends on the filter's column alone. */
-static void depthwise_stretch(const depthwise_run *r, int64_t plane, const double *weights,
-                              const tap_row *columns, int64_t y, int64_t x, int64_t count)
-{
-    const convolution *c = r->c;
-    const char *image = r->input + plane / c->out * c->plane * c->bytes;
-    double start = c->has_bias ? value_of(c, r->bias, plane % (c->groups * c->out)) : 0;
-    depthwise_row sums;
-
-    for (int64_t k = 0; k < count; k++) {
-        if (c->dtype == EXG_DTYPE_F64) {
-            sums.f64[k] = start;
-        } else {
-            sums.f32[k] = (float)start;
-        }
-    }
-    for (int64_t t = 0; t < c->kernel[0] * c->kernel[1]; t++) {
-        int64_t iz = exg_convolution_source(c, 0, y / c->result[1], t / c->kernel[1]);
-        int64_t iy = exg_convolution_source(c, 1, y % c->result[1], t % c->kernel[1]);
-
-        for (int64_t k = 0; k < c->kernel[2] && iz >= 0 && iy >= 0; k++) {
-            tap_row row = columns[k];
-
-            row.offset += (iz * c->size[1] + iy) * c->size[2];
-            if (row.last > row.first) {
-                depthwise_tap(c, image, &row, weights[t * c->kernel[2] + k], &sums);
-            }
-        }
-    }
-    c->convert->store[c->dtype]((uint32_t)count,
-                                r->result + (plane * c->positions + y * c->result[2] + x) *
-                                                c->bytes,
-                                1, &sums);
-}
-
-static void depthwise_plane(void *context, uint32_t plane)
-{
-    const depthwise_run *r = context;
-    const convolution *c = r->c;
-    int64_t filter = plane % (c->groups * c->out);
-    double weights[TAPS_MAX];
-    tap_row columns[TAPS_MAX];
-
-    for (int64_t t = 0; t < c->taps; t++) {
-        weights[t] = value_of(c, r->weight, filter * c->taps + t);
-    }
-    for (int64_t x = 0; x < c->result[2]; x += ROW_MAX) {
-        int64_t count = EXG_MIN(c->result[2] - x, ROW_MAX);
-
-        for (int64_t k = 0; k < c->kernel[2]; k++) {
-            find_columns(c, k, x, count, &columns[k]);
-        }
-        for (int64_t y = 0; y < c->result[0] * c->result[1]; y++) {
-            depthwise_stretch(r, plane, weights, columns, y, x, count);
-        }
     }
 }
 
@@ -400,12 +283,15 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     }
     exg_convolution_read(call, c);
     c->transposed = exg_call_bool(call, 6);
+    call->params = c;
+    c->scatters = exg_convolution_scatters(c);
+    if (c->scatters) {
+        return exg_convolution_scatter_plan(call, c, err);
+    }
     if (c->transposed) {
         turn_transposed(call, c);
     }
-    c->is_depthwise = c->in == 1 && c->groups > 1 && c->gap[2] == 1 && c->out <= 4 &&
-                      c->taps <= TAPS_MAX;
-    call->params = c;
+    c->is_depthwise = exg_convolution_depthwise_plan(c);
     return c->is_depthwise || exg_dtype_is_integral(dtype) ? EXG_OK : plan_gemm(call, c, err);
 }
 
@@ -419,6 +305,10 @@ static void convolution_run(const exg_kernel_call *call)
         exg_convolution_last_run(call);
         return;
     }
+    if (c->scatters) {
+        exg_convolution_scatter_run(call, c);
+        return;
+    }
     bias = c->has_bias ? call->inputs[2].data : NULL;
     if (c->transposed) {
         int64_t last = (c->taps - 1) * c->bytes;
@@ -429,10 +319,7 @@ static void convolution_run(const exg_kernel_call *call)
     if (exg_dtype_is_integral(c->dtype)) {
         exg_convolution_integer_run(call, c, weight);
     } else if (c->is_depthwise) {
-        depthwise_run r = {c, call->inputs[0].data, weight, bias, call->outputs[0].data};
-
-        exg_pool_run(call->pool, depthwise_plane, &r,
-                     (uint32_t)(c->batch * c->groups * c->out));
+        exg_convolution_depthwise_run(call, c, weight);
     } else {
         exg_gemm_run(&c->gemm, call, (char *)call->workspace + c->weight_bytes,
                      call->outputs[0].data, weight, call->inputs[0].data, bias);

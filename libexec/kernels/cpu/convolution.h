@@ -11,6 +11,10 @@ typedef struct convolution {
     int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
     int64_t taps, positions, plane;
     bool transposed, is_depthwise;
+    bool scatters;         /* a transposed one, as convolution_transposed.c does it: */
+    int64_t outs, images;  /* channels of a group, and groups, at a time */
+    int64_t columns_bytes; /* in the workspace */
+    int64_t tile[3];       /* results of a plane at a time, where is_depthwise */
     bool has_bias;
     exg_dtype dtype;
     uint32_t bytes;
@@ -35,6 +39,18 @@ bool exg_convolution_last_suits(const exg_kernel_call *call);
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);
 void exg_convolution_last_run(const exg_kernel_call *call);
 extern const exg_kernel exg_convolution_last_packer;
+
+/* convolution_transposed.c: one with a stride, of floats; options as they are given. */
+bool exg_convolution_scatters(const convolution *c);
+exg_status exg_convolution_scatter_plan(exg_kernel_call *call, convolution *c, exg_error *err);
+void exg_convolution_scatter_run(const exg_kernel_call *call, const convolution *c);
+
+/* convolution_depthwise.c: one channel a group, floats; weights as below. */
+#define EXG_DEPTHWISE_TAPS 256
+
+bool exg_convolution_depthwise_plan(convolution *c); /* whether that is its way */
+void exg_convolution_depthwise_run(const exg_kernel_call *call, const convolution *c,
+                                   const void *weight);
 
 /* convolution_integer.c: weights (groups * out, in, taps). */
 bool exg_convolution_integer_suits(exg_dtype dtype);

@@ -44,25 +44,46 @@ static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint3
     return EXG_OK;
 }
 
+/* Places [from, end) of the index for one of the outer; `bytes` may be a constant. */
+static inline __attribute__((always_inline)) void
+pick_rows(const pick_run *r, int64_t outer, int64_t from, int64_t end, size_t bytes)
+{
+    const pick_params *p = r->p;
+    const char *self = r->self + (size_t)(outer * p->size) * bytes;
+    char *out = r->out + (size_t)(outer * p->count) * bytes;
+
+    for (int64_t at = from; at < end; at++) {
+        int64_t i = exg_index_at(r->index, p->index_dtype, at);
+
+        if (i < 0 || i >= p->size) {
+            exg_raise_index(r->call, i, p->size);
+            memset(out + (size_t)at * bytes, 0, bytes);
+        } else if (p->packing != NULL) {
+            exg_gemm_packing_column(p->packing, r->self, i, out + (size_t)at * bytes);
+        } else {
+            memcpy(out + (size_t)at * bytes, self + (size_t)i * bytes, bytes);
+        }
+    }
+}
+
 static void pick_block(void *context, uint32_t block)
 {
     const pick_run *r = context;
     const pick_params *p = r->p;
     int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, p->outer * p->count);
 
-    for (int64_t row = (int64_t)block * p->rows_of_block; row < end; row++) {
-        int64_t i = exg_index_at(r->index, p->index_dtype, row % p->count);
-        char *out = r->out + (size_t)row * p->row_bytes;
+    for (int64_t row = (int64_t)block * p->rows_of_block; row < end;) {
+        int64_t outer = row / p->count;
+        int64_t from = row % p->count;
+        int64_t to = EXG_MIN(p->count, from + end - row);
 
-        if (i < 0 || i >= p->size) {
-            exg_raise_index(r->call, i, p->size);
-            memset(out, 0, p->row_bytes);
-        } else if (p->packing != NULL) {
-            exg_gemm_packing_column(p->packing, r->self, i, out);
-        } else {
-            memcpy(out, r->self + (size_t)(row / p->count * p->size + i) * p->row_bytes,
-                   p->row_bytes);
+        switch (p->row_bytes) {
+        case 2: pick_rows(r, outer, from, to, 2); break;
+        case 4: pick_rows(r, outer, from, to, 4); break;
+        case 8: pick_rows(r, outer, from, to, 8); break;
+        default: pick_rows(r, outer, from, to, p->row_bytes); break;
         }
+        row += to - from;
     }
 }
 

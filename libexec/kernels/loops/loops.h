@@ -159,8 +159,10 @@ typedef struct exg_row_f32_loops {
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
     void (*add)(int64_t count, float *y, const float *x); /* y += x */
-    /* y += factor * x, x `stride` apart */
-    void (*add_scaled)(int64_t count, float *y, const float *x, int64_t stride, float factor);
+    /* y[i] = start + weights[0] * x[i + offsets[0]] + ...; both have room for 64 floats, or as
+     * many bytes, more */
+    void (*windows)(int64_t count, float *y, const float *x, int64_t taps, const int64_t *offsets,
+                    const float *weights, float start);
     void (*max_of)(int64_t count, float *y, const float *x);
     void (*min_of)(int64_t count, float *y, const float *x);
 } exg_row_f32_loops;
@@ -182,7 +184,8 @@ typedef struct exg_row_f64_loops {
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias, bool is_past_caches);
     void (*add)(int64_t count, double *y, const double *x);
-    void (*add_scaled)(int64_t count, double *y, const double *x, int64_t stride, double factor);
+    void (*windows)(int64_t count, double *y, const double *x, int64_t taps, const int64_t *offsets,
+                    const double *weights, double start);
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
 } exg_row_f64_loops;

@@ -1,0 +1,227 @@
+/* convolution_depthwise.c - aten.convolution with one channel a group.
+ *
+ * A result plane is made a tile of its rows at a time. What the tile reads is copied into a frame
+ * first, zeros where it is outside the image, in the compute type, and apart by the remainders of
+ * the stride, so that neighbours of a result row read neighbours. Rows of the frame follow one
+ * another, and a tile is one long row: what it has beyond the width of results is thrown away.
+ *
+ *   frame (kernel rows along z, remainders of y, remainders of x, height, width)
+ */
+#include "libexec/kernels/cpu/convolution.h"
+
+#define FRAME 12288 /* floats */
+#define SUMS  4096
+#define SLACK 64 /* of both, for whole vectors */
+#define LEAST 16 /* columns of a tile, where there are as many */
+
+typedef struct depthwise_run {
+    const convolution *c;
+    const char *input, *weight, *bias;
+    char *result;
+    int64_t tiles[3];                     /* of a plane */
+    int64_t offsets[EXG_DEPTHWISE_TAPS]; /* where in a frame each tap begins */
+} depthwise_run;
+
+/* Room for so many floats. */
+#define NUMBERS(count)                                                                             \
+    union {                                                                                        \
+        float f32[count];                                                                          \
+        double f64[(count) / 2];                                                                   \
+    }
+
+static int64_t real_bytes(const convolution *c)
+{
+    return c->dtype == EXG_DTYPE_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+/* From the first tap of dimension d to the last, in elements of the image. */
+static int64_t span(const convolution *c, int d)
+{
+    return (c->kernel[d] - 1) * c->dilation[d];
+}
+
+static int64_t remainders(const convolution *c, int d)
+{
+    return EXG_MIN(c->stride[d], span(c, d) + 1);
+}
+
+static int64_t frame_size(const convolution *c, int d)
+{
+    return c->tile[d] + span(c, d) / c->stride[d];
+}
+
+static int64_t frame_numbers(const convolution *c)
+{
+    return c->kernel[0] * remainders(c, 1) * remainders(c, 2) * frame_size(c, 1) *
+           frame_size(c, 2);
+}
+
+static bool tile_fits(const convolution *c)
+{
+    int64_t narrow = real_bytes(c) / (int64_t)sizeof(float);
+
+    return frame_numbers(c) <= FRAME / narrow &&
+           c->tile[1] * frame_size(c, 2) <= SUMS / narrow;
+}
+
+bool exg_convolution_depthwise_plan(convolution *c)
+{
+    if (c->in != 1 || c->groups == 1 || c->out > 4 || c->taps > EXG_DEPTHWISE_TAPS ||
+        c->taps == 0 || c->positions == 0 || span(c, 1) >= FRAME || span(c, 2) >= FRAME ||
+        c->batch * c->groups * c->out * c->positions > UINT32_MAX) {
+        return false;
+    }
+    c->tile[0] = c->tile[1] = 1;
+    c->tile[2] = c->result[2];
+    while (!tile_fits(c) && c->tile[2] > LEAST) {
+        c->tile[2] = (c->tile[2] + 1) / 2;
+    }
+    if (!tile_fits(c)) {
+        return false;
+    }
+    while (c->tile[1] < c->result[1] && tile_fits(c)) {
+        c->tile[1]++;
+    }
+    c->tile[1] -= tile_fits(c) ? 0 : 1;
+    return true;
+}
+
+/* ---- a tile ------------------------------------------------------------------------------- */
+
+static double value_of(const convolution *c, const char *memory, int64_t index)
+{
+    union {
+        float f32;
+        double f64;
+    } v;
+
+    c->convert->load[c->dtype](1, &v, memory + index * c->bytes, 1);
+    return c->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+}
+
+/* What every row of a tile's frame has of a row of the image: every stride-th element. */
+typedef struct stretch {
+    int64_t first, last; /* of the frame's row, which has zeros beside them */
+    int64_t from;        /* in the image's */
+} stretch;
+
+static stretch find_stretch(const convolution *c, int64_t column)
+{
+    int64_t step = c->stride[2];
+    int64_t width = frame_size(c, 2);
+    int64_t end = column < c->size[2] ? exg_ceil_div(c->size[2] - column, step) : 0;
+    stretch s = {column < 0 ? exg_ceil_div(-column, step) : 0, EXG_MIN(width, end), 0};
+
+    s.from = column + s.first * step;
+    return s;
+}
+
+/* No image: NULL. */
+static void fill_row(const convolution *c, const stretch *s, char *row, const char *image)
+{
+    int64_t width = frame_size(c, 2);
+    bool is_inside = image != NULL && s->first < s->last;
+
+    if (!is_inside || s->last - s->first < width) {
+        memset(row, 0, (size_t)(width * real_bytes(c)));
+    }
+    if (is_inside) {
+        c->convert->load[c->dtype]((uint32_t)(s->last - s->first), row + s->first * real_bytes(c),
+                                   image + s->from * c->bytes, c->stride[2]);
+    }
+}
+
+/* What the tile whose first result is `at` reads of a plane. */
+static void fill_frame(const convolution *c, const char *image, const int64_t *at, char *frame)
+{
+    int64_t row_bytes = frame_size(c, 2) * real_bytes(c);
+
+    for (int64_t k = 0; k < c->kernel[0]; k++) {
+        int64_t z = exg_convolution_source(c, 0, at[0], k);
+
+        for (int64_t py = 0; py < remainders(c, 1); py++) {
+            for (int64_t px = 0; px < remainders(c, 2); px++) {
+                stretch s = find_stretch(c, at[2] * c->stride[2] - c->padding[2] + px);
+
+                for (int64_t row = 0; row < frame_size(c, 1); row++, frame += row_bytes) {
+                    int64_t y = (at[1] + row) * c->stride[1] - c->padding[1] + py;
+                    bool is_inside = z >= 0 && y >= 0 && y < c->size[1];
+                    int64_t from = (z * c->size[1] + y) * c->size[2] * c->bytes;
+
+                    fill_row(c, &s, frame, is_inside ? image + from : NULL);
+                }
+            }
+        }
+    }
+    memset(frame, 0, (size_t)(SLACK / (int64_t)sizeof(float) * real_bytes(c)));
+}
+
+static void find_taps(const convolution *c, int64_t *offsets)
+{
+    int64_t width = frame_size(c, 2);
+    int64_t plane = frame_size(c, 1) * width;
+
+    for (int64_t t = 0; t < c->taps; t++) {
+        int64_t z = t / c->kernel[2] / c->kernel[1];
+        int64_t y = t / c->kernel[2] % c->kernel[1] * c->dilation[1];
+        int64_t x = t % c->kernel[2] * c->dilation[2];
+        int64_t part = (z * remainders(c, 1) + y % c->stride[1]) * remainders(c, 2) +
+                       x % c->stride[2];
+
+        offsets[t] = part * plane + y / c->stride[1] * width + x / c->stride[2];
+    }
+}
+
+static void depthwise_tile(void *context, uint32_t task)
+{
+    const depthwise_run *r = context;
+    const convolution *c = r->c;
+    int64_t in_row = task / r->tiles[2]; /* rows of tiles, counted through all planes */
+    int64_t in_plane = in_row / r->tiles[1];
+    int64_t at[3] = {in_plane % r->tiles[0], in_row % r->tiles[1] * c->tile[1],
+                     task % r->tiles[2] * c->tile[2]};
+    int64_t plane = in_plane / r->tiles[0];
+    int64_t rows = EXG_MIN(c->result[1] - at[1], c->tile[1]);
+    int64_t columns = EXG_MIN(c->result[2] - at[2], c->tile[2]);
+    int64_t width = frame_size(c, 2);
+    int64_t count = (rows - 1) * width + columns;
+    int64_t filter = plane % (c->groups * c->out);
+    double start = c->has_bias ? value_of(c, r->bias, filter) : 0;
+    NUMBERS(FRAME + SLACK) frame;
+    NUMBERS(SUMS + SLACK) sums;
+    NUMBERS(2 * EXG_DEPTHWISE_TAPS) weights;
+
+    c->convert->load[c->dtype]((uint32_t)c->taps, &weights,
+                               r->weight + filter * c->taps * c->bytes, 1);
+    fill_frame(c, r->input + plane / c->out * c->plane * c->bytes, at, (char *)&frame);
+    if (c->dtype == EXG_DTYPE_F64) {
+        c->f64->windows(count, sums.f64, frame.f64, c->taps, r->offsets, weights.f64, start);
+    } else {
+        c->f32->windows(count, sums.f32, frame.f32, c->taps, r->offsets, weights.f32,
+                        (float)start);
+    }
+    for (int64_t y = 0; y < rows; y++) {
+        int64_t to = plane * c->positions +
+                     (at[0] * c->result[1] + at[1] + y) * c->result[2] + at[2];
+
+        c->convert->store[c->dtype]((uint32_t)columns, r->result + to * c->bytes, 1,
+                                    (char *)&sums + y * width * real_bytes(c));
+    }
+}
+
+void exg_convolution_depthwise_run(const exg_kernel_call *call, const convolution *c,
+                                   const void *weight)
+{
+    depthwise_run r = {c, call->inputs[0].data, weight,
+                       c->has_bias ? call->inputs[2].data : NULL, call->outputs[0].data, {0}, {0}};
+    int64_t tasks = c->batch * c->groups * c->out;
+
+    for (int d = 0; d < 3; d++) {
+        r.tiles[d] = exg_ceil_div(c->result[d], c->tile[d]);
+        tasks *= r.tiles[d];
+    }
+    find_taps(c, r.offsets);
+    exg_pool_run(call->pool, depthwise_tile, &r, (uint32_t)tasks);
+}
