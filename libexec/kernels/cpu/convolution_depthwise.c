@@ -74,7 +74,7 @@ bool exg_convolution_depthwise_plan(convolution *c)
         return false;
     }
     c->tile[0] = c->tile[1] = 1;
-    c->tile[2] = c->result[2];
+    c->tile[2] = EXG_MIN(c->result[2], SUMS);
     while (!tile_fits(c) && c->tile[2] > LEAST) {
         c->tile[2] = (c->tile[2] + 1) / 2;
     }
