@@ -691,3 +691,23 @@ void exg_lower_replication_pad_backward(exg_builder *b, const exg_argument *args
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }
+
+/* (grad_output, input_sizes, offset, dim1, dim2) */
+void exg_lower_diagonal_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, diagonal_scatter_default, zeros(b, &args[1], SELF), SELF,
+                                  args[2], args[3], args[4]));
+}
+
+/* (grad_output, self, kernel, output, indices) */
+void exg_lower_fractional_max_pool2d_backward(exg_builder *b, const exg_argument *args,
+                                              exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[4]), 2);
+}
+
+void exg_lower_fractional_max_pool3d_backward(exg_builder *b, const exg_argument *args,
+                                              exg_argument *results)
+{
+    results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[4]), 3);
+}

@@ -203,3 +203,11 @@ void exg_lower_chalf(exg_builder *b, const exg_argument *args, exg_argument *res
 {
     results[0] = exg_arg_ref(exg_lower_cast(b, SELF, EXG_DTYPE_C32));
 }
+
+/* (self, n), where the function has n first */
+void exg_lower_polygamma_in_place(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, polygamma_default, args[1], args[0]);
+
+    results[0] = exg_arg_ref(EMIT(b, copy__default, args[0], x));
+}

@@ -473,7 +473,12 @@ void exg_lower_conv_transpose(exg_builder *b, const exg_argument *args, exg_argu
 
     if (numbers(b, &args[3], count, n[0]) && numbers(b, &args[4], count, n[1]) &&
         numbers(b, &args[5], count, n[2]) && numbers(b, &args[7], count, n[3])) {
-        results[0] = exg_arg_ref(EMIT(b, convolution_default, args[0], args[1], args[2],
+        exg_argument bias = args[2];
+
+        if (exg_lower_given(&bias)) { /* torch copies it into the result */
+            bias = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&bias), exg_lower_dtype(b, SELF)));
+        }
+        results[0] = exg_arg_ref(EMIT(b, convolution_default, args[0], args[1], bias,
                                       INTS_OF(b, n[0], count), INTS_OF(b, n[1], count),
                                       INTS_OF(b, n[3], count), exg_arg_bool(true),
                                       INTS_OF(b, n[2], count), args[6]));

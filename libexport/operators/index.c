@@ -217,7 +217,7 @@ exg_status exg_shape_index_put(exg_shape_call *call, exg_error *err)
     return exg_shape_same(call, err);
 }
 
-/* The source of a *_scatter has the shape of the view it replaces. */
+/* The source of a *_scatter has the shape of the view it replaces; its dtype may be another. */
 static exg_status scatter_over_view(exg_shape_call *call, exg_view_function *view,
                                     const exg_argument *view_args, exg_error *err)
 {
@@ -227,8 +227,8 @@ static exg_status scatter_over_view(exg_shape_call *call, exg_view_function *vie
 
     EXG_TRY(exg_strided_of(exg_shape_input(call, 0), &self, err));
     EXG_TRY(view(view_args, &self, &window, err));
-    if (src->rank != window.rank || src->dtype != exg_shape_input(call, 0)->dtype) {
-        return EXG_SHAPE_FAIL(err, "the source does not have the window's rank or dtype");
+    if (src->rank != window.rank) {
+        return EXG_SHAPE_FAIL(err, "the source does not have the window's rank");
     }
     for (uint32_t i = 0; i < window.rank; i++) {
         if (src->sizes[i].value != window.sizes[i]) {
@@ -531,4 +531,61 @@ void exg_lower_cat(exg_builder *b, const exg_argument *args, exg_argument *resul
         results[0] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, parts, count), args[1]));
     }
     exg_builder_set_lowering(b, true);
+}
+
+/* A window is written with what its source is in self's dtype; then it is the operator itself. */
+static void over_view(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                      exg_argument *results)
+{
+    uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
+    exg_argument own[6];
+
+    for (uint32_t i = 0; i < count && i < 6; i++) {
+        own[i] = args[i];
+    }
+    own[1] = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&args[1]), exg_lower_dtype(b, SELF)));
+    exg_builder_set_lowering(b, false);
+    results[0] = exg_arg_ref(exg_emit(b, id, own, count));
+    exg_builder_set_lowering(b, true);
+}
+
+void exg_lower_slice_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    over_view(b, EXG_OP_slice_scatter_default, args, results);
+}
+
+void exg_lower_select_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    over_view(b, EXG_OP_select_scatter_default, args, results);
+}
+
+void exg_lower_diagonal_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    over_view(b, EXG_OP_diagonal_scatter_default, args, results);
+}
+
+void exg_lower_as_strided_scatter(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    over_view(b, EXG_OP_as_strided_scatter_default, args, results);
+}
+
+/* (self, dim, start, length): a copy, from where only the run knows; torch.export takes no program
+ * that would write to it. */
+void exg_lower_narrow_at(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
+    int64_t size = in.rank == 0 ? 1 : in.n[dim];
+    int64_t length = exg_get_int(&args[3]);
+    exg_ref start = exg_lower_from_start(b, exg_get_ref(&args[2]), size);
+
+    if (length < 0 || length > size || exg_lower_numel(b, start) != 1) {
+        exg_lower_refuse(b, "a part of a dim begins at one place and is no longer than the dim");
+        return;
+    }
+    start = exg_lower_checked(b, start, EMIT(b, le_Scalar, start, exg_arg_int(size - length)),
+                              "narrow: a part that ends within its dim");
+    start = EMIT(b, add_Tensor, exg_lower_steps(b, length, EXG_DTYPE_I64, 0, 1),
+                 EMIT(b, reshape_default, start, INTS(b, 1)));
+    results[0] = exg_arg_ref(EMIT(b, index_select_default, SELF, (int)dim, start));
 }

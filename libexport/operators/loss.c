@@ -131,7 +131,8 @@ void exg_lower_hinge_embedding_loss(exg_builder *b, const exg_argument *args,
                                     exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
-    exg_ref hinge = EMIT(b, clamp_min_default, EMIT(b, rsub_Scalar, SELF, args[2]), 0);
+    exg_ref margin = EMIT(b, full_like_default, SELF, args[2]); /* an integer among integers */
+    exg_ref hinge = EMIT(b, clamp_min_default, EMIT(b, sub_Tensor, margin, SELF), 0);
     exg_ref none = EMIT(b, zeros_like_default, SELF);
     exg_ref far = EMIT(b, where_self, EMIT(b, ne_Scalar, y, 1), hinge, none);
     exg_ref near = EMIT(b, where_self, EMIT(b, ne_Scalar, y, -1), SELF, none);

@@ -647,3 +647,42 @@ void exg_lower_grouped_products(exg_builder *b, const exg_argument *args, exg_ar
         exg_lower_grouped_mm(b, args, results);
     }
 }
+
+/* ---- products stored wider than their operands ---- */
+
+/* torch has out_dtype as the operands' own, or float32 of what is narrower. */
+static exg_ref widened(exg_builder *b, const exg_argument *arg, exg_dtype out)
+{
+    exg_ref x = exg_get_ref(arg);
+    exg_dtype dtype = exg_lower_dtype(b, x);
+
+    if (out != dtype &&
+        (out != EXG_DTYPE_F32 || (dtype != EXG_DTYPE_F16 && dtype != EXG_DTYPE_BF16))) {
+        exg_lower_refuse(b, "out_dtype is the operands' dtype, or float32 of float16 and bfloat16");
+    }
+    return exg_lower_cast(b, x, out);
+}
+
+/* (self, mat2, out_dtype), of batches too */
+void exg_lower_mm_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype out = exg_dtype_argument(&args[2], EXG_DTYPE_F32);
+    exg_ref x = widened(b, &args[0], out);
+    exg_ref y = widened(b, &args[1], out);
+
+    results[0] = exg_arg_ref(exg_lower_dims(b, x).rank == 3 ? EMIT(b, bmm_default, x, y)
+                                                            : EMIT(b, mm_default, x, y));
+}
+
+/* (self, mat1, mat2, out_dtype, beta, alpha), of batches too */
+void exg_lower_addmm_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype out = exg_dtype_argument(&args[3], EXG_DTYPE_F32);
+    exg_ref self = exg_lower_cast(b, exg_get_ref(&args[0]), out);
+    exg_ref x = widened(b, &args[1], out);
+    exg_ref y = widened(b, &args[2], out);
+
+    results[0] = exg_arg_ref(exg_lower_dims(b, x).rank == 3
+                                 ? EMIT(b, baddbmm_default, self, x, y, args[4], args[5])
+                                 : EMIT(b, addmm_default, self, x, y, args[4], args[5]));
+}

@@ -121,3 +121,31 @@ void exg_lower_pad_sequence(exg_builder *b, const exg_argument *args, exg_argume
                                       exg_get_bool(&args[1]) ? 0 : 1));
     }
 }
+
+/* (grad_output, self, padding): what was reflected comes together. */
+void exg_lower_reflection_pad_backward(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
+    exg_ref g = exg_lower_wide(b, SELF);
+    int64_t n[6];
+    uint32_t count = exg_get_ints(&args[2], n, 6) / 2;
+
+    if (count > 3 || in.rank < count || exg_lower_dims(b, SELF).rank != in.rank) {
+        exg_lower_refuse(b, "padding of other dims than it says");
+        return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t d = in.rank - 1 - k;
+        exg_dims sum = exg_lower_dims(b, g);
+        exg_ref place = exg_lower_steps(b, in.n[d], EXG_DTYPE_I64, 0, 1);
+
+        place = padded(b, place, 0, n[2 * k], n[2 * k + 1], PAD_REFLECT);
+        sum.n[d] = in.n[d];
+        g = EMIT(b, index_add_default,
+                 EMIT(b, full_default, INTS_OF(b, sum.n, sum.rank), 0,
+                      DTYPE(exg_lower_dtype(b, g))),
+                 (int)d, place, g);
+    }
+    results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
+}

@@ -121,6 +121,22 @@ void exg_lower_prims_scalar_tensor(exg_builder *b, const exg_argument *args, exg
     results[0] = exg_arg_ref(EMIT(b, scalar_tensor_default, args[0], args[1]));
 }
 
+/* (shape, mean, std, dtype, ...) */
+void exg_lower_prims_normal(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, normal_float_float, exg_get_float(&args[1]),
+                                  exg_get_float(&args[2]), args[0], exg_arg_none(), args[3]));
+}
+
+/* (shape, low, high, dtype, ...) */
+void exg_lower_prims_uniform(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, zeros_default, args[0], args[3]);
+
+    results[0] = exg_arg_ref(EMIT(b, uniform_default, x, exg_get_float(&args[1]),
+                                  exg_get_float(&args[2])));
+}
+
 /* ---- Fourier transforms, not divided by their length ---------------------------------------- */
 
 void exg_lower_prims_fft_r2c(exg_builder *b, const exg_argument *args, exg_argument *results)

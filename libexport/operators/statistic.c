@@ -684,3 +684,39 @@ void exg_lower_pdist(exg_builder *b, const exg_argument *args, exg_argument *res
 
     dist(b, gap, exg_get_float(&args[1]), INTS(b, -1), exg_arg_bool(false), results);
 }
+
+/* ---- norms by their earlier names ------------------------------------------------------------ */
+
+static exg_argument order(const exg_argument *p)
+{
+    return exg_is_none(p) ? exg_arg_int(2) : *p;
+}
+
+void exg_lower_norm_of_all(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, linalg_vector_norm_default, args[0], args[1]));
+}
+
+void exg_lower_norm_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, linalg_vector_norm_default, args[0], order(&args[1]),
+                                  exg_arg_none(), false, args[2]));
+}
+
+void exg_lower_norm_dims(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, linalg_vector_norm_default, args[0], order(&args[1]), args[2], args[3]));
+}
+
+void exg_lower_norm_dims_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, linalg_vector_norm_default, args[0], order(&args[1]), args[2], args[3], args[4]));
+}
+
+void exg_lower_frobenius_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] =
+        exg_arg_ref(EMIT(b, linalg_vector_norm_default, args[0], 2, args[1], args[2]));
+}

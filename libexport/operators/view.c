@@ -716,3 +716,8 @@ void exg_lower_no_imag(exg_builder *b, const exg_argument *args, exg_argument *r
     (void)EXG_SHAPE_FAIL(&err, "the imaginary part of real numbers");
     exg_builder_fail(b, &err);
 }
+
+void exg_lower_as_strided(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, as_strided_default, args[0], args[1], args[2], args[3]));
+}

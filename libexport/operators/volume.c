@@ -186,6 +186,20 @@ static int64_t longest_part(int64_t in, int64_t out)
     return in / out + (rest == 0 ? 0 : rest == divisor ? 1 : 2);
 }
 
+/* Of no window: x's images, or channels, of size `out`. */
+static void nothing(exg_builder *b, exg_ref x, uint32_t count, const int64_t *out,
+                    exg_argument *results)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+
+    memcpy(&dims.n[dims.rank - count], out, count * sizeof(*out));
+    for (int r = 0; r < 2; r++) {
+        results[r] = exg_arg_ref(
+            EMIT(b, zeros_default, INTS_OF(b, dims.n, dims.rank),
+                 DTYPE(r == 0 ? exg_lower_dtype(b, x) : EXG_DTYPE_I64)));
+    }
+}
+
 /* Adaptive: all windows as long as the longest, the last place again where one is shorter. */
 static void adaptive(exg_builder *b, const exg_argument *args, uint32_t count,
                      exg_argument *results)
@@ -195,8 +209,14 @@ static void adaptive(exg_builder *b, const exg_argument *args, uint32_t count,
     places p[3];
 
     results[0] = results[1] = exg_arg_none();
-    if (!dims_of(b, SELF, count, in) || !list_of(b, &args[1], count, 1, out)) {
+    if (!dims_of(b, SELF, count, in) || !list_of(b, &args[1], count, 0, out)) {
         return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        if (out[k] == 0) {
+            nothing(b, SELF, count, out, results);
+            return;
+        }
     }
     for (uint32_t k = 0; k < count; k++) {
         exg_ref start;

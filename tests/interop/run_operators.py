@@ -240,6 +240,72 @@ AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).b
 AGREE.update(bags())
 
 
+def windows():
+    """A window is written with what its source is in the tensor's own dtype."""
+    source = torch.tensor([[1.75, -2.5, 0.25, 100.0]])
+
+    def written(x, s):
+        return (torch.slice_scatter(x, s, 0, 1, 2), torch.select_scatter(x, s[0], 0, -1), torch.diagonal_scatter(x, s[0, :3]),
+                torch.as_strided_scatter(x, s.view(2, 2), (2, 2), (1, 4), 1))
+
+    for to in (torch.float32, torch.int32, torch.bool, torch.bfloat16, torch.complex64):
+        for of in (torch.float64, torch.int64, torch.bool, torch.complex64):
+            values = torch.complex(source, -source) if of.is_complex else source.to(of)
+            if of != to:
+                yield f"windows, {str(of)[6:]} into {str(to)[6:]}", (written, (torch.zeros(3, 4, dtype=to), values))
+
+
+def wider():
+    """Products stored in float32 of narrower operands, which PyTorch has no kernel for on the CPU."""
+    for dtype in (torch.float16, torch.bfloat16):
+        x, y, z = torch.randint(-9, 9, (2, 3, 4)).to(dtype), torch.randint(-9, 9, (2, 4, 5)).to(dtype), torch.randn(3, 5)
+        for out in (torch.float32, dtype):
+
+            def products(x, y, z, o=out):
+                return torch.mm(x[0], y[0], out_dtype=o), torch.bmm(x, y, out_dtype=o), torch.addmm(z.to(o), x[1], y[1], out_dtype=o, beta=0.5, alpha=2)
+
+            def plainly(x, y, z, o=out):
+                p = (x.double() @ y.double())
+                return p[0].to(o), p.to(o), (0.5 * z.to(o).double() + 2 * p[1]).to(o)
+
+            yield f"out_dtype, {str(dtype)[6:]} to {str(out)[6:]}", (products, (x, y, z), (), False, plainly)
+
+
+def names_of_old(x, i):
+    """Operators that PyTorch's own functions no longer call, or call on their way alone."""
+    a, w = torch.ops.aten, x[None, None, :2, :2]
+    return (
+        a.norm.Scalar(x, 3), a.norm.ScalarOpt_dtype(x, None, dtype=torch.float64), a.norm.ScalarOpt_dim(x, 1, [0]), a.frobenius_norm.dim(x, [0, 1]),
+        a.norm.ScalarOpt_dim_dtype(x, None, [1], True, dtype=torch.float64), a._stack([x, x]), a.zero(x), a.lift(x), a.split.sizes(x, [1, 3], 1)[1],
+        a._convolution(x[None, None], w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, False, False, True, True), a.to.other(x, i),
+        a._convolution.deprecated(x[None, None], w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, False, False, True), a._reshape_alias_copy(x, [4, 3], [3, 1]),
+        a.nll_loss(x, i), a.nll_loss2d(x[..., None, None], i[:, None, None]), a.embedding_backward(x, i, 5, 1, False, False), a.view_copy.dtype(x, torch.int32),
+        a._unsafe_index_put(x, [i[:2]], x[:2], True), a.view_as_real_copy(torch.complex(x, x)), a.view_as_real(a.view_as_complex_copy(x[:, :2])),
+        a._upsample_nearest_exact1d(x[None], [7], 1.8), a.upsample_bilinear2d(x[None, None], [7, 2], False, 2.4, 0.6), a.upsample_bicubic2d(x[None, None], [7, 2], True),
+        F.hinge_embedding_loss(x, i[:, None].int() - 1), F.hinge_embedding_loss(i * 3, i - 1, margin=2.5, reduction="none"),
+        torch.linalg.solve_triangular(x[:, :3], x.double(), upper=False), torch.linalg.solve_triangular(x[:, :3].double(), x, upper=True),
+        *F.adaptive_max_pool2d(x[None], (0, 2), return_indices=True), F.adaptive_max_pool1d(x, 0), F.adaptive_max_pool3d(x[None, None], 0),
+        torch.narrow(x, 1, torch.tensor(1), 2), torch.narrow(x, 1, torch.tensor(-3), 2),
+    )  # fmt: skip
+
+
+def written_in_place(x, i):
+    """What torch.export takes, and run_decompositions does not."""
+    a, p = torch.ops.aten, torch.ops.prims
+    z = torch.complex(x, x + 1)
+    return (
+        a._index_put_impl_(x.clone(), [i[:2]], x[:2], True), x.clone().polygamma_(2), a.as_strided_(x.clone(), [2, 2], [1, 3], 1), a.lift_fresh(x) * 2,
+        torch.view_as_real(z.clone().conj_physical_()), p.as_strided(x, [2, 2], [1, 1], 0) * 2, p.resize(x.clone(), [2, 3]) * 1, p.copy_to(x.clone(), x + 1) * 2,
+        p.real(z), p.imag(z), p.conj(z).imag, F.conv_transpose1d(x[None], x[:, :, None], x[0].double()),
+    )  # fmt: skip
+
+
+AGREE.update(windows())
+AGREE.update(wider())
+AGREE["names of old"] = (names_of_old, (torch.rand(3, 4) + 0.5, torch.tensor([1, 2, 0])))
+AGREE["names of old, written in place"] = (written_in_place, (torch.rand(3, 4) + 0.2, torch.tensor([1, 2, 0])))
+
+
 def mixed():
     """Losses of what has another dtype than its target: PyTorch promotes, or keeps the target's. Of huber_loss it records
     what it does not give: its program is asked for what both agree on."""
@@ -289,7 +355,9 @@ def prims():
             p.iota(5, start=3, step=-2, dtype=torch.int64, device="cpu", requires_grad=False), p.scalar_tensor(2, dtype=torch.float64, device="cpu"),
             p.full((2, 3), 1.5, dtype=torch.float32, device="cpu", requires_grad=False), p.full_like(x, 7, dtype=torch.int64, device="cpu", requires_grad=False),
             p.sum(x, (1,)), p.sum(i, (0, 1)), p.prod(x, (0, 1)), p.amax(x, (0,)), p.amin(x, (0, 1)), p.var(x, (1,), 1), p.var(x, (0, 1), 0.0),
-            torch.view_as_real(p.fft_c2c(z, dim=(1,), forward=False)), p.fft_c2r(z, dim=(1,), last_dim_size=4),
+            torch.view_as_real(p.fft_c2c(z, dim=(1,), forward=False)), p.fft_c2r(z, dim=(1,), last_dim_size=4), p.as_strided_scatter(x, x[:2, :2], [2, 2], [1, 2], 0),
+            p.normal([30], mean=4.0, std=0.1, dtype=torch.float32, device=torch.device("cpu"), requires_grad=False) > 2,
+            p.uniform([30], low=3.0, high=4.0, dtype=torch.float32, device=torch.device("cpu"), stride=[1]) >= 3,
         )  # fmt: skip
 
     yield "prims, the rest", (formed, (x, i))
@@ -379,10 +447,11 @@ def exported(exg, call, inputs, core):
     return program, path, names
 
 
-def agrees(exg, function, inputs, weights=(), core=False):
+def agrees(exg, function, inputs, weights=(), core=False, otherwise=None):
+    """`otherwise`: how to compute what PyTorch cannot."""
     call = Call(function, weights)
     program, path, names = exported(exg, call, inputs, core)
-    results = program.module()(*inputs)
+    results = (otherwise or program.module())(*inputs)
     results = results if isinstance(results, tuple) else (results,)
     got = exg.run(path, dict(zip(names, inputs)))[0]
     same(got, {str(i): r.detach() for i, r in enumerate(results)})
