@@ -53,7 +53,7 @@ static void plan_axpy(exg_gemm *g)
     bool is_far = g->n > AXPY_COLUMNS && g->k * exg_dtype_bytes(g->b.dtype) > AXPY_FAR_BYTES / g->n;
 
     g->slice_depth = is_far ? exg_round_up(exg_ceil_div(g->k, AXPY_SLICES), 4) : g->k;
-    g->slices = exg_ceil_div(g->k, g->slice_depth);
+    g->slices = is_far ? exg_ceil_div(g->k, g->slice_depth) : 1;
     g->columns_of_tile = is_far ? EXG_GEMM_AXPY_COLUMNS : AXPY_COLUMNS;
     g->slices_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
     if (g->slices > 1) {
