@@ -2,6 +2,7 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +109,45 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry,
     return EXG_OK;
 }
 
+/* Bytes from where a window is counted from to its end; false: it begins before, or has no end. */
+static bool end_of(const exg_tensor *window, int64_t offset, uint64_t *bytes)
+{
+    int64_t last = offset;
+    int64_t reach;
+
+    *bytes = 0;
+    for (uint32_t d = 0; d < window->rank; d++) {
+        if (window->sizes[d] == 0) {
+            return true;
+        }
+        if (window->strides[d] < 0 ||
+            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
+            !exg_add_i64(last, reach, &last)) {
+            return false;
+        }
+    }
+    return offset >= 0 && exg_add_i64(last, 1, &last) &&
+           exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes);
+}
+
+/* Bytes from the first element of the local part on: of its memory where that is ours, else of what
+ * was handed over. */
+static uint64_t room_of(const exg_dtensor *t)
+{
+    uint64_t bytes = 0;
+
+    if (t->owned != NULL) {
+        uintptr_t first = (uintptr_t)exg_block_data(t->owned);
+        uintptr_t at = (uintptr_t)t->local.data;
+
+        if (at >= first && at - first <= exg_block_bytes(t->owned)) {
+            return exg_block_bytes(t->owned) - (at - first);
+        }
+    }
+    (void)end_of(&t->local, 0, &bytes);
+    return bytes;
+}
+
 /* The window that a view makes of operand 0's local part. */
 static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
@@ -138,6 +178,10 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
     result->local = (exg_tensor){.dtype = out.dtype, .rank = out.rank};
     memcpy(result->local.sizes, out.sizes, sizeof(out.sizes));
     memcpy(result->local.strides, out.strides, sizeof(out.strides));
+    if (!end_of(&result->local, out.offset, &result->byte_end)) {
+        return EXG_FAIL(call->err, USAGE, "PLN-002", "%s reaches outside its storage",
+                        call->row->key);
+    }
     result->byte_offset = out.offset * (int64_t)exg_dtype_bytes(out.dtype);
     entry->result_count = 1;
     entry->kind = EXG_ENTRY_VIEW;
@@ -405,7 +449,7 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
     const exg_dtensor *t;
     exg_dtensor *moved, *copy = NULL;
     bool detached;
-    uint8_t *data;
+    uint8_t *data = NULL;
     exg_status status = EXG_OK;
 
     EXG_TRY(bring(call, entry, 0, &t, &moved));
@@ -416,6 +460,12 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
     }
     if (status == EXG_OK) {
         data = t->local.data;
+        if (data != NULL && r->byte_end > room_of(t)) {
+            status = EXG_FAIL(call->err, USAGE, "PLN-002", "%s reaches outside its storage",
+                              call->row->key);
+        }
+    }
+    if (status == EXG_OK) {
         status = make_result(call, r, exg_block_share(t->owned),
                              data == NULL ? NULL : data + r->byte_offset, result);
     }

@@ -22,6 +22,7 @@ typedef struct exg_local_result {
     exg_tensor local;      /* sizes and strides */
     uint64_t bytes;        /* of the output's memory */
     int64_t byte_offset;
+    uint64_t byte_end; /* of a view: what it reaches, from the operand's first byte */
 } exg_local_result;
 
 /* One call for this rank's parts. */

@@ -114,7 +114,7 @@ struct exg_block {
     uint32_t version;
     exg_held_device *held; /* NULL: the host, whose bytes follow */
     void *there;           /* on the device */
-    uint64_t bytes;        /* of it */
+    uint64_t bytes;        /* of its memory */
 };
 
 static exg_status take_there(exg_block *block, exg_held_device *held, uint64_t bytes,
@@ -144,6 +144,7 @@ exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_blo
     made->uses = 1;
     made->version = 0;
     made->held = NULL;
+    made->bytes = bytes;
     status = mesh->held == NULL ? EXG_OK : take_there(made, mesh->held, bytes, err);
     if (status != EXG_OK) {
         free(made);
@@ -170,6 +171,11 @@ void exg_block_release(exg_block *block)
         }
         free(block);
     }
+}
+
+uint64_t exg_block_bytes(const exg_block *block)
+{
+    return block->bytes;
 }
 
 void exg_block_touch(exg_block *block)

@@ -18,6 +18,7 @@ exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_blo
 exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL */
 void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
 void *exg_block_data(exg_block *block);       /* aligned to 64 bytes; an address of the device */
+uint64_t exg_block_bytes(const exg_block *block);
 void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
 uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
 

@@ -138,7 +138,7 @@ exg_status exg_pieces_of_roll(exg_kernel_call *call, exg_pieces **pieces, exg_er
     int64_t flat[EXG_RANK_MAX] = {exg_tensor_numel(in)};
     int64_t one[EXG_RANK_MAX] = {1};
     uint32_t shift_count = exg_call_ints(call, 1, shifts, EXG_RANK_MAX);
-    bool is_flat = exg_call_ints(call, 2, dims, EXG_RANK_MAX) == 0;
+    bool is_flat = exg_call_ints(call, 2, dims, EXG_RANK_MAX) == 0 || in->rank == 0;
     const int64_t *sizes = is_flat ? flat : in->sizes;
     const int64_t *strides = is_flat ? one : call->outputs[0].strides;
     uint32_t rank = is_flat ? 1 : in->rank;

@@ -196,7 +196,7 @@ static const column columns[EXG_OPERATOR_COUNT] = {
 };
 #undef NONE
 
-exg_status exg_rule_rows(exg_rule_call *call)
+static exg_status rows_of(exg_rule_call *call)
 {
     const column *c = &columns[call->op->id];
 
@@ -210,6 +210,42 @@ exg_status exg_rule_rows(exg_rule_call *call)
         return pointwise_rows(call, c->of);
     }
     return c->rule == NULL ? EXG_OK : c->rule(call);
+}
+
+static bool has_dim(const exg_tensor_meta *meta, exg_placement placement)
+{
+    return meta == NULL || !exg_placement_is_shard(placement) ||
+           (placement.dim >= 0 && (uint32_t)placement.dim < meta->rank);
+}
+
+/* Does it cut no dim that is not there? A 0-d tensor may stand where rules think of one dim. */
+static bool cuts_what_is_there(const exg_rule_call *call, const exg_row *row)
+{
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        if (!has_dim(call->operands[i], row->operands[i])) {
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
+        if (!has_dim(call->results[r], row->results[r])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+exg_status exg_rule_rows(exg_rule_call *call)
+{
+    uint32_t kept = 0;
+
+    EXG_TRY(rows_of(call));
+    for (uint32_t r = 0; r < call->row_count; r++) {
+        if (cuts_what_is_there(call, &call->rows[r])) {
+            call->rows[kept++] = call->rows[r];
+        }
+    }
+    call->row_count = kept;
+    return EXG_OK;
 }
 
 bool exg_rule_exists(const exg_operator *op)

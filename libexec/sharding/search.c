@@ -406,6 +406,22 @@ exg_status exg_place(const exg_program *functional, const exg_operators *operato
                             local, summary, report, err);
 }
 
+/* Placing puts the moves in; what a file says of ranks was made for no mesh that is known here. */
+static exg_status check_moves(const exg_program *functional, const exg_operators *operators,
+                              exg_error *err)
+{
+    for (uint32_t n = 0; n < functional->graph->node_count; n++) {
+        const char *target = functional->graph->nodes[n].target;
+        const exg_operator *op = exg_operators_find(operators, target);
+
+        if (op != NULL && exg_is_exchange(op->id)) {
+            return EXG_FAIL(err, UNSUPPORTED, "PLC-002",
+                            "%s: a program that moves between ranks is not placed again", target);
+        }
+    }
+    return EXG_OK;
+}
+
 exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
                             const exg_place_options *options, const exg_place_goal *goal,
                             const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
@@ -420,6 +436,7 @@ exg_status exg_place_noting(const exg_program *functional, const exg_operators *
     exg_status status;
 
     *local = NULL;
+    EXG_TRY(check_moves(functional, operators, err));
     t.goal = goal == NULL ? (exg_place_goal){0} : *goal;
     if (t.goal.costs == NULL) {
         exg_costs_init(&costs);

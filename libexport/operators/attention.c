@@ -22,12 +22,12 @@ static exg_ref for_heads(exg_builder *b, const attending *a, exg_ref x)
 {
     exg_dims q = exg_lower_dims(b, a->query);
     exg_dims dims = exg_lower_dims(b, x);
-    int64_t groups = dims.rank < 3 ? 1 : dims.n[dims.rank - 3];
+    int64_t groups = dims.rank < 3 ? 1 : EXG_END(dims, 3);
 
-    if (!a->enable_gqa || q.rank < 3 || groups <= 0 || q.n[q.rank - 3] == groups) {
+    if (!a->enable_gqa || q.rank < 3 || groups <= 0 || EXG_END(q, 3) == groups) {
         return x;
     }
-    return EMIT(b, repeat_interleave_self_int, x, exg_arg_int(q.n[q.rank - 3] / groups), -3);
+    return EMIT(b, repeat_interleave_self_int, x, exg_arg_int(EXG_END(q, 3) / groups), -3);
 }
 
 /* 0 where a query sees a key, else -inf. */
@@ -44,7 +44,7 @@ static exg_argument scale_of(exg_builder *b, const attending *a)
 {
     exg_dims q = exg_lower_dims(b, a->query);
 
-    return exg_is_none(&a->scale) ? exg_arg_float(1 / sqrt((double)q.n[q.rank - 1])) : a->scale;
+    return exg_is_none(&a->scale) ? exg_arg_float(1 / sqrt((double)EXG_END(q, 1))) : a->scale;
 }
 
 /* Query times key, scaled, with what the mask adds: (..., rows, keys), never narrow. */
@@ -64,7 +64,7 @@ static exg_ref scores(exg_builder *b, const attending *a)
     x = EMIT(b, matmul_default, query, exg_lower_swapped(b, key, k.rank - 2, k.rank - 1));
     x = EMIT(b, mul_Scalar, x, scale_of(b, a));
     if (a->is_causal) {
-        x = EMIT(b, add_Tensor, x, causal(b, q.n[q.rank - 2], k.n[k.rank - 2], dtype));
+        x = EMIT(b, add_Tensor, x, causal(b, EXG_END(q, 2), EXG_END(k, 2), dtype));
     }
     if (exg_lower_given(&a->mask)) {
         exg_ref mask = exg_get_ref(&a->mask);

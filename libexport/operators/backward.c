@@ -184,7 +184,7 @@ void exg_lower_dropout_backward(exg_builder *b, const exg_argument *args, exg_ar
 void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
-    int64_t width = in.rank == 0 ? 1 : in.n[in.rank - 1];
+    int64_t width = in.rank == 0 ? 1 : EXG_END(in, 1);
     int64_t rows = exg_get_int(&args[2]);
     exg_ref index = exg_get_ref(&args[1]);
     int64_t count = exg_lower_numel(b, index);

@@ -33,6 +33,7 @@ struct exg_builder {
     uint32_t join_count, join_capacity;
     exg_string_map origin; /* metadata of the nodes to come */
     bool lowers; /* operators with a lowering are written out, even if they have a shape */
+    uint32_t depth; /* of operators that are being written out, one in another */
     exg_error error;
 };
 
@@ -382,6 +383,8 @@ static void forget_next(exg_builder *b)
     b->next_recorded_count = 0;
 }
 
+#define DEPTH_MAX 64 /* what is made of more is made of itself: no stack holds that */
+
 /* Writes out what the operator is made of; the results keep the names asked for. */
 static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_kind,
                   const exg_argument *args, exg_argument *results)
@@ -392,7 +395,14 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     const exg_tensor_meta *const *outer = b->recorded;
     uint32_t outer_count = b->recorded_count;
     uint32_t at = 0;
+    exg_error err;
 
+    if (b->depth == DEPTH_MAX) {
+        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-009", "%s is made of itself here", op->target);
+        exg_builder_fail(b, &err);
+        return;
+    }
+    b->depth++;
     b->recorded = b->next_recorded;
     b->recorded_count = b->next_recorded_count;
     forget_next(b);
@@ -401,6 +411,7 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     } else {
         op->lowering(b, args, results);
     }
+    b->depth--;
     b->recorded = outer;
     b->recorded_count = outer_count;
     if (b->error.status != EXG_OK) {

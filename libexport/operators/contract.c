@@ -288,6 +288,10 @@ void exg_lower_linalg_multi_dot(exg_builder *b, const exg_argument *args, exg_ar
 {
     exg_ref x = exg_lower_item(&args[0], 0);
 
+    if (args[0].count == 0) {
+        exg_lower_refuse(b, "a product of no matrices");
+        return;
+    }
     for (uint32_t i = 1; i < args[0].count; i++) {
         x = EMIT(b, matmul_default, x, exg_lower_item(&args[0], i));
     }
@@ -319,7 +323,7 @@ void exg_lower_bilinear(exg_builder *b, const exg_argument *args, exg_argument *
              EMIT(b, reshape_default, exg_get_ref(&args[1]), INTS(b, rows, 1, w.n[2])));
     x = EMIT(b, sum_dim_IntList, x, INTS(b, 2));
     x = exg_lower_given(&args[3]) ? EMIT(b, add_Tensor, x, args[3]) : x;
-    in.n[in.rank - 1] = w.n[0];
+    EXG_END(in, 1) = w.n[0];
     x = exg_lower_cast(b, x, exg_lower_dtype(b, SELF));
     results[0] = exg_arg_ref(exg_lower_shaped(b, x, &in));
 }
@@ -366,7 +370,7 @@ void exg_lower_matrix_power(exg_builder *b, const exg_argument *args, exg_argume
         square = left > 1 ? EMIT(b, matmul_default, square, square) : square;
     }
     if (n == 0) {
-        power = EMIT(b, eye_default, exg_arg_int(in.n[in.rank - 1]),
+        power = EMIT(b, eye_default, exg_arg_int(EXG_END(in, 1)),
                      DTYPE(exg_lower_dtype(b, SELF)));
         power = EMIT(b, expand_default, power, INTS_OF(b, in.n, in.rank));
     }
@@ -378,7 +382,7 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
 {
     exg_ref x = exg_lower_dims(b, SELF).rank == 0 ? exg_lower_flat(b, SELF) : SELF;
     exg_dims in = exg_lower_dims(b, x);
-    int64_t count = exg_is_none(&args[1]) ? in.n[in.rank - 1] : exg_get_int(&args[1]);
+    int64_t count = exg_is_none(&args[1]) ? EXG_END(in, 1) : exg_get_int(&args[1]);
     exg_dims wide = in;
     exg_dtype dtype = exg_lower_dtype(b, x);
     exg_ref ones[2];
@@ -392,7 +396,7 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
     wide.n[wide.rank++] = count - 1;
     ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, x, -1),
                    INTS_OF(b, wide.n, wide.rank));
-    wide.n[wide.rank - 1] = 1;
+    EXG_END(wide, 1) = 1;
     ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1, DTYPE(dtype));
     results[0] = exg_arg_ref(EMIT(b, cumprod_default,
                                   EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,

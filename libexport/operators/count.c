@@ -136,7 +136,7 @@ static uint32_t columns_of(exg_builder *b, const exg_argument *args, exg_ref *po
     uint32_t count = given ? args[1].count : exg_get_ints(&args[1], bins, EXG_SHAPE_RANK_MAX);
 
     if (dims.rank < 2 || count > EXG_SHAPE_RANK_MAX || count == 0 ||
-        dims.n[dims.rank - 1] != (int64_t)count) {
+        EXG_END(dims, 1) != (int64_t)count) {
         exg_lower_refuse(b, "histogramdd of points of other dims than bins");
         return 0;
     }
@@ -501,6 +501,10 @@ void exg_lower_chunk_cat(exg_builder *b, const exg_argument *args, exg_argument 
         int64_t pad[2 * EXG_SHAPE_RANK_MAX] = {0};
 
         dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
+        if (in.rank == 0) {
+            exg_lower_refuse(b, "_chunk_cat of a number");
+            return;
+        }
         rest = (chunks - in.n[dim] % chunks) % chunks;
         pad[2 * (in.rank - 1 - dim) + 1] = rest;
         x = EMIT(b, constant_pad_nd_default, x, INTS_OF(b, pad, 2 * (in.rank - dim)), 0);

@@ -304,7 +304,7 @@ static exg_ref short_time(exg_builder *b, exg_ref x, const frames *f, bool norma
     signal s = {.rank = 1, .dims = {in.rank}, .sizes = {f->n}};
     double scale = normalized ? 1 / sqrt((double)f->n) : 1;
 
-    if (in.n[in.rank - 1] < f->n) {
+    if (EXG_END(in, 1) < f->n) {
         exg_lower_refuse(b, "stft: fewer elements than a frame");
         return EXG_NO_REF;
     }

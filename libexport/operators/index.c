@@ -78,23 +78,28 @@ exg_status exg_shape_index_select(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
-/* Sizes of `index` may not pass those of `other`, but along `dim`. */
+/* Sizes of `index` may not pass those of `other`, but along `dim`. A 0-d tensor is one of a single
+ * element along one dim. */
 static exg_status index_inside(const exg_tensor_meta *index, const exg_tensor_meta *other,
                                uint32_t dim, exg_error *err)
 {
+    uint32_t rank = index->rank > 0 ? index->rank : 1;
     int64_t numel;
 
     if (exg_tensor_meta_numel(index, &numel) && numel == 0) {
         return EXG_OK;
     }
-    if (index->rank != other->rank && index->rank > 0 && other->rank > 0) {
+    if (rank != (other->rank > 0 ? other->rank : 1)) {
         return EXG_SHAPE_FAIL(err, "an index of rank %u for a tensor of rank %u", index->rank,
                               other->rank);
     }
-    for (uint32_t i = 0; i < index->rank && i < other->rank; i++) {
-        if (i != dim && index->sizes[i].value > other->sizes[i].value) {
+    for (uint32_t i = 0; i < rank; i++) {
+        int64_t size = index->rank > 0 ? index->sizes[i].value : 1;
+        int64_t room = other->rank > 0 ? other->sizes[i].value : 1;
+
+        if (i != dim && size > room) {
             return EXG_SHAPE_FAIL(err, "index size %" PRId64 " past size %" PRId64 " in dim %u",
-                                  index->sizes[i].value, other->sizes[i].value, i);
+                                  size, room, i);
         }
     }
     return EXG_OK;

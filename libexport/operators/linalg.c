@@ -20,7 +20,7 @@ static exg_status matrix_of(exg_shape_call *call, uint32_t position, bool is_squ
     if (dims->rank < 2) {
         return EXG_SHAPE_FAIL(err, "%s of a tensor of rank %u", call->op->schema->name, dims->rank);
     }
-    if (is_square && dims->n[dims->rank - 1] != dims->n[dims->rank - 2]) {
+    if (is_square && EXG_END(*dims, 1) != EXG_END(*dims, 2)) {
         return EXG_SHAPE_FAIL(err, "%s of matrices that are not square", call->op->schema->name);
     }
     return EXG_OK;
@@ -28,8 +28,8 @@ static exg_status matrix_of(exg_shape_call *call, uint32_t position, bool is_squ
 
 static int64_t least(const exg_dims *matrix)
 {
-    int64_t m = matrix->n[matrix->rank - 2];
-    int64_t n = matrix->n[matrix->rank - 1];
+    int64_t m = EXG_END(*matrix, 2);
+    int64_t n = EXG_END(*matrix, 1);
 
     return m < n ? m : n;
 }
@@ -48,7 +48,7 @@ static exg_dims vectors_of(const exg_dims *matrix, int64_t n)
     exg_dims dims = *matrix;
 
     dims.rank -= 1;
-    dims.n[dims.rank - 1] = n;
+    EXG_END(dims, 1) = n;
     return dims;
 }
 
@@ -56,8 +56,8 @@ static exg_dims matrices_of(const exg_dims *matrix, int64_t m, int64_t n)
 {
     exg_dims dims = *matrix;
 
-    dims.n[dims.rank - 2] = m;
-    dims.n[dims.rank - 1] = n;
+    EXG_END(dims, 2) = m;
+    EXG_END(dims, 1) = n;
     return dims;
 }
 
@@ -137,8 +137,8 @@ exg_status exg_shape_svd_factor(exg_shape_call *call, exg_error *err)
     int64_t n;
 
     EXG_TRY(matrix_of(call, 0, false, &a, err));
-    m = a.n[a.rank - 2];
-    n = a.n[a.rank - 1];
+    m = EXG_END(a, 2);
+    n = EXG_END(a, 1);
     u = matrices_of(&a, m, full ? m : least(&a));
     s = vectors_of(&a, least(&a));
     vh = matrices_of(&a, full ? n : least(&a), n);
@@ -180,7 +180,7 @@ exg_status exg_shape_ldl_solve(exg_shape_call *call, exg_error *err)
     EXG_TRY(matrix_of(call, 0, true, &a, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &pivots, err));
     if (exg_shape_input(call, 1)->dtype != EXG_DTYPE_I32 || !are_vectors_of(&pivots, &a) ||
-        pivots.n[pivots.rank - 1] != least(&a)) {
+        EXG_END(pivots, 1) != least(&a)) {
         return EXG_SHAPE_FAIL(err, "pivots that are not int32, one for each column");
     }
     return exg_shape_like_last(call, err);
@@ -194,7 +194,7 @@ exg_status exg_shape_householder(exg_shape_call *call, exg_error *err)
 
     EXG_TRY(matrix_of(call, 0, false, &a, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &tau, err));
-    if (!are_vectors_of(&tau, &a) || tau.n[tau.rank - 1] > a.n[a.rank - 1]) {
+    if (!are_vectors_of(&tau, &a) || EXG_END(tau, 1) > EXG_END(a, 1)) {
         return EXG_SHAPE_FAIL(err, "more factors than columns");
     }
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &a, err);
@@ -205,10 +205,10 @@ exg_status exg_shape_pivots_order(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
-    if (out.rank < 1 || out.n[out.rank - 1] > exg_get_int(&call->args[1])) {
+    if (out.rank < 1 || EXG_END(out, 1) > exg_get_int(&call->args[1])) {
         return EXG_SHAPE_FAIL(err, "more pivots than rows");
     }
-    out.n[out.rank - 1] = exg_get_int(&call->args[1]);
+    EXG_END(out, 1) = exg_get_int(&call->args[1]);
     return exg_shape_result(call, 0, EXG_DTYPE_I64, &out, err);
 }
 
@@ -218,14 +218,14 @@ int64_t exg_linalg_rows(const exg_builder *b, exg_ref x)
 {
     exg_dims dims = exg_lower_dims(b, x);
 
-    return dims.rank < 2 ? 0 : dims.n[dims.rank - 2];
+    return dims.rank < 2 ? 0 : EXG_END(dims, 2);
 }
 
 int64_t exg_linalg_columns(const exg_builder *b, exg_ref x)
 {
     exg_dims dims = exg_lower_dims(b, x);
 
-    return dims.rank < 2 ? 0 : dims.n[dims.rank - 1];
+    return dims.rank < 2 ? 0 : EXG_END(dims, 1);
 }
 
 exg_ref exg_linalg_transposed(exg_builder *b, exg_ref x)
@@ -261,8 +261,8 @@ static exg_ref expanded(exg_builder *b, exg_ref x, const exg_dims *batch)
         exg_lower_refuse(b, "a matrix of rank below 2");
         return EXG_NO_REF;
     }
-    wanted.n[wanted.rank++] = dims.n[dims.rank - 2];
-    wanted.n[wanted.rank++] = dims.n[dims.rank - 1];
+    wanted.n[wanted.rank++] = EXG_END(dims, 2);
+    wanted.n[wanted.rank++] = EXG_END(dims, 1);
     return EMIT(b, expand_default, x, INTS_OF(b, wanted.n, wanted.rank));
 }
 

@@ -315,7 +315,7 @@ exg_status exg_shape_matrix_exp(exg_shape_call *call, exg_error *err)
     exg_dims dims;
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &dims, err));
-    if (dims.rank < 2 || dims.n[dims.rank - 1] != dims.n[dims.rank - 2]) {
+    if (dims.rank < 2 || EXG_END(dims, 1) != EXG_END(dims, 2)) {
         return EXG_SHAPE_FAIL(err, "an exponential of what is no square matrix");
     }
     return exg_shape_same(call, err);
@@ -326,4 +326,15 @@ void exg_lower_matrix_exp(exg_builder *b, const exg_argument *args, exg_argument
 {
     results[0] = OUT(
         exg_lower_cast(b, EMIT(b, matrix_exp, exg_lower_wide(b, SELF)), exg_lower_dtype(b, SELF)));
+}
+
+exg_status exg_shape_ldl_factor(exg_shape_call *call, exg_error *err)
+{
+    exg_dims a;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &a, err));
+    if (a.rank < 2 || EXG_END(a, 1) != EXG_END(a, 2)) {
+        return EXG_SHAPE_FAIL(err, "ldl_factor of matrices that are not square");
+    }
+    return exg_shape_lu_factor(call, err);
 }

@@ -436,7 +436,7 @@ void exg_lower_linear_cross_entropy_chunked_each(exg_builder *b, const exg_argum
 void exg_lower_multi_margin_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims dims = exg_lower_dims(b, SELF);
-    int64_t count = dims.rank == 0 ? 1 : dims.n[dims.rank - 1];
+    int64_t count = dims.rank == 0 ? 1 : EXG_END(dims, 1);
     exg_ref x = dims.rank == 2 ? SELF : EMIT(b, reshape_default, SELF, INTS(b, 1, count));
     exg_ref index = EMIT(b, reshape_default, exg_get_ref(&args[1]), INTS(b, -1, 1));
     exg_ref gap = EMIT(b, sub_Tensor, x, EMIT(b, gather_default, x, 1, index));

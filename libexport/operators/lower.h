@@ -21,10 +21,11 @@ uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
 void exg_lower_unsupported(exg_builder *b, const char *what);
 void exg_lower_refuse(exg_builder *b, const char *what);
 
-/* The k-th tensor of a Tensor[] argument. */
+/* The k-th tensor of a Tensor[] argument; a list that a file made shorter has none there, which no
+ * operator takes. */
 static inline exg_ref exg_lower_item(const exg_argument *list, uint32_t k)
 {
-    return (exg_ref){list->as_tensors[k]};
+    return k < list->count ? (exg_ref){list->as_tensors[k]} : EXG_NO_REF;
 }
 
 /* Room for `count` tensors; NULL, and a fault that sticks, when memory ran out or there are more

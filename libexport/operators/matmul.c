@@ -133,7 +133,7 @@ exg_status exg_shape_linear(exg_shape_call *call, exg_error *err)
     if (in.rank == 0) {
         return EXG_SHAPE_FAIL(err, "linear of a 0-d tensor");
     }
-    EXG_TRY(same_size(in.n[in.rank - 1], weight.n[1], "inner sizes of linear", err));
+    EXG_TRY(same_size(EXG_END(in, 1), weight.n[1], "inner sizes of linear", err));
     if (bias != NULL) {
         if (bias->rank != 1) {
             return EXG_SHAPE_FAIL(err, "a bias of rank %u", bias->rank);
@@ -141,7 +141,7 @@ exg_status exg_shape_linear(exg_shape_call *call, exg_error *err)
         EXG_TRY(same_size(bias->sizes[0].value, weight.n[0], "bias and output size", err));
         EXG_TRY(same_dtype(call, 0, 2, err));
     }
-    in.n[in.rank - 1] = weight.n[0];
+    EXG_END(in, 1) = weight.n[0];
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
 }
 
@@ -175,8 +175,8 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
     }
     EXG_TRY(same_dtype(call, 0, 1, err));
     EXG_TRY(same_dtype(call, 0, 2, err));
-    EXG_TRY(same_size(q.n[q.rank - 1], k.n[k.rank - 1], "embedding of query and key", err));
-    EXG_TRY(same_size(k.n[k.rank - 2], v.n[v.rank - 2], "length of key and value", err));
+    EXG_TRY(same_size(EXG_END(q, 1), EXG_END(k, 1), "embedding of query and key", err));
+    EXG_TRY(same_size(EXG_END(k, 2), EXG_END(v, 2), "length of key and value", err));
     for (uint32_t d = 0; d + 2 < k.rank; d++) {
         EXG_TRY(same_size(k.n[d], v.n[d], "batches of key and value", err));
     }
@@ -185,18 +185,18 @@ exg_status exg_shape_attention(exg_shape_call *call, exg_error *err)
     batch_k = k;
     batch_k.rank -= 2;
     if (gqa && batch_q.rank > 0 && batch_k.rank == batch_q.rank) {
-        int64_t heads = batch_q.n[batch_q.rank - 1];
-        int64_t groups = batch_k.n[batch_k.rank - 1];
+        int64_t heads = EXG_END(batch_q, 1);
+        int64_t groups = EXG_END(batch_k, 1);
 
-        if (groups <= 0 || heads % groups != 0) {
+        if (heads != groups && (groups <= 0 || heads % groups != 0)) {
             return EXG_SHAPE_FAIL(err, "%" PRId64 " heads over %" PRId64 " groups", heads, groups);
         }
-        batch_k.n[batch_k.rank - 1] = heads;
+        EXG_END(batch_k, 1) = heads;
     }
     EXG_TRY(exg_broadcast(&batch_q, &batch_k, &batch_q, err));
-    EXG_TRY(check_mask(call, &batch_q, q.n[q.rank - 2], k.n[k.rank - 2], err));
-    batch_q.n[batch_q.rank] = q.n[q.rank - 2];
-    batch_q.n[batch_q.rank + 1] = v.n[v.rank - 1];
+    EXG_TRY(check_mask(call, &batch_q, EXG_END(q, 2), EXG_END(k, 2), err));
+    batch_q.n[batch_q.rank] = EXG_END(q, 2);
+    batch_q.n[batch_q.rank + 1] = EXG_END(v, 1);
     batch_q.rank += 2;
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &batch_q, err);
 }
@@ -398,8 +398,8 @@ exg_status exg_shape_adaptive_pool2d(exg_shape_call *call, exg_error *err)
     if (out.rank != 3 && out.rank != 4) {
         return EXG_SHAPE_FAIL(err, "2-d pooling of a tensor of rank %u", out.rank);
     }
-    out.n[out.rank - 2] = size[0];
-    out.n[out.rank - 1] = size[1];
+    EXG_END(out, 2) = size[0];
+    EXG_END(out, 1) = size[1];
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
@@ -414,10 +414,10 @@ static exg_ref as_batch(exg_builder *b, exg_ref x, const exg_dims *batch, int64_
     if (in.rank < 2) {
         return x;
     }
-    full.n[full.rank++] = in.n[in.rank - 2];
-    full.n[full.rank++] = in.n[in.rank - 1];
+    full.n[full.rank++] = EXG_END(in, 2);
+    full.n[full.rank++] = EXG_END(in, 1);
     x = EMIT(b, expand_default, x, INTS_OF(b, full.n, full.rank));
-    return EMIT(b, reshape_default, x, INTS(b, count, in.n[in.rank - 2], in.n[in.rank - 1]));
+    return EMIT(b, reshape_default, x, INTS(b, count, EXG_END(in, 2), EXG_END(in, 1)));
 }
 
 static exg_ref batched_matmul(exg_builder *b, exg_ref x, exg_ref y)
@@ -425,8 +425,8 @@ static exg_ref batched_matmul(exg_builder *b, exg_ref x, exg_ref y)
     exg_dims left = exg_lower_dims(b, x);
     exg_dims right = exg_lower_dims(b, y);
     exg_dims batch;
-    int64_t rows = left.n[left.rank - 2];
-    int64_t columns = right.n[right.rank - 1];
+    int64_t rows = EXG_END(left, 2);
+    int64_t columns = EXG_END(right, 1);
     int64_t count = 1;
     exg_ref z;
 
@@ -476,9 +476,9 @@ void exg_lower_matmul(exg_builder *b, const exg_argument *args, exg_argument *re
         for (uint32_t i = 0; i + 1 < in.rank; i++) {
             rows *= in.n[i];
         }
-        flat = EMIT(b, reshape_default, x, INTS(b, rows, in.n[in.rank - 1]));
+        flat = EMIT(b, reshape_default, x, INTS(b, rows, EXG_END(in, 1)));
         z = EMIT(b, mm_default, flat, y);
-        in.n[in.rank - 1] = exg_lower_dims(b, y).n[1];
+        EXG_END(in, 1) = exg_lower_dims(b, y).n[1];
         z = EMIT(b, view_default, z, INTS_OF(b, in.n, in.rank));
     } else {
         z = batched_matmul(b, x, y);

@@ -167,8 +167,8 @@ exg_status exg_shape_searchsorted(exg_shape_call *call, exg_error *err)
                                   edges.n[d], out.n[d]);
         }
     }
-    if (dtype == EXG_DTYPE_I32 && edges.n[edges.rank - 1] >= INT32_MAX) {
-        return EXG_SHAPE_FAIL(err, "%" PRId64 " edges counted in int32", edges.n[edges.rank - 1]);
+    if (dtype == EXG_DTYPE_I32 && EXG_END(edges, 1) >= INT32_MAX) {
+        return EXG_SHAPE_FAIL(err, "%" PRId64 " edges counted in int32", EXG_END(edges, 1));
     }
     return exg_shape_result(call, 0, dtype, &out, err);
 }

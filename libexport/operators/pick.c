@@ -23,7 +23,7 @@ static exg_ref embedded(exg_builder *b, exg_ref x, int64_t offset, int64_t dim1,
         exg_lower_refuse(b, "diag_embed of a 0-d tensor or along one dim");
         return x;
     }
-    size = in.n[in.rank - 1] + (offset < 0 ? -offset : offset);
+    size = EXG_END(in, 1) + (offset < 0 ? -offset : offset);
     for (uint32_t d = 0; d < out.rank; d++) {
         out.n[d] = d == first || d == second ? size : in.n[next++];
     }
@@ -457,8 +457,8 @@ static exg_ref windows(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, i
                           exg_arg_int(spacing));
     exg_ref index = exg_lower_flat(b, EMIT(b, add_Tensor, begin, inside));
 
-    if (in.rank + 1 > EXG_SHAPE_RANK_MAX) {
-        exg_lower_refuse(b, "too many dims");
+    if (in.rank + 1 > EXG_SHAPE_RANK_MAX || dim >= in.rank) {
+        exg_lower_refuse(b, "too many dims, or none");
         return x;
     }
     memcpy(out.n, in.n, dim * sizeof(int64_t));

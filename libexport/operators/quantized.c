@@ -124,7 +124,7 @@ void exg_lower_dequantize_group(exg_builder *b, const exg_argument *args, exg_ar
         exg_lower_refuse(b, "groups of a matrix hold more than one column");
         return;
     }
-    if (group > in.n[1] && scales.rank > 0 && scales.n[scales.rank - 1] == 1) {
+    if (group > in.n[1] && scales.rank > 0 && EXG_END(scales, 1) == 1) {
         group = in.n[1];
     }
     x = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF) / group, group));

@@ -3,6 +3,7 @@
 #include "libexport/operators/lower.h"
 
 #include <math.h>
+#include <string.h>
 
 #define SELF    exg_get_ref(&args[0])
 #define REAL(i) exg_get_float(&args[i])
@@ -26,6 +27,19 @@ exg_status exg_shape_draw_each(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(exg_dims_of(first, &out, err));
+    for (uint32_t i = 1; i < call->op->schema->argument_count; i++) {
+        const exg_tensor_meta *more = exg_shape_input(call, i);
+        exg_dims dims;
+
+        if (more == NULL) {
+            continue;
+        }
+        EXG_TRY(exg_dims_of(more, &dims, err));
+        if (more->dtype != first->dtype || dims.rank != out.rank ||
+            memcmp(dims.n, out.n, out.rank * sizeof(out.n[0])) != 0) {
+            return EXG_SHAPE_FAIL(err, "distributions are given by tensors of one shape");
+        }
+    }
     return exg_shape_result(call, 0, first->dtype, &out, err);
 }
 
@@ -378,7 +392,7 @@ void exg_lower_multinomial(exg_builder *b, const exg_argument *args, exg_argumen
     }
     {
         exg_ref sums = EMIT(b, cumsum_default, p, -1);
-        exg_ref total = exg_lower_slice(b, sums, dims.rank - 1, dims.n[dims.rank - 1] - 1, 1);
+        exg_ref total = exg_lower_slice(b, sums, dims.rank - 1, EXG_END(dims, 1) - 1, 1);
         exg_dims wanted = dims;
         exg_ref u;
 

@@ -366,7 +366,7 @@ void exg_lower_grid_sampler(exg_builder *b, const exg_argument *args, exg_argume
     g.count = g.in.rank - 2;
     if ((g.in.rank != 4 && g.in.rank != 5) || by.rank != g.in.rank || mode < 0 || mode > 2 ||
         g.padding < 0 || g.padding > 2 || (mode == 2 && g.count == 3) ||
-        by.n[by.rank - 1] != (int64_t)g.count || exg_lower_numel(b, SELF) == 0) {
+        EXG_END(by, 1) != (int64_t)g.count || exg_lower_numel(b, SELF) == 0) {
         exg_lower_refuse(b, "grid_sampler of a grid of other dims, or of nothing");
         return;
     }
@@ -499,9 +499,9 @@ static exg_ref as_images(exg_builder *b, exg_ref x, bool flat)
 static exg_ref as_volumes(exg_builder *b, exg_ref x, exg_dims like, int64_t depth, int64_t height,
                           int64_t width)
 {
-    like.n[like.rank - 3] = depth;
-    like.n[like.rank - 2] = height;
-    like.n[like.rank - 1] = width;
+    EXG_END(like, 3) = depth;
+    EXG_END(like, 2) = height;
+    EXG_END(like, 1) = width;
     return exg_lower_shaped(b, x, &like);
 }
 
@@ -521,7 +521,7 @@ void exg_lower_adaptive_avg_pool3d(exg_builder *b, const exg_argument *args,
     out[1] = count == 1 ? out[0] : out[1];
     out[2] = count == 1 ? out[0] : out[2];
     x = EMIT(b, _adaptive_avg_pool2d_default, as_images(b, SELF, false), INTS(b, out[1], out[2]));
-    x = as_volumes(b, x, in, in.n[in.rank - 3], out[1], out[2]);
+    x = as_volumes(b, x, in, EXG_END(in, 3), out[1], out[2]);
     x = EMIT(b, _adaptive_avg_pool2d_default, as_images(b, x, true),
              INTS(b, out[0], out[1] * out[2]));
     results[0] = exg_arg_ref(as_volumes(b, x, in, out[0], out[1], out[2]));
@@ -560,7 +560,7 @@ static exg_ref window_sums(exg_builder *b, exg_ref x, const window *w, exg_argum
                      INTS(b, w->padding[1], w->padding[2]), ceil, exg_arg_bool(true), 1);
 
     mid = exg_lower_dims(b, y);
-    y = as_volumes(b, y, in, in.n[in.rank - 3], mid.n[1], mid.n[2]);
+    y = as_volumes(b, y, in, EXG_END(in, 3), mid.n[1], mid.n[2]);
     y = EMIT(b, avg_pool2d_default, as_images(b, y, true), INTS(b, w->size[0], 1),
              INTS(b, w->stride[0], 1), INTS(b, w->padding[0], 0), ceil, exg_arg_bool(true), 1);
     return as_volumes(b, y, in, exg_lower_dims(b, y).n[1], mid.n[1], mid.n[2]);
@@ -615,7 +615,7 @@ void exg_lower_max_pool3d(exg_builder *b, const exg_argument *args, exg_argument
              INTS(b, w.stride[1], w.stride[2]), INTS(b, w.padding[1], w.padding[2]),
              INTS(b, w.dilation[1], w.dilation[2]), args[5]);
     mid = exg_lower_dims(b, x);
-    x = as_volumes(b, x, in, in.n[in.rank - 3], mid.n[1], mid.n[2]);
+    x = as_volumes(b, x, in, EXG_END(in, 3), mid.n[1], mid.n[2]);
     x = EMIT(b, max_pool2d_default, as_images(b, x, true), INTS(b, w.size[0], 1),
              INTS(b, w.stride[0], 1), INTS(b, w.padding[0], 0), INTS(b, w.dilation[0], 1), args[5]);
     results[0] = exg_arg_ref(

@@ -326,6 +326,22 @@ static bool is_dense(const exg_strided *s)
     return true;
 }
 
+/* What is chosen by is a bool; of `where` also a byte, as PyTorch still takes it. */
+static exg_status check_condition(const exg_shape_call *call, exg_error *err)
+{
+    bool where = call->op->pointwise == EXG_POINTWISE_WHERE;
+    exg_dtype dtype;
+
+    if (!where && call->op->id != EXG_OP_masked_fill_Scalar) {
+        return EXG_OK;
+    }
+    dtype = exg_shape_input(call, where ? 0 : 1)->dtype;
+    if (dtype != EXG_DTYPE_B8 && !(where && dtype == EXG_DTYPE_U8)) {
+        return EXG_SHAPE_FAIL(err, "a condition of %s", exg_dtype_name(dtype));
+    }
+    return EXG_OK;
+}
+
 static exg_status infer_pointwise(exg_shape_call *call, exg_error *err)
 {
     exg_dims dims = {.rank = 0};
@@ -335,6 +351,7 @@ static exg_status infer_pointwise(exg_shape_call *call, exg_error *err)
     exg_dtype compute;
     exg_dtype dtype;
 
+    EXG_TRY(check_condition(call, err));
     for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
         exg_dims more;
 

@@ -12,6 +12,10 @@ typedef struct exg_dims {
     int64_t n[EXG_SHAPE_RANK_MAX];
 } exg_dims;
 
+/* The size of the k-th dim from the end. Where a file gives a tensor of fewer dims than an operator
+ * is of, which may be refused only further on, it is some other: nothing outside `n` is touched. */
+#define EXG_END(dims, k) ((dims).n[(dims).rank < (k) ? 0 : (dims).rank - (k)])
+
 #define EXG_SHAPE_FAIL(err, ...) EXG_FAIL((err), MALFORMED, "NOD-017", __VA_ARGS__)
 
 /* exg_operator_infer of numbers that exg_check_numbers has passed. */

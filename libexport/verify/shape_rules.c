@@ -190,19 +190,6 @@ static bool resolve(exg_arena *scratch, const exg_graph *at, exg_argument *arg)
     }
 }
 
-/* A number where a tensor is due is wrapped when the program is specialized. */
-static bool has_number_for_tensor(const exg_operator *op, const exg_argument *args)
-{
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        if (op->schema->arguments[i].type.base == EXG_TYPE_TENSOR &&
-            !op->schema->arguments[i].type.is_list && args[i].kind != EXG_ARGUMENT_TENSOR &&
-            !exg_is_none(&args[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- comparing --------------------------------------------------------------------------------
  */
 
@@ -232,7 +219,8 @@ static void describe(const exg_tensor_meta *meta, char *text, size_t length)
 /* One node at one binding. */
 typedef struct call {
     exg_shapes *shapes;
-    const exg_graph *at;
+    const exg_graph *at;   /* the values of what is recorded, */
+    const exg_graph *from; /* and of what the arguments name */
     const exg_node *node;
     const exg_operator *op;
     const exg_place *place;
@@ -343,6 +331,78 @@ static exg_value_id *tensors_of(exg_argument *arg, uint32_t *count)
     }
 }
 
+static bool is_number(const exg_argument *arg)
+{
+    return arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
+           arg->kind == EXG_ARGUMENT_BOOL || arg->kind == EXG_ARGUMENT_COMPLEX;
+}
+
+static bool stands_for_tensor(const call *c, const exg_argument *args, uint32_t i)
+{
+    return c->op->schema->arguments[i].type.base == EXG_TYPE_TENSOR &&
+           !c->op->schema->arguments[i].type.is_list && args[i].kind != EXG_ARGUMENT_TENSOR &&
+           !exg_is_none(&args[i]);
+}
+
+/* The dtype of the first tensor beside numbers, which they take. */
+static exg_dtype dtype_beside(const call *c, const exg_argument *args)
+{
+    for (uint32_t i = 0; i < c->op->schema->argument_count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
+            return c->at->values[args[i].as_tensor].tensor->dtype;
+        }
+    }
+    return EXG_DTYPE_F32;
+}
+
+/* A number where a tensor is due is a 0-d tensor of `values`, as it is when the program is
+ * decomposed; the tensors of the other arguments are there too. */
+static bool wrap_numbers(call *c, exg_argument *args, exg_graph *values)
+{
+    exg_arena *scratch = c->shapes->v->scratch;
+    uint32_t count = c->op->schema->argument_count;
+    exg_dtype beside = dtype_beside(c, args);
+    uint32_t room = count;
+    exg_error err;
+
+    for (uint32_t i = 0; i < count; i++) {
+        room += args[i].count; /* of lists */
+    }
+    values->values = EXG_NEW_ARRAY(scratch, exg_value, room);
+    for (uint32_t i = 0; values->values != NULL && i < count; i++) {
+        uint32_t more;
+        exg_value_id *ids;
+
+        if (stands_for_tensor(c, args, i)) {
+            exg_tensor_meta *meta = EXG_NEW(scratch, exg_tensor_meta);
+
+            if (meta == NULL) {
+                return false;
+            }
+            *meta = (exg_tensor_meta){.dtype = exg_number_dtype(args[i].kind, beside),
+                                      .layout = EXG_LAYOUT_STRIDED,
+                                      .sizes = EXG_NEW_ARRAY(scratch, exg_sym_int, 1),
+                                      .strides = EXG_NEW_ARRAY(scratch, exg_sym_int, 1),
+                                      .device = {"cpu", -1}};
+            args[i] = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = values->value_count};
+            values->values[values->value_count++].tensor = meta;
+            continue;
+        }
+        if (exg_argument_copy(scratch, &args[i], &err) != EXG_OK) {
+            return false;
+        }
+        ids = tensors_of(&args[i], &more);
+        for (uint32_t k = 0; k < more; k++) {
+            if (ids[k] != EXG_NO_VALUE) {
+                values->values[values->value_count] = c->at->values[ids[k]];
+                ids[k] = values->value_count++;
+            }
+        }
+    }
+    c->from = values;
+    return values->values != NULL;
+}
+
 /* Makes the tensors of `args` values of the builder's graph. */
 static exg_status hand_over(call *c, exg_builder *builder, exg_argument *args, exg_error *err)
 {
@@ -354,7 +414,7 @@ static exg_status hand_over(call *c, exg_builder *builder, exg_argument *args, e
         ids = tensors_of(&args[i], &count);
         for (uint32_t k = 0; k < count; k++) {
             if (ids[k] != EXG_NO_VALUE) {
-                ids[k] = exg_builder_value(builder, "v", c->at->values[ids[k]].tensor).id;
+                ids[k] = exg_builder_value(builder, "v", c->from->values[ids[k]].tensor).id;
             }
         }
     }
@@ -434,7 +494,7 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
     const exg_operator *op = c->op;
 
     if (op->shape != NULL || op->view != NULL || op->pointwise != EXG_POINTWISE_NOT) {
-        return exg_operator_infer(op, args, c->at, c->shapes->v->scratch, made, count, err);
+        return exg_operator_infer(op, args, c->from, c->shapes->v->scratch, made, count, err);
     }
     if (op->lowering != NULL) {
         return write_out(c, args, made, count, err);
@@ -446,16 +506,29 @@ static void check_tensors(call *c, exg_argument *args)
 {
     exg_tensor_meta **made = NULL;
     uint32_t count = 0;
+    exg_graph values = {0};
+    bool wraps = false;
     exg_error err;
     exg_status status;
 
-    if (has_number_for_tensor(c->op, args)) {
+    for (uint32_t i = 0; i < c->op->schema->argument_count; i++) {
+        wraps = wraps || stands_for_tensor(c, args, i);
+        if (stands_for_tensor(c, args, i) && !is_number(&args[i])) {
+            return; /* another rule speaks of it */
+        }
+    }
+    c->from = c->at;
+    if (c->op->functional != EXG_OPERATOR_COUNT) { /* in place: argument 0 itself */
+        exg_tensor_meta *self;
+
+        if (args[0].kind == EXG_ARGUMENT_TENSOR) {
+            self = c->at->values[args[0].as_tensor].tensor;
+            compare_results(c, &self, 1);
+        }
         return;
     }
-    if (c->op->functional != EXG_OPERATOR_COUNT) { /* in place: argument 0 itself */
-        exg_tensor_meta *self = c->at->values[exg_get_ref(&args[0]).id].tensor;
-
-        compare_results(c, &self, 1);
+    if (wraps && !wrap_numbers(c, args, &values)) {
+        c->shapes->v->failed = true;
         return;
     }
     status = infer(c, args, &made, &count, &err);

@@ -120,6 +120,7 @@ exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
 exg_test(exec_constant exec/session/constant.c THREADS LIBS exg::exec)
 exg_test(exec_weights exec/session/weights.c THREADS LIBS exg::exec)
 exg_test(exec_attention exec/session/attention.c LIBS exg::exec)
+exg_test(exec_any_arguments exec/session/any_arguments.c LIBS exg::exec)
 exg_test(exec_quantized exec/session/quantized.c LIBS exg::exec)
 exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 

@@ -266,6 +266,111 @@ static void it_refuses_numbers_that_leave_the_tensor(void **state)
     }
 }
 
+/* What is chosen by is a bool; where takes bytes too. A lowering of complex numbers that got one
+ * would choose by it again and again. */
+static void it_refuses_to_choose_by_numbers(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_B8, EXG_DTYPE_U8, EXG_DTYPE_I64, EXG_DTYPE_F32,
+                                       EXG_DTYPE_C64};
+
+    (void)state;
+    for (int fills = 0; fills < 2; fills++) {
+        for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+            for (int lowers = 0; lowers < 2; lowers++) {
+                bool fits = dtypes[d] == EXG_DTYPE_B8 || (dtypes[d] == EXG_DTYPE_U8 && !fills);
+                exg_tensor_meta meta;
+                exg_error err;
+                exg_ref x, by;
+                made m;
+
+                begin(&m);
+                exg_builder_set_lowering(m.b, lowers != 0);
+                x = input(m.b, "x", 2, 3);
+                meta = exg_builder_meta(m.b, dtypes[d], (int64_t[]){2, 3}, 2);
+                by = exg_builder_input(m.b, "by", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+                if (fills) {
+                    EMIT(m.b, masked_fill_Scalar, x, by, 1);
+                } else {
+                    EMIT(m.b, where_self, by, x, x);
+                }
+                exg_error_clear(&err);
+                if ((exg_builder_finish(m.b, &err) == EXG_OK) != fits ||
+                    (!fits && strcmp(err.code, "NOD-017") != 0 &&
+                     !(lowers && strcmp(err.code, "OPR-009") == 0))) {
+                    fail_msg("%s by %s: '%s' %s", fills ? "fill" : "where",
+                             exg_dtype_short_name(dtypes[d]), err.code, err.message);
+                }
+                end(&m);
+            }
+        }
+    }
+}
+
+/* Positions in a tensor have as many dims as it has; one alone may have none. */
+static void it_refuses_positions_of_another_rank(void **state)
+{
+    static const struct {
+        int64_t self[2], index[2], src[2];
+        uint32_t ranks[3]; /* of those */
+        bool fits;
+    } rows[] = {
+        {{5},    {3},    {4},    {1, 1, 1}, true },
+        {{5},    {0},    {0},    {1, 0, 0}, true },
+        {{0},    {1},    {1},    {0, 1, 1}, true },
+        {{5},    {3},    {0},    {1, 1, 0}, false},
+        {{5, 3}, {0},    {0},    {2, 0, 0}, false},
+        {{5, 3}, {2},    {2},    {2, 1, 1}, false},
+        {{5, 3}, {2, 3}, {0},    {2, 2, 0}, false},
+        {{5, 3}, {6, 3}, {6, 3}, {2, 2, 2}, true }, /* along dim 0 more may be added */
+        {{5, 3}, {2, 4}, {2, 4}, {2, 2, 2}, false},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_tensor_meta metas[3];
+        exg_ref x[3];
+        exg_error err;
+        made m;
+
+        begin(&m);
+        for (uint32_t i = 0; i < 3; i++) {
+            const int64_t *sizes = i == 0 ? rows[r].self : i == 1 ? rows[r].index : rows[r].src;
+
+            metas[i] = exg_builder_meta(m.b, i == 1 ? EXG_DTYPE_I64 : EXG_DTYPE_F32, sizes,
+                                        rows[r].ranks[i]);
+            x[i] = exg_builder_input(m.b, "x", &metas[i], EXG_INPUT_USER, NULL, EXG_UNSET);
+        }
+        EMIT(m.b, scatter_add_default, x[0], 0, x[1], x[2]);
+        exg_error_clear(&err);
+        if ((exg_builder_finish(m.b, &err) == EXG_OK) != rows[r].fits ||
+            strcmp(err.code, rows[r].fits ? "" : "NOD-017") != 0) {
+            fail_msg("row %zu: '%s' %s", r, err.code, err.message);
+        }
+        end(&m);
+    }
+}
+
+/* A list that a file left empty is read by no lowering. */
+static void it_refuses_what_is_made_of_no_tensors(void **state)
+{
+    static const exg_operator_id ids[] = {EXG_OP_chain_matmul_default,
+                                          EXG_OP_linalg_multi_dot_default};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        exg_argument none;
+        exg_error err;
+        made m;
+
+        begin(&m);
+        none = exg_arg_refs(m.b, NULL, 0);
+        exg_emit(m.b, ids[i], &none, 1);
+        assert_int_equal(exg_builder_finish(m.b, &err), EXG_MALFORMED);
+        assert_string_equal(err.code, "NOD-017");
+        end(&m);
+    }
+}
+
 /* No format has other texts than UTF-8: such a program is not saved under other names. */
 static void it_saves_no_name_that_no_format_can_say(void **state)
 {
@@ -417,6 +522,9 @@ int main(void)
         cmocka_unit_test(it_finds_the_symbol_of_a_derived_size),
         cmocka_unit_test(it_lets_mistakes_stick),
         cmocka_unit_test(it_refuses_numbers_that_leave_the_tensor),
+        cmocka_unit_test(it_refuses_to_choose_by_numbers),
+        cmocka_unit_test(it_refuses_positions_of_another_rank),
+        cmocka_unit_test(it_refuses_what_is_made_of_no_tensors),
         cmocka_unit_test(it_saves_no_name_that_no_format_can_say),
         cmocka_unit_test(it_lowers_when_asked),
         cmocka_unit_test(it_normalizes_and_infers),

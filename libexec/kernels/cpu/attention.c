@@ -302,7 +302,7 @@ static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
     p->keys = key->sizes[key->rank - 2];
     p->width = value->sizes[value->rank - 1];
     p->kv_heads = EXG_MAX(kv_heads, 1);
-    p->heads_of_kv = kv_heads > 0 && p->heads % kv_heads == 0 ? p->heads / kv_heads : 1;
+    p->heads_of_kv = p->heads % p->kv_heads == 0 ? EXG_MAX(p->heads / p->kv_heads, 1) : 1;
     p->has_mask = call->input_count > 3 && !exg_tensor_is_absent(&call->inputs[3]);
     p->is_causal = exg_call_bool(call, 4);
     p->scale = exg_call_is_none(call, 5) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 5);

@@ -116,7 +116,8 @@ static void ATT(mask)(const attention_task *t, ATT(buffers) *b, int64_t row, int
     int64_t seen = keys_of_row(t, row) - first;
 
     if (m != NULL) {
-        int64_t stride = m->sizes[m->rank - 1] == 1 ? 0 : m->strides[m->rank - 1];
+        bool alike = m->rank == 0 || m->sizes[m->rank - 1] == 1; /* for all keys */
+        int64_t stride = alike ? 0 : m->strides[m->rank - 1];
         const char *from = at(p, m, t->batch, row_head(t, row), row_position(t, row)) +
                            first * stride * exg_dtype_bytes(m->dtype);
         union {

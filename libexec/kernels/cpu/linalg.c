@@ -178,6 +178,19 @@ static void must_end(const exg_kernel_call *call, int info, double *values, int6
     }
 }
 
+/* What goes on till it has converged may do so for ever over an infinity. */
+static bool may_converge(const linalg_params *p, const double *a, int m, int n)
+{
+    int64_t count = numbers(p, m, n);
+
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(a[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A LAPACK without locks (Debian's serial OpenBLAS) gives wrong factors now and then when several
  * threads ask at once; ranks that are threads take turns. */
 static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
@@ -310,10 +323,13 @@ static void eigh(const exg_kernel_call *call, const linalg_params *p, int64_t in
 {
     int64_t square = numbers(p, p->n, p->n);
     double *values = a + square;
+    int info = 1;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
-    must_end(call, p->lapack->eigh(p->n, p->flag, a, values, values + p->n, ints_of(call)), a,
-             square + p->n);
+    if (may_converge(p, a, p->n, p->n)) {
+        info = p->lapack->eigh(p->n, p->flag, a, values, values + p->n, ints_of(call));
+    }
+    must_end(call, info, a, square + p->n);
     put_vector(&call->outputs[0], index, p->n, values);
     scatter(&call->outputs[1], index, p->n, p->n, a);
 }
@@ -324,9 +340,13 @@ static void eig(const exg_kernel_call *call, const linalg_params *p, int64_t ind
     int64_t square = 2 * (int64_t)n * n;
     double *vectors = a + square;
     double *values = vectors + square;
+    int info = 1;
 
     gather(&call->inputs[0], index, n, n, a);
-    must_end(call, p->lapack->eig(n, a, values, vectors, values + 2 * n), vectors, square + 2 * n);
+    if (may_converge(p, a, n, n)) {
+        info = p->lapack->eig(n, a, values, vectors, values + 2 * n);
+    }
+    must_end(call, info, vectors, square + 2 * n);
     put_vector(&call->outputs[0], index, n, values);
     scatter(&call->outputs[1], index, n, n, vectors);
 }
@@ -349,11 +369,14 @@ static void svd_factor(const exg_kernel_call *call, const linalg_params *p, int6
     double *u = a + numbers(p, p->m, p->n);
     double *vh = u + numbers(p, p->m, u_columns);
     double *s = vh + numbers(p, v_rows, p->n);
+    int info = 1;
 
     gather(&call->inputs[0], index, p->m, p->n, a);
     if (k > 0) {
-        must_end(call, p->lapack->svd(p->m, p->n, p->flag, a, s, u, vh, s + k, ints_of(call)), u,
-                 s + k - u);
+        if (may_converge(p, a, p->m, p->n)) {
+            info = p->lapack->svd(p->m, p->n, p->flag, a, s, u, vh, s + k, ints_of(call));
+        }
+        must_end(call, info, u, s + k - u);
     } else {
         set_identity(p, u, p->m, u_columns);
         set_identity(p, vh, v_rows, p->n);

@@ -329,9 +329,62 @@ static void a_shared_matrix_is_one_product(void **state)
     exg_operators_destroy(m.operators);
 }
 
+/* Heads in groups, of which there are none: nothing is counted by them. */
+static void heads_may_be_missing(void **state)
+{
+    static const int64_t groups[] = {3, 0};
+
+    (void)state;
+    for (int g = 0; g < 2; g++) {
+        exg_session_options options = {.size = sizeof(options), .thread_count = 1,
+                                       .device = getenv("EXG_TEST_DEVICE")};
+        static const char *const names[] = {"q", "k", "v"};
+        exg_session_input inputs[3];
+        const exg_session_output *result;
+        exg_verified verified;
+        exg_session *session;
+        exg_argument out;
+        exg_error err;
+        made m = {0};
+
+        assert_int_equal(exg_operators_create(&m.operators, NULL), EXG_OK);
+        assert_int_equal(exg_program_create(NULL, UINT64_MAX, &m.program, NULL), EXG_OK);
+        assert_int_equal(exg_builder_create(m.operators, m.program, &m.b, NULL), EXG_OK);
+        m.q = input(&m, "q", 1, 0, 4, 8);
+        m.k = input(&m, "k", 1, groups[g], 4, 8);
+        m.v = input(&m, "v", 1, groups[g], 4, 8);
+        out = exg_arg_ref(EMIT(m.b, scaled_dot_product_attention_default, m.q, m.k, m.v,
+                               exg_arg_none(), 0.0, false, exg_arg_none(), true));
+        exg_builder_output(m.b, &out, EXG_OUTPUT_USER, NULL);
+        if (exg_builder_finish(m.b, &err) != EXG_OK) {
+            fail_msg("%s %s", err.code, err.message);
+        }
+        for (int i = 0; i < 3; i++) {
+            inputs[i] = (exg_session_input){
+                .name = names[i],
+                .tensor = {.data = k_data, .dtype = EXG_DTYPE_F32, .rank = 4,
+                           .sizes = {1, i == 0 ? 0 : groups[g], 4, 8}}
+            };
+            exg_tensor_set_contiguous(&inputs[i].tensor);
+        }
+        assert_int_equal(exg_verify(m.program, m.operators, &verified, NULL, &err), EXG_OK);
+        assert_int_equal(exg_session_create(&verified, &options, &session, &err), EXG_OK);
+        if (exg_session_run(session, inputs, 3, &err) != EXG_OK) {
+            fail_msg("%s %s", err.code, err.message);
+        }
+        result = exg_session_output_at(session, 0);
+        assert_int_equal(exg_tensor_numel(&result->tensor), 0);
+        assert_int_equal(result->tensor.sizes[3], 8);
+        exg_session_destroy(session);
+        exg_program_destroy(m.program);
+        exg_operators_destroy(m.operators);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_may_be_missing),
         cmocka_unit_test(attention_is_found),
         cmocka_unit_test(rows_without_keys_stay_what_they_were),
         cmocka_unit_test(what_is_no_attention_stays),

@@ -5,6 +5,7 @@
 #include "libexec/plan/plan_internal.h"
 #include "tests/exec/session/fixture.h"
 
+#include <exg/emit.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,6 +376,55 @@ static void it_prepares_without_running(void **state)
     unload_fixture(&l);
 }
 
+/* What is written into `state` has its sizes and dtype; sizes that only the run knows may say
+ * otherwise than the file did. */
+static void a_write_of_other_sizes_is_not_planned(void **state)
+{
+    static const struct {
+        int64_t sizes[2];
+        uint32_t rank;
+        exg_dtype dtype;
+        bool fits;
+    } rows[] = {
+        {{2, 3}, 2, EXG_DTYPE_F32, true },
+        {{4, 3}, 2, EXG_DTYPE_F32, false},
+        {{3, 2}, 2, EXG_DTYPE_F32, false},
+        {{6},    1, EXG_DTYPE_F32, false},
+        {{2, 3}, 2, EXG_DTYPE_F64, false},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        const float zeros[6] = {0};
+        exg_operators *operators;
+        exg_program *program;
+        exg_plan *plan = NULL;
+        exg_tensor_meta meta;
+        exg_argument out;
+        exg_builder *b;
+        exg_error err;
+
+        assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+        assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+        assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+        meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){2, 3}, 2);
+        (void)exg_builder_weight(b, "state", &meta, EXG_INPUT_BUFFER, zeros);
+        meta = exg_builder_meta(b, rows[r].dtype, rows[r].sizes, rows[r].rank);
+        out = exg_arg_ref(EMIT(
+            b, neg_default, exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET)));
+        exg_builder_output(b, &out, EXG_OUTPUT_BUFFER_MUTATION, "state");
+        assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+        exg_error_clear(&err);
+        if ((exg_plan_create(program, operators, NULL, &plan, &err) == EXG_OK) != rows[r].fits ||
+            strcmp(err.code, rows[r].fits ? "" : "SIG-024") != 0) {
+            fail_msg("row %zu: '%s' %s", r, err.code, err.message);
+        }
+        exg_plan_destroy(plan);
+        exg_program_destroy(program);
+        exg_operators_destroy(operators);
+    }
+}
+
 static void it_knows_strides(void **state)
 {
     exg_tensor t = {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = {2, 1, 3}};
@@ -417,6 +467,7 @@ int main(void)
         cmocka_unit_test(auto_keeps_to_a_memory_limit),
         cmocka_unit_test(costs_are_measured_and_used),
         cmocka_unit_test(it_prepares_without_running),
+        cmocka_unit_test(a_write_of_other_sizes_is_not_planned),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
     };

@@ -64,6 +64,47 @@ static exg_program *make(const exg_operators *operators, int64_t rows, int64_t c
     return program;
 }
 
+/* A 0-d index beside a tensor of one dim: no rule cuts a dim that is not there. */
+static void positions_without_dims_are_not_cut(void **state)
+{
+    static const exg_place_mode modes[] = {EXG_PLACE_REPLICATE, EXG_PLACE_DATA, EXG_PLACE_TENSOR,
+                                           EXG_PLACE_AUTO};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+        exg_place_options options = {.size = sizeof(options), .mode = modes[i]};
+        exg_program *local = NULL;
+        exg_operators *operators;
+        exg_program *program;
+        exg_tensor_meta meta;
+        exg_argument out;
+        exg_builder *b;
+        exg_ref x, index, src;
+        exg_error err;
+
+        assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+        assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+        assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+        meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){6}, 1);
+        x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        meta = exg_builder_meta(b, EXG_DTYPE_I64, NULL, 0);
+        index = exg_builder_input(b, "index", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        meta = exg_builder_meta(b, EXG_DTYPE_F32, NULL, 0);
+        src = exg_builder_input(b, "src", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        out = exg_arg_ref(EMIT(b, scatter_add_default, x, 0, index, src));
+        exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+        assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+        if (exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err) !=
+            EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+        exg_program_destroy(local);
+        exg_program_destroy(program);
+        exg_operators_destroy(operators);
+    }
+}
+
 /* ---- plans of all ranks beside each other --------------------------------------------- */
 
 typedef struct made {
@@ -372,6 +413,7 @@ static void a_rank_that_hangs_ends_the_run_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(positions_without_dims_are_not_cut),
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),
         cmocka_unit_test(other_counts_on_one_rank_are_found),

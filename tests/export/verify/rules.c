@@ -1,4 +1,5 @@
 /* rules.c - every row of rule.def has a file that breaks it and no other rule. */
+#include <exg/emit.h>
 #include <exg/formats.h>
 #include <exg/verify.h>
 
@@ -269,6 +270,55 @@ static void dtypes_that_autocast_does_not_give_are_found(void **state)
     }
 }
 
+/* x + 1: the number takes the dtype beside it, and what is recorded is compared all the same. */
+static void results_of_numbers_are_compared(void **state)
+{
+    static const struct {
+        exg_argument number;
+        exg_dtype x, recorded;
+        int64_t rows;
+        uint32_t found;
+    } rows[] = {
+        {{.kind = EXG_ARGUMENT_INT, .as_int = 1}, EXG_DTYPE_F32, EXG_DTYPE_F32, 4, 0},
+        {{.kind = EXG_ARGUMENT_INT, .as_int = 1}, EXG_DTYPE_F32, EXG_DTYPE_F32, 2, 1},
+        {{.kind = EXG_ARGUMENT_INT, .as_int = 1}, EXG_DTYPE_F32, EXG_DTYPE_I64, 4, 1},
+        {{.kind = EXG_ARGUMENT_INT, .as_int = 1}, EXG_DTYPE_B8, EXG_DTYPE_I64, 4, 0},
+        {{.kind = EXG_ARGUMENT_FLOAT, .as_float = .5}, EXG_DTYPE_I64, EXG_DTYPE_F32, 4, 0},
+        {{.kind = EXG_ARGUMENT_FLOAT, .as_float = .5}, EXG_DTYPE_I64, EXG_DTYPE_I64, 4, 1},
+        {{.kind = EXG_ARGUMENT_FLOAT, .as_float = .5}, EXG_DTYPE_F16, EXG_DTYPE_F16, 4, 0},
+        {{.kind = EXG_ARGUMENT_BOOL, .as_bool = true}, EXG_DTYPE_I32, EXG_DTYPE_I32, 4, 0},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_program *program;
+        exg_tensor_meta meta;
+        exg_tensor_meta *said;
+        exg_argument out;
+        exg_builder *b;
+        exg_ref x;
+        uint32_t count;
+
+        assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+        assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+        meta = exg_builder_meta(b, rows[r].x, (int64_t[]){4, 3}, 2);
+        x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        out = exg_arg_ref(EMIT(b, add_Tensor, x, x));
+        exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+        exg_builder_call(b);
+        assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+        program->graph->nodes[0].inputs[1].arg = rows[r].number;
+        said = program->graph->values[out.as_tensor].tensor;
+        said->dtype = rows[r].recorded;
+        said->sizes[0].value = rows[r].rows;
+        count = count_findings(program, "NOD-017");
+        if (count != rows[r].found) {
+            fail_msg("row %zu: %u findings", r, count);
+        }
+        exg_program_destroy(program);
+    }
+}
+
 /* How often `code` is found when the program of `path` has the one guard `guard`. */
 static uint32_t found_with_guard(const char *path, const char *guard, const char *code)
 {
@@ -356,6 +406,7 @@ int main(void)
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
         cmocka_unit_test(programs_changed_in_memory_are_found_out),
         cmocka_unit_test(dtypes_that_autocast_does_not_give_are_found),
+        cmocka_unit_test(results_of_numbers_are_compared),
         cmocka_unit_test(guards_are_read_and_never_run),
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
     };
