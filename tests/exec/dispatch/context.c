@@ -15,6 +15,41 @@
 
 #include <cmocka.h>
 
+/* ---- windows ---- */
+
+/* A window may lie anywhere in the memory of what it is of, and nowhere else. */
+static void look_outside(rank_context *c)
+{
+    static int64_t sizes[2] = {2, 3}, strides[2] = {3, 1}, far[2] = {1LL << 40, 1};
+    exg_dispatch_options options = {.size = sizeof(options), .mesh = c->mesh,
+                                    .fallback = EXG_FALLBACK_REPLICATE};
+    eager e;
+    exg_dtensor *x, *row, *y;
+
+    eager_begin(&e, c, &options);
+    x = counted(&e, EXG_DTYPE_F32, "4x3", "R");
+    row = CALL(&e, "aten.select.int", T(x), of_int(0), of_int(2));
+    y = CALL(&e, "aten.as_strided.default", T(row), of_ints(sizes, 2), of_ints(strides, 2));
+    expect_values(&e, y, "", (double[]){6, 7, 8, 9, 10, 11}, 6, "the rest of the memory");
+    exg_dtensor_destroy(y);
+    for (int i = 0; i < 3; i++) {
+        exg_object args[] = {T(i == 0 ? row : x), of_ints(sizes, 2),
+                             of_ints(i == 1 ? far : strides, 2),
+                             of_int(i == 0 ? 1000 : i == 1 ? 0 : INT64_MAX / 2)};
+
+        EXPECT(c, refusal(&e, "aten.as_strided.default", args, 4) != EXG_OK, "window %d", i);
+    }
+    exg_dtensor_destroy(row);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void windows_lie_in_their_memory(void **state)
+{
+    (void)state;
+    on_mesh("1", look_outside, NULL);
+}
+
 /* ---- tensors without data -------------------------------------------------------------------- */
 
 static void distribute_nothing(rank_context *c)
@@ -575,6 +610,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_that_lead_nowhere_are_refused),
         cmocka_unit_test(tensors_and_windows_that_cannot_be_are_refused),
+        cmocka_unit_test(windows_lie_in_their_memory),
         cmocka_unit_test(meta_tensors_stay_meta),
         cmocka_unit_test(the_whole_is_printed_and_tangents_coerced),
         cmocka_unit_test(parts_that_do_not_fit_their_spec_are_refused),

@@ -105,6 +105,37 @@ static void positions_without_dims_are_not_cut(void **state)
     }
 }
 
+/* Moves that a file brings along name dims of a mesh that nobody knows. */
+static void a_program_with_moves_is_not_placed(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
+    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_DATA};
+    exg_program *local = NULL;
+    exg_operators *operators;
+    exg_program *program;
+    exg_tensor_meta meta;
+    exg_argument out;
+    exg_builder *b;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){6}, 1);
+    out = exg_arg_ref(EMIT(b, exg_all_reduce,
+                           exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET),
+                           exg_arg_string("sum"), 1000003));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL,
+                               &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "PLC-002");
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
 /* ---- plans of all ranks beside each other --------------------------------------------- */
 
 typedef struct made {
@@ -414,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(positions_without_dims_are_not_cut),
+        cmocka_unit_test(a_program_with_moves_is_not_placed),
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),
         cmocka_unit_test(other_counts_on_one_rank_are_found),
