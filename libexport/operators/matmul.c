@@ -686,3 +686,12 @@ void exg_lower_addmm_dtype(exg_builder *b, const exg_argument *args, exg_argumen
                                  ? EMIT(b, baddbmm_default, self, x, y, args[4], args[5])
                                  : EMIT(b, addmm_default, self, x, y, args[4], args[5]));
 }
+
+/* (self, mat1, mat2, beta, alpha, use_gelu) */
+void exg_lower_addmm_activation(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = EMIT(b, addmm_default, args[0], args[1], args[2], args[3], args[4]);
+
+    results[0] = exg_arg_ref(exg_get_bool(&args[5]) ? EMIT(b, gelu_default, x)
+                                                    : EMIT(b, relu_default, x));
+}

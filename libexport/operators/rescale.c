@@ -124,6 +124,7 @@ BACK(linear, upsample_bilinear2d_vec, true, false)
 BACK(cubic, upsample_bicubic2d_vec, true, false)
 BACK(linear_aa, _upsample_bilinear2d_aa_vec, true, false)
 BACK(cubic_aa, _upsample_bicubic2d_aa_vec, true, false)
+BACK(lanczos_aa, _upsample_lanczos2d_aa_vec, true, false)
 
 void exg_lower_resized_nearest(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

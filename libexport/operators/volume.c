@@ -397,8 +397,25 @@ static exg_ref cubics(exg_builder *b, exg_ref away)
     return EMIT(b, where_self, EMIT(b, lt_Scalar, away, 1.), near, far);
 }
 
+/* sinc(x) sinc(x / 3) */
+static double lanczos(double away)
+{
+    double turn = 3.14159265358979323846 * away;
+
+    return away == 0 ? 1 : away < 3 ? 3 * sin(turn) * sin(turn / 3) / (turn * turn) : 0;
+}
+
+static exg_ref lanczoses(exg_builder *b, exg_ref away)
+{
+    exg_ref third = EMIT(b, sinc_default, EMIT(b, div_Scalar, away, 3.));
+    exg_ref w = EMIT(b, mul_Tensor, EMIT(b, sinc_default, away), third);
+
+    return EMIT(b, mul_Tensor, w, EMIT(b, lt_Scalar, away, 3.));
+}
+
 static const filter linear_filter = {1, triangle, triangles};
 static const filter cubic_filter = {2, cubic, cubics};
+static const filter lanczos_filter = {3, lanczos, lanczoses};
 
 /* How much element j counts for output i: the filter as wide as the scale, around where i lies;
  * (out, in), rows that sum to 1. */
@@ -551,3 +568,4 @@ static void smoothed_to_either(exg_builder *b, const filter *f, const exg_argume
 
 SMOOTHED(bilinear, &linear_filter)
 SMOOTHED(bicubic, &cubic_filter)
+SMOOTHED(lanczos, &lanczos_filter)

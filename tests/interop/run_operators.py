@@ -138,7 +138,9 @@ AGREE.update(roundings())
 def images():
     """Bytes are weighed in whole numbers."""
     image = torch.randint(0, 256, (2, 3, 10, 20), dtype=torch.uint8)
-    for mode, sizes, corners in itertools.product(("bilinear", "bicubic"), ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)), (False, True)):
+    for mode, sizes, corners in itertools.product(("bilinear", "bicubic", "lanczos"), ((17, 18), (4, 3), (10, 20), (1, 45), (31, 7)), (False, True)):
+        if mode == "lanczos" and corners:
+            continue  # which PyTorch does not have
 
         def resized(x, m=mode, s=sizes, c=corners):
             return F.interpolate(x, s, mode=m, align_corners=c, antialias=True)
@@ -281,6 +283,7 @@ def names_of_old(x, i):
         a._convolution.deprecated(x[None, None], w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, False, False, True), a._reshape_alias_copy(x, [4, 3], [3, 1]),
         a.nll_loss(x, i), a.nll_loss2d(x[..., None, None], i[:, None, None]), a.embedding_backward(x, i, 5, 1, False, False), a.view_copy.dtype(x, torch.int32),
         a._unsafe_index_put(x, [i[:2]], x[:2], True), a.view_as_real_copy(torch.complex(x, x)), a.view_as_real(a.view_as_complex_copy(x[:, :2])),
+        a._addmm_activation(x[0], x, x.mT @ x), a._addmm_activation(x[0], x, x.mT @ x, beta=-2, alpha=0.5, use_gelu=True),
         a._upsample_nearest_exact1d(x[None], [7], 1.8), a.upsample_bilinear2d(x[None, None], [7, 2], False, 2.4, 0.6), a.upsample_bicubic2d(x[None, None], [7, 2], True),
         F.hinge_embedding_loss(x, i[:, None].int() - 1), F.hinge_embedding_loss(i * 3, i - 1, margin=2.5, reduction="none"),
         torch.linalg.solve_triangular(x[:, :3], x.double(), upper=False), torch.linalg.solve_triangular(x[:, :3].double(), x, upper=True),
