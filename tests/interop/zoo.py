@@ -56,7 +56,7 @@ def without_operators():
 
 
 # How the name begins: what goes in.
-VISION = {("mvit", "swin3d"): (1, 3, 16, 224, 224), ("r3d", "mc3", "r2plus", "s3d"): (1, 3, 16, 64, 64), ("vit", "maxvit"): (1, 3, 224, 224),
+VISION = {("mvit", "swin3d", "s3d"): (1, 3, 16, 224, 224), ("r3d", "mc3", "r2plus"): (1, 3, 16, 64, 64), ("vit", "maxvit"): (1, 3, 224, 224),
           ("inception",): (1, 3, 96, 96)}
 
 
