@@ -8,28 +8,23 @@
 
 #include <math.h>
 
-#define RADIX_MAX   31
-#define FACTORS_MAX 64
-#define BLOCKS_MAX  16
-#define PI          3.14159265358979323846
+#define RADIX_MAX  31
+#define BLOCKS_MAX 16
+#define LINES_MAX  8 /* doubles of a vector */
+#define PI         3.14159265358979323846
 
-typedef struct complex_double {
-    double re, im;
-} complex_double;
-
-/* A transform that has passes. */
-typedef struct passes {
-    int64_t n;
+/* Lines side by side, as exg_fft_loops has them. */
+typedef struct lines {
     uint32_t count;
-    int64_t factors[FACTORS_MAX];
-    const complex_double *w; /* W(n)^k */
-} passes;
+    double *(*transform)(const exg_fft_passes *f, double *x, double *y);
+} lines;
 
 typedef struct fft_params {
     exg_around around;
-    passes passes;               /* of n, or of Bluestein's length */
-    const complex_double *chirp; /* W(2n)^(k^2); NULL: no Bluestein */
-    const complex_double *filter;
+    exg_fft_passes passes;           /* of n, or of Bluestein's length */
+    const exg_complex_double *chirp; /* W(2n)^(k^2); NULL: no Bluestein */
+    const exg_complex_double *filter;
+    lines lines; /* that go together */
     bool is_inverse;
     double scale;
     exg_dtype dtype;
@@ -41,103 +36,26 @@ typedef struct fft_context {
     const exg_kernel_call *call;
 } fft_context;
 
-static complex_double product(complex_double a, complex_double b)
+static exg_complex_double product(exg_complex_double a, exg_complex_double b)
 {
-    return (complex_double){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+    return (exg_complex_double){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
 /* e^(-pi i numerator / n) */
-static complex_double turn(int64_t numerator, int64_t n)
+static exg_complex_double turn(int64_t numerator, int64_t n)
 {
     double angle = -PI * (double)numerator / (double)n;
 
-    return (complex_double){cos(angle), sin(angle)};
+    return (exg_complex_double){cos(angle), sin(angle)};
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
-/* One value of a butterfly: the sum over q of x[q] W(p)^(q r). */
-static complex_double butterfly(const passes *f, const complex_double *x, int64_t apart, int64_t p,
-                                int64_t r)
-{
-    complex_double sum = x[0];
-
-    for (int64_t q = 1; q < p; q++) {
-        complex_double t = product(x[q * apart], f->w[f->n / p * (q * r % p)]);
-
-        sum.re += t.re;
-        sum.im += t.im;
-    }
-    return sum;
-}
-
-/* Two, four: without multiplications. */
-static void small_butterfly(const complex_double *x, int64_t apart, int64_t p, complex_double *out)
-{
-    complex_double a = x[0];
-    complex_double b = x[apart];
-
-    if (p == 2) {
-        out[0] = (complex_double){a.re + b.re, a.im + b.im};
-        out[1] = (complex_double){a.re - b.re, a.im - b.im};
-    } else {
-        complex_double c = x[2 * apart];
-        complex_double d = x[3 * apart];
-        complex_double even = {a.re + c.re, a.im + c.im};
-        complex_double odd = {b.re + d.re, b.im + d.im};
-        complex_double even_gap = {a.re - c.re, a.im - c.im};
-        complex_double odd_gap = {b.im - d.im, d.re - b.re}; /* times -i */
-
-        out[0] = (complex_double){even.re + odd.re, even.im + odd.im};
-        out[1] = (complex_double){even_gap.re + odd_gap.re, even_gap.im + odd_gap.im};
-        out[2] = (complex_double){even.re - odd.re, even.im - odd.im};
-        out[3] = (complex_double){even_gap.re - odd_gap.re, even_gap.im - odd_gap.im};
-    }
-}
-
-/* y[k + s (p j + r)] = W(n/s)^(j r) times the butterfly of x[k + s (j + m q)], m = n / (s p) */
-static void pass(const passes *f, const complex_double *x, complex_double *y, int64_t s, int64_t p)
-{
-    int64_t m = f->n / (s * p);
-
-    for (int64_t j = 0; j < m; j++) {
-        for (int64_t k = 0; k < s; k++) {
-            const complex_double *in = x + k + s * j;
-            complex_double out[RADIX_MAX];
-
-            if (p == 2 || p == 4) {
-                small_butterfly(in, s * m, p, out);
-            }
-            for (int64_t r = 0; r < p; r++) {
-                complex_double value = p == 2 || p == 4 ? out[r] : butterfly(f, in, s * m, p, r);
-
-                y[k + s * (p * j + r)] = j == 0 ? value : product(value, f->w[s * j * r]);
-            }
-        }
-    }
-}
-
-/* Gives x or y, whichever holds the result. */
-static complex_double *transform(const passes *f, complex_double *x, complex_double *y)
-{
-    int64_t s = 1;
-
-    for (uint32_t i = 0; i < f->count; i++) {
-        complex_double *done = y;
-
-        pass(f, x, y, s, f->factors[i]);
-        y = x;
-        x = done;
-        s *= f->factors[i];
-    }
-    return x;
-}
-
-static bool factor(passes *f, int64_t n)
+static bool factor(exg_fft_passes *f, int64_t n)
 {
     f->n = n;
     for (int64_t p = 4; n > 1; p = p == 4 ? 2 : p == 2 ? 3 : p + 2) {
-        for (; n % p == 0 && f->count < FACTORS_MAX; n /= p) {
+        for (; n % p == 0 && f->count < EXG_FFT_FACTORS; n /= p) {
             f->factors[f->count++] = p;
         }
         if (p > RADIX_MAX) {
@@ -147,9 +65,9 @@ static bool factor(passes *f, int64_t n)
     return true;
 }
 
-static bool make_roots(exg_arena *arena, passes *f)
+static bool make_roots(exg_arena *arena, exg_fft_passes *f)
 {
-    complex_double *w = EXG_NEW_ARRAY(arena, complex_double, (size_t)f->n + 1);
+    exg_complex_double *w = EXG_NEW_ARRAY(arena, exg_complex_double, (size_t)f->n + 1);
 
     for (int64_t k = 0; w != NULL && k < f->n; k++) {
         w[k] = turn(2 * k, f->n);
@@ -165,71 +83,127 @@ static bool make_roots(exg_arena *arena, passes *f)
 static bool make_chirps(exg_arena *arena, fft_params *p, int64_t n)
 {
     int64_t m = 1;
-    complex_double *chirp = EXG_NEW_ARRAY(arena, complex_double, (size_t)n);
-    complex_double *filter;
-    complex_double *other;
+    exg_complex_double *chirp = EXG_NEW_ARRAY(arena, exg_complex_double, (size_t)n);
+    exg_complex_double *filter;
+    exg_complex_double *other;
 
     while (m < 2 * n - 1) {
         m *= 2;
     }
-    filter = EXG_NEW_ARRAY(arena, complex_double, (size_t)m);
-    other = EXG_NEW_ARRAY(arena, complex_double, (size_t)m);
-    p->passes = (passes){0};
+    filter = EXG_NEW_ARRAY(arena, exg_complex_double, (size_t)m);
+    other = EXG_NEW_ARRAY(arena, exg_complex_double, (size_t)m);
+    p->passes = (exg_fft_passes){0};
     if (chirp == NULL || filter == NULL || other == NULL || !factor(&p->passes, m) ||
         !make_roots(arena, &p->passes)) {
         return false;
     }
     for (int64_t k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), k++) {
         chirp[k] = turn(square, n);
-        filter[k] = (complex_double){chirp[k].re / (double)m, -chirp[k].im / (double)m};
+        filter[k] = (exg_complex_double){chirp[k].re / (double)m, -chirp[k].im / (double)m};
         filter[(m - k) % m] = filter[k];
     }
     p->chirp = chirp;
-    p->filter = transform(&p->passes, filter, other);
+    p->filter = (const void *)EXG_LOOPS(exg_loops_fft)
+                    ->transform[0](&p->passes, (double *)filter, (double *)other);
     return true;
 }
 
-static complex_double *by_chirps(const fft_params *p, complex_double *x, complex_double *y)
+/* By a number, `sign` times whose imaginary part is what comes. */
+static void multiply(const lines *l, double *value, exg_complex_double w, double sign)
 {
-    int64_t n = p->around.size;
-    int64_t m = p->passes.n;
-    complex_double *z;
+    double *im = value + l->count;
 
-    for (int64_t k = 0; k < m; k++) {
-        x[k] = k < n ? product(x[k], p->chirp[k]) : (complex_double){0, 0};
+    for (uint32_t k = 0; k < l->count; k++) {
+        exg_complex_double z = product((exg_complex_double){value[k], sign * im[k]}, w);
+
+        value[k] = z.re;
+        im[k] = z.im;
     }
-    z = transform(&p->passes, x, y);
-    for (int64_t k = 0; k < m; k++) { /* the way back is the way there of conjugates */
-        z[k] = product(z[k], p->filter[k]);
-        z[k].im = -z[k].im;
-    }
-    z = transform(&p->passes, z, z == x ? y : x);
+}
+
+static double *by_chirps(const fft_params *p, const lines *l, double *x, double *y)
+{
+    const int64_t n = p->around.size;
+    const int64_t m = p->passes.n;
+    const uint32_t apart = 2 * l->count;
+    double *z;
+
     for (int64_t k = 0; k < n; k++) {
-        z[k].im = -z[k].im;
-        z[k] = product(z[k], p->chirp[k]);
+        multiply(l, x + k * apart, p->chirp[k], 1);
+    }
+    memset(x + n * apart, 0, (size_t)((m - n) * apart) * sizeof(double));
+    z = l->transform(&p->passes, x, y);
+    for (int64_t k = 0; k < m; k++) { /* the way back is the way there of conjugates */
+        exg_complex_double w = {p->filter[k].re, p->filter[k].im};
+
+        multiply(l, z + k * apart, w, 1);
+        for (uint32_t i = 0; i < l->count; i++) {
+            z[k * apart + l->count + i] = -z[k * apart + l->count + i];
+        }
+    }
+    z = l->transform(&p->passes, z, z == x ? y : x);
+    for (int64_t k = 0; k < n; k++) {
+        multiply(l, z + k * apart, p->chirp[k], -1);
     }
     return z;
 }
 
 /* ---- lines ------------------------------------------------------------------------------- */
 
-static complex_double get(const void *data, exg_dtype dtype, int64_t at)
+static exg_complex_double get(const void *data, exg_dtype dtype, int64_t at)
 {
     if (dtype == EXG_DTYPE_C64) {
         const float *x = (const float *)data + 2 * at;
 
-        return (complex_double){(double)x[0], (double)x[1]};
+        return (exg_complex_double){(double)x[0], (double)x[1]};
     }
-    return ((const complex_double *)data)[at];
+    return ((const exg_complex_double *)data)[at];
 }
 
-static void set(void *data, exg_dtype dtype, int64_t at, complex_double value)
+static void set(void *data, exg_dtype dtype, int64_t at, exg_complex_double value)
 {
     if (dtype == EXG_DTYPE_C64) {
         ((float *)data)[2 * at] = (float)value.re;
         ((float *)data)[2 * at + 1] = (float)value.im;
     } else {
-        ((complex_double *)data)[at] = value;
+        ((exg_complex_double *)data)[at] = value;
+    }
+}
+
+/* `count` lines from `line` on, of as many as go side by side. */
+static void transform_lines(const fft_context *r, const lines *l, int64_t line, uint32_t count,
+                            double *x)
+{
+    const fft_params *p = r->p;
+    const exg_around *a = &p->around;
+    const double sign = p->is_inverse ? -1 : 1; /* the inverse of z is conj(forward(conj(z))) */
+    int64_t first[LINES_MAX];
+    double *y = x + 2 * l->count * p->passes.n;
+
+    for (uint32_t i = 0; i < l->count; i++) {
+        int64_t at = line + EXG_MIN(i, count - 1);
+
+        first[i] = at / a->inner * a->size * a->inner + at % a->inner;
+    }
+    for (int64_t k = 0; k < a->size; k++) {
+        double *value = x + 2 * l->count * k;
+
+        for (uint32_t i = 0; i < l->count; i++) {
+            exg_complex_double z = get(r->call->inputs[0].data, p->dtype, first[i] + k * a->inner);
+
+            value[i] = z.re;
+            value[l->count + i] = z.im * sign;
+        }
+    }
+    y = p->chirp != NULL ? by_chirps(p, l, x, y) : l->transform(&p->passes, x, y);
+    for (int64_t k = 0; k < a->size; k++) {
+        const double *value = y + 2 * l->count * k;
+
+        for (uint32_t i = 0; i < count; i++) {
+            exg_complex_double z = {value[i] * p->scale, value[l->count + i] * p->scale * sign};
+
+            set(r->call->outputs[0].data, p->dtype, first[i] + k * a->inner, z);
+        }
     }
 }
 
@@ -237,25 +211,13 @@ static void fft_block(void *context, uint32_t block)
 {
     const fft_context *r = context;
     const fft_params *p = r->p;
-    const exg_around *a = &p->around;
-    int64_t lines = a->outer * a->inner;
-    complex_double *x = (complex_double *)r->call->workspace + 2 * p->passes.n * block;
-    double sign = p->is_inverse ? -1 : 1; /* the inverse of z is conj(forward(conj(z))) */
+    const int64_t count = p->around.outer * p->around.inner;
+    double *x = (double *)r->call->workspace + 4 * p->lines.count * p->passes.n * block;
 
-    for (int64_t line = block; line < lines; line += p->block_count) {
-        int64_t first = line / a->inner * a->size * a->inner + line % a->inner;
-        complex_double *y;
+    for (int64_t group = block; group * p->lines.count < count; group += p->block_count) {
+        int64_t line = group * p->lines.count;
 
-        for (int64_t k = 0; k < a->size; k++) {
-            x[k] = get(r->call->inputs[0].data, p->dtype, first + k * a->inner);
-            x[k].im *= sign;
-        }
-        y = p->chirp != NULL ? by_chirps(p, x, x + p->passes.n)
-                             : transform(&p->passes, x, x + p->passes.n);
-        for (int64_t k = 0; k < a->size; k++) {
-            y[k] = (complex_double){y[k].re * p->scale, y[k].im * p->scale * sign};
-            set(r->call->outputs[0].data, p->dtype, first + k * a->inner, y[k]);
-        }
+        transform_lines(r, &p->lines, line, (uint32_t)EXG_MIN(count - line, p->lines.count), x);
     }
 }
 
@@ -264,7 +226,9 @@ static exg_status fft_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
     fft_params *p = EXG_NEW(call->arena, fft_params);
-    int64_t lines;
+    const exg_fft_loops *loops = EXG_LOOPS(exg_loops_fft);
+    int64_t count;
+    int64_t groups;
 
     if (p == NULL) {
         return EXG_OUT_OF_MEMORY(err);
@@ -284,11 +248,15 @@ static exg_status fft_prepare(exg_kernel_call *call, exg_error *err)
                                            : !make_chirps(call->arena, p, p->around.size)) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    lines = p->around.outer * p->around.inner;
-    p->block_count = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
+    count = p->around.outer * p->around.inner;
+    p->lines = count >= loops->lines ? (lines){loops->lines, loops->transform[1]}
+                                     : (lines){1, loops->transform[0]};
+    groups = exg_ceil_div(count, p->lines.count);
+    p->block_count = (uint32_t)EXG_MIN(groups, BLOCKS_MAX);
     p->block_count =
-        lines * p->around.size < EXG_GRAIN / 8 ? EXG_MIN(1, p->block_count) : p->block_count;
-    call->workspace_bytes = 2 * (uint64_t)p->passes.n * sizeof(complex_double) * p->block_count;
+        count * p->around.size < EXG_GRAIN / 8 ? EXG_MIN(1, p->block_count) : p->block_count;
+    call->workspace_bytes =
+        4 * (uint64_t)p->passes.n * p->lines.count * sizeof(double) * p->block_count;
     call->params = p;
     return EXG_OK;
 }

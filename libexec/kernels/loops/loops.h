@@ -211,6 +211,30 @@ typedef struct exg_row_bf16_loops {
                       const float *weight, const float *bias, bool is_past_caches);
 } exg_row_bf16_loops;
 
+/* ---- Fourier transforms -------------------------------------------------------------- */
+
+typedef struct exg_complex_double {
+    double re, im;
+} exg_complex_double;
+
+#define EXG_FFT_FACTORS 64
+
+/* A transform of n values, a pass for each of its factors. */
+typedef struct exg_fft_passes {
+    int64_t n, count;
+    int64_t factors[EXG_FFT_FACTORS];
+    const exg_complex_double *w; /* e^(-2 pi i k / n) */
+} exg_fft_passes;
+
+/* Of one line, or of `lines` side by side: a value is the real part of each, then the imaginary
+ * one. x and y have n values; gives the one that holds the result. */
+typedef struct exg_fft_loops {
+    uint32_t lines;
+    double *(*transform[2])(const exg_fft_passes *f, double *x, double *y);
+} exg_fft_loops;
+
+EXG_LOOPS_DECLARE(exg_fft_loops, exg_loops_fft);
+
 /* ---- matrix products ---------------------------------------------------------------- */
 
 #define EXG_GEMM_K            256  /* depth of a packed block of reals */
