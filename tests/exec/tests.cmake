@@ -3,7 +3,7 @@
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 exg_shared(harness exg::exec exec/kernels/harness.c exec/kernels/on_device.c standin/amx.c)
-foreach(family attention chain convolution draw formula index matmul move norm pointwise recurrent reduce)
+foreach(family attention chain convolution draw fft formula index matmul move norm pointwise recurrent reduce)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c LIBS tests_harness exg::exec)
   target_compile_definitions(test_exec_kernels_${family} PRIVATE
     $<TARGET_PROPERTY:exg_exec_objects,COMPILE_DEFINITIONS>) # which loops there are
