@@ -395,12 +395,6 @@ static exg_status give_slices(exg_loop_run *l, int64_t at, exg_error *err)
     return EXG_OK;
 }
 
-static bool is_alike(const exg_tensor *a, const exg_tensor *b)
-{
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->sizes, b->sizes, a->rank * sizeof(*a->sizes)) == 0;
-}
-
 /* Result `i` as it will be, when an iteration makes `made` of it. */
 static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t slices)
 {
@@ -417,8 +411,8 @@ static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t
         memcpy(whole.sizes + 1, made->sizes, made->rank * sizeof(*made->sizes));
         exg_tensor_set_contiguous(&whole);
     }
-    if (carried ? !is_tensor(&l->stretch->loop, i) || !is_alike(made, &l->given[i])
-                : result->rank > 0 && !is_alike(&whole, result)) {
+    if (carried ? !is_tensor(&l->stretch->loop, i) || !exg_tensor_is_alike(made, &l->given[i])
+                : result->rank > 0 && !exg_tensor_is_alike(&whole, result)) {
         return false;
     }
     *result = whole;

@@ -1,8 +1,8 @@
 /* entry.c - what equal calls have in common: decided once, carried out many times. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/kernels/kernel.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,27 +109,6 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry,
     return EXG_OK;
 }
 
-/* Bytes from where a window is counted from to its end; false: it begins before, or has no end. */
-static bool end_of(const exg_tensor *window, int64_t offset, uint64_t *bytes)
-{
-    int64_t last = offset;
-    int64_t reach;
-
-    *bytes = 0;
-    for (uint32_t d = 0; d < window->rank; d++) {
-        if (window->sizes[d] == 0) {
-            return true;
-        }
-        if (window->strides[d] < 0 ||
-            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
-            !exg_add_i64(last, reach, &last)) {
-            return false;
-        }
-    }
-    return offset >= 0 && exg_add_i64(last, 1, &last) &&
-           exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes);
-}
-
 /* Bytes from the first element of the local part on: of its memory where that is ours, else of what
  * was handed over. */
 static uint64_t room_of(const exg_dtensor *t)
@@ -144,7 +123,7 @@ static uint64_t room_of(const exg_dtensor *t)
             return exg_block_bytes(t->owned) - (at - first);
         }
     }
-    (void)end_of(&t->local, 0, &bytes);
+    (void)exg_tensor_end(&t->local, 0, &bytes);
     return bytes;
 }
 
@@ -178,7 +157,7 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
     result->local = (exg_tensor){.dtype = out.dtype, .rank = out.rank};
     memcpy(result->local.sizes, out.sizes, sizeof(out.sizes));
     memcpy(result->local.strides, out.strides, sizeof(out.strides));
-    if (!end_of(&result->local, out.offset, &result->byte_end)) {
+    if (!exg_tensor_end(&result->local, out.offset, &result->byte_end)) {
         return EXG_FAIL(call->err, USAGE, "PLN-002", "%s reaches outside its storage",
                         call->row->key);
     }

@@ -109,6 +109,14 @@ typedef struct exg_span {
 
 exg_span exg_tensor_span(const exg_tensor *t);
 
+/* Bytes from the first element of what a window with such an offset is on to the window's end; none
+ * where it has no elements. False: it begins before that, goes backwards, or 64 bits do not count
+ * them. */
+bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes);
+
+/* Of one dtype and the same sizes. */
+bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b);
+
 /* The elements of a window whose first one is at `from`, one by one, row-major. */
 void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to);
 

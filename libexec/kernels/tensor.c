@@ -1,5 +1,6 @@
 /* tensor.c - sizes and strides. */
 #include "libexec/kernels/kernel.h"
+#include "libexport/base/checked.h"
 
 #include <exg/tensor.h>
 #include <string.h>
@@ -58,6 +59,33 @@ exg_span exg_tensor_span(const exg_tensor *t)
         *(reach < 0 ? &s.low : &s.high) += reach;
     }
     return (exg_span){s.low * item, s.high * item};
+}
+
+bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes)
+{
+    int64_t last = offset;
+
+    *bytes = 0;
+    for (uint32_t d = 0; d < window->rank; d++) {
+        int64_t reach;
+
+        if (window->sizes[d] == 0) {
+            return true;
+        }
+        if (window->sizes[d] < 0 || window->strides[d] < 0 ||
+            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
+            !exg_add_i64(last, reach, &last)) {
+            return false;
+        }
+    }
+    return offset >= 0 && exg_add_i64(last, 1, &last) &&
+           exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes);
+}
+
+bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->sizes, b->sizes, a->rank * sizeof(*a->sizes)) == 0;
 }
 
 void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)

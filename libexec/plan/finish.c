@@ -57,12 +57,6 @@ static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec
     return NULL;
 }
 
-static bool is_alike(const exg_tensor *a, const exg_tensor *b)
-{
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) == 0;
-}
-
 /* A new value that still lies in another input's memory is set aside first, since
  * that memory may be written back before it is read. */
 static exg_status set_aside(exg_planner *p, uint32_t o)
@@ -76,7 +70,7 @@ static exg_status set_aside(exg_planner *p, uint32_t o)
                         p->program->signature.outputs[o].target);
     }
     output->location = p->locations[p->graph->outputs[o].as_tensor];
-    if (!is_alike(&output->location.window, &input->tensor)) {
+    if (!exg_tensor_is_alike(&output->location.window, &input->tensor)) {
         return EXG_FAIL(p->err, MALFORMED, "SIG-024",
                         "with these sizes '%s' is written with what has others, or another dtype",
                         p->program->signature.outputs[o].target);

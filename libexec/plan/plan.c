@@ -137,26 +137,9 @@ static exg_status window_of_meta(exg_planner *p, const exg_tensor_meta *meta, ex
 /* Elements from the first byte of a buffer to the end of a window on it. */
 static exg_status extent(exg_planner *p, const exg_tensor *window, int64_t offset, uint64_t *bytes)
 {
-    int64_t last = offset;
-
-    *bytes = 0;
-    for (uint32_t d = 0; d < window->rank; d++) {
-        int64_t reach;
-
-        if (window->sizes[d] == 0) {
-            return EXG_OK;
-        }
-        if (window->sizes[d] < 0 || window->strides[d] < 0 || offset < 0 ||
-            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
-            !exg_add_i64(last, reach, &last)) {
-            return EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 elements");
-        }
-    }
-    if (!exg_add_i64(last, 1, &last) ||
-        !exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes)) {
-        return EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 bytes");
-    }
-    return EXG_OK;
+    return exg_tensor_end(window, offset, bytes)
+               ? EXG_OK
+               : EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 bytes");
 }
 
 exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse)

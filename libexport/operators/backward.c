@@ -193,10 +193,8 @@ void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_
 
     index = EMIT(b, reshape_default, index, INTS(b, count));
     if (exg_get_bool(&args[4])) { /* divided by how often a row was read */
-        exg_ref often =
-            EMIT(b, index_add_default,
-                 EMIT(b, full_default, INTS(b, rows), 0, DTYPE(EXG_DTYPE_I64)), 0, index,
-                 EMIT(b, full_default, INTS(b, count), 1, DTYPE(EXG_DTYPE_I64)));
+        exg_ref ones = EMIT(b, full_default, INTS(b, count), 1, DTYPE(EXG_DTYPE_I64));
+        exg_ref often = exg_lower_added(b, ones, 0, rows, index);
 
         often = EMIT(b, unsqueeze_default, EMIT(b, index_select_default, often, 0, index), 1);
         g = EMIT(b, div_Tensor, g, exg_lower_cast(b, often, exg_lower_dtype(b, SELF)));
@@ -204,10 +202,7 @@ void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_
     kept = EMIT(b, ne_Scalar, index, args[3]);
     g = EMIT(b, where_self, EMIT(b, unsqueeze_default, kept, 1), g,
              EMIT(b, zeros_like_default, g));
-    results[0] = exg_arg_ref(
-        EMIT(b, index_add_default,
-             EMIT(b, full_default, INTS(b, rows, width), 0, DTYPE(exg_lower_dtype(b, SELF))), 0,
-             index, g));
+    results[0] = exg_arg_ref(exg_lower_added(b, g, 0, rows, index));
 }
 
 /* What came back, added where the largest of `count` dims was. */
@@ -660,36 +655,6 @@ void exg_lower_adaptive_avg_pool3d_backward(exg_builder *b, const exg_argument *
                                             exg_argument *results)
 {
     adaptive_avg_pool_backward(b, args, 3, results);
-}
-
-/* (grad_output, self, padding): what was repeated comes together. Padding begins with the last
- * dim; where it is negative, places were left out. */
-void exg_lower_replication_pad_backward(exg_builder *b, const exg_argument *args,
-                                        exg_argument *results)
-{
-    exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
-    exg_ref g = exg_lower_wide(b, SELF);
-    int64_t padding[6];
-    uint32_t count = exg_get_ints(&args[2], padding, 6) / 2;
-
-    if (count > 3 || in.rank < count || exg_lower_dims(b, SELF).rank != in.rank) {
-        exg_lower_refuse(b, "padding of other dims than it says");
-        return;
-    }
-    for (uint32_t k = 0; k < count; k++) {
-        uint32_t d = in.rank - 1 - k;
-        exg_dims sum = exg_lower_dims(b, g);
-        exg_ref index = exg_lower_steps(b, sum.n[d], EXG_DTYPE_I64, 0, 1);
-
-        index = EMIT(b, clamp_default, EMIT(b, sub_Scalar, index, exg_arg_int(padding[2 * k])), 0,
-                     exg_arg_int(in.n[d] - 1));
-        sum.n[d] = in.n[d];
-        g = EMIT(b, index_add_default,
-                 EMIT(b, full_default, INTS_OF(b, sum.n, sum.rank), 0,
-                      DTYPE(exg_lower_dtype(b, g))),
-                 (int)d, index, g);
-    }
-    results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }
 
 /* (grad_output, input_sizes, offset, dim1, dim2) */

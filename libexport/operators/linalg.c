@@ -13,8 +13,8 @@
 
 /* ---- shapes --------------------------------------------------------------------------- */
 
-static exg_status matrix_of(exg_shape_call *call, uint32_t position, bool is_square, exg_dims *dims,
-                            exg_error *err)
+exg_status exg_linalg_matrix(exg_shape_call *call, uint32_t position, bool is_square,
+                             exg_dims *dims, exg_error *err)
 {
     EXG_TRY(exg_dims_of(exg_shape_input(call, position), dims, err));
     if (dims->rank < 2) {
@@ -66,7 +66,7 @@ exg_status exg_shape_cholesky_factor(exg_shape_call *call, exg_error *err)
     exg_dims a;
     exg_dims batch;
 
-    EXG_TRY(matrix_of(call, 0, true, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &a, err));
     batch = batch_of(&a);
     EXG_TRY(exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &a, err));
     return exg_shape_result(call, 1, EXG_DTYPE_I32, &batch, err);
@@ -78,7 +78,7 @@ exg_status exg_shape_lu_factor(exg_shape_call *call, exg_error *err)
     exg_dims pivots;
     exg_dims batch;
 
-    EXG_TRY(matrix_of(call, 0, false, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, false, &a, err));
     pivots = vectors_of(&a, least(&a));
     batch = batch_of(&a);
     EXG_TRY(exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &a, err));
@@ -92,7 +92,7 @@ exg_status exg_shape_qr_factor(exg_shape_call *call, exg_error *err)
     exg_dims a;
     exg_dims tau;
 
-    EXG_TRY(matrix_of(call, 0, false, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, false, &a, err));
     tau = vectors_of(&a, least(&a));
     EXG_TRY(exg_shape_result(call, 0, dtype, &a, err));
     return exg_shape_result(call, 1, dtype, &tau, err);
@@ -105,7 +105,7 @@ static exg_status eigen(exg_shape_call *call, exg_dtype of_values, exg_dtype of_
     exg_dims a;
     exg_dims values;
 
-    EXG_TRY(matrix_of(call, 0, true, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &a, err));
     values = vectors_of(&a, least(&a));
     EXG_TRY(exg_shape_result(call, 0, of_values, &values, err));
     return exg_shape_result(call, 1, of_vectors, &a, err);
@@ -136,7 +136,7 @@ exg_status exg_shape_svd_factor(exg_shape_call *call, exg_error *err)
     int64_t m;
     int64_t n;
 
-    EXG_TRY(matrix_of(call, 0, false, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, false, &a, err));
     m = EXG_END(a, 2);
     n = EXG_END(a, 1);
     u = matrices_of(&a, m, full ? m : least(&a));
@@ -157,8 +157,8 @@ exg_status exg_shape_like_last(exg_shape_call *call, exg_error *err)
     for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
         last = call->args[i].kind == EXG_ARGUMENT_TENSOR ? i : last;
     }
-    EXG_TRY(matrix_of(call, 0, true, &a, err));
-    EXG_TRY(matrix_of(call, last, false, &x, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, last, false, &x, err));
     if (a.rank != x.rank || memcmp(a.n, x.n, (a.rank - 1) * sizeof(a.n[0])) != 0) {
         return EXG_SHAPE_FAIL(err, "a right hand side of other sizes than the matrix");
     }
@@ -177,7 +177,7 @@ exg_status exg_shape_ldl_solve(exg_shape_call *call, exg_error *err)
     exg_dims a;
     exg_dims pivots;
 
-    EXG_TRY(matrix_of(call, 0, true, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &a, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &pivots, err));
     if (exg_shape_input(call, 1)->dtype != EXG_DTYPE_I32 || !are_vectors_of(&pivots, &a) ||
         EXG_END(pivots, 1) != least(&a)) {
@@ -192,7 +192,7 @@ exg_status exg_shape_householder(exg_shape_call *call, exg_error *err)
     exg_dims a;
     exg_dims tau;
 
-    EXG_TRY(matrix_of(call, 0, false, &a, err));
+    EXG_TRY(exg_linalg_matrix(call, 0, false, &a, err));
     EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &tau, err));
     if (!are_vectors_of(&tau, &a) || EXG_END(tau, 1) > EXG_END(a, 1)) {
         return EXG_SHAPE_FAIL(err, "more factors than columns");

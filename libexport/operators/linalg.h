@@ -4,6 +4,10 @@
 
 #include "libexport/operators/lower.h"
 
+/* The dims of an input that is of matrices, square ones if so; MALFORMED where it is not. */
+exg_status exg_linalg_matrix(exg_shape_call *call, uint32_t position, bool is_square,
+                             exg_dims *dims, exg_error *err);
+
 /* Sizes of the matrices; 0 where there are none. */
 int64_t exg_linalg_rows(const exg_builder *b, exg_ref x);
 int64_t exg_linalg_columns(const exg_builder *b, exg_ref x);

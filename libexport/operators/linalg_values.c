@@ -314,10 +314,7 @@ exg_status exg_shape_matrix_exp(exg_shape_call *call, exg_error *err)
 {
     exg_dims dims;
 
-    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &dims, err));
-    if (dims.rank < 2 || EXG_END(dims, 1) != EXG_END(dims, 2)) {
-        return EXG_SHAPE_FAIL(err, "an exponential of what is no square matrix");
-    }
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &dims, err));
     return exg_shape_same(call, err);
 }
 
@@ -332,9 +329,6 @@ exg_status exg_shape_ldl_factor(exg_shape_call *call, exg_error *err)
 {
     exg_dims a;
 
-    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &a, err));
-    if (a.rank < 2 || EXG_END(a, 1) != EXG_END(a, 2)) {
-        return EXG_SHAPE_FAIL(err, "ldl_factor of matrices that are not square");
-    }
+    EXG_TRY(exg_linalg_matrix(call, 0, true, &a, err));
     return exg_shape_lu_factor(call, err);
 }

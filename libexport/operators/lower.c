@@ -115,6 +115,16 @@ exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim
     return EMIT(b, transpose_int, x, (int)dim0, (int)dim1);
 }
 
+exg_ref exg_lower_added(exg_builder *b, exg_ref g, uint32_t dim, int64_t size, exg_ref index)
+{
+    exg_dims dims = exg_lower_dims(b, g);
+    exg_ref zeros;
+
+    dims.n[dim] = size;
+    zeros = EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), 0, DTYPE(exg_lower_dtype(b, g)));
+    return EMIT(b, index_add_default, zeros, (int)dim, index, g);
+}
+
 exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
                         uint32_t rank)
 {

@@ -53,6 +53,9 @@ exg_ref exg_lower_shaped(exg_builder *b, exg_ref x, const exg_dims *dims);
 exg_ref exg_lower_flat(exg_builder *b, exg_ref x);
 exg_ref exg_lower_swapped(exg_builder *b, exg_ref x, uint32_t dim0, uint32_t dim1);
 
+/* g added where the index says: of `size` places along `dim`, zeros where nothing came. */
+exg_ref exg_lower_added(exg_builder *b, exg_ref g, uint32_t dim, int64_t size, exg_ref index);
+
 /* 0, 1, ... count - 1 along `dim` of a tensor of `rank`, ones elsewhere. */
 exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
                         uint32_t rank);

@@ -122,9 +122,9 @@ void exg_lower_pad_sequence(exg_builder *b, const exg_argument *args, exg_argume
     }
 }
 
-/* (grad_output, self, padding): what was reflected comes together. */
-void exg_lower_reflection_pad_backward(exg_builder *b, const exg_argument *args,
-                                       exg_argument *results)
+/* (grad_output, self, padding): what stands in several places comes together. */
+static void pad_backward(exg_builder *b, const exg_argument *args, pad_mode mode,
+                         exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_ref g = exg_lower_wide(b, SELF);
@@ -137,15 +137,22 @@ void exg_lower_reflection_pad_backward(exg_builder *b, const exg_argument *args,
     }
     for (uint32_t k = 0; k < count; k++) {
         uint32_t d = in.rank - 1 - k;
-        exg_dims sum = exg_lower_dims(b, g);
         exg_ref place = exg_lower_steps(b, in.n[d], EXG_DTYPE_I64, 0, 1);
 
-        place = padded(b, place, 0, n[2 * k], n[2 * k + 1], PAD_REFLECT);
-        sum.n[d] = in.n[d];
-        g = EMIT(b, index_add_default,
-                 EMIT(b, full_default, INTS_OF(b, sum.n, sum.rank), 0,
-                      DTYPE(exg_lower_dtype(b, g))),
-                 (int)d, place, g);
+        g = exg_lower_added(b, g, d, in.n[d],
+                            padded(b, place, 0, n[2 * k], n[2 * k + 1], mode));
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_reflection_pad_backward(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    pad_backward(b, args, PAD_REFLECT, results);
+}
+
+void exg_lower_replication_pad_backward(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    pad_backward(b, args, PAD_REPLICATE, results);
 }

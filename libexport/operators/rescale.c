@@ -94,13 +94,10 @@ static void backward(exg_builder *b, exg_operator_id vec, bool corners, bool pic
     }
     for (uint32_t d = 2; d < rank; d++) {
         const exg_argument *factor = &args[(corners ? 4 : 3) + d - 2];
-        int64_t out = dims.n[d];
+        const int64_t out = dims.n[d];
 
-        dims.n[d] = in[d];
         if (picks) {
-            g = EMIT(b, index_add_default,
-                     EMIT(b, full_default, INTS_OF(b, dims.n, rank), 0, DTYPE(dtype)), (int)d,
-                     picked(b, vec, in[d], out, factor), g);
+            g = exg_lower_added(b, g, d, in[d], picked(b, vec, in[d], out, factor));
             continue;
         }
         g = EMIT(b, matmul_default, exg_lower_swapped(b, g, d, rank - 1),

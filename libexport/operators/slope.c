@@ -304,7 +304,6 @@ void exg_lower_masked_scatter_backward(exg_builder *b, const exg_argument *args,
                                   INTS_OF(b, sizes, rank)));
 }
 
-
 /* (grad_in, input_sizes, dim, size, step): what lay in several windows comes together. */
 void exg_lower_unfold_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -80,6 +80,19 @@ static inline int64_t exg_index_at(const void *data, exg_dtype dtype, int64_t po
                                   : ((const int64_t *)data)[position];
 }
 
+/* The element at `position` of floats in memory. */
+static inline double exg_float_at(const exg_convert_loops *convert, exg_dtype dtype,
+                                  const void *data, int64_t position)
+{
+    union {
+        float f32;
+        double f64;
+    } v;
+
+    convert->load[dtype](1, &v, (const char *)data + position * exg_dtype_bytes(dtype), 1);
+    return dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+}
+
 /* ---- moving memory ------------------------------------------------------------------ */
 
 /* dst[i] = src[i] over a box; strides in bytes, any sign. dst and src do not overlap. */

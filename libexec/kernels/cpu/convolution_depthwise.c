@@ -90,17 +90,6 @@ bool exg_convolution_depthwise_plan(convolution *c)
 
 /* ---- a tile ------------------------------------------------------------------------------- */
 
-static double value_of(const convolution *c, const char *memory, int64_t index)
-{
-    union {
-        float f32;
-        double f64;
-    } v;
-
-    c->convert->load[c->dtype](1, &v, memory + index * c->bytes, 1);
-    return c->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
-}
-
 /* What every row of a tile's frame has of a row of the image: every stride-th element. */
 typedef struct stretch {
     int64_t first, last; /* of the frame's row, which has zeros beside them */
@@ -188,7 +177,7 @@ static void depthwise_tile(void *context, uint32_t task)
     int64_t width = frame_size(c, 2);
     int64_t count = (rows - 1) * width + columns;
     int64_t filter = plane % (c->groups * c->out);
-    double start = c->has_bias ? value_of(c, r->bias, filter) : 0;
+    double start = c->has_bias ? exg_float_at(c->convert, c->dtype, r->bias, filter) : 0;
     NUMBERS(FRAME + SLACK) frame;
     NUMBERS(SUMS + SLACK) sums;
     NUMBERS(2 * EXG_DEPTHWISE_TAPS) weights;

@@ -125,17 +125,8 @@ static void add_up(const convolution *c, const char *columns, double start, cons
 static double bias_of(const scatter_run *r, int64_t filter)
 {
     const convolution *c = r->c;
-    union {
-        float f32;
-        double f64;
-    } v;
 
-    if (!c->has_bias) {
-        return 0;
-    }
-    c->convert->load[c->dtype](
-        1, &v, (const char *)r->call->inputs[2].data + filter * c->bytes, 1);
-    return c->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+    return c->has_bias ? exg_float_at(c->convert, c->dtype, r->call->inputs[2].data, filter) : 0;
 }
 
 static void scatter_block(void *context, uint32_t block)

@@ -23,7 +23,7 @@ typedef struct fft_params {
     exg_around around;
     exg_fft_passes passes;           /* of n, or of Bluestein's length */
     const exg_complex_double *chirp; /* W(2n)^(k^2); NULL: no Bluestein */
-    const exg_complex_double *filter;
+    const exg_complex_double *filter; /* its conjugates */
     lines lines; /* that go together */
     bool is_inverse;
     double scale;
@@ -103,8 +103,12 @@ static bool make_chirps(exg_arena *arena, fft_params *p, int64_t n)
         filter[(m - k) % m] = filter[k];
     }
     p->chirp = chirp;
-    p->filter = (const void *)EXG_LOOPS(exg_loops_fft)
-                    ->transform[0](&p->passes, (double *)filter, (double *)other);
+    filter = (void *)EXG_LOOPS(exg_loops_fft)
+                 ->transform[0](&p->passes, (double *)filter, (double *)other);
+    for (int64_t k = 0; k < m; k++) {
+        filter[k].im = -filter[k].im;
+    }
+    p->filter = filter;
     return true;
 }
 
@@ -134,12 +138,7 @@ static double *by_chirps(const fft_params *p, const lines *l, double *x, double 
     memset(x + n * apart, 0, (size_t)((m - n) * apart) * sizeof(double));
     z = l->transform(&p->passes, x, y);
     for (int64_t k = 0; k < m; k++) { /* the way back is the way there of conjugates */
-        exg_complex_double w = {p->filter[k].re, p->filter[k].im};
-
-        multiply(l, z + k * apart, w, 1);
-        for (uint32_t i = 0; i < l->count; i++) {
-            z[k * apart + l->count + i] = -z[k * apart + l->count + i];
-        }
+        multiply(l, z + k * apart, p->filter[k], -1);
     }
     z = l->transform(&p->passes, z, z == x ? y : x);
     for (int64_t k = 0; k < n; k++) {

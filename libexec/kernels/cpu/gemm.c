@@ -25,9 +25,7 @@
 #define PANELS_MIN     2    /* of ready b in a tile */
 #define PANELS_MAX     32
 #define ROW_SETS_BYTES 4096
-#define B_REUSE                                                                                    \
-    200 /* rows of a tile from which packing B again is less than reading                          \
-         * it from afar */
+#define B_REUSE        200 /* rows of a tile for which packing B again is less than bringing it */
 
 static uint32_t real_bytes(const exg_gemm *g)
 {

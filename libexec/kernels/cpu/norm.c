@@ -217,14 +217,7 @@ static void apply_row(const norm_run_context *r, char *y, source x, double mean,
 
 static double channel_value(const norm_params *p, const exg_tensor *t, int64_t channel)
 {
-    union {
-        float f32;
-        double f64;
-    } v;
-
-    p->convert->load[t->dtype](1, &v, (const char *)t->data + channel * exg_dtype_bytes(t->dtype),
-                               1);
-    return t->dtype == EXG_DTYPE_F64 ? v.f64 : (double)v.f32;
+    return exg_float_at(p->convert, t->dtype, t->data, channel);
 }
 
 /* A channel's weight and bias fold into the factor and the mean. */
