@@ -82,6 +82,17 @@ static void note_handed_on(const exg_bound *b, bool is_part, exg_plan *plan)
     }
 }
 
+/* Without a mesh nothing was placed: what the plan takes. */
+static exg_status check_memory(const exg_engine *e, const exg_plan *plan, exg_error *err)
+{
+    const exg_plan_summary *s = &plan->summary;
+
+    return exg_place_check_memory(&e->options.goal,
+                                  s->weight_bytes + s->constant_bytes + s->arena_bytes +
+                                      s->workspace_bytes,
+                                  err);
+}
+
 /* Places, plans and binds one rank. */
 static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
                             const exg_program *functional, uint32_t r, exg_error *err)
@@ -89,10 +100,16 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
     struct exg_accelerator *device = e->devices == NULL ? NULL : e->devices[r];
     const exg_grid *grid = e->grids == NULL ? NULL : &e->grids[r];
     exg_plan *plan = NULL;
+    exg_status status;
 
     if (grid == NULL) {
         EXG_TRY(exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan,
                               err));
+        status = check_memory(e, plan, err);
+        if (status != EXG_OK) {
+            exg_plan_destroy(plan);
+            return status;
+        }
     } else {
         EXG_TRY(exg_bound_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
                                     &plan, err));

@@ -6,7 +6,7 @@
  * planner joins neighbours into one, so that what is between them stays in
  * cache. Formulas are the C text of libexport/operators/pointwise.def, one
  * compiled loop per compute type (f32, f64, i32, i64) and instruction set. Those of
- * f32 that are each other's first operands run as one (loops/chain.c).
+ * f32 or bf16 that are each other's first operands run as one (loops/chain_body.h).
  *
  * A register holds one compute type. apply() converts its sources to the compute
  * type of the operation, and rounds its result to `result` (a bf16 operation

@@ -100,10 +100,16 @@ static bool commutes(const exg_instruction *i)
            (i->formula_id == EXG_FORMULA_add_Tensor && factor == 1);
 }
 
-static bool can_be_in_chain(const exg_pointwise *p, const exg_instruction *i)
+static const exg_chain_loops *chain_of(const exg_pointwise *p, const exg_instruction *i)
 {
-    return i->kind == EXG_INSTRUCTION_FORMULA &&
-           p->values[i->target].compute == EXG_COMPUTE_F32 && p->chain->has[i->formula_id];
+    const exg_compute compute = p->values[i->target].compute;
+
+    return i->kind != EXG_INSTRUCTION_FORMULA ||
+                   EXG_LOOPS(exg_loops_narrow)->of[i->formula_id] == NULL
+               ? NULL
+           : compute == EXG_COMPUTE_F32  ? EXG_LOOPS(exg_loops_chain)
+           : compute == EXG_COMPUTE_BF16 ? EXG_LOOPS(exg_loops_chain_bf16)
+                                         : NULL;
 }
 
 /* `next` alone reads what `i` gives, once, and in the place of its first operand. */
@@ -115,7 +121,7 @@ static bool is_followed_by(const exg_pointwise *p, const exg_instruction *i,
     for (uint32_t k = 0; k < next->source_count; k++) {
         count += next->sources[k] == i->target;
     }
-    return can_be_in_chain(p, i) && can_be_in_chain(p, next) && count == 1 &&
+    return i->chain != NULL && i->chain == next->chain && count == 1 &&
            next->is_invariant == i->is_invariant && count_readers(p, i->target) == 1 &&
            (next->sources[0] == i->target ||
             (commutes(next) && next->sources[1] == i->target));
@@ -126,7 +132,9 @@ static void make_chains(exg_pointwise *p)
 {
     exg_instruction *const all = p->instructions;
 
-    p->chain = EXG_LOOPS(exg_loops_chain);
+    for (uint32_t k = 0; k < p->instruction_count; k++) {
+        all[k].chain = chain_of(p, &all[k]);
+    }
     for (uint32_t k = p->instruction_count; k-- > 0;) {
         uint32_t next = k + 1;
 

@@ -38,6 +38,7 @@ typedef struct exg_instruction {
     bool is_truth;     /* CONVERT: to 0 or 1 */
     bool is_chained;   /* FORMULA: runs with the next, whose first operand it makes */
     uint8_t chained;   /* FORMULA: how many before it run with it */
+    const exg_chain_loops *chain; /* FORMULA: what it runs in then; NULL: in none */
     bool takes_flow;   /* FORMULA: its loop does */
     bool is_heavy;     /* FORMULA: takes as long as many additions */
     uint8_t asked_count;
@@ -87,7 +88,6 @@ struct exg_pointwise {
     uint32_t block_count;
     uint32_t tile_most, tile; /* elements */
     exg_copy_loop *copy; /* past the caches */
-    const exg_chain_loops *chain;
     bool by_rows;  /* tiles do not cross rows */
     bool asks;     /* operands come from memory */
     bool has_heavy;

@@ -154,11 +154,11 @@ static void *target_of(const run *r, const exg_instruction *i, const tile *t, ch
 }
 
 /* The formula and those before it that run with it. */
-static void apply_chain(const exg_chain_loops *loops, const exg_instruction *i, const tile *t,
-                        uint32_t count, float *target, const exg_flow *flow)
+static void apply_chain(const exg_instruction *i, const tile *t, uint32_t count, void *target,
+                        const exg_flow *flow)
 {
     const exg_instruction *first = i - i->chained;
-    const float *a = t->values[first->sources[0]];
+    const void *a = t->values[first->sources[0]];
     exg_chain_step steps[EXG_CHAIN_MAX];
 
     for (uint32_t k = 0; k <= i->chained; k++) {
@@ -169,7 +169,7 @@ static void apply_chain(const exg_chain_loops *loops, const exg_instruction *i, 
         steps[k].c = step->source_count > 2 ? t->values[step->sources[2]] : a;
         steps[k].scalars = (const float *)step->scalars;
     }
-    loops->run(count, target, a, steps, i->chained + 1U, flow);
+    i->chain->run(count, target, a, steps, i->chained + 1U, flow);
 }
 
 static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers, int *bad)
@@ -192,7 +192,7 @@ static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers
         flows = &flow;
     }
     if (i->chained > 0) {
-        apply_chain(r->p->chain, i, t, count, target, flows);
+        apply_chain(i, t, count, target, flows);
     } else {
         i->formula(count, target, t->values[i->sources[0]], t->values[i->sources[1]],
                    t->values[i->sources[2]], i->scalars, flows, bad);

@@ -64,7 +64,8 @@ void exg_costs_init(exg_costs *costs); /* of a core and threads beside it */
 typedef struct exg_place_goal {
     size_t size; /* sizeof(exg_place_goal) */
     const exg_costs *costs; /* NULL: exg_costs_init() */
-    uint64_t memory_limit;  /* bytes a rank may take, LIMIT PLC-009; 0: any */
+    uint64_t memory_limit;  /* bytes of weights and values a rank may take, LIMIT PLC-009; without
+                               a mesh, a plan's, its workspace too; 0: any */
     bool overlaps;          /* moves go on beside computation (exg_plan_options.overlap) */
     bool json;              /* the report: a JSON array, one object a mesh dim, all nodes */
 } exg_place_goal;

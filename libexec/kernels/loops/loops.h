@@ -77,11 +77,11 @@ typedef struct exg_narrow_loops {
 
 EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);
 
-/* A formula of f32 whose first operand is what the step before it gives. */
+/* A formula of narrow.def whose first operand is what the step before it gives. */
 typedef struct exg_chain_step {
     exg_formula formula;
-    const float *b; /* the others; those it has not: any */
-    const float *c;
+    const void *b; /* the others; those it has not: any */
+    const void *c;
     const float *scalars;
 } exg_chain_step;
 
@@ -90,12 +90,12 @@ typedef struct exg_chain_step {
 typedef struct exg_chain_loops {
     /* What the steps' loops would write one after the other, the last to `out`, which may be any
      * operand; between them values stay in registers. */
-    void (*run)(uint32_t count, float *out, const float *a, const exg_chain_step *steps,
+    void (*run)(uint32_t count, void *out, const void *a, const exg_chain_step *steps,
                 uint32_t step_count, const exg_flow *flow);
-    bool has[EXG_FORMULA_COUNT];
 } exg_chain_loops;
 
-EXG_LOOPS_DECLARE(exg_chain_loops, exg_loops_chain);
+EXG_LOOPS_DECLARE(exg_chain_loops, exg_loops_chain); /* of f32 */
+EXG_LOOPS_DECLARE(exg_chain_loops, exg_loops_chain_bf16);
 
 /* ---- conversions ----------------------------------------------------------------- */
 

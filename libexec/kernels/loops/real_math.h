@@ -76,12 +76,12 @@ static inline real looked_up(const float table[32], real at)
                                         _mm512_loadu_ps(table + 16));
 }
 
-/* For 0 <= x <= 31, or NaN, in stretches. */
+/* For 0 <= x * scale <= 31 stretches, or NaN. */
 static inline __attribute__((always_inline)) real piecewise(const float table[][32], int degree,
-                                                            real x)
+                                                            real x, float scale)
 {
-    real at = x + EXG_F32_ROUNDER;
-    real r = x - (at - EXG_F32_ROUNDER);
+    real at = next(x, all(scale), EXG_F32_ROUNDER);
+    real r = fma_of(x, all(scale), EXG_F32_ROUNDER - at);
     real last = looked_up(table[degree - 1], at);
     real p = fma_of((real)((bits)last << 16), r, last);
 
@@ -168,7 +168,7 @@ static inline real real_erf(real x)
 {
     real near = AT_MOST(magnitude_of(x), 3.95f);
 
-    return with_sign_of(AT_MOST(near * piecewise(erf_of_x, 4, near * 8.0f), 1.0f), x);
+    return with_sign_of(AT_MOST(near * piecewise(erf_of_x, 4, near, 8.0f), 1.0f), x);
 }
 
 /* The normal distribution less 1/2. */
@@ -202,9 +202,9 @@ static const float normal[4][32] = {
 
 static inline real real_gelu(real x)
 {
-    real near = AT_MOST(magnitude_of(x) * 5.33333333f, 29.8f);
+    real near = AT_MOST(magnitude_of(x), 5.5875f);
 
-    return x * (with_sign_of(piecewise(normal, 4, near), x) + 0.5f);
+    return x * (with_sign_of(piecewise(normal, 4, near, 5.33333333f), x) + 0.5f);
 }
 
 /* x times a logistic function of a polynomial. */

@@ -1,9 +1,10 @@
 /* Formulas that run one after the other in registers give, bit by bit, what each gives by itself:
- * of every pair, and in programs of every form.
+ * of every pair, and in programs of every form, of f32 and of bf16.
  */
 #include "tests/exec/kernels/harness.h"
 
 #include "libexec/kernels/loops/loops.h"
+#include "libexport/base/element.h"
 #include "libexec/kernels/pointwise.h"
 
 #include <exg/operators.h>
@@ -22,10 +23,19 @@ static const struct {
 #undef EXG_NARROW
 };
 
-static bool same(const float *x, const float *y, size_t count)
+static float float_at(exg_dtype dtype, const void *x, size_t k)
+{
+    return dtype == EXG_DTYPE_F32 ? ((const float *)x)[k]
+                                  : exg_bf16_to_f32(((const uint16_t *)x)[k]);
+}
+
+static bool same(exg_dtype dtype, const void *x, const void *y, size_t count)
 {
     for (size_t k = 0; k < count; k++) {
-        if (memcmp(&x[k], &y[k], sizeof(*x)) != 0 && !(isnan(x[k]) && isnan(y[k]))) {
+        const float a = float_at(dtype, x, k);
+        const float b = float_at(dtype, y, k);
+
+        if (memcmp(&a, &b, sizeof(a)) != 0 && !(isnan(a) && isnan(b))) {
             return false;
         }
     }
@@ -34,26 +44,71 @@ static bool same(const float *x, const float *y, size_t count)
 
 /* ---- loops -------------------------------------------------------------------------------- */
 
-static const struct {
+typedef struct loop_set {
+    exg_isa isa;
+    exg_dtype dtype;
     const exg_chain_loops *chain;
-    const exg_pointwise_loops *alone;
-} sets[] = {
-    {&exg_loops_chain_generic, &exg_loops_pointwise_generic},
+    exg_formula_loop *const *alone;
+} loop_set;
+
+#define SET(isa, name)                                                                            \
+    {isa, EXG_DTYPE_F32, &exg_loops_chain_##name, exg_loops_pointwise_##name.of[EXG_COMPUTE_F32]}, \
+    {                                                                                             \
+        isa, EXG_DTYPE_BF16, &exg_loops_chain_bf16_##name, exg_loops_narrow_##name.of             \
+    }
+
+static const loop_set sets[] = {
+    SET(EXG_ISA_GENERIC, generic),
 #ifdef EXG_HAVE_X86_64_LOOPS
-    {&exg_loops_chain_v3, &exg_loops_pointwise_v3},
+    SET(EXG_ISA_V3, v3),
 #endif
 #ifdef EXG_HAVE_V4_LOOPS
-    {&exg_loops_chain_v4, &exg_loops_pointwise_v4},
+    SET(EXG_ISA_V4, v4),
 #endif
 };
 
 #define ELEMENTS 205 /* whole parts of every instruction set, and a rest */
 
+/* Of f32, of bf16 the upper halves. */
+static void operands_of(const loop_set *s, float from[5][ELEMENTS], char to[5][ELEMENTS * 4])
+{
+    for (uint32_t o = 0; o < 5; o++) {
+        for (uint32_t k = 0; k < ELEMENTS; k++) {
+            const uint16_t narrow = exg_f32_to_bf16(from[o][k]);
+
+            memcpy(to[o] + k * exg_dtype_bytes(s->dtype),
+                   s->dtype == EXG_DTYPE_F32 ? (const void *)&from[o][k] : &narrow,
+                   exg_dtype_bytes(s->dtype));
+        }
+    }
+}
+
+static void try_pair(const loop_set *s, exg_formula first, exg_formula second, uint32_t count,
+                     char operands[5][ELEMENTS * 4])
+{
+    static const float numbers[EXG_POINTWISE_SCALARS] = {0.75f, 2, -0.5f, 3};
+    const exg_chain_step steps[] = {{first, operands[1], operands[2], numbers},
+                                    {second, operands[3], operands[4], numbers}};
+    const size_t bytes = exg_dtype_bytes(s->dtype);
+    _Alignas(64) char got[(ELEMENTS + 1) * 4];
+    _Alignas(64) char want[ELEMENTS * 4];
+    int bad = 0;
+
+    memcpy(got, operands[0], sizeof(want));
+    memset(got + count * bytes, 99, bytes);
+    s->chain->run(count, got, got, steps, 2, NULL);
+    s->alone[first](count, want, operands[0], operands[1], operands[2], numbers, NULL, &bad);
+    s->alone[second](count, want, want, operands[3], operands[4], numbers, NULL, &bad);
+    if (!same(s->dtype, got, want, count) || got[count * bytes] != 99) {
+        fail_msg("formulas %d and %d of %s, instruction set %d", (int)first, (int)second,
+                 exg_dtype_name(s->dtype), (int)s->isa);
+    }
+}
+
 static void every_pair_gives_what_its_formulas_do(void **state)
 {
     static const float edges[] = {0.0f, -0.0f, 1e-45f, -1e-40f, 3e38f, -3e38f, 1, -1, 20, -90,
                                   INFINITY, -INFINITY, NAN};
-    static const float numbers[EXG_POINTWISE_SCALARS] = {0.75f, 2, -0.5f, 3};
     float operands[5][ELEMENTS];
 
     (void)state;
@@ -63,29 +118,13 @@ static void every_pair_gives_what_its_formulas_do(void **state)
             rand() % 8 == 0 ? edges[(uint32_t)rand() % COUNT(edges)]
                             : (float)(rand() % 20000 - 10000) / 1500;
     }
-    for (uint32_t at = 0; at < COUNT(rows) * COUNT(rows) * COUNT(sets); at++) {
-        const uint32_t set = at % COUNT(sets);
-        const exg_formula first = rows[at / COUNT(sets) % COUNT(rows)].formula;
-        const exg_formula second = rows[at / COUNT(sets) / COUNT(rows)].formula;
-        const exg_chain_step steps[] = {{first, operands[1], operands[2], numbers},
-                                        {second, operands[3], operands[4], numbers}};
-        const uint32_t count = at % 7 == 0 ? at % ELEMENTS : ELEMENTS;
-        float got[ELEMENTS + 1];
-        float want[ELEMENTS];
-        int bad = 0;
+    for (const loop_set *s = sets; s < sets + COUNT(sets); s++) {
+        char stored[5][ELEMENTS * 4];
 
-        if ((int)set > (int)exg_isa_current()) {
-            continue;
-        }
-        memcpy(got, operands[0], sizeof(want));
-        got[count] = 99;
-        sets[set].chain->run(count, got, got, steps, 2, NULL);
-        sets[set].alone->of[EXG_COMPUTE_F32][first](count, want, operands[0], operands[1],
-                                                    operands[2], numbers, NULL, &bad);
-        sets[set].alone->of[EXG_COMPUTE_F32][second](count, want, want, operands[3], operands[4],
-                                                     numbers, NULL, &bad);
-        if (!same(got, want, count) || got[count] != 99) {
-            fail_msg("formulas %d and %d, instruction set %u", (int)first, (int)second, set);
+        operands_of(s, operands, stored);
+        for (uint32_t at = 0; at < COUNT(rows) * COUNT(rows) && s->isa <= exg_isa_current(); at++) {
+            try_pair(s, rows[at / COUNT(rows)].formula, rows[at % COUNT(rows)].formula,
+                     at % 7 == 0 ? at % ELEMENTS : ELEMENTS, stored);
         }
     }
 }
@@ -147,7 +186,7 @@ typedef struct step {
     exg_argument scalars[EXG_POINTWISE_SCALARS];
 } step;
 
-static uint32_t apply(program *g, const step *s, const uint32_t *registers)
+static uint32_t apply(program *g, exg_dtype dtype, const step *s, const uint32_t *registers)
 {
     uint32_t sources[3];
     uint32_t reg;
@@ -155,7 +194,7 @@ static uint32_t apply(program *g, const step *s, const uint32_t *registers)
     for (uint32_t k = 0; k < s->operands; k++) {
         sources[k] = registers[k];
     }
-    if (exg_pointwise_apply(g->p, s->op, EXG_DTYPE_F32, EXG_DTYPE_F32, sources, s->operands,
+    if (exg_pointwise_apply(g->p, s->op, dtype, dtype, sources, s->operands,
                             s->scalars, EXG_POINTWISE_SCALARS, &reg, &g->err) != EXG_OK) {
         fail_msg("%s", g->err.message);
     }
@@ -213,28 +252,28 @@ static void try_program(exg_tensor like, const exg_tensor *inputs)
         program alone;
 
         steps[k] = any_step(v, is_straight);
-        values[v] = make_tensor(EXG_DTYPE_F32, like.rank, like.sizes);
+        values[v] = make_tensor(like.dtype, like.rank, like.sizes);
         stored[v].data = NULL;
         begin(&alone, like);
         for (uint32_t o = 0; o < steps[k].operands; o++) {
             sources[o] = load(&alone, values[steps[k].sources[o]]);
         }
-        store(&alone, values[v], apply(&alone, &steps[k], sources));
+        store(&alone, values[v], apply(&alone, like.dtype, &steps[k], sources));
         finish_and_run(&alone);
         for (uint32_t o = 0; o < steps[k].operands; o++) {
             sources[o] = registers[steps[k].sources[o]];
         }
-        registers[v] = apply(&g, &steps[k], sources);
+        registers[v] = apply(&g, like.dtype, &steps[k], sources);
         if (k + 1 == step_count || (!is_straight && rand() % 6 == 0)) {
             stored[v] = k + 1 == step_count && rand() % 2 == 0
                             ? inputs[0]
-                            : make_tensor(EXG_DTYPE_F32, like.rank, like.sizes);
+                            : make_tensor(like.dtype, like.rank, like.sizes);
             store(&g, stored[v], registers[v]);
         }
     }
     finish_and_run(&g);
     for (uint32_t v = INPUTS; v < INPUTS + step_count; v++) {
-        if (stored[v].data != NULL && !same(stored[v].data, values[v].data, count)) {
+        if (stored[v].data != NULL && !same(like.dtype, stored[v].data, values[v].data, count)) {
             fail_msg("step %u of %u, %zu elements", v - INPUTS, step_count, count);
         }
     }
@@ -248,9 +287,10 @@ static void programs_give_what_their_nodes_do(void **state)
     srand(23);
     for (uint32_t round = 0; round < 1200; round++) {
         const int64_t *sizes = shapes[round % COUNT(shapes)];
-        exg_tensor dense = make_random(EXG_DTYPE_F32, 2, sizes, -3, 3);
-        exg_tensor row = make_random(EXG_DTYPE_F32, 1, &sizes[1], -3, 3);
-        exg_tensor one = make_random(EXG_DTYPE_F32, 0, NULL, -3, 3);
+        const exg_dtype dtype = round % 3 == 0 ? EXG_DTYPE_BF16 : EXG_DTYPE_F32;
+        exg_tensor dense = make_random(dtype, 2, sizes, -3, 3);
+        exg_tensor row = make_random(dtype, 1, &sizes[1], -3, 3);
+        exg_tensor one = make_random(dtype, 0, NULL, -3, 3);
         exg_tensor turned = make_random(round % 2 == 0 ? EXG_DTYPE_F32 : EXG_DTYPE_BF16, 2,
                                         SIZES(sizes[1], sizes[0]), -3, 3);
         const exg_tensor inputs[INPUTS] = {dense, expanded(row, 2, sizes), expanded(one, 2, sizes),

@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --memory-limit 500
