@@ -333,14 +333,12 @@ static void pack_block(void *context, uint32_t block)
 {
     const exg_gemm_work *r = context;
     const exg_gemm *g = r->g;
-    int64_t i = (int64_t)block * PACK_ROWS;
-    int64_t rows = EXG_MIN(g->m - i, PACK_ROWS);
+    const int64_t depths = exg_ceil_div(g->k, g->loops->depth);
+    const int64_t i = block / depths * PACK_ROWS;
+    const int64_t k = block % depths * g->loops->depth;
+    const int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
 
-    for (int64_t k = 0; k < g->k; k += g->loops->depth) {
-        int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
-
-        pack_a(r, r->batch, i, rows, k, depth, packed_rows(r, k, depth, i));
-    }
+    pack_a(r, r->batch, i, EXG_MIN(g->m - i, PACK_ROWS), k, depth, packed_rows(r, k, depth, i));
 }
 
 /* Panels of columns [j, j + columns) of b, rows [k, k + depth). */
@@ -571,7 +569,8 @@ static void run_tiles(exg_gemm_work *r, exg_pool *pool)
     r->batch_step = turns;
     for (r->batch = 0; r->batch < turns; r->batch++) {
         if (g->packs_a_first) {
-            exg_pool_run(pool, pack_block, r, exg_block_count(g->m, PACK_ROWS));
+            exg_pool_run(pool, pack_block, r,
+                         exg_block_count(g->m, PACK_ROWS) * exg_block_count(g->k, g->loops->depth));
         }
         if (g->packs_b_first) {
             exg_pool_run(pool, pack_b_block, r, batches * (uint32_t)g->column_tiles);

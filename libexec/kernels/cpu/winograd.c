@@ -24,7 +24,6 @@
 #define COLUMNS_MAX    (PANELS * 48)
 #define CHANNELS       64 /* spread at a time */
 #define ROWS_MAX       8  /* of a panel of factors */
-#define PANELS_OF_TASK 8
 #define EPILOGUE       16384 /* elements of a task */
 
 typedef struct winograd {
@@ -124,13 +123,9 @@ static void spread_block(void *context, uint32_t block)
 {
     const winograd_run *r = context;
     const winograd *w = r->w;
-    int64_t step = PANELS_OF_TASK * w->gemm->rows;
-    int64_t end = EXG_MIN((block + 1) * step, w->padded_tiles);
 
-    for (int64_t tile = block * step; tile < end; tile += w->gemm->rows) {
-        for (int64_t k = 0; k < w->c.in; k += CHANNELS) {
-            spread_panel(r, tile, k, EXG_MIN(w->c.in - k, CHANNELS));
-        }
+    for (int64_t k = 0; k < w->c.in; k += CHANNELS) {
+        spread_panel(r, block * w->gemm->rows, k, EXG_MIN(w->c.in - k, CHANNELS));
     }
 }
 
@@ -229,7 +224,7 @@ static void product_block(void *context, uint32_t block)
     int64_t tile = block % w->tile_blocks * w->block_tiles;
     int64_t column = block / w->tile_blocks * w->block_columns;
     int64_t tiles = EXG_MIN(w->tiles - tile, w->block_tiles);
-    int64_t columns = EXG_MIN(w->padded_out - column, w->block_columns);
+    int64_t columns = EXG_MIN(exg_round_up(w->c.out - column, w->gemm->lanes), w->block_columns);
     int64_t stride = tiles * columns;
     _Alignas(64) float products[16 * TILES * COLUMNS_MAX];
 
@@ -300,7 +295,7 @@ void exg_winograd_run(const exg_kernel_call *call)
                       .result = call->outputs[0].data};
 
     exg_pool_run(call->pool, spread_block, &r,
-                 exg_block_count(w->padded_tiles, PANELS_OF_TASK * w->gemm->rows));
+                 (uint32_t)(w->padded_tiles / w->gemm->rows));
     exg_pool_run(call->pool, product_block, &r, (uint32_t)(w->tile_blocks * w->column_blocks));
     if (call->epilogue != NULL) {
         exg_pool_run(call->pool, finish_block, &r,
