@@ -19,7 +19,7 @@ foreach(family ${families})
   set(one_of 1)
   if(family MATCHES "pointwise|reduce")
     set(one_of 8)
-  elseif(family STREQUAL matmul)
+  elseif(family MATCHES "convolution|matmul")
     set(one_of 2)
   endif()
   add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}

@@ -219,7 +219,7 @@ static void integers_are_exact(void **state)
 
     (void)state;
     for (uint32_t d = 0; d < COUNT(dtypes); d++) {
-        for (uint32_t g = 0; g < COUNT(geometries); g++) {
+        for (uint32_t g = d; g < COUNT(geometries); g += COUNT(dtypes)) { /* one way for all */
             check_convolution(&geometries[g], dtypes[d], (asked){.has_bias = g % 2 == 0});
         }
     }
