@@ -173,7 +173,9 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
         known = known || strcmp(stages[i], stage) == 0;
     }
     if (!known) {
-        return EXG_FAIL(err, USAGE, "CLI-001", "--stage '%s'", stage);
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "no stage '%s'", stage),
+                             "--stage takes specialize, decompose, functionalize, simplify, place "
+                             "or plan");
     }
     EXG_TRY(cli_open_verified(call, &p, err));
     status = exg_program_create(NULL, UINT64_MAX, &holder, err); /* its arena holds the symbols */

@@ -120,20 +120,22 @@ static bool is_same_file(const char *a, const char *b)
                                  of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
 }
 
-/* What an option writes replaces neither the program, nor what is compared with, nor what
- * another option writes. */
+/* What is written replaces neither what is read, nor what else is written. */
 static exg_status check_written(const cli_call *call, exg_error *err)
 {
+    bool has_out = paths_wanted(call->command) == 2 && strcmp(call->command, "diff") != 0;
     const struct {
         const char *name, *path;
     } files[] = {{"FILE", call->paths[0]},
                  {"--expect", call->expect},
+                 {"--weights-from", call->weights_from},
+                 {"OUT", has_out ? call->paths[1] : NULL},
                  {"--output", call->output},
                  {"--state-output", call->state_output},
                  {"--trace", call->trace},
                  {"--html", call->html},
                  {"--calibrate", call->calibrate}};
-    const size_t first_written = 2;
+    const size_t first_written = 3;
 
     for (size_t w = first_written; w < COUNT(files); w++) {
         for (size_t f = 0; files[w].path != NULL && f < w; f++) {

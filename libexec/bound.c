@@ -17,6 +17,17 @@ uint64_t exg_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
+{
+    return plan->inputs[p].buffer == EXG_NO_BUFFER ? 0
+                                                   : plan->buffers[plan->inputs[p].buffer].bytes;
+}
+
+static uint64_t copy_bytes(const exg_bound *b, uint32_t copy)
+{
+    return input_bytes(exg_bound_plan(b), copy / b->rank_count);
+}
+
 void exg_bound_destroy(exg_bound *bound)
 {
     if (bound == NULL) {
@@ -29,11 +40,12 @@ void exg_bound_destroy(exg_bound *bound)
         f = next;
     }
     exg_loop_destroy(bound->loop);
+    for (uint32_t i = 0; bound->copies != NULL && i < bound->copy_count; i++) {
+        exg_budget_release(bound->budget, NULL, bound->copies[i],
+                           copy_bytes(bound, i));
+    }
     for (uint32_t r = 0; bound->ranks != NULL && r < bound->rank_count; r++) {
         exg_rank_destroy(bound->ranks[r]);
-    }
-    for (uint32_t i = 0; bound->copies != NULL && i < bound->copy_count; i++) {
-        free(bound->copies[i]);
     }
     free(bound->report);
     exg_stretch_destroy(bound->stretch);
@@ -82,15 +94,21 @@ static void note_handed_on(const exg_bound *b, bool is_part, exg_plan *plan)
     }
 }
 
-/* Without a mesh nothing was placed: what the plan takes. */
+/* Without a mesh nothing was placed: what the plan takes, before any of it is. */
 static exg_status check_memory(const exg_engine *e, const exg_plan *plan, exg_error *err)
 {
     const exg_plan_summary *s = &plan->summary;
+    uint64_t limit = e->options.goal.memory_limit;
+    uint64_t bytes =
+        s->weight_bytes + s->constant_bytes + s->arena_bytes + s->workspace_bytes;
 
-    return exg_place_check_memory(&e->options.goal,
-                                  s->weight_bytes + s->constant_bytes + s->arena_bytes +
-                                      s->workspace_bytes,
-                                  err);
+    return limit == 0 || bytes <= limit
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, LIMIT, "PLC-009",
+                                        "the plan needs %" PRIu64 " bytes for weights, values and "
+                                        "workspace, and may take %" PRIu64, bytes, limit),
+                               EXG_BUDGET_FIX);
 }
 
 /* Places, plans and binds one rank. */
@@ -120,12 +138,6 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
                : exg_rank_create(plan, e->memory, e->pool, grid, device, r, &b->ranks[r], err);
 }
 
-static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
-{
-    return plan->inputs[p].buffer == EXG_NO_BUFFER ? 0
-                                                   : plan->buffers[plan->inputs[p].buffer].bytes;
-}
-
 /* Ranks that write one caller's tensor would disturb each other: each gets a copy of
  * its own. Made once a plan. */
 static exg_status make_copies(exg_bound *b, exg_error *err)
@@ -143,12 +155,9 @@ static exg_status make_copies(exg_bound *b, exg_error *err)
     for (uint32_t i = 0; i < b->copy_count; i++) {
         const exg_plan_input *input = &plan->inputs[i / b->rank_count];
 
-        if (input->kind != EXG_INPUT_USER || !input->mutated) {
-            continue;
-        }
-        b->copies[i] = malloc(input_bytes(plan, i / b->rank_count) + 1);
-        if (b->copies[i] == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (input->kind == EXG_INPUT_USER && input->mutated) {
+            EXG_TRY(exg_budget_allocate(b->budget, NULL, copy_bytes(b, i), "a rank's input",
+                                        &b->copies[i], err));
         }
     }
     return EXG_OK;
@@ -203,6 +212,7 @@ exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_pa
         return EXG_OUT_OF_MEMORY(err);
     }
     b->stretch = stretch;
+    b->budget = exg_memory_budget(engine->memory);
     b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
     b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
     b->key_count = key_count;
@@ -455,17 +465,4 @@ exg_status exg_bound_steer(exg_engine *engine, const exg_bound *bound, uint32_t 
     }
     *number = number_of(held.tensor.dtype, held.tensor.data);
     return EXG_OK;
-}
-
-uint64_t exg_bound_bytes(const exg_bound *bound)
-{
-    uint64_t bytes = exg_loop_bytes(bound->loop);
-
-    for (uint32_t r = 0; r < bound->rank_count; r++) {
-        bytes += exg_rank_bytes(bound->ranks[r]);
-    }
-    for (const exg_bound *f = bound->follow; f != NULL; f = f->next) {
-        bytes += exg_bound_bytes(f);
-    }
-    return bytes;
 }

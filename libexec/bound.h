@@ -11,6 +11,7 @@ typedef struct exg_bound {
     struct exg_bound *follow; /* those that may come after this one */
     exg_arena *arena;
     exg_stretch *stretch;
+    exg_budget *budget; /* of the copies */
     int64_t *key; /* the numbers it was made for */
     uint32_t key_count;
     exg_rank **ranks;
@@ -68,7 +69,5 @@ exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index);
  * the mesh has it, on every process. PEER. */
 exg_status exg_bound_steer(exg_engine *engine, const exg_bound *bound, uint32_t index,
                            exg_argument *number, exg_error *err);
-
-uint64_t exg_bound_bytes(const exg_bound *bound); /* and of all that follow */
 
 #endif

@@ -2,8 +2,6 @@
 #include "libexec/keeping.h"
 #include "libexec/device/device.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* NULL: the host. */
@@ -15,13 +13,8 @@ static exg_accelerator *device_of(const exg_engine *engine, uint32_t place)
 void exg_keeping_drop(exg_keeping *keeping, const exg_engine *engine)
 {
     for (uint32_t p = 0; keeping->data != NULL && p < exg_engine_places(engine); p++) {
-        exg_accelerator *device = device_of(engine, p);
-
-        if (device == NULL) {
-            free(keeping->data[p]);
-        } else {
-            device->table->release(device, keeping->data[p]);
-        }
+        exg_budget_release(exg_memory_budget(engine->memory), device_of(engine, p),
+                           keeping->data[p], keeping->capacity);
         keeping->data[p] = NULL;
     }
     keeping->capacity = 0;
@@ -34,21 +27,11 @@ exg_status exg_keeping_room(exg_keeping *keeping, const exg_engine *engine, uint
         return EXG_OK;
     }
     exg_keeping_drop(keeping, engine);
-    for (uint32_t p = 0; p < exg_engine_places(engine); p++) {
-        exg_accelerator *device = device_of(engine, p);
-
-        if (device != NULL) {
-            EXG_TRY(device->table->allocate(device, bytes, &keeping->data[p], err));
-            continue;
-        }
-        keeping->data[p] =
-            bytes > INT64_MAX - 128 ? NULL : aligned_alloc(64, (bytes / 64 + 2) * 64);
-        if (keeping->data[p] == NULL) {
-            return EXG_FAIL(err, NO_MEMORY, "MEM-002", "a loop's result needs %" PRIu64 " bytes",
-                            bytes);
-        }
-    }
     keeping->capacity = bytes;
+    for (uint32_t p = 0; p < exg_engine_places(engine); p++) {
+        EXG_TRY(exg_budget_allocate(exg_memory_budget(engine->memory), device_of(engine, p), bytes,
+                                    "a loop's result", &keeping->data[p], err));
+    }
     return EXG_OK;
 }
 

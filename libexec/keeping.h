@@ -11,7 +11,8 @@ typedef struct exg_keeping {
     uint64_t capacity;
 } exg_keeping;
 
-/* At least `bytes`. What was there is lost when that is more than before. NO_MEMORY, DEVICE. */
+/* At least `bytes`, counted by the engine's memory. What was there is lost when that is more than
+ * before. LIMIT, NO_MEMORY, DEVICE. */
 exg_status exg_keeping_room(exg_keeping *keeping, const exg_engine *engine, uint64_t bytes,
                             exg_error *err);
 void exg_keeping_drop(exg_keeping *keeping, const exg_engine *engine);

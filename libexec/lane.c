@@ -11,14 +11,15 @@
 struct exg_lane {
     exg_accelerator *device;
     exg_plan *plan;
+    exg_budget *budget;
     exg_staging_base *base;
     const void *context;
     void *arena, *workspace;
     void **inputs;              /* by graph input: room for a user's tensor */
     uint8_t **given;            /* by graph input: the caller's */
-    uint8_t **taken;            /* by graph output, the host's */
-    uint8_t *staging;           /* the host's, for the steps it computes: operands, */
-    uint8_t *workspace_here;    /* and their workspace */
+    void **taken;               /* by graph output, the host's */
+    void *staging;              /* the host's, for the steps it computes: operands, */
+    void *workspace_here;       /* and their workspace */
     uint64_t staging_bytes;
     exg_fault_note *notes;      /* by step */
     exg_fault_note *notes_here; /* as they were when a run ended */
@@ -29,11 +30,6 @@ struct exg_lane {
     bool has_run;
     bool waits; /* a run ends when it is done: for the caller's bytes, for faults, for others */
 };
-
-static const exg_allocator *allocator_of(const exg_lane *lane)
-{
-    return exg_arena_allocator(lane->plan->arena);
-}
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
@@ -52,9 +48,10 @@ static exg_status allocate_staging(exg_lane *lane, exg_error *err)
     if (!any) {
         return EXG_OK;
     }
-    lane->staging = exg_allocate(allocator_of(lane), lane->staging_bytes);
-    lane->workspace_here = exg_allocate(allocator_of(lane), plan->summary.workspace_bytes);
-    return lane->staging == NULL || lane->workspace_here == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    EXG_TRY(exg_budget_allocate(lane->budget, NULL, lane->staging_bytes,
+                                "steps that the host computes", &lane->staging, err));
+    return exg_budget_allocate(lane->budget, NULL, plan->summary.workspace_bytes,
+                               "steps that the host computes", &lane->workspace_here, err);
 }
 
 static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
@@ -71,8 +68,9 @@ static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
 
         if (input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER &&
             !input->is_handed_on) {
-            EXG_TRY(lane->device->table->allocate(lane->device, plan->buffers[input->buffer].bytes,
-                                                  &lane->inputs[i], err));
+            EXG_TRY(exg_budget_allocate(lane->budget, lane->device,
+                                        plan->buffers[input->buffer].bytes, "inputs",
+                                        &lane->inputs[i], err));
         }
     }
     return EXG_OK;
@@ -97,16 +95,14 @@ static exg_status allocate_results(exg_lane *lane, exg_error *err)
 {
     const exg_plan *plan = lane->plan;
 
-    lane->taken = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->output_count);
+    lane->taken = EXG_NEW_ARRAY(plan->arena, void *, plan->output_count);
     if (lane->taken == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t o = 0; o < plan->output_count; o++) {
         if (is_result(&plan->outputs[o])) {
-            lane->taken[o] = exg_allocate(allocator_of(lane), result_bytes(&plan->outputs[o]));
-            if (lane->taken[o] == NULL) {
-                return EXG_OUT_OF_MEMORY(err);
-            }
+            EXG_TRY(exg_budget_allocate(lane->budget, NULL, result_bytes(&plan->outputs[o]),
+                                        "results", &lane->taken[o], err));
         }
     }
     return EXG_OK;
@@ -132,20 +128,21 @@ static exg_status allocate_notes(exg_lane *lane, exg_error *err)
 
 static exg_status allocate(exg_lane *lane, exg_error *err)
 {
-    const exg_device_table *table = lane->device->table;
     const exg_plan_summary *summary = &lane->plan->summary;
 
     if (summary->arena_bytes > 0) {
-        EXG_TRY(table->allocate(lane->device, summary->arena_bytes, &lane->arena, err));
+        EXG_TRY(exg_budget_allocate(lane->budget, lane->device, summary->arena_bytes,
+                                    "a plan's values", &lane->arena, err));
     }
     if (summary->workspace_bytes > 0) {
-        EXG_TRY(table->allocate(lane->device, summary->workspace_bytes, &lane->workspace, err));
+        EXG_TRY(exg_budget_allocate(lane->budget, lane->device, summary->workspace_bytes,
+                                    "a plan's workspace", &lane->workspace, err));
     }
     EXG_TRY(allocate_inputs(lane, err));
     EXG_TRY(allocate_results(lane, err));
     EXG_TRY(allocate_notes(lane, err));
     EXG_TRY(allocate_staging(lane, err));
-    return table->wait(lane->device, err);
+    return lane->device->table->wait(lane->device, err);
 }
 
 /* Is anything of a run the host's, or can go wrong in it? */
@@ -181,8 +178,9 @@ static bool records(const exg_step *step)
            step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
 }
 
-exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_base *base,
-                           const void *context, exg_lane **lane, exg_error *err)
+exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_budget *budget,
+                           exg_staging_base *base, const void *context, exg_lane **lane,
+                           exg_error *err)
 {
     exg_lane *l = calloc(1, sizeof(*l));
     exg_status status;
@@ -191,7 +189,8 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_
     if (l == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *l = (exg_lane){.device = device, .plan = plan, .base = base, .context = context};
+    *l = (exg_lane){
+        .device = device, .plan = plan, .budget = budget, .base = base, .context = context};
     l->can_replay = device->table->record != NULL && !plan->outputs_apart;
     for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
         l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
@@ -217,23 +216,28 @@ void exg_lane_moved(exg_lane *lane)
 
 void exg_lane_destroy(exg_lane *lane)
 {
-    const exg_device_table *table = lane == NULL ? NULL : lane->device->table;
+    exg_accelerator *device = lane == NULL ? NULL : lane->device;
+    exg_budget *budget = lane == NULL ? NULL : lane->budget;
+    const exg_plan_summary *summary = lane == NULL ? NULL : &lane->plan->summary;
 
     if (lane == NULL) {
         return;
     }
     exg_lane_moved(lane);
-    table->release(lane->device, lane->arena);
-    table->release(lane->device, lane->workspace);
-    table->release(lane->device, lane->notes);
+    exg_budget_release(budget, device, lane->arena, summary->arena_bytes);
+    exg_budget_release(budget, device, lane->workspace, summary->workspace_bytes);
+    device->table->release(device, lane->notes);
     for (uint32_t i = 0; lane->inputs != NULL && i < lane->plan->input_count; i++) {
-        table->release(lane->device, lane->inputs[i]);
+        exg_budget_release(budget, device, lane->inputs[i],
+                           lane->inputs[i] == NULL
+                               ? 0
+                               : lane->plan->buffers[lane->plan->inputs[i].buffer].bytes);
     }
     for (uint32_t o = 0; lane->taken != NULL && o < lane->plan->output_count; o++) {
-        exg_release(allocator_of(lane), lane->taken[o], result_bytes(&lane->plan->outputs[o]));
+        exg_budget_release(budget, NULL, lane->taken[o], result_bytes(&lane->plan->outputs[o]));
     }
-    exg_release(allocator_of(lane), lane->staging, lane->staging_bytes);
-    exg_release(allocator_of(lane), lane->workspace_here, lane->plan->summary.workspace_bytes);
+    exg_budget_release(budget, NULL, lane->staging, lane->staging_bytes);
+    exg_budget_release(budget, NULL, lane->workspace_here, summary->workspace_bytes);
     free(lane);
 }
 

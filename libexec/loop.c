@@ -26,7 +26,6 @@ struct exg_loop_run {
     int64_t *key;
     exg_tensor *results; /* without data */
     exg_keeping *kept;   /* by result, then by sliced operand */
-    uint64_t bytes;
 };
 
 static uint32_t kept_count(const exg_loop_run *l)
@@ -48,17 +47,10 @@ void exg_loop_destroy(exg_loop_run *loop)
     free(loop);
 }
 
-uint64_t exg_loop_bytes(const exg_loop_run *loop)
+bool exg_loop_spare(exg_loop_run *loop)
 {
-    uint64_t bytes = loop == NULL ? 0 : loop->bytes;
-
-    for (const exg_bound *b = loop == NULL ? NULL : loop->condition.plans; b != NULL; b = b->next) {
-        bytes += exg_bound_bytes(b);
-    }
-    for (const exg_bound *b = loop == NULL ? NULL : loop->body.plans; b != NULL; b = b->next) {
-        bytes += exg_bound_bytes(b);
-    }
-    return bytes;
+    return loop != NULL &&
+           (exg_routine_spare(&loop->condition) || exg_routine_spare(&loop->body));
 }
 
 const exg_tensor *exg_loop_results(const exg_loop_run *loop)
@@ -198,6 +190,7 @@ static exg_status select_plan(exg_loop_run *l, exg_routine *routine, exg_error *
     const exg_symbols none = {0};
     uint32_t words = 0;
 
+    exg_routine_leave(routine);
     for (uint32_t i = 0; i < loop->operand_count; i++) {
         const exg_tensor *t = &l->given[i];
 
@@ -224,12 +217,7 @@ static exg_status select_plan(exg_loop_run *l, exg_routine *routine, exg_error *
 
 static exg_status make_room(exg_loop_run *l, uint32_t kept, uint64_t bytes, exg_error *err)
 {
-    exg_keeping *k = &l->kept[kept];
-
-    l->bytes -= k->capacity * l->places;
-    EXG_TRY(exg_keeping_room(k, l->engine, bytes, err));
-    l->bytes += k->capacity * l->places;
-    return EXG_OK;
+    return exg_keeping_room(&l->kept[kept], l->engine, bytes, err);
 }
 
 /* The operand of that number, which the stretch left, is the result so far. */

@@ -24,9 +24,10 @@ exg_status exg_loop_explore(exg_loop_run *loop, const exg_bound *bound, bool *kn
 /* Results of the last run, row-major, without their data; valid until the next. */
 const exg_tensor *exg_loop_results(const exg_loop_run *loop);
 
+/* Destroys a plan of its graphs, as exg_routine_spare() does; of NULL there is none. */
+bool exg_loop_spare(exg_loop_run *loop);
+
 /* Where result `index` lies in memory `place` (exg_engine_places). */
 void *exg_loop_held(const exg_loop_run *loop, uint32_t index, uint32_t place);
-
-uint64_t exg_loop_bytes(const exg_loop_run *loop); /* NULL: 0 */
 
 #endif

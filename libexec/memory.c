@@ -38,14 +38,15 @@ typedef struct resident {
     bool stays;
 } resident;
 
-/* A storage read here: room for all of it, of which `read` is filled. */
+/* A storage that the host reads: where a file has it, or here, in room for all of it. */
 typedef struct kept {
-    uint8_t *data; /* NULL: not read here */
-    exg_range read;
+    uint8_t *data;  /* NULL: not read here */
+    exg_range read; /* what was asked for, which is counted; here it is filled */
     bool stays;
 } kept;
 
 struct exg_memory {
+    exg_budget budget;
     exg_weights *weights;
     exg_pool *pool;
     kept *storages;
@@ -55,7 +56,6 @@ struct exg_memory {
     uint32_t made_count, made_capacity;
     resident *residents;
     uint32_t resident_count, resident_capacity;
-    uint64_t bytes;
 };
 
 exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **memory,
@@ -72,6 +72,7 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
         return EXG_OUT_OF_MEMORY(err);
     }
     m->weights = exg_weights_retain(weights);
+    m->budget.allocator = exg_arena_allocator(weights->arena);
     m->pool = pool;
     *memory = m;
     return EXG_OK;
@@ -82,26 +83,12 @@ static exg_status settle(exg_memory *memory, exg_accelerator *device, uint64_t b
 {
     to->device = device;
     to->bytes = bytes;
-    if (device != NULL) {
-        EXG_TRY(device->table->allocate(device, bytes, &to->data, err));
-    } else {
-        to->data = exg_allocate(exg_arena_allocator(memory->weights->arena), bytes);
-    }
-    if (to->data == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-002", "%" PRIu64 " bytes for weights", bytes);
-    }
-    memory->bytes += bytes;
-    return EXG_OK;
+    return exg_budget_allocate(&memory->budget, device, bytes, "weights", &to->data, err);
 }
 
 static void leave(exg_memory *memory, const home *to)
 {
-    if (to->device != NULL) {
-        to->device->table->release(to->device, to->data);
-    } else {
-        exg_release(exg_arena_allocator(memory->weights->arena), to->data, to->bytes);
-    }
-    memory->bytes -= to->bytes;
+    exg_budget_release(&memory->budget, to->device, to->data, to->bytes);
 }
 
 /* All of it, from the host's memory. */
@@ -125,17 +112,20 @@ static uint64_t state_bytes(const exg_tensor *tensor)
     return (uint64_t)exg_tensor_numel(tensor) * exg_dtype_bytes(tensor->dtype);
 }
 
-/* The bytes of a storage that were read here. */
+/* Where the host's bytes of a storage are counted. */
+static uint64_t *count_of(exg_memory *memory, const kept *k)
+{
+    return k->data == NULL ? &memory->budget.mapped : &memory->budget.held;
+}
+
+/* The bytes of a storage that the host reads. */
 static void drop_kept(exg_memory *memory, uint32_t index)
 {
     kept *k = &memory->storages[index];
 
-    if (k->data != NULL) {
-        exg_release(exg_arena_allocator(memory->weights->arena), k->data,
-                    memory->weights->storages[index].length);
-        memory->bytes -= memory->weights->storages[index].length;
-        *k = (kept){0};
-    }
+    *count_of(memory, k) -= k->read.end - k->read.first;
+    exg_release(memory->budget.allocator, k->data, memory->weights->storages[index].length);
+    *k = (kept){0};
 }
 
 void exg_memory_destroy(exg_memory *memory)
@@ -167,9 +157,9 @@ void exg_memory_destroy(exg_memory *memory)
     free(memory);
 }
 
-uint64_t exg_memory_bytes(const exg_memory *memory)
+exg_budget *exg_memory_budget(exg_memory *memory)
 {
-    return memory->bytes;
+    return &memory->budget;
 }
 
 static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_input *input)
@@ -284,21 +274,32 @@ static exg_status read_part(exg_memory *memory, uint32_t index, exg_range part, 
     return status;
 }
 
-/* What is filled grows to the hull of it and `range`. */
-static exg_status fill(exg_memory *memory, uint32_t index, exg_range range, exg_dtype dtype,
-                       exg_error *err)
+/* What may be read grows to the hull of it and `range`. */
+static exg_status widen(exg_memory *memory, uint32_t index, exg_range range, exg_dtype dtype,
+                        exg_error *err)
 {
     kept *k = &memory->storages[index];
+    exg_range was = k->read.first == k->read.end ? (exg_range){range.first, range.first} : k->read;
+    exg_range hull = {range.first < was.first ? range.first : was.first,
+                      range.end > was.end ? range.end : was.end};
+    uint64_t more = (hull.end - hull.first) - (was.end - was.first);
+    exg_status status;
 
-    if (k->read.first == k->read.end) {
-        EXG_TRY(read_part(memory, index, range, dtype, NULL, err));
-        k->read = range;
+    if (range.first == range.end) {
         return EXG_OK;
     }
-    EXG_TRY(read_part(memory, index, (exg_range){range.first, k->read.first}, dtype, NULL, err));
-    k->read.first = range.first < k->read.first ? range.first : k->read.first;
-    EXG_TRY(read_part(memory, index, (exg_range){k->read.end, range.end}, dtype, NULL, err));
-    k->read.end = range.end > k->read.end ? range.end : k->read.end;
+    EXG_TRY(exg_budget_take(&memory->budget, count_of(memory, k), more, "weights", err));
+    if (k->data != NULL) {
+        status = read_part(memory, index, (exg_range){hull.first, was.first}, dtype, NULL, err);
+        status = status == EXG_OK ? read_part(memory, index, (exg_range){was.end, hull.end}, dtype,
+                                              NULL, err)
+                                  : status;
+        if (status != EXG_OK) {
+            *count_of(memory, k) -= more;
+            return status;
+        }
+    }
+    k->read = hull;
     return EXG_OK;
 }
 
@@ -321,12 +322,8 @@ static exg_status map_or_make_room(exg_memory *memory, const exg_plan_input *inp
         return EXG_OK;
     }
     *mapped = NULL;
-    k->data = exg_allocate(exg_arena_allocator(memory->weights->arena), length);
-    if (k->data == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    memory->bytes += length;
-    return EXG_OK;
+    k->data = exg_allocate(memory->budget.allocator, length);
+    return k->data == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 /* Where the host has it. */
@@ -337,13 +334,9 @@ static exg_status find_bytes(exg_memory *memory, const exg_plan_input *input,
     const uint8_t *mapped;
 
     EXG_TRY(map_or_make_room(memory, input, weight, &mapped, err));
-    if (mapped != NULL) {
-        *data = mapped;
-        return EXG_OK;
-    }
-    EXG_TRY_IN(err, fill(memory, weight->storage, range, input->tensor.dtype, err),
+    EXG_TRY_IN(err, widen(memory, weight->storage, range, input->tensor.dtype, err),
                "weights[\"%s\"]", input->target);
-    *data = memory->storages[weight->storage].data;
+    *data = mapped != NULL ? mapped : memory->storages[weight->storage].data;
     return EXG_OK;
 }
 
@@ -469,9 +462,12 @@ void exg_memory_forget(exg_memory *memory, exg_accelerator *device, const exg_pl
     }
     if (device != NULL) {
         forget_residents(memory, device, weight->storage);
-    } else if (k->data == NULL) {
+        return;
+    }
+    if (k->data == NULL) {
         exg_storage_forget(memory->weights, weight->storage, 0, bytes);
-    } else if (!k->stays) {
+    }
+    if (!k->stays) {
         drop_kept(memory, weight->storage);
     }
 }

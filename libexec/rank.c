@@ -54,11 +54,6 @@ const exg_plan *exg_rank_plan(const exg_rank *rank)
     return rank->plan;
 }
 
-uint64_t exg_rank_bytes(const exg_rank *rank)
-{
-    return rank->plan->summary.arena_bytes + rank->plan->summary.workspace_bytes;
-}
-
 static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
@@ -170,7 +165,9 @@ static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
 /* The plan's own memory. */
 static exg_status allocate(exg_rank *r, exg_error *err)
 {
-    const exg_allocator *allocator = exg_arena_allocator(r->plan->arena);
+    exg_budget *budget = exg_memory_budget(r->supply.memory);
+    void *arena;
+    void *workspace;
 
     r->inputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->input_count);
     r->outputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->output_count);
@@ -178,19 +175,20 @@ static exg_status allocate(exg_rank *r, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     if (r->device != NULL) {
-        EXG_TRY(exg_lane_create(r->device, r->plan, base_for_lane, r, &r->lane, err));
+        EXG_TRY(exg_lane_create(r->device, r->plan, budget, base_for_lane, r, &r->lane, err));
         r->arena = exg_lane_arena(r->lane);
         for (uint32_t i = 0; i < r->plan->input_count; i++) {
             r->inputs[i] = exg_lane_input(r->lane, i);
         }
         return EXG_OK;
     }
-    r->arena = exg_allocate(allocator, r->plan->summary.arena_bytes);
-    r->workspace = exg_allocate(allocator, r->plan->summary.workspace_bytes);
-    return r->arena == NULL || r->workspace == NULL
-               ? EXG_FAIL(err, NO_MEMORY, "MEM-002", "the plan needs %llu bytes of memory",
-                          (unsigned long long)exg_rank_bytes(r))
-               : EXG_OK;
+    EXG_TRY(exg_budget_allocate(budget, NULL, r->plan->summary.arena_bytes, "a plan's values",
+                                &arena, err));
+    r->arena = arena;
+    EXG_TRY(exg_budget_allocate(budget, NULL, r->plan->summary.workspace_bytes,
+                                "a plan's workspace", &workspace, err));
+    r->workspace = workspace;
+    return EXG_OK;
 }
 
 /* What a device that has not enough was asked for. */
@@ -223,9 +221,9 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->plan = plan;
     r->grid = grid;
     r->device = device;
+    r->supply = (exg_supply){.plan = plan, .memory = memory, .device = device};
     status = allocate(r, err);
-    r->supply = (exg_supply){
-        .plan = plan, .memory = memory, .device = device, .inputs = r->inputs};
+    r->supply.inputs = r->inputs;
     status = status == EXG_OK ? exg_supply_bind(&r->supply, index, err) : status;
     if (status == EXG_OK) {
         r->patch_count = bind_steps(r, pool, NULL);
@@ -258,12 +256,13 @@ exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err)
 void exg_rank_destroy(exg_rank *rank)
 {
     if (rank != NULL) {
-        const exg_allocator *allocator = exg_arena_allocator(rank->plan->arena);
-
         exg_supply_release(&rank->supply);
-        if (rank->device == NULL) {
-            exg_release(allocator, rank->arena, rank->plan->summary.arena_bytes);
-            exg_release(allocator, rank->workspace, rank->plan->summary.workspace_bytes);
+        if (rank->device == NULL && rank->supply.memory != NULL) { /* not only on paper */
+            exg_budget *budget = exg_memory_budget(rank->supply.memory);
+
+            exg_budget_release(budget, NULL, rank->arena, rank->plan->summary.arena_bytes);
+            exg_budget_release(budget, NULL, rank->workspace,
+                               rank->plan->summary.workspace_bytes);
         }
         exg_lane_destroy(rank->lane);
         exg_plan_destroy(rank->plan);

@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXEC_RANK_H
 #define EXG_LIBEXEC_RANK_H
 
+#include "libexec/budget.h"
 #include "libexec/comm/grid.h"
 #include "libexec/plan/plan_internal.h"
 
@@ -14,7 +15,9 @@ typedef struct exg_memory exg_memory;
 exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **memory,
                              exg_error *err);
 void exg_memory_destroy(exg_memory *memory); /* NULL is allowed */
-uint64_t exg_memory_bytes(const exg_memory *memory);
+
+/* What is counted of them, and of all plans: without a limit at first. */
+exg_budget *exg_memory_budget(exg_memory *memory);
 
 /* Bytes of a storage. */
 typedef struct exg_range {
@@ -80,7 +83,6 @@ exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
 
 const exg_plan *exg_rank_plan(const exg_rank *rank);
-uint64_t exg_rank_bytes(const exg_rank *rank);
 
 /* Data of graph input `index`, a user input, the host's; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);

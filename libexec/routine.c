@@ -35,6 +35,43 @@ static void add_plan(exg_bound **list, exg_bound *bound, bool limited)
     }
 }
 
+void exg_routine_leave(exg_routine *routine)
+{
+    routine->last = NULL;
+    routine->path_count = 0;
+}
+
+/* The one of the list that was not used longest, but for two that are needed (or NULL). */
+static bool drop_oldest(exg_bound **list, const exg_bound *current, const exg_bound *passed)
+{
+    exg_bound **oldest = NULL;
+    exg_bound *gone;
+
+    for (exg_bound **at = list; *at != NULL; at = &(*at)->next) {
+        oldest = *at == current || *at == passed ? oldest : at;
+    }
+    if (oldest == NULL) {
+        return false;
+    }
+    gone = *oldest;
+    *oldest = gone->next;
+    exg_bound_destroy(gone);
+    return true;
+}
+
+bool exg_routine_spare(void *routine)
+{
+    exg_routine *r = routine;
+    bool dropped = drop_oldest(&r->plans, r->current, r->path_count > 0 ? r->path[0] : NULL);
+
+    for (uint32_t d = 0; !dropped && d < r->path_count; d++) {
+        dropped = drop_oldest(&r->path[d]->follow, NULL,
+                              d + 1 < r->path_count ? r->path[d + 1] : NULL) ||
+                  exg_loop_spare(r->path[d]->loop);
+    }
+    return dropped;
+}
+
 exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t key_count,
                               const exg_symbols *symbols, const exg_tensor_meta *const *metas,
                               const exg_argument *numbers, exg_error *err)
@@ -303,6 +340,7 @@ static exg_status step_on(exg_routine *r, exg_bound *b, uint32_t depth, exg_erro
         r->path_capacity = capacity;
     }
     r->path[depth] = b;
+    r->path_count = depth + 1;
     return EXG_OK;
 }
 
@@ -310,7 +348,7 @@ exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *e
 {
     exg_bound *b = routine->current;
 
-    routine->last = NULL;
+    exg_routine_leave(routine);
     for (uint32_t depth = 0;; depth++) {
         EXG_TRY(step_on(routine, b, depth, err));
         set_inputs(routine, b, data);

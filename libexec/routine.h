@@ -20,8 +20,8 @@ typedef struct exg_routine {
     exg_bound *plans;     /* of the first stretch, newest use first */
     exg_bound *current;   /* the first stretch of this run */
     exg_bound *last;      /* the stretch the run ended with, or NULL */
-    exg_bound **path;     /* by depth */
-    uint32_t path_capacity;
+    exg_bound **path;     /* by depth: those of this run, whose results are read */
+    uint32_t path_count, path_capacity;
 } exg_routine;
 
 void exg_routine_destroy(exg_routine *routine); /* what it points to; not itself */
@@ -31,6 +31,13 @@ void exg_routine_destroy(exg_routine *routine); /* what it points to; not itself
 exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t key_count,
                               const exg_symbols *symbols, const exg_tensor_meta *const *metas,
                               const exg_argument *numbers, exg_error *err);
+
+/* What the last run left is not read any more. */
+void exg_routine_leave(exg_routine *routine);
+
+/* Destroys, of the plans that this run does not need, one that was not used for long: false, there
+ * is none. `routine` is an exg_routine (budget.h). */
+bool exg_routine_spare(void *routine);
 
 /* Plans, and so proves, what may follow the current plan where that is known without a run:
  * both sides of branches, loops that carry the same sizes from iteration to iteration; up to

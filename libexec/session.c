@@ -331,6 +331,21 @@ static exg_status create_tables(exg_session *s, exg_error *err)
                : EXG_OK;
 }
 
+/* All ranks here share it. Processes keep the same plans, so none lets go of one by itself. */
+static exg_status create_memory(exg_session *s, exg_error *err)
+{
+    exg_engine *e = &s->engine;
+    uint64_t limit = e->options.goal.memory_limit;
+    exg_budget *budget;
+
+    EXG_TRY(exg_memory_create(s->verified.program->weights, e->pool, &e->memory, err));
+    budget = exg_memory_budget(e->memory);
+    budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
+    budget->spare = e->options.processes ? NULL : exg_routine_spare;
+    budget->context = &s->routine;
+    return EXG_OK;
+}
+
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
@@ -362,10 +377,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = status == EXG_OK ? create_ranks(s, err) : status;
     status = status == EXG_OK ? open_devices(s, err) : status;
     status = status == EXG_OK ? join_devices(&s->engine, err) : status;
-    status = status == EXG_OK
-                 ? exg_memory_create(verified->program->weights, s->engine.pool,
-                                     &s->engine.memory, err)
-                 : status;
+    status = status == EXG_OK ? create_memory(s, err) : status;
     status = status == EXG_OK && s->engine.options.processes ? take_digest(s, err) : status;
     if (status != EXG_OK) {
         exg_session_destroy(s);
@@ -599,12 +611,14 @@ static exg_status agree(const exg_session *s, exg_status status, exg_error *err)
 static exg_status run_routine(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
+    exg_budget *budget = exg_memory_budget(e->memory);
     exg_status status;
 
     e->loops_left = e->options.loop_limit;
     e->stretches = 0;
+    budget->refused = false;
     status = exg_routine_run(&s->routine, s->data, err);
-    if (status == EXG_NO_MEMORY && e->options.processes && e->grids != NULL) {
+    if ((status == EXG_NO_MEMORY || budget->refused) && e->options.processes && e->grids != NULL) {
         exg_grid_abort(&e->grids[0], status); /* of this rank alone */
     }
     return status;
@@ -622,6 +636,7 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
         return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
                         session->engine.lost ? "lost a rank" : "only plans");
     }
+    exg_routine_leave(&session->routine);
     status = check_inputs(inputs, input_count, err);
     status = status == EXG_OK ? check_input_layout(inputs, input_count, err) : status;
     status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
@@ -663,10 +678,8 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
                                  .plan_ns = session->engine.plan_ns,
                                  .runs = session->engine.runs,
                                  .run_ns = session->run_ns,
-                                 .memory_bytes = exg_memory_bytes(session->engine.memory)};
-    for (const exg_bound *b = routine->plans; b != NULL; b = b->next) {
-        stats->memory_bytes += exg_bound_bytes(b);
-    }
+                                 .memory_bytes =
+                                     exg_memory_budget(session->engine.memory)->held};
     if (routine->current != NULL) {
         exg_plan_summarize(exg_bound_plan(routine->current), &stats->plan);
         stats->place = routine->current->place;

@@ -556,6 +556,19 @@ static exg_status hand_over(const exg_call *call, const exg_entry *entry, exg_dt
     return EXG_OK;
 }
 
+/* What a rank finds wrong in operands that are whole on every rank, all ranks find. */
+static bool is_of_a_part(const exg_call *call, const exg_entry *entry)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < entry->operand_count; i++) {
+        for (uint32_t m = 0; entry->operands[i].is_tensor && m < call->mesh->ndim; m++) {
+            any = any || entry->operands[i].to[m].kind != EXG_REPLICATE;
+        }
+    }
+    return any;
+}
+
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result)
 {
     exg_dtensor *results[EXG_RESULTS_MAX] = {NULL};
@@ -571,8 +584,9 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
     } else {
         status = run_plan(call, entry, results);
     }
-    if ((status == EXG_NO_MEMORY || status == EXG_DEVICE) &&
-        call->mesh->communicator != NULL) { /* the others wait */
+    if (call->mesh->communicator != NULL &&
+        (status == EXG_NO_MEMORY || status == EXG_DEVICE ||
+         (status == EXG_MALFORMED && is_of_a_part(call, entry)))) { /* the others wait */
         exg_communicator_abort(call->mesh->communicator, status);
     }
     if (status == EXG_OK && entry->in_place) {

@@ -24,9 +24,6 @@ bool exg_cuts_alike(const exg_cuts *cuts, uint32_t n, uint32_t a, uint32_t b);
 exg_status exg_place_check(const exg_place_options *options, const exg_place_goal *goal,
                            const exg_mesh_shape *mesh, exg_error *err);
 
-/* May a rank take `bytes`? LIMIT PLC-009. */
-exg_status exg_place_check_memory(const exg_place_goal *goal, uint64_t bytes, exg_error *err);
-
 /* Does every pattern match an input? USAGE PLC-005. */
 exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,
                                     uint32_t ndim, exg_error *err);

@@ -233,19 +233,19 @@ static uint64_t memory_of(const exg_place_summary *summary)
     return summary->weight_bytes + summary->value_bytes;
 }
 
-exg_status exg_place_check_memory(const exg_place_goal *goal, uint64_t bytes, exg_error *err)
-{
-    return goal->memory_limit == 0 || bytes <= goal->memory_limit
-               ? EXG_OK
-               : exg_error_fix(err, EXG_FAIL(err, LIMIT, "PLC-009", "a rank needs %" PRIu64
-                                             " bytes for weights and values, and may take %" PRIu64,
-                                             bytes, goal->memory_limit),
-                               "use more ranks, or another placement (fsdp needs the least)");
-}
-
 static bool fits(const task *t, const exg_place_summary *summary)
 {
     return t->goal.memory_limit == 0 || memory_of(summary) <= t->goal.memory_limit;
+}
+
+static exg_status check_memory(const task *t, const exg_place_summary *summary, exg_error *err)
+{
+    return fits(t, summary)
+               ? EXG_OK
+               : exg_error_fix(err, EXG_FAIL(err, LIMIT, "PLC-009", "a rank needs %" PRIu64
+                                             " bytes for weights and values, and may take %" PRIu64,
+                                             memory_of(summary), t->goal.memory_limit),
+                               "use more ranks, or another placement (fsdp needs the least)");
 }
 
 /* The better one fits, and is faster; where none fits it is smaller. Ties go to the earlier. */
@@ -457,7 +457,7 @@ exg_status exg_place_noting(const exg_program *functional, const exg_operators *
     }
     EXG_TRY(choose_modes(&t, err));
     status = place_as(&t, report == NULL ? NULL : &text, &sum, local, err);
-    status = status == EXG_OK ? exg_place_check_memory(&t.goal, memory_of(&sum), err) : status;
+    status = status == EXG_OK ? check_memory(&t, &sum, err) : status;
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;

@@ -235,7 +235,9 @@ void exg_operator_key(const exg_operator *op, char *text, size_t room);
  * elements beside DTensors, DSP-003 two meshes, DSP-007 an out= or in-place target of other
  * sizes, DSP-008 no mesh, DSP-010 a DTensor without data. UNSUPPORTED: OPR-003 no such
  * operator, DSP-004 no sharding rule, DSP-005 a rule that fails, DSP-006 an in-place target
- * that would have to move. MALFORMED RUN-001, PEER as exg_session_run. */
+ * that would have to move. MALFORMED RUN-001, PEER as exg_session_run: a fault of data that are
+ * whole on every rank all ranks are told, and go on; one that a rank finds in its own part ends the
+ * mesh for all, the others with PEER as they next wait. */
 exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err);

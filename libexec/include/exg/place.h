@@ -64,8 +64,11 @@ void exg_costs_init(exg_costs *costs); /* of a core and threads beside it */
 typedef struct exg_place_goal {
     size_t size; /* sizeof(exg_place_goal) */
     const exg_costs *costs; /* NULL: exg_costs_init() */
-    uint64_t memory_limit;  /* bytes of weights and values a rank may take, LIMIT PLC-009; without
-                               a mesh, a plan's, its workspace too; 0: any */
+    /* Bytes a rank may take, LIMIT PLC-009; 0: any. Of placing: its weights and values. Of a
+     * session: all it holds at once, weights read or mapped, what is made of them, state, values,
+     * workspace, what loops keep; plans that were not used for long make room. Not counted:
+     * descriptions (programs, plans), which grow with nodes, not with sizes. */
+    uint64_t memory_limit;
     bool overlaps;          /* moves go on beside computation (exg_plan_options.overlap) */
     bool json;              /* the report: a JSON array, one object a mesh dim, all nodes */
 } exg_place_goal;

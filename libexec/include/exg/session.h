@@ -1,10 +1,11 @@
 /* session.h - a program loaded and ready to run, again and again.
  *
  * A session takes a verified program, plans it for the sizes of the inputs it is
- * given (one plan for each set of sizes, kept), and carries plans out. After the
- * first run with given sizes, running allocates nothing. Weights are used where
- * they are mapped; what the program writes (buffers, an in-place cache) is the
- * session's own state and lasts from run to run.
+ * given (one plan for each set of sizes, kept; under goal.memory_limit those used
+ * last), and carries plans out. After the first run with given sizes, running
+ * allocates nothing while their plan is kept. Weights are used where they are mapped;
+ * what the program writes (buffers, an in-place cache) is the session's own state and
+ * lasts from run to run.
  *
  * Threads: one at a time in a session; sessions are independent. A session uses
  * a pool of threads of its own. The thread that runs it computes too, and needs 1 MiB of
@@ -78,10 +79,10 @@ typedef struct exg_session_input {
  * given; MALFORMED RUN-001 when the data were at fault (an index out of range, an
  * integer division by zero), RUN-006 when an assertion of the program does not hold for
  * them, RUN-007 when a number read from them is outside the range the program states;
- * LIMIT RUN-004 when loops go on for too long. Results are then not to be used; the
- * session stays usable. PEER: a rank is gone, or runs another program (COM-009, the same on
- * every rank), and the session can only be destroyed; where a thread hangs (COM-001, under
- * options.timeout_ns) it leaves its memory behind, and the inputs' must stay too.
+ * LIMIT RUN-004 when loops go on for too long, PLC-009 past goal.memory_limit. Results are
+ * then not to be used; the session stays usable. PEER: a rank is gone, or runs another program
+ * (COM-009, the same on every rank), and the session can only be destroyed; where a thread hangs
+ * (COM-001, under options.timeout_ns) it leaves its memory behind, and the inputs' must stay too.
  * A program whose sizes or branches lie in the data runs in stretches: the numbers are
  * read on the way, and the plan for what follows is made, or found again by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
@@ -107,7 +108,7 @@ typedef struct exg_session_stats {
     uint64_t runs;
     uint64_t plan_ns;      /* spent planning, all plans */
     uint64_t run_ns;       /* of the last run */
-    uint64_t memory_bytes; /* arena, workspace, state, unpacked weights */
+    uint64_t memory_bytes; /* held: of all plans, state, what was made or unpacked of weights */
     exg_place_summary place; /* of the last run, on a mesh */
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */

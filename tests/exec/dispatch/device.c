@@ -346,6 +346,43 @@ static void a_call_tells_its_own_faults(void **state)
     on_mesh("2", choose_rows, NULL);
 }
 
+/* One that a rank finds in its part ends the wait of the others, long before their deadline. */
+static void choose_rows_of_parts(rank_context *c)
+{
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    double chosen = rank == 1 ? 4 : 3;
+    exg_dtensor *x, *index, *whole;
+    exg_dtensor *rows = NULL;
+    exg_object args[3];
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    exg_device_mesh_set_deadline(c->mesh, UINT64_C(5000000000));
+    x = counted(&e, EXG_DTYPE_F32, "4x2", "R");
+    index = parts(&e, EXG_DTYPE_I64, "2", "S(0)", &chosen);
+    args[0] = T(x);
+    args[1] = of_int(0);
+    args[2] = T(index);
+    if (rank == 1) {
+        EXPECT(c, refusal(&e, "aten.index_select.default", args, 3) == EXG_MALFORMED &&
+                      strcmp(e.err.code, "RUN-001") == 0, "%s", e.err.message);
+    } else {
+        rows = call1(&e, "aten.index_select.default", args, 3);
+        EXPECT(c, exg_dtensor_full_tensor(rows, &whole, &e.err) == EXG_PEER &&
+                      strcmp(e.err.code, "COM-003") == 0, "%s %s", e.err.code, e.err.message);
+    }
+    exg_dtensor_destroy(rows);
+    exg_dtensor_destroy(index);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void a_fault_of_a_part_is_told_to_all(void **state)
+{
+    (void)state;
+    on_mesh("2", choose_rows_of_parts, NULL);
+}
+
 /* What has the device's memory keeps it open. */
 static void the_last_closes_the_device(void **state)
 {
@@ -430,6 +467,7 @@ int main(void)
         cmocka_unit_test(meshes_are_of_kinds_that_there_are),
         cmocka_unit_test(only_values_are_waited_for),
         cmocka_unit_test(a_call_tells_its_own_faults),
+        cmocka_unit_test(a_fault_of_a_part_is_told_to_all),
         cmocka_unit_test(the_last_closes_the_device),
         cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),
     };

@@ -92,10 +92,9 @@ exg_session *open_session(const loaded *l, const exg_session_options *options)
     return session;
 }
 
-void run_fixture(const loaded *l, exg_session *session)
+exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err)
 {
     exg_session_input inputs[FIXTURE_INPUTS_MAX];
-    exg_error err;
     exg_status status;
 
     assert_true(l->inputs->count <= FIXTURE_INPUTS_MAX);
@@ -111,11 +110,18 @@ void run_fixture(const loaded *l, exg_session *session)
         assert_non_null(inputs[i].tensor.data);
         memcpy(inputs[i].tensor.data, t->data, t->bytes);
     }
-    status = exg_session_run(session, inputs, l->inputs->count, &err);
+    status = exg_session_run(session, inputs, l->inputs->count, err);
     for (uint32_t i = 0; i < l->inputs->count; i++) {
         free(inputs[i].tensor.data);
     }
-    if (status != EXG_OK) {
+    return status;
+}
+
+void run_fixture(const loaded *l, exg_session *session)
+{
+    exg_error err;
+
+    if (try_fixture(l, session, &err) != EXG_OK) {
         fail_msg("%s: %s %s", l->fixture->program, err.code, err.message);
     }
 }

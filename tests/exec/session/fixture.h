@@ -30,7 +30,8 @@ typedef struct loaded {
 void load_fixture(const fixture *f, loaded *l);
 void unload_fixture(loaded *l);
 
-/* Runs once on fresh copies of the inputs; fails the test when that does not work. */
+/* Runs once on fresh copies of the inputs; run_fixture() fails the test when that does not work. */
+exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err);
 void run_fixture(const loaded *l, exg_session *session);
 exg_session *open_session(const loaded *l, const exg_session_options *options);
 

@@ -280,7 +280,7 @@ static void what_was_packed_is_there_once(void **state)
             options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
             options.place[0].mode = i < 2 ? EXG_PLACE_REPLICATE : EXG_PLACE_TENSOR;
             check_product(&options, tied == 1,
-                          weight * (1 + (uint64_t)tied) * 11 / 10 + (512 << 10) * (1 + i / 2));
+                          weight * (1 + (uint64_t)tied) * 11 / 10 + (1 << 20) * (1 + i / 2));
         }
         exg_program_destroy(program);
     }

@@ -1,0 +1,1 @@
+exg run fixtures/slices.pt2 --memory-limit 1K
