@@ -2,34 +2,43 @@
  *
  * Include after defining EXG_FORMULA_F32, _F64, _I32 or _I64; includes again with
  * another one replace the meaning. C is the compute type. In integer types a
- * division by zero gives 0 and sets the loop's `bad`. `far` is a constant of the
- * loop: whether operands may be beyond EXG_F32_NEAR (math_f32.h).
+ * division by zero gives 0 and sets the loop's `bad`. `far` and `wide` are constants of the
+ * loop: whether operands may be beyond EXG_F32_NEAR, and quotients wide (math_f32.h).
  */
-#include "libexec/kernels/math_f32.h"
+#include "libexec/kernels/math_f64.h"
 #include "libexec/kernels/special.h"
 
 #ifndef EXG_LIBEXEC_KERNELS_FORMULA_H
 #define EXG_LIBEXEC_KERNELS_FORMULA_H
 
 /* Floating division as Python's //, after the C remainder is known. */
+static inline double exg_f64_fmod(double a, double b, int wide)
+{
+    (void)wide;
+    return fmod(a, b);
+}
+
 #define EXG_DEFINE_FLOAT(type, suffix, c)                                                     \
-    static inline type exg_remainder_##suffix(type a, type b)                                 \
+    static inline type exg_remainder_##suffix(type a, type b, int wide)                       \
     {                                                                                         \
-        type rest = fmod##c(a, b);                                                            \
+        type rest = exg_##suffix##_fmod(a, b, wide);                                          \
+        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                   \
                                                                                               \
-        return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;                          \
+        return is_off && wide != EXG_F32_WIDE_ASKED ? rest + b : rest;                        \
     }                                                                                         \
-    static inline type exg_div_floor_##suffix(type a, type b)                                 \
+    static inline type exg_div_floor_##suffix(type a, type b, int wide)                       \
     {                                                                                         \
-        type rest = fmod##c(a, b);                                                            \
+        type rest = exg_##suffix##_fmod(a, b, wide);                                          \
         type whole = (a - rest) / b;                                                          \
+        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                   \
         type floored;                                                                         \
                                                                                               \
-        whole = rest != 0 && (b < 0) != (rest < 0) ? whole - 1 : whole;                       \
+        whole = is_off ? whole - 1 : whole;                                                   \
         floored = floor##c(whole);                                                            \
         floored = whole - floored > (type)0.5 ? floored + 1 : floored;                        \
-        floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                             \
-        return b == 0 ? a / b : floored;                                                      \
+        floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                         \
+        floored = b == 0 ? a / b : floored;                                                   \
+        return wide == EXG_F32_WIDE_ASKED ? rest : floored;                                   \
     }                                                                                         \
     static inline type exg_lgamma_##suffix(type a)                                            \
     {                                                                                         \
@@ -151,6 +160,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef LOG
 #undef LOG10
 #undef LOG1P
+#undef LOG1P_EXP
 #undef LOG2
 #undef NEXTAFTER
 #undef NORMAL_CDF
@@ -172,40 +182,41 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef EXG_FORMULA_F32
 #define C               float
 #define ABS(x)          exg_f32_abs(x)
-#define ACOS(x)         acosf(x)
-#define ACOSH(x)        acoshf(x)
-#define ASIN(x)         asinf(x)
-#define ASINH(x)        asinhf(x)
-#define ATAN(x)         atanf(x)
-#define ATAN2(x, y)     atan2f(x, y)
-#define ATANH(x)        atanhf(x)
+#define ACOS(x)         exg_f32_acos(x)
+#define ACOSH(x)        exg_f32_acosh(x)
+#define ASIN(x)         exg_f32_asin(x)
+#define ASINH(x)        exg_f32_asinh(x)
+#define ATAN(x)         exg_f32_atan(x)
+#define ATAN2(x, y)     exg_f32_atan2(x, y)
+#define ATANH(x)        exg_f32_atanh(x)
 #define CEIL(x)         ceilf(x)
 #define COPYSIGN(x, y)  exg_f32_copysign(x, y)
 #define COS(x)          exg_f32_cos(x, far)
-#define COSH(x)         coshf(x)
-#define DIV_FLOOR(x, y) exg_div_floor_f32(x, y)
+#define COSH(x)         exg_f32_cosh(x)
+#define DIV_FLOOR(x, y) exg_div_floor_f32(x, y, wide)
 #define ERF(x)          exg_f32_erf(x)
 #define ERFC(x)         erfcf(x)
 #define EXP(x)          exg_f32_exp(x)
 #define EXP2(x)         exg_f32_exp2(x)
 #define EXPM1(x)        exg_f32_expm1(x)
 #define FLOOR(x)        floorf(x)
-#define FMOD(x, y)      fmodf(x, y)
+#define FMOD(x, y)      exg_f32_fmod(x, y, wide)
 #define HYPOT(x, y)     hypotf(x, y)
 #define LGAMMA(x)       exg_lgamma_f32(x)
 #define LOG(x)          exg_f32_log(x)
 #define LOG10(x)        exg_f32_log10(x)
 #define LOG1P(x)        exg_f32_log1p(x)
+#define LOG1P_EXP(x)    exg_f32_log1p_exp(x)
 #define LOG2(x)         exg_f32_log2(x)
 #define NEXTAFTER(x, y) nextafterf(x, y)
 #define NORMAL_CDF(x)   exg_f32_normal_cdf(x)
 #define ONE_PLUS_EXP(x) exg_f32_one_plus_exp(x)
 #define POW(x, y)       exg_f32_pow(x, y)
-#define REMAINDER(x, y) exg_remainder_f32(x, y)
+#define REMAINDER(x, y) exg_remainder_f32(x, y, wide)
 #define ROUND(x)        exg_f32_rint(x)
 #define SIGN(x)         ((float)((x) > 0) - (float)((x) < 0))
 #define SIN(x)          exg_f32_sin(x, far)
-#define SINH(x)         sinhf(x)
+#define SINH(x)         exg_f32_sinh(x)
 #define SQRT(x)         sqrtf(x)
 #define TAN(x)          exg_f32_tan(x, far)
 #define TANH(x)         exg_f32_tanh(x)
@@ -225,32 +236,33 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define COPYSIGN(x, y)  copysign(x, y)
 #define COS(x)          cos(x)
 #define COSH(x)         cosh(x)
-#define DIV_FLOOR(x, y) exg_div_floor_f64(x, y)
+#define DIV_FLOOR(x, y) exg_div_floor_f64(x, y, wide)
 #define ERF(x)          erf(x)
 #define ERFC(x)         erfc(x)
-#define EXP(x)          exp(x)
+#define EXP(x)          exg_f64_exp(x)
 #define EXP2(x)         exp2(x)
 #define EXPM1(x)        expm1(x)
 #define FLOOR(x)        floor(x)
-#define FMOD(x, y)      fmod(x, y)
+#define FMOD(x, y)      exg_f64_fmod(x, y, wide)
 #define HYPOT(x, y)     hypot(x, y)
 #define LGAMMA(x)       exg_lgamma_f64(x)
-#define LOG(x)          log(x)
+#define LOG(x)          exg_f64_log(x)
 #define LOG10(x)        log10(x)
 #define LOG1P(x)        log1p(x)
+#define LOG1P_EXP(x)    exg_f64_log1p_exp(x)
 #define LOG2(x)         log2(x)
 #define NEXTAFTER(x, y) nextafter(x, y)
 #define NORMAL_CDF(x)   (0.5 * (1 + erf((x) * 0.70710678118654752440)))
-#define ONE_PLUS_EXP(x) (1 + exp(x))
+#define ONE_PLUS_EXP(x) (1 + exg_f64_exp(x))
 #define POW(x, y)       pow(x, y)
-#define REMAINDER(x, y) exg_remainder_f64(x, y)
+#define REMAINDER(x, y) exg_remainder_f64(x, y, wide)
 #define ROUND(x)        rint(x)
 #define SIGN(x)         ((double)((x) > 0) - (double)((x) < 0))
 #define SIN(x)          sin(x)
 #define SINH(x)         sinh(x)
 #define SQRT(x)         sqrt(x)
 #define TAN(x)          tan(x)
-#define TANH(x)         tanh(x)
+#define TANH(x)         exg_f64_tanh(x)
 #define TRUNC(x)        trunc(x)
 #elif defined(EXG_FORMULA_I32) || defined(EXG_FORMULA_I64)
 #ifdef EXG_FORMULA_I32

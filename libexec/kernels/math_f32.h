@@ -247,6 +247,23 @@ static inline float exg_f32_log1p(float x)
     return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(-0.5f * x, x, x) : corrected;
 }
 
+/* log(1 + e^x) for x <= 0, or NaN. */
+static inline float exg_f32_log1p_exp(float x)
+{
+    float t = exg_f32_exp_down(x);
+    float q = -3.3184722997e-3f;
+
+    q = exg_f32_fma(q, t, 2.0204585046e-2f);
+    q = exg_f32_fma(q, t, -5.7664442807e-2f);
+    q = exg_f32_fma(q, t, 1.0680555552e-1f);
+    q = exg_f32_fma(q, t, -1.5355396271e-1f);
+    q = exg_f32_fma(q, t, 1.9695401192e-1f);
+    q = exg_f32_fma(q, t, -2.4958586693e-1f);
+    q = exg_f32_fma(q, t, 3.3330512047e-1f);
+    q = exg_f32_fma(q, t, -4.9999931455e-1f);
+    return exg_f32_fma(q * t, t, t);
+}
+
 static inline float exg_f32_tanh(float x)
 {
     float magnitude = exg_f32_abs(x);
@@ -305,6 +322,7 @@ static inline float exg_f32_normal_cdf(float x)
  * integer m, and m times exg_two_over_pi[e] modulo 4 is exact enough for every float.
  * `far` is a constant of the loop: the table would keep it from being vectorised. */
 #define EXG_F32_NEAR 1e6f
+#define EXG_F32_WIDE_ASKED 2 /* exg_f32_fmod says 1 where it must be given `wide` */
 #define EXG_TWO_OVER_PI_FIRST (-37)
 #define EXG_TWO_OVER_PI_COUNT 142
 extern const double exg_two_over_pi[2][EXG_TWO_OVER_PI_COUNT];
@@ -397,6 +415,163 @@ static inline float exg_f32_tan(float x, int far)
     f = exg_f32_of_bits(exg_f32_bits(f) ^ (exg_f32_bits(x) & INT32_MIN));
     f = exg_f32_abs(x) < 2e-4f ? x : f;
     return exg_f32_abs(x) < INFINITY ? f : NAN;
+}
+
+/* For 0 <= t <= 1, or NaN. */
+static inline float exg_f32_atan_unit(float t)
+{
+    float s = t * t;
+    float q = -1.7936218064e-3f;
+
+    q = exg_f32_fma(q, s, 1.0914606042e-2f);
+    q = exg_f32_fma(q, s, -3.1177846715e-2f);
+    q = exg_f32_fma(q, s, 5.7957593352e-2f);
+    q = exg_f32_fma(q, s, -8.4034502506e-2f);
+    q = exg_f32_fma(q, s, 1.0952185839e-1f);
+    q = exg_f32_fma(q, s, -1.4264242351e-1f);
+    q = exg_f32_fma(q, s, 1.9998548925e-1f);
+    q = exg_f32_fma(q, s, -3.3333298564e-1f);
+    return exg_f32_fma(q * s, t, t);
+}
+
+static inline float exg_f32_atan(float x)
+{
+    float magnitude = exg_f32_abs(x);
+    int is_steep = magnitude > 1.0f;
+    float p = exg_f32_atan_unit((is_steep ? 1.0f : magnitude) / (is_steep ? magnitude : 1.0f));
+
+    p = is_steep ? (1.57079637f - p) - 4.37113883e-8f : p;
+    return exg_f32_copysign(p, x);
+}
+
+static inline float exg_f32_atan2(float y, float x)
+{
+    float up = exg_f32_abs(y);
+    float across = exg_f32_abs(x);
+    int is_steep = up > across;
+    float least = is_steep ? across : up;
+    float most = is_steep ? up : across;
+    float t = least / most;
+    float p;
+
+    t = least == most ? 1.0f : t; /* infinities too */
+    t = most == 0.0f ? 0.0f : t;
+    p = exg_f32_atan_unit(t);
+    p = is_steep ? (1.57079637f - p) - 4.37113883e-8f : p;
+    p = exg_f32_bits(x) < 0 ? (3.14159274f - p) - 8.74227766e-8f : p;
+    return exg_f32_copysign(p, y);
+}
+
+/* asin(s) for z = s^2 from 0 to 1/4, or NaN. */
+static inline float exg_f32_asin_part(float s, float z)
+{
+    float q = 4.2172446847e-2f;
+
+    q = exg_f32_fma(q, z, 2.4175856262e-2f);
+    q = exg_f32_fma(q, z, 4.5471120626e-2f);
+    q = exg_f32_fma(q, z, 7.4952915311e-2f);
+    q = exg_f32_fma(q, z, 1.6666752100e-1f);
+    return exg_f32_fma(q * z, s, s);
+}
+
+/* asin of |x| up to 1/2, or half of acos(|x|) beyond; NaN beyond 1. */
+static inline float exg_f32_asin_reduced(float x, int *is_half)
+{
+    float magnitude = exg_f32_abs(x);
+    float z = magnitude * magnitude;
+    float beyond = 0.5f - 0.5f * magnitude;
+
+    *is_half = magnitude > 0.5f;
+    z = *is_half ? beyond : z;
+    return exg_f32_asin_part(*is_half ? sqrtf(z) : magnitude, z);
+}
+
+static inline float exg_f32_asin(float x)
+{
+    int is_half;
+    float p = exg_f32_asin_reduced(x, &is_half);
+
+    p = is_half ? exg_f32_fma(p, -2.0f, 1.57079637f) - 4.37113883e-8f : p;
+    return exg_f32_copysign(p, x);
+}
+
+static inline float exg_f32_acos(float x)
+{
+    int is_half;
+    float p = exg_f32_asin_reduced(x, &is_half);
+    float near = (1.57079637f - exg_f32_copysign(p, x)) - 4.37113883e-8f;
+
+    p = exg_f32_bits(x) < 0 ? exg_f32_fma(p, -2.0f, 3.14159274f) - 8.74227766e-8f : p + p;
+    return is_half ? p : near;
+}
+
+/* e^x / 2 for x >= 0, or NaN. */
+static inline float exg_f32_half_exp(float x)
+{
+    float power;
+    float p = exg_f32_exp_tail(exg_f32_exp_rest(x, 253.0f, &power));
+
+    p = exg_f32_scale(p, power, x);
+    return x > 89.5f ? INFINITY : p;
+}
+
+static inline float exg_f32_cosh(float x)
+{
+    float half = exg_f32_half_exp(exg_f32_abs(x));
+
+    return half + 0.25f / half;
+}
+
+static inline float exg_f32_sinh(float x)
+{
+    float magnitude = exg_f32_abs(x);
+    float half = exg_f32_half_exp(magnitude);
+    float e = exg_f32_expm1_near(magnitude > 1.0f ? 1.0f : magnitude);
+
+    e = 0.5f * (e + e / (e + 1.0f));
+    e = magnitude > 1.0f ? half - 0.25f / half : e;
+    return exg_f32_copysign(magnitude == magnitude ? e : magnitude, x);
+}
+
+static inline float exg_f32_asinh(float x)
+{
+    float magnitude = exg_f32_abs(x);
+    float square = magnitude * magnitude;
+    float near = exg_f32_log1p(magnitude + square / (1.0f + sqrtf(square + 1.0f)));
+    float far = exg_f32_log(magnitude) + 0.693147182f;
+
+    return exg_f32_copysign(magnitude > 1e8f ? far : near, x);
+}
+
+static inline float exg_f32_acosh(float x)
+{
+    float t = x - 1.0f;
+    float near = exg_f32_log1p(t + sqrtf(exg_f32_fma(t, t, t + t)));
+    float far = exg_f32_log(x) + 0.693147182f;
+
+    near = x > 1e8f ? far : near;
+    return x < 1.0f ? NAN : near;
+}
+
+static inline float exg_f32_atanh(float x)
+{
+    float magnitude = exg_f32_abs(x);
+    float p = 0.5f * exg_f32_log1p((magnitude + magnitude) / (1.0f - magnitude));
+
+    return exg_f32_copysign(p, x);
+}
+
+/* What is left of x, exact in double as long as the quotient has up to 28 bits; `wide`: it may have
+ * more, and C's function, which is not vectorised, is taken. */
+static inline float exg_f32_fmod(float x, float y, int wide)
+{
+    double whole = trunc((double)x / (double)y);
+    double rest = (double)x - whole * (double)y;
+
+    if (wide == EXG_F32_WIDE_ASKED) {
+        return (double)exg_f32_abs(x) <= 0x1p28 * (double)exg_f32_abs(y) ? 0.0f : 1.0f;
+    }
+    return wide ? fmodf(x, y) : whole == 0.0 ? x : exg_f32_copysign((float)rest, x);
 }
 
 /* log2 of a positive, finite, normal double within 2^-43 of itself. */

@@ -59,10 +59,11 @@ static void write_formula(exg_text *text, const exg_pointwise *p, uint8_t k)
                     "static inline %s formula_%u(const %s a, const C b, const C c, const C s, "
                     "const C t, const C u, const C v, int *bad_out)\n{\n"
                     "    const int far = %s;\n"
+                    "    const int wide = 1;\n"
                     "    int bad = 0;\n"
                     "    %s result;\n\n"
                     "    (void)a, (void)b, (void)c, (void)s, (void)t, (void)u, (void)v;\n"
-                    "    (void)far;\n"
+                    "    (void)far, (void)wide;\n"
                     "    result = (%s)(%s);\n"
                     "    *bad_out |= bad;\n"
                     "    return result;\n}\n",

@@ -73,24 +73,39 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 #define UNUSED(a, b, c, s, t, u, v) \
     ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
 
-/* `many` elements from `first` on. */
-#define LOOP_OVER(to, first, many, out_type, first_type, formula, is_far)                     \
+/* `take` of the formula of each of `many` elements from `first` on. */
+#define FOR_EACH(first, many, first_type, formula, is_far, is_wide, take)                     \
     do {                                                                                      \
         const first_type *const as = (const first_type *)a_ + (first);                        \
         const C *const bs = (const C *)b_ + (first), *const cs = (const C *)c_ + (first);     \
                                                                                               \
         EXG_INDEPENDENT                                                                       \
         for (uint32_t i = 0; i < (many); i++) {                                               \
-            enum { far = (is_far) };                                                          \
+            enum { far = (is_far), wide = (is_wide) };                                        \
             const first_type a = as[i];                                                       \
             const C b = bs[i], c = cs[i];                                                     \
                                                                                               \
             UNUSED(a, b, c, s, t, u, v);                                                      \
-            ((out_type *)(to))[i] = (out_type)(formula);                                      \
+            take(formula);                                                                    \
         }                                                                                     \
     } while (0)
 
-/* Only a formula that asks whether it is far has a loop for that. */
+#define LOOP_OVER(to, first, many, out_type, first_type, formula, is_far)                     \
+    FOR_EACH(first, many, first_type, formula, is_far, is_far,                                \
+             ((out_type *)(to))[i] = (out_type))
+
+/* Formulas of f32 that take other ways by what operands are have those words in them. */
+#define HAS(formula, word) (sizeof(C) == 4 && __builtin_strstr(#formula, word) != NULL)
+
+/* Some quotient is wide. */
+#define FIND_WIDE(found, formula, first_type)                                                 \
+    do {                                                                                      \
+        if (HAS(formula, "wide)")) {                                                          \
+            FOR_EACH(0, count, first_type, formula, 0, EXG_F32_WIDE_ASKED, found |= 0 !=);    \
+        }                                                                                     \
+    } while (0)
+
+/* Only a formula that asks for it has a loop for what is far or wide. */
 #define LOOP(id, out_type, first_type, formula)                                               \
     static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,           \
                          const void *c_, const void *scalars, const exg_flow *flow,           \
@@ -99,15 +114,16 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
         const C s = ((const C *)scalars)[0], t = ((const C *)scalars)[1];                     \
         const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                     \
         int bad = 0;                                                                          \
+        int is_wide = 0;                                                                      \
                                                                                               \
+        FIND_WIDE(is_wide, formula, first_type);                                              \
         if (FLOWS && in_vectors[EXG_FORMULA_##id] != NULL) {                                  \
             if (flow != NULL && flow->is_past_caches) {                                       \
                 by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, true);         \
             } else {                                                                          \
                 by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, false);        \
             }                                                                                 \
-        } else if (sizeof(C) == 4 && __builtin_strstr(#formula, "far)") != NULL &&            \
-                   reaches_far(count, a_)) {                                                  \
+        } else if (is_wide != 0 || (HAS(formula, "far)") && reaches_far(count, a_))) {        \
             LOOP_OVER(out, 0, count, out_type, first_type, formula, 1);                       \
         } else {                                                                              \
             uint32_t k = 0;                                                                   \
