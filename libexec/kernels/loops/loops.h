@@ -155,6 +155,11 @@ typedef struct exg_row_f32_loops {
     /* y = (x - first) - second */
     void (*shift)(int64_t count, float *y, const float *x, float first, float second,
                   bool is_past_caches);
+    /* The same of elements of rows side by side, each with its own; sums += y, y may be NULL. */
+    void (*exp_across)(int64_t count, float *y, const float *x, const float *shift, float *sums);
+    void (*scale_across)(int64_t count, float *y, const float *x, const float *factor);
+    void (*shift_across)(int64_t count, float *y, const float *x, const float *first,
+                         const float *second);
     /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
@@ -181,6 +186,11 @@ typedef struct exg_row_f64_loops {
                   bool is_past_caches);
     void (*shift)(int64_t count, double *y, const double *x, double first, double second,
                   bool is_past_caches);
+    void (*exp_across)(int64_t count, double *y, const double *x, const double *shift,
+                       double *sums);
+    void (*scale_across)(int64_t count, double *y, const double *x, const double *factor);
+    void (*shift_across)(int64_t count, double *y, const double *x, const double *first,
+                         const double *second);
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias, bool is_past_caches);
     void (*add)(int64_t count, double *y, const double *x);
