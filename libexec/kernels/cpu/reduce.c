@@ -136,43 +136,35 @@ static reduce_state combine(const reduce_params *p, reduce_op op, reduce_state a
     return a;
 }
 
-static void finish_output(const reduce_run_context *r, int64_t output, reduce_state s)
+/* Of outputs [output, output + count), COLUMNS at most. */
+static void finish_outputs(const reduce_run_context *r, int64_t output, int64_t count,
+                           reduce_state *s)
 {
     const reduce_params *p = r->p;
-    double count = (double)p->terms.count;
+    double by = r->op == SQUARES ? EXG_MAX((double)p->terms.count - p->correction, 0)
+                                 : (double)p->terms.count;
     exg_compute compute = EXG_COMPUTE_I64;
-    union {
-        float f32;
-        double f64;
-        int32_t i32;
-        int64_t i64;
-    } v;
+    values v;
 
+    for (int64_t k = 0; k < count && (r->op == MEAN || r->op == SQUARES || r->means_out); k++) {
+        s[k].f /= by;
+    }
     if (r->means_out != NULL) {
-        r->means_out[output].f = s.f / count;
+        memcpy(r->means_out + output, s, (size_t)count * sizeof(*s));
         return;
     }
-    if (r->op == MEAN) {
-        s.f /= count;
-    } else if (r->op == SQUARES) {
-        s.f /= EXG_MAX(count - p->correction, 0);
-        s.f = p->is_std ? sqrt(s.f) : s.f;
+    for (int64_t k = 0; k < count && r->op == SQUARES && p->is_std; k++) {
+        s[k].f = sqrt(s[k].f);
     }
     exg_compute_of(p->out_dtype, &compute);
-    switch (compute) {
-    case EXG_COMPUTE_F32:
-        v.f32 = (float)s.f;
-        break;
-    case EXG_COMPUTE_F64:
-        v.f64 = s.f;
-        break;
-    case EXG_COMPUTE_I32:
-        v.i32 = (int32_t)s.i;
-        break;
-    default:
-        v.i64 = s.i;
+    for (int64_t k = 0; k < count && compute == EXG_COMPUTE_F32; k++) {
+        v.f32[k] = (float)s[k].f;
     }
-    p->convert->store[p->out_dtype](1, r->out + output * p->out_bytes, 1, &v);
+    for (int64_t k = 0; k < count && compute == EXG_COMPUTE_I32; k++) {
+        v.i32[k] = (int32_t)s[k].i;
+    }
+    p->convert->store[p->out_dtype]((uint32_t)count, r->out + output * p->out_bytes, 1,
+                                    exg_compute_bytes(compute) == 8 ? (void *)s : &v);
 }
 
 /* ---- rows --------------------------------------------------------------------------- */
@@ -192,6 +184,25 @@ static const void *bring(const reduce_params *p, const char *memory, int64_t cou
     }
     return to;
 }
+
+/* By eight lanes, none of which waits for another. */
+#define MULTIPLY(type)                                                                        \
+    do {                                                                                      \
+        double lanes[8] = {1, 1, 1, 1, 1, 1, 1, 1};                                           \
+        int64_t i = 0;                                                                        \
+                                                                                              \
+        for (; i + 8 <= count; i += 8) {                                                      \
+            for (int k = 0; k < 8; k++) {                                                     \
+                lanes[k] *= (double)((const type *)x)[i + k];                                 \
+            }                                                                                 \
+        }                                                                                     \
+        for (int k = 0; i < count; i++, k++) {                                                \
+            lanes[k] *= (double)((const type *)x)[i];                                         \
+        }                                                                                     \
+        for (int k = 0; k < 8; k++) {                                                         \
+            s.f *= lanes[k];                                                                  \
+        }                                                                                     \
+    } while (0)
 
 #define REDUCE(type, result, expression)                                                      \
     for (int64_t k = 0; k < count; k++) {                                                     \
@@ -225,10 +236,11 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
         break;
     case PROD:
         if (is_double) {
-            REDUCE(double, s.f, s.f * v);
+            MULTIPLY(double);
         } else {
-            REDUCE(float, s.f, s.f * (double)v);
+            MULTIPLY(float);
         }
+        break;
     default:
         for (int64_t k = 0; k < count; k++) {
             bool truth = is_double ? ((const double *)x)[k] != 0 : ((const float *)x)[k] != 0;
@@ -377,6 +389,40 @@ static bool add_row(const reduce_run_context *r, columns *c, const void *x, int6
     }
 }
 
+#define EACH(type, expression)                                                                \
+    for (int64_t k = 0; k < count; k++) {                                                     \
+        const int64_t v = ((const type *)x)[k], s = states[k].i;                              \
+                                                                                              \
+        states[k].i = expression;                                                             \
+    }                                                                                         \
+    break
+
+#define EACH_BY(type)                                                                         \
+    switch (op) {                                                                             \
+    case AMAX:                                                                                \
+        EACH(type, v > s ? v : s);                                                            \
+    case AMIN:                                                                                \
+        EACH(type, v < s ? v : s);                                                            \
+    case ANY:                                                                                 \
+        EACH(type, s | (v != 0));                                                             \
+    case ALL:                                                                                 \
+        EACH(type, s & (v != 0));                                                             \
+    case PROD:                                                                                \
+        EACH(type, s * v);                                                                    \
+    default:                                                                                  \
+        EACH(type, s + v);                                                                    \
+    }
+
+static void add_integers(const reduce_params *p, reduce_op op, reduce_state *states, const void *x,
+                         int64_t count)
+{
+    if (p->compute == EXG_COMPUTE_I32) {
+        EACH_BY(int32_t)
+    } else {
+        EACH_BY(int64_t)
+    }
+}
+
 /* Takes one term of each of `count` outputs. */
 static void add_columns(const reduce_run_context *r, columns *c, const void *x, int64_t count,
                         const reduce_state *means)
@@ -386,26 +432,19 @@ static void add_columns(const reduce_run_context *r, columns *c, const void *x, 
     if (add_row(r, c, x, count)) {
         return;
     }
+    if (!is_real(p)) {
+        add_integers(p, r->op, c->states, x, count);
+        return;
+    }
     for (int64_t k = 0; k < count; k++) {
         reduce_state v;
 
-        switch (p->compute) {
-        case EXG_COMPUTE_F32:
-            v.f = (double)((const float *)x)[k];
-            break;
-        case EXG_COMPUTE_F64:
-            v.f = ((const double *)x)[k];
-            break;
-        case EXG_COMPUTE_I32:
-            v.i = ((const int32_t *)x)[k];
-            break;
-        default:
-            v.i = ((const int64_t *)x)[k];
-        }
+        v.f = p->compute == EXG_COMPUTE_F64 ? ((const double *)x)[k]
+                                            : (double)((const float *)x)[k];
         if (r->op == SQUARES) {
             v.f = (v.f - means[k].f) * (v.f - means[k].f);
         } else if (r->op == ANY || r->op == ALL) {
-            v.i = is_real(p) ? v.f != 0 : v.i != 0;
+            v.i = v.f != 0;
         }
         c->states[k] = combine(p, r->op, c->states[k], v);
     }
@@ -476,12 +515,11 @@ static void reduce_task(void *context, uint32_t block)
         } else {
             states[0] = reduce_row(r, output, first_term, end_term);
         }
-        for (int64_t k = 0; k < count; k++) {
-            if (r->states != NULL) {
-                r->states[piece * p->kept.count + output + k] = states[k];
-            } else {
-                finish_output(r, output + k, states[k]);
-            }
+        if (r->states != NULL) {
+            memcpy(r->states + piece * p->kept.count + output, states,
+                   (size_t)count * sizeof(*states));
+        } else {
+            finish_outputs(r, output, count, states);
         }
         output += count;
     }
@@ -498,7 +536,7 @@ static void reduce_pass(const exg_kernel_call *call, reduce_run_context *r)
         for (int64_t piece = 1; piece < p->pieces; piece++) {
             s = combine(p, r->op, s, r->states[piece * p->kept.count + output]);
         }
-        finish_output(r, output, s);
+        finish_outputs(r, output, 1, &s);
     }
 }
 

@@ -5,7 +5,7 @@
  *
  * Dense rows of f32, f64 and bf16 are read and written where they lie; the others are brought
  * in and out of a scratch row of the compute type, which also takes what is on its way past the
- * caches, and the exponentials of bf16.
+ * caches, and the exponentials of bf16. Rows that lie side by side are taken so, a tile of them.
  */
 #include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/stream.h"
@@ -15,6 +15,10 @@
 
 #define SCRATCH_BYTES   32768
 #define ASKED_BYTES_MAX 16384 /* of a row, in the compute type */
+#define ACROSS_MIN      8     /* rows side by side */
+#define ACROSS_BYTES    (1 << 18) /* of a tile, which stays in the second cache */
+#define ACROSS_MAX      512
+#define FLUSH           64 /* exponentials summed in the compute type */
 
 typedef struct softmax_params {
     exg_around around;
@@ -24,6 +28,8 @@ typedef struct softmax_params {
     uint32_t in_bytes, out_bytes;
     int64_t rows_of_block;
     uint64_t scratch_bytes; /* of a row in the workspace, two a block, when a row is long */
+    int64_t across; /* rows of a tile; 0: they are dense, or few */
+    int64_t tiles;  /* of one outer */
     bool asks;           /* for the next row: it comes from memory, and is short */
     bool is_past_caches; /* what is written */
     const exg_row_f32_loops *f32;
@@ -177,6 +183,111 @@ static void softmax_block(void *context, uint32_t block)
     }
 }
 
+/* ---- side by side ----------------------------------------------------------------------- */
+
+/* A tile whose elements of one position of all rows are (count), in memory or in scratch. */
+typedef struct softmax_tile {
+    int64_t at, count; /* the first element in the tensor */
+    char *scratch;     /* NULL: elements are of the compute type where they lie */
+} softmax_tile;
+
+static const void *bring(const softmax_run_context *r, const softmax_tile *t, int64_t i)
+{
+    const softmax_params *p = r->p;
+
+    return t->scratch != NULL ? t->scratch + i * t->count * (p->is_double ? 8 : 4)
+                              : r->in + (t->at + i * p->around.inner) * p->in_bytes;
+}
+
+static void *place(const softmax_run_context *r, const softmax_tile *t, int64_t i)
+{
+    return t->scratch != NULL ? t->scratch + i * t->count * (r->p->is_double ? 8 : 4)
+                              : r->out + (t->at + i * r->p->around.inner) * r->p->out_bytes;
+}
+
+#define ACROSS(name, REAL)                                                                     \
+    static void across_of_##name(const softmax_run_context *r, const softmax_tile *t)          \
+    {                                                                                          \
+        const softmax_params *p = r->p;                                                        \
+        REAL peaks[ACROSS_MAX];                                                                \
+        REAL parts[ACROSS_MAX] = {0}; /* of up to FLUSH exponentials; then what ends rows */   \
+        double sums[ACROSS_MAX] = {0};                                                         \
+                                                                                               \
+        memcpy(peaks, bring(r, t, 0), (size_t)t->count * sizeof(REAL));                        \
+        for (int64_t i = 1; i < p->around.size; i++) {                                         \
+            p->name->max_of(t->count, peaks, bring(r, t, i));                                  \
+        }                                                                                      \
+        for (int64_t i = 0; i < p->around.size; i++) {                                         \
+            p->name->exp_across(t->count, p->is_log ? NULL : place(r, t, i), bring(r, t, i),   \
+                                peaks, parts);                                                 \
+            if ((i + 1) % FLUSH == 0 || i + 1 == p->around.size) {                             \
+                for (int64_t k = 0; k < t->count; k++) {                                       \
+                    sums[k] += (double)parts[k];                                               \
+                    parts[k] = 0;                                                              \
+                }                                                                              \
+            }                                                                                  \
+        }                                                                                      \
+        for (int64_t k = 0; k < t->count; k++) {                                               \
+            parts[k] = (REAL)(p->is_log ? log(sums[k]) : 1.0 / sums[k]);                       \
+        }                                                                                      \
+        for (int64_t i = 0; i < p->around.size; i++) {                                         \
+            if (p->is_log) {                                                                   \
+                p->name->shift_across(t->count, place(r, t, i), bring(r, t, i), peaks, parts); \
+            } else {                                                                           \
+                p->name->scale_across(t->count, place(r, t, i), place(r, t, i), parts);        \
+            }                                                                                  \
+        }                                                                                      \
+    }
+
+ACROSS(f32, float)
+ACROSS(f64, double)
+
+static void across_block(void *context, uint32_t block)
+{
+    const softmax_run_context *r = context;
+    const softmax_params *p = r->p;
+    exg_around a = p->around;
+    int64_t end = EXG_MIN(((int64_t)block + 1) * p->rows_of_block, a.outer * p->tiles);
+
+    for (int64_t tile = (int64_t)block * p->rows_of_block; tile < end; tile++) {
+        int64_t inner = tile % p->tiles * p->across;
+        softmax_tile t = {.at = tile / p->tiles * a.size * a.inner + inner,
+                          .count = EXG_MIN(a.inner - inner, p->across)};
+        int64_t row_bytes = t.count * (p->is_double ? 8 : 4);
+
+        if (p->scratch_bytes > 0) {
+            t.scratch = r->workspace + block * p->scratch_bytes;
+        }
+        for (int64_t i = 0; i < a.size && t.scratch != NULL; i++) {
+            p->load((uint32_t)t.count, t.scratch + i * row_bytes,
+                    r->in + (t.at + i * a.inner) * p->in_bytes, 1);
+        }
+        (p->is_double ? across_of_f64 : across_of_f32)(r, &t);
+        for (int64_t i = 0; i < a.size && t.scratch != NULL; i++) {
+            p->store((uint32_t)t.count, r->out + (t.at + i * a.inner) * p->out_bytes, 1,
+                     t.scratch + i * row_bytes);
+        }
+    }
+}
+
+static void plan_across(exg_kernel_call *call, softmax_params *p)
+{
+    exg_around a = p->around;
+    int64_t bytes = p->is_double ? 8 : 4;
+
+    p->across = EXG_MIN(EXG_MAX(ACROSS_BYTES / (EXG_MAX(a.size, 1) * bytes), 64), ACROSS_MAX);
+    p->across = EXG_MIN(p->across, a.inner);
+    p->tiles = exg_ceil_div(a.inner, p->across);
+    p->rows_of_block = exg_items_per_block(4 * a.size * p->across, EXG_GRAIN);
+    if (p->in_dtype != p->out_dtype || !exg_compute_is_storage(p->in_dtype)) {
+        p->scratch_bytes = (uint64_t)(a.size * p->across * bytes + 63) & ~UINT64_C(63);
+        call->workspace_bytes =
+            p->scratch_bytes * exg_block_count(a.outer * p->tiles, p->rows_of_block);
+    }
+}
+
+/* ---- prepare, run ---------------------------------------------------------------------- */
+
 static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
@@ -201,6 +312,11 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     p->load = EXG_LOOPS(exg_loops_convert)->load[p->in_dtype];
     p->store = EXG_LOOPS(exg_loops_convert)->store[p->out_dtype];
     p->copy = EXG_LOOPS(exg_loops_convert)->copy_past_caches;
+    call->params = p;
+    if (p->around.inner >= ACROSS_MIN) {
+        plan_across(call, p);
+        return EXG_OK;
+    }
     if (is_direct(p) && p->in_dtype == EXG_DTYPE_BF16) {
         p->bf16 = EXG_LOOPS(exg_loops_row_bf16);
     }
@@ -218,7 +334,6 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
             2 * p->scratch_bytes *
             exg_block_count(p->around.outer * p->around.inner, p->rows_of_block);
     }
-    call->params = p;
     return EXG_OK;
 }
 
@@ -237,7 +352,10 @@ static void softmax_run(const exg_kernel_call *call)
     const softmax_params *p = call->params;
     softmax_run_context r = {p, call->inputs[0].data, call->outputs[0].data, call->workspace};
 
-    if (p->around.size > 0) {
+    if (p->around.size > 0 && p->across > 0) {
+        exg_pool_run(call->pool, across_block, &r,
+                     exg_block_count(p->around.outer * p->tiles, p->rows_of_block));
+    } else if (p->around.size > 0) {
         exg_pool_run(call->pool, softmax_block, &r,
                      exg_block_count(p->around.outer * p->around.inner, p->rows_of_block));
     }

@@ -155,6 +155,11 @@ typedef struct exg_row_f32_loops {
     /* y = (x - first) - second */
     void (*shift)(int64_t count, float *y, const float *x, float first, float second,
                   bool is_past_caches);
+    /* The same of elements of rows side by side, each with its own; sums += y, y may be NULL. */
+    void (*exp_across)(int64_t count, float *y, const float *x, const float *shift, float *sums);
+    void (*scale_across)(int64_t count, float *y, const float *x, const float *factor);
+    void (*shift_across)(int64_t count, float *y, const float *x, const float *first,
+                         const float *second);
     /* y = (x - mean) * factor * weight + bias; NULL: 1, 0 */
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
@@ -181,6 +186,11 @@ typedef struct exg_row_f64_loops {
                   bool is_past_caches);
     void (*shift)(int64_t count, double *y, const double *x, double first, double second,
                   bool is_past_caches);
+    void (*exp_across)(int64_t count, double *y, const double *x, const double *shift,
+                       double *sums);
+    void (*scale_across)(int64_t count, double *y, const double *x, const double *factor);
+    void (*shift_across)(int64_t count, double *y, const double *x, const double *first,
+                         const double *second);
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias, bool is_past_caches);
     void (*add)(int64_t count, double *y, const double *x);
@@ -210,6 +220,35 @@ typedef struct exg_row_bf16_loops {
     void (*normalize)(int64_t count, uint16_t *y, const uint16_t *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
 } exg_row_bf16_loops;
+
+/* ---- scans ------------------------------------------------------------------------------- */
+
+typedef enum exg_scan_type {
+    EXG_SCAN_F32,
+    EXG_SCAN_F32_IN_F64, /* elements of f32, added up in f64 */
+    EXG_SCAN_F64,
+    EXG_SCAN_I32,
+    EXG_SCAN_I64,
+    EXG_SCAN_COUNT
+} exg_scan_type;
+
+#define EXG_SCAN_ABREAST 4 /* sums that wait for the one before them, each of another line */
+
+/* Cumulative sums or products of lines that go on from `running`, one value a line in the type
+ * that is added in. y may be x. */
+typedef struct exg_scan_loop {
+    /* one element of each of `lines` lines side by side */
+    void (*across)(int64_t lines, void *y, const void *x, void *running);
+    /* `count` elements of each of EXG_SCAN_ABREAST dense lines; of one */
+    void (*along)(int64_t count, void *const *y, const void *const *x, void *running);
+    void (*one)(int64_t count, void *y, const void *x, void *running);
+} exg_scan_loop;
+
+typedef struct exg_scan_loops {
+    exg_scan_loop of[EXG_SCAN_COUNT][2]; /* [1]: products */
+} exg_scan_loops;
+
+EXG_LOOPS_DECLARE(exg_scan_loops, exg_loops_scan);
 
 /* ---- Fourier transforms -------------------------------------------------------------- */
 

@@ -56,6 +56,8 @@ static inline __attribute__((always_inline)) void row_f64_exp_lanes(int count, d
         .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),           \
         .peak = R(peak),                                                                      \
         .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale), .shift = R(shift),           \
+        .exp_across = R(exp_across), .scale_across = R(scale_across),                         \
+        .shift_across = R(shift_across),                                                      \
         .normalize = R(normalize), .add = R(add), .windows = R(windows),                      \
         .max_of = R(max_of), .min_of = R(min_of),                                             \
     }

@@ -182,6 +182,55 @@ static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift, const exg_a
     return ROW(exp_into)(count, NULL, x, shift, ahead);
 }
 
+/* e^(x - shift) of a line each into y, where there is one, and added to the lines' sums. */
+static inline __attribute__((always_inline)) void
+ROW(exp_across_into)(int64_t count, REAL *y, const REAL *x, const REAL *shift, REAL *sums)
+{
+    int64_t i = 0;
+
+    for (; i < count; i += LANES) {
+        const int part = count - i < LANES ? (int)(count - i) : LANES;
+        REAL e[LANES] = {0};
+
+        for (int k = 0; k < part; k++) {
+            e[k] = x[i + k] - shift[i + k];
+        }
+        ROW(exp_lanes)(LANES, e, e, 0);
+        for (int k = 0; k < part; k++) {
+            sums[i + k] += e[k];
+            if (y != NULL) {
+                y[i + k] = e[k];
+            }
+        }
+    }
+}
+
+static void ROW(exp_across)(int64_t count, REAL *y, const REAL *x, const REAL *shift, REAL *sums)
+{
+    if (y != NULL) {
+        ROW(exp_across_into)(count, y, x, shift, sums);
+    } else {
+        ROW(exp_across_into)(count, NULL, x, shift, sums);
+    }
+}
+
+static void ROW(scale_across)(int64_t count, REAL *y, const REAL *x, const REAL *factor)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = x[i] * factor[i];
+    }
+}
+
+static void ROW(shift_across)(int64_t count, REAL *y, const REAL *x, const REAL *first,
+                              const REAL *second)
+{
+    EXG_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        y[i] = (x[i] - first[i]) - second[i];
+    }
+}
+
 #define ELEMENT(row) (row)[i]
 #define STREAMED(row) (*(const VECTOR *)((row) + i))
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const int64_t shapes[][3] = {{2, 5, 1}, {1, 1000, 1}, {3, 77, 4}, {1, 9000, 2},
-                                    {4, 1, 3}, {0, 5, 1}, {70, 130, 1}};
+                                    {4, 1, 3}, {0, 5, 1}, {70, 130, 1},
+                                    {2, 130, 9}, {1, 70, 1000}};
 
 static void softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm(void **state)
 {
@@ -62,6 +63,29 @@ static void softmax_takes_infinities_and_nan_as_pytorch(void **state)
         set(&c.inputs[0], i, -INFINITY);
     }
     set(&c.inputs[0], 7, NAN);
+    expect_kernel(&c, 0, want, 1e-7);
+    free_tensors();
+}
+
+/* Rows side by side: the first has infinity below, the second nothing else, the third NaN. */
+static void softmax_across_rows_takes_infinities_and_nan_as_pytorch(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_int(0), arg_bool(false)};
+    kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
+                     .input_count = 1, .output_count = 1};
+    double want[3 * 40];
+
+    (void)state;
+    c.inputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(3, 40));
+    c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(3, 40));
+    for (int64_t i = 0; i < 3 * 40; i++) {
+        int64_t row = i % 40;
+
+        if (row == 1 || (row == 0 && i / 40 == 1) || (row == 2 && i / 40 == 1)) {
+            set(&c.inputs[0], i, row == 2 ? NAN : -INFINITY);
+        }
+        want[i] = row == 1 || row == 2 ? NAN : row > 2 ? 1.0 / 3 : i / 40 == 1 ? 0 : 0.5;
+    }
     expect_kernel(&c, 0, want, 1e-7);
     free_tensors();
 }
@@ -501,6 +525,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm),
         cmocka_unit_test(softmax_takes_infinities_and_nan_as_pytorch),
+        cmocka_unit_test(softmax_across_rows_takes_infinities_and_nan_as_pytorch),
         cmocka_unit_test(softmax_of_half_may_give_float),
         cmocka_unit_test(layer_and_rms_norm_equal_their_definitions),
         cmocka_unit_test(group_norm_normalizes_groups_of_channels),
