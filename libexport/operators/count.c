@@ -6,11 +6,6 @@
 
 #define SELF exg_get_ref(&args[0])
 
-static bool is_word(const exg_argument *arg, const char *word)
-{
-    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
-}
-
 /* ---- histograms -------------------------------------------------------------------------- */
 
 /* bins + 1 edges from the least to the greatest, both 0-d; half to each side where they are
@@ -253,10 +248,10 @@ void exg_lower_segment_reduce(exg_builder *b, const exg_argument *args, exg_argu
     exg_dims in = exg_lower_dims(b, SELF);
     uint32_t axis = exg_lower_dim(b, exg_get_int(&args[5]), in.rank);
     exg_dtype dtype = exg_lower_dtype(b, SELF);
-    bool mean = is_word(&args[1], "mean");
-    bool sum = mean || is_word(&args[1], "sum");
-    bool prod = is_word(&args[1], "prod");
-    bool most = is_word(&args[1], "max");
+    bool mean = exg_lower_is_word(&args[1], "mean");
+    bool sum = mean || exg_lower_is_word(&args[1], "sum");
+    bool prod = exg_lower_is_word(&args[1], "prod");
+    bool most = exg_lower_is_word(&args[1], "max");
     double neutral = sum ? 0 : prod ? 1 : most ? -INFINITY : INFINITY;
     double initial = exg_is_none(&args[7]) ? neutral : exg_get_float(&args[7]);
     exg_ref start;

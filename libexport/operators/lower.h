@@ -6,6 +6,7 @@
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>
+#include <string.h>
 
 /* Sizes, dtype, number of elements, order of a value under construction; rank 0, float32, 0
  * after an error. */
@@ -35,6 +36,11 @@ exg_ref *exg_lower_new_refs(exg_builder *b, int64_t count);
 static inline bool exg_lower_given(const exg_argument *arg)
 {
     return !exg_is_none(arg) && exg_get_ref(arg).id != EXG_NO_VALUE;
+}
+
+static inline bool exg_lower_is_word(const exg_argument *arg, const char *word)
+{
+    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
 }
 
 /* x in float32 when its dtype is narrower; x stored as `dtype`. */
