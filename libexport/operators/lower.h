@@ -94,6 +94,9 @@ exg_ref exg_lower_kept(exg_builder *b, exg_ref x, exg_ref of, const int64_t dims
 /* x as it is; a fault of the run (RUN-001) that says `claim` unless all of `holds` is true. */
 exg_ref exg_lower_checked(exg_builder *b, exg_ref x, exg_ref holds, const char *claim);
 
+/* Keys' cubic with a = -0.75: of distances up to 1, and from 1 to 2. */
+exg_ref exg_lower_cubic(exg_builder *b, exg_ref t, bool near);
+
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
 
