@@ -6,11 +6,6 @@
 
 #define SELF exg_get_ref(&args[0])
 
-static bool is_word(const exg_argument *arg, const char *word)
-{
-    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
-}
-
 /* ---- histograms -------------------------------------------------------------------------- */
 
 /* bins + 1 edges from the least to the greatest, both 0-d; half to each side where they are
@@ -235,83 +230,6 @@ void exg_lower_nonzero_static(exg_builder *b, const exg_argument *args, exg_argu
 /* ---- groups -----------------------------------------------------------------------------------
  */
 
-/* Lengths of segments, which no one has to have checked: none negative, together the data's. */
-static exg_ref whole_lengths(exg_builder *b, exg_ref lengths, uint32_t axis, int64_t size)
-{
-    exg_ref none = EMIT(b, all_default, EMIT(b, ge_Scalar, lengths, 0));
-    exg_ref sum = EMIT(b, sum_dim_IntList, lengths, INTS(b, (int64_t)axis));
-
-    sum = EMIT(b, all_default, EMIT(b, eq_Scalar, sum, exg_arg_int(size)));
-    return exg_lower_checked(b, lengths, EMIT(b, logical_and_default, none, sum),
-                             "no length is negative and they add up to the data's size");
-}
-
-/* (data, reduce, lengths, indices, offsets, axis, unsafe, initial): every element is asked
- * whether it lies in a segment, (.., segments, elements, ..). */
-void exg_lower_segment_reduce(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_dims in = exg_lower_dims(b, SELF);
-    uint32_t axis = exg_lower_dim(b, exg_get_int(&args[5]), in.rank);
-    exg_dtype dtype = exg_lower_dtype(b, SELF);
-    bool mean = is_word(&args[1], "mean");
-    bool sum = mean || is_word(&args[1], "sum");
-    bool prod = is_word(&args[1], "prod");
-    bool most = is_word(&args[1], "max");
-    double neutral = sum ? 0 : prod ? 1 : most ? -INFINITY : INFINITY;
-    double initial = exg_is_none(&args[7]) ? neutral : exg_get_float(&args[7]);
-    exg_ref start;
-    exg_ref end;
-    exg_ref place;
-    exg_ref inside;
-    exg_ref x;
-    int64_t segments;
-    int dim = (int)axis + 1;
-
-    if (exg_lower_given(&args[4])) {
-        exg_ref offsets = exg_get_ref(&args[4]);
-
-        segments = exg_lower_dims(b, offsets).n[axis] - 1;
-        start = exg_lower_slice(b, offsets, axis, 0, segments);
-        end = exg_lower_slice(b, offsets, axis, 1, segments);
-    } else if (exg_lower_given(&args[2])) {
-        exg_ref lengths = exg_get_ref(&args[2]);
-
-        if (!exg_get_bool(&args[6])) {
-            lengths = whole_lengths(b, lengths, axis, in.rank == 0 ? 1 : in.n[axis]);
-        }
-        end = EMIT(b, cumsum_default, lengths, (int)axis);
-        start = EMIT(b, sub_Tensor, end, lengths);
-        segments = exg_lower_dims(b, end).n[axis];
-    } else {
-        exg_lower_refuse(b, "segment_reduce wants lengths or offsets");
-        return;
-    }
-    place = exg_lower_steps(b, in.rank == 0 ? 1 : in.n[axis], EXG_DTYPE_I64, axis + 1, axis + 2);
-    start = EMIT(b, unsqueeze_default, start, -1);
-    end = EMIT(b, unsqueeze_default, end, -1);
-    inside = EMIT(b, logical_and_default, EMIT(b, ge_Tensor, place, start),
-                  EMIT(b, lt_Tensor, place, end));
-    for (uint32_t d = axis + 1; d < in.rank; d++) {
-        inside = EMIT(b, unsqueeze_default, inside, -1);
-    }
-    x = EMIT(b, where_ScalarOther, inside, EMIT(b, unsqueeze_default, SELF, (int)axis), neutral);
-    x = sum    ? EMIT(b, sum_dim_IntList, x, INTS(b, dim))
-        : prod ? EMIT(b, prod_dim_int, x, dim)
-        : most ? EMIT(b, amax_default, x, INTS(b, dim))
-               : EMIT(b, amin_default, x, INTS(b, dim));
-    x = sum    ? EMIT(b, add_Scalar, x, initial)
-        : prod ? EMIT(b, mul_Scalar, x, initial)
-        : most ? EMIT(b, clamp_min_default, x, initial)
-               : EMIT(b, clamp_max_default, x, initial);
-    if (mean) { /* a mean of nothing is NaN, or what it began with */
-        exg_ref count = exg_lower_cast(b, EMIT(b, sum_dim_IntList, inside, INTS(b, dim)), dtype);
-
-        x = EMIT(b, div_Tensor, x,
-                 exg_is_none(&args[7]) ? count : EMIT(b, clamp_min_default, count, 1.));
-    }
-    results[0] = exg_arg_ref(exg_lower_cast(b, x, dtype));
-}
-
 /* (self, dim, index, source, reduce, include_self) */
 void exg_lower_index_reduce(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
@@ -363,39 +281,6 @@ void exg_lower_mode(exg_builder *b, const exg_argument *args, exg_argument *resu
     for (int i = 0; i < 2 && !keeps; i++) {
         results[i] = exg_arg_ref(EMIT(b, squeeze_dims, results[i], INTS(b, (int64_t)dim)));
     }
-}
-
-/* (self (N, C), target (N, C), reduction): targets end at the first below 0 */
-void exg_lower_multilabel_margin_loss(exg_builder *b, const exg_argument *args,
-                                      exg_argument *results)
-{
-    exg_dims in = exg_lower_dims(b, SELF);
-    bool one = in.rank < 2;
-    exg_ref x = one ? EMIT(b, reshape_default, SELF, INTS(b, 1, -1)) : SELF;
-    exg_ref target =
-        one ? EMIT(b, reshape_default, args[1], INTS(b, 1, -1)) : exg_get_ref(&args[1]);
-    exg_dims dims = exg_lower_dims(b, x);
-    exg_dtype dtype = exg_lower_dtype(b, x);
-    exg_ref ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, target, 0), 1);
-    exg_ref valid = EMIT(b, eq_Scalar, ended, 0);
-    /* what is neither a class nor the end lies outside */
-    exg_ref places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, target, -1),
-                          exg_arg_int(dims.n[1]), EMIT(b, clamp_min_default, target, 0));
-    exg_ref is_target;
-    exg_ref gap;
-
-    is_target = EMIT(b, scatter_add_default, EMIT(b, zeros_like_default, x), 1, places,
-                     exg_lower_cast(b, valid, dtype));
-    gap = EMIT(b, sub_Tensor, EMIT(b, unsqueeze_default, x, 1),
-               EMIT(b, unsqueeze_default, EMIT(b, gather_default, x, 1, places), 2));
-    gap = EMIT(b, relu_default, EMIT(b, add_Scalar, gap, 1.));
-    gap = EMIT(b, mul_Tensor, gap, EMIT(b, unsqueeze_default, exg_lower_cast(b, valid, dtype), 2));
-    gap = EMIT(
-        b, mul_Tensor, gap,
-        exg_lower_cast(b, EMIT(b, unsqueeze_default, EMIT(b, eq_Scalar, is_target, 0), 1), dtype));
-    gap = EMIT(b, div_Scalar, EMIT(b, sum_dim_IntList, gap, INTS(b, 1, 2)), (double)dims.n[1]);
-    gap = one ? EMIT(b, squeeze_dims, gap, INTS(b, 0)) : gap;
-    results[0] = exg_arg_ref(exg_lower_reduced(b, gap, exg_get_int(&args[2])));
 }
 
 /* (self, dim, keepdim, mode 0): the bits of all numbers, as float64 or int64, in exclusive or */

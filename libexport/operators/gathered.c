@@ -6,16 +6,12 @@
 
 #define SELF exg_get_ref(&args[0])
 
-static bool is_word(const exg_argument *arg, const char *word)
-{
-    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
-}
-
 /* scatter.reduce(self, dim, index, src, reduce: "add" or "multiply") */
 static exg_ref scattered(exg_builder *b, const exg_argument *args, exg_ref src)
 {
-    return is_word(&args[4], "add") ? EMIT(b, scatter_add_default, SELF, args[1], args[2], src)
-                                    : EMIT(b, scatter_prod, SELF, args[1], args[2], src);
+    return exg_lower_is_word(&args[4], "add")
+               ? EMIT(b, scatter_add_default, SELF, args[1], args[2], src)
+               : EMIT(b, scatter_prod, SELF, args[1], args[2], src);
 }
 
 void exg_lower_scatter_reduce_src(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -44,10 +40,10 @@ void exg_lower_scatter_reduce_two(exg_builder *b, const exg_argument *args, exg_
 {
     exg_dtype dtype = exg_lower_dtype(b, SELF);
     bool is_float = exg_dtype_is_float(dtype);
-    bool mean = is_word(&args[4], "mean");
-    bool sum = mean || is_word(&args[4], "sum");
-    bool prod = is_word(&args[4], "prod");
-    bool most = is_word(&args[4], "amax");
+    bool mean = exg_lower_is_word(&args[4], "mean");
+    bool sum = mean || exg_lower_is_word(&args[4], "sum");
+    bool prod = exg_lower_is_word(&args[4], "prod");
+    bool most = exg_lower_is_word(&args[4], "amax");
     exg_ref index = exg_get_ref(&args[2]);
     exg_ref x = SELF;
 

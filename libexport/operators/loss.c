@@ -455,3 +455,102 @@ void exg_lower_multi_margin_loss(exg_builder *b, const exg_argument *args, exg_a
     loss = dims.rank < 2 ? EMIT(b, squeeze_dims, loss, INTS(b, 0)) : loss;
     reduce(b, loss, &args[5], results);
 }
+
+/* ---- of several labels ---------------------------------------------------------------------- */
+
+/* Rows of scores (N, C) and of labels, which end at the first below 0. */
+typedef struct labels {
+    exg_ref x, target;
+    exg_ref places; /* a score for each label; what is no class lies outside */
+    exg_ref valid;  /* (N, C), as x is stored */
+    exg_ref others; /* (N, C): 1 where no label is */
+    exg_ref is_target;
+    int64_t classes;
+    bool one; /* a single row */
+} labels;
+
+static labels labels_of(exg_builder *b, exg_ref x, exg_ref target)
+{
+    labels l = {.x = x, .target = target, .one = exg_lower_dims(b, x).rank < 2};
+    exg_dtype dtype = exg_lower_dtype(b, x);
+    exg_ref ended;
+
+    if (l.one) {
+        l.x = EMIT(b, reshape_default, x, INTS(b, 1, -1));
+        l.target = EMIT(b, reshape_default, target, INTS(b, 1, -1));
+    }
+    l.classes = exg_lower_dims(b, l.x).n[1];
+    ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, l.target, 0), 1);
+    l.valid = exg_lower_cast(b, EMIT(b, eq_Scalar, ended, 0), dtype);
+    l.places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, l.target, -1),
+                    exg_arg_int(l.classes), EMIT(b, clamp_min_default, l.target, 0));
+    l.is_target = EMIT(b, scatter_add_default, EMIT(b, zeros_like_default, l.x), 1, l.places,
+                       l.valid);
+    l.is_target = EMIT(b, ne_Scalar, l.is_target, 0);
+    l.others = exg_lower_cast(b, EMIT(b, logical_not_default, l.is_target), dtype);
+    return l;
+}
+
+/* (N, labels, C): how far a label's score is from being 1 above that of a class. */
+static exg_ref gaps(exg_builder *b, const labels *l)
+{
+    exg_ref gap = EMIT(b, unsqueeze_default, EMIT(b, gather_default, l->x, 1, l->places), 2);
+
+    gap = EMIT(b, sub_Tensor, EMIT(b, unsqueeze_default, l->x, 1), gap);
+    return EMIT(b, add_Scalar, gap, 1.);
+}
+
+/* Of labels and of classes that are none. */
+static exg_ref counted_gaps(exg_builder *b, const labels *l, exg_ref gap)
+{
+    gap = EMIT(b, mul_Tensor, gap, EMIT(b, unsqueeze_default, l->valid, 2));
+    return EMIT(b, mul_Tensor, gap, EMIT(b, unsqueeze_default, l->others, 1));
+}
+
+/* (self, target, reduction) -> loss, is_target */
+void exg_lower_multilabel_margin_loss_forward(exg_builder *b, const exg_argument *args,
+                                              exg_argument *results)
+{
+    exg_dims dims = exg_lower_dims(b, exg_get_ref(&args[1]));
+    labels l = labels_of(b, SELF, exg_get_ref(&args[1]));
+    exg_ref gap = counted_gaps(b, &l, EMIT(b, relu_default, gaps(b, &l)));
+
+    gap = EMIT(b, div_Scalar, EMIT(b, sum_dim_IntList, gap, INTS(b, 1, 2)), (double)l.classes);
+    gap = l.one ? EMIT(b, squeeze_dims, gap, INTS(b, 0)) : gap;
+    results[0] = exg_arg_ref(exg_lower_reduced(b, gap, exg_get_int(&args[2])));
+    results[1] = exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, l.is_target, &dims),
+                                            exg_lower_dtype(b, SELF)));
+}
+
+void exg_lower_multilabel_margin_loss(exg_builder *b, const exg_argument *args,
+                                      exg_argument *results)
+{
+    exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
+
+    exg_lower_multilabel_margin_loss_forward(b, args, both);
+    results[0] = both[0];
+}
+
+/* (grad_output, self, target, reduction, is_target): a gap that is left draws on both */
+void exg_lower_multilabel_margin_loss_backward(exg_builder *b, const exg_argument *args,
+                                               exg_argument *results)
+{
+    exg_dims dims = exg_lower_dims(b, exg_get_ref(&args[1]));
+    labels l = labels_of(b, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
+    exg_ref left = exg_lower_cast(b, EMIT(b, gt_Scalar, gaps(b, &l), 0.),
+                                  exg_lower_dtype(b, l.x));
+    double rows = (double)exg_lower_dims(b, l.x).n[0];
+    exg_ref g = SELF;
+    exg_ref down;
+
+    left = counted_gaps(b, &l, left);
+    down = EMIT(b, neg_default, EMIT(b, sum_dim_IntList, left, INTS(b, 2)));
+    left = EMIT(b, sum_dim_IntList, left, INTS(b, 1));
+    left = EMIT(b, scatter_add_default, left, 1, l.places, down);
+    left = EMIT(b, div_Scalar, left,
+                (double)l.classes * (exg_get_int(&args[3]) == 1 ? rows : 1));
+    if (exg_lower_dims(b, g).rank == 1) {
+        g = EMIT(b, unsqueeze_default, g, 1);
+    }
+    results[0] = exg_arg_ref(exg_lower_shaped(b, EMIT(b, mul_Tensor, left, g), &dims));
+}

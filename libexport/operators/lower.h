@@ -6,6 +6,7 @@
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>
+#include <string.h>
 
 /* Sizes, dtype, number of elements, order of a value under construction; rank 0, float32, 0
  * after an error. */
@@ -35,6 +36,11 @@ exg_ref *exg_lower_new_refs(exg_builder *b, int64_t count);
 static inline bool exg_lower_given(const exg_argument *arg)
 {
     return !exg_is_none(arg) && exg_get_ref(arg).id != EXG_NO_VALUE;
+}
+
+static inline bool exg_lower_is_word(const exg_argument *arg, const char *word)
+{
+    return arg->kind == EXG_ARGUMENT_STRING && strcmp(arg->as_string, word) == 0;
 }
 
 /* x in float32 when its dtype is narrower; x stored as `dtype`. */
@@ -87,6 +93,9 @@ exg_ref exg_lower_kept(exg_builder *b, exg_ref x, exg_ref of, const int64_t dims
 
 /* x as it is; a fault of the run (RUN-001) that says `claim` unless all of `holds` is true. */
 exg_ref exg_lower_checked(exg_builder *b, exg_ref x, exg_ref holds, const char *claim);
+
+/* Keys' cubic with a = -0.75: of distances up to 1, and from 1 to 2. */
+exg_ref exg_lower_cubic(exg_builder *b, exg_ref t, bool near);
 
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);

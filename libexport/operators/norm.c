@@ -90,15 +90,15 @@ void exg_lower_layer_norm(exg_builder *b, const exg_argument *args, exg_argument
         EMIT(b, native_layer_norm_default, args[0], args[1], args[2], args[3], args[4]));
 }
 
-/* eps None means the machine epsilon of the input's dtype (torch.nn.RMSNorm). */
+/* None: the machine epsilon of what the norm is computed in. */
+static double rms_eps(const exg_argument *eps, exg_dtype dtype)
+{
+    return !exg_is_none(eps) ? exg_get_float(eps) : dtype == EXG_DTYPE_F64 ? 0x1p-52 : 0x1p-23;
+}
+
 void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
-    exg_dtype dtype = meta == NULL ? EXG_DTYPE_F32 : meta->dtype;
-    double eps = dtype == EXG_DTYPE_F64    ? 0x1p-52
-                 : dtype == EXG_DTYPE_F16  ? 0x1p-10
-                 : dtype == EXG_DTYPE_BF16 ? 0x1p-7
-                                           : 0x1p-23;
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t normalized[EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(&args[1], normalized, EXG_SHAPE_RANK_MAX);
@@ -116,8 +116,60 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
 
         weight = exg_arg_ref(fits ? w : exg_lower_cast(b, w, dtype));
     }
-    results[0] = exg_arg_ref(EMIT(b, exg_rms_norm, args[0], count, weight,
-                                  exg_is_none(&args[3]) ? eps : exg_get_float(&args[3])));
+    results[0] = exg_arg_ref(
+        EMIT(b, exg_rms_norm, args[0], count, weight, rms_eps(&args[3], dtype)));
+}
+
+/* The last `count` dims of x. */
+static exg_argument last_dims(exg_builder *b, exg_ref x, uint32_t count)
+{
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    int64_t dims[EXG_SHAPE_RANK_MAX] = {0};
+
+    count = count < rank ? count : rank;
+    for (uint32_t d = 0; d < count; d++) {
+        dims[d] = rank - count + d;
+    }
+    return INTS_OF(b, dims, count);
+}
+
+/* (input, normalized_shape, weight?, eps?) -> and 1 / the root of the mean square */
+void exg_lower_fused_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref x = exg_lower_wide(b, SELF);
+
+    exg_lower_rms_norm(b, args, results);
+    x = EMIT(b, mean_dim, EMIT(b, mul_Tensor, x, x), last_dims(b, x, args[1].count),
+             exg_arg_bool(true));
+    x = EMIT(b, add_Scalar, x, rms_eps(&args[3], exg_lower_dtype(b, SELF)));
+    results[1] = exg_arg_ref(EMIT(b, rsqrt_default, x));
+}
+
+/* (grad_out, input, normalized_shape, rstd, weight?, output_mask) -> of input and weight: with x
+ * the normalized input, rstd (g w - x mean(g w x)) and the sum of g x */
+void exg_lower_fused_rms_norm_backward(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    exg_ref input = exg_get_ref(&args[1]);
+    exg_ref g = exg_lower_wide(b, SELF);
+    exg_ref x = EMIT(b, mul_Tensor, exg_lower_wide(b, input), args[3]);
+    exg_ref of_weight = EMIT(b, mul_Tensor, g, x);
+    exg_ref along;
+
+    results[0] = results[1] = exg_arg_none();
+    if (exg_lower_given(&args[4])) {
+        exg_ref weight = exg_get_ref(&args[4]);
+        exg_dims dims = exg_lower_dims(b, weight);
+
+        g = EMIT(b, mul_Tensor, g, exg_lower_wide(b, weight));
+        of_weight = EMIT(b, sum_to_size_default, of_weight, INTS_OF(b, dims.n, dims.rank));
+        results[1] = exg_arg_ref(exg_lower_cast(b, of_weight, exg_lower_dtype(b, weight)));
+    }
+    along = EMIT(b, mean_dim, EMIT(b, mul_Tensor, g, x), last_dims(b, x, args[2].count),
+                 exg_arg_bool(true));
+    x = EMIT(b, sub_Tensor, g, EMIT(b, mul_Tensor, x, along));
+    results[0] = exg_arg_ref(
+        exg_lower_cast(b, EMIT(b, mul_Tensor, x, args[3]), exg_lower_dtype(b, input)));
 }
 
 void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument *results)

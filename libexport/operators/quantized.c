@@ -12,6 +12,13 @@ static exg_ref along_axis(exg_builder *b, exg_ref vector, exg_ref x, int64_t axi
     return exg_lower_along(b, vector, exg_lower_dim(b, axis, rank), rank);
 }
 
+/* x held to [low, high], numbers or tensors of one. */
+static exg_ref clamped(exg_builder *b, exg_ref x, const exg_argument *low, const exg_argument *high)
+{
+    return low->kind == EXG_ARGUMENT_TENSOR ? EMIT(b, clamp_Tensor, x, *low, *high)
+                                            : EMIT(b, clamp_both, x, *low, *high);
+}
+
 /* clamp(round(x / scale) + zero_point), scale and zero_point tensors */
 static exg_ref quantized(exg_builder *b, exg_ref x, exg_ref scale, exg_ref zero,
                          const exg_argument *low, const exg_argument *high, exg_dtype dtype)
@@ -19,8 +26,7 @@ static exg_ref quantized(exg_builder *b, exg_ref x, exg_ref scale, exg_ref zero,
     exg_ref steps = EMIT(b, round_default, EMIT(b, mul_Tensor, exg_lower_wide(b, x),
                                                 EMIT(b, reciprocal_default, scale)));
 
-    steps = EMIT(b, clamp_both, EMIT(b, add_Tensor, steps, zero), *low, *high);
-    return exg_lower_cast(b, steps, dtype);
+    return exg_lower_cast(b, clamped(b, EMIT(b, add_Tensor, steps, zero), low, high), dtype);
 }
 
 static exg_ref dequantized(exg_builder *b, exg_ref q, exg_ref scale, exg_ref zero, exg_dtype dtype)
@@ -112,33 +118,53 @@ void exg_lower_dequantize_token(exg_builder *b, const exg_argument *args, exg_ar
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_dtype_argument(&args[6], EXG_DTYPE_F32)));
 }
 
-/* (input, scales, zero_points?, quant_min, quant_max, dtype, group_size, output_dtype) */
-void exg_lower_dequantize_group(exg_builder *b, const exg_argument *args, exg_argument *results)
+/* The matrix with a group of columns a row; args as below. */
+static exg_ref groups_of(exg_builder *b, const exg_argument *args)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     exg_dims scales = exg_lower_dims(b, exg_get_ref(&args[1]));
     int64_t group = exg_get_int(&args[6]);
-    exg_ref x;
 
     if (in.rank != 2 || group < 2) {
         exg_lower_refuse(b, "groups of a matrix hold more than one column");
-        return;
+        return SELF;
     }
     if (group > in.n[1] && scales.rank > 0 && EXG_END(scales, 1) == 1) {
         group = in.n[1];
     }
-    x = EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF) / group, group));
-    if (exg_lower_given(&args[2])) {
-        exg_ref zero = exg_get_ref(&args[2]);
+    return EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF) / group, group));
+}
 
-        x = EMIT(b, sub_Tensor, x,
-                 EMIT(b, reshape_default, zero, INTS(b, exg_lower_numel(b, zero), 1)));
+static exg_ref as_column(exg_builder *b, exg_ref x)
+{
+    return EMIT(b, reshape_default, x, INTS(b, exg_lower_numel(b, x), 1));
+}
+
+/* (input, scales, zero_points?, quant_min, quant_max, dtype, group_size, output_dtype) */
+void exg_lower_dequantize_group(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_ref x = groups_of(b, args);
+
+    if (exg_lower_given(&args[2])) {
+        x = EMIT(b, sub_Tensor, x, as_column(b, exg_get_ref(&args[2])));
     }
-    x = EMIT(b, mul_Tensor, x,
-             EMIT(b, reshape_default, exg_get_ref(&args[1]),
-                  INTS(b, exg_lower_numel(b, exg_get_ref(&args[1])), 1)));
+    x = EMIT(b, mul_Tensor, x, as_column(b, exg_get_ref(&args[1])));
     x = exg_lower_shaped(b, x, &in);
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_dtype_argument(&args[7], EXG_DTYPE_F32)));
+}
+
+/* (input, scales, zero_points, quant_min, quant_max, dtype, group_size): as of a token */
+void exg_lower_quantize_group(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dims in = exg_lower_dims(b, SELF);
+    exg_argument by_row[6] = {exg_arg_ref(groups_of(b, args)),
+                              exg_arg_ref(as_column(b, exg_get_ref(&args[1]))),
+                              exg_arg_ref(as_column(b, exg_get_ref(&args[2]))),
+                              args[3], args[4], args[5]};
+
+    exg_lower_quantize_token(b, by_row, results);
+    results[0] = exg_arg_ref(exg_lower_shaped(b, exg_get_ref(&results[0]), &in));
 }
 
 /* ---- choosing the grid ------------------------------------------------------------------ */
@@ -173,6 +199,22 @@ void exg_lower_choose_qparams(exg_builder *b, const exg_argument *args, exg_argu
         EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
     results[1] = exg_arg_ref(
         EMIT(b, view_default, exg_lower_cast(b, zero, EXG_DTYPE_I64), INTS(b, 1)));
+}
+
+/* The same with zero in the middle: 0, of bytes without a sign 128. */
+void exg_lower_choose_qparams_symmetric(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    double span = exg_get_float(&args[2]) - exg_get_float(&args[1]);
+    int zero = exg_dtype_argument(&args[4], EXG_DTYPE_I8) == EXG_DTYPE_U8 ? 128 : 0;
+    range r = range_of(b, SELF, exg_arg_ints(b, NULL, 0), false);
+    exg_ref scale = EMIT(b, maximum_default, EMIT(b, neg_default, r.low), r.high);
+
+    scale = EMIT(b, div_Scalar, scale, span / 2);
+    scale = EMIT(b, clamp_min_default, exg_lower_wide(b, scale), args[3]);
+    results[0] = exg_arg_ref(
+        EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
+    results[1] = exg_arg_ref(EMIT(b, full_default, INTS(b, 1), zero, DTYPE(EXG_DTYPE_I64)));
 }
 
 /* (input, dtype) -> scales [.., 1] f64, zero_points [.., 1] i64, of -128 ... 127 */

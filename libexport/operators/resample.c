@@ -169,8 +169,7 @@ void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_arg
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }
 
-/* Keys' cubic with a = -0.75: of distances up to 1, and from 1 to 2. */
-static exg_ref cubic(exg_builder *b, exg_ref t, bool near)
+exg_ref exg_lower_cubic(exg_builder *b, exg_ref t, bool near)
 {
     double a = -0.75;
     exg_ref y;
@@ -202,7 +201,8 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
         for (int k = -1; k <= 2; k++) {
             exg_ref t = k <= 0 ? EMIT(b, add_Scalar, part, (double)-k)
                                : EMIT(b, rsub_Scalar, part, (double)k);
-            exg_ref weight = whole_parts(b, cubic(b, t, k == 0 || k == 1), &s[i], of_bytes);
+            exg_ref weight =
+                whole_parts(b, exg_lower_cubic(b, t, k == 0 || k == 1), &s[i], of_bytes);
             exg_ref taken = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, (double)k), &s[i]);
             exg_ref term = EMIT(b, mul_Tensor, taken, exg_lower_along(b, weight, 2 + i, rank));
 
@@ -329,7 +329,7 @@ static exg_ref bicubic(exg_builder *b, const grid *g)
         for (int i = 0; i < 4; i++) {
             exg_ref away = EMIT(b, abs_default, EMIT(b, sub_Scalar, part, (double)(i - 1)));
 
-            weight[k][i] = cubic(b, away, i == 1 || i == 2);
+            weight[k][i] = exg_lower_cubic(b, away, i == 1 || i == 2);
         }
     }
     for (int i = 0; i < 16; i++) {

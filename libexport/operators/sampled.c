@@ -8,7 +8,7 @@
 
 #define DIMS_MAX 3
 
-enum { BILINEAR, NEAREST };
+enum { BILINEAR, NEAREST, BICUBIC };
 enum { ZEROS, BORDER, REFLECTION };
 
 typedef struct axis {
@@ -154,6 +154,90 @@ static void by_nearest(exg_builder *b, sampling *s, exg_ref *of_image, exg_ref *
     *of_image = EMIT(b, scatter_add_default, *of_image, 2, at, EMIT(b, mul_Tensor, s->g, inside));
 }
 
+/* ---- of sixteen places ----------------------------------------------------------------------- */
+
+enum { TAPS = 4 };
+
+typedef struct taps {
+    exg_ref weight[2][TAPS], slope[2][TAPS]; /* slope: of the weight by how far it is */
+    int64_t padding;
+    bool corners;
+} taps;
+
+/* How the cubic of a distance changes with it: up to 1, and from 1 to 2. */
+static exg_ref cubic_slope(exg_builder *b, exg_ref t, bool near)
+{
+    double a = -0.75;
+    exg_ref y;
+
+    if (near) { /* (3 (a + 2) t - 2 (a + 3)) t */
+        y = EMIT(b, mul_Scalar, t, 3 * (a + 2));
+        return EMIT(b, mul_Tensor, EMIT(b, sub_Scalar, y, 2 * (a + 3)), t);
+    }
+    y = EMIT(b, sub_Scalar, EMIT(b, mul_Scalar, t, 3 * a), 10 * a); /* (3a t - 10a) t + 8a */
+    return EMIT(b, add_Scalar, EMIT(b, mul_Tensor, y, t), 8 * a);
+}
+
+/* The taps lie 1 below, at, 1 and 2 above the place below. */
+static void weigh(exg_builder *b, const axis *a, exg_ref *weight, exg_ref *slope)
+{
+    for (int i = 0; i < TAPS; i++) {
+        bool near = i == 1 || i == 2;
+        exg_ref away = EMIT(b, abs_default, EMIT(b, sub_Scalar, a->part, (double)(i - 1)));
+
+        weight[i] = exg_lower_cubic(b, away, near);
+        slope[i] = cubic_slope(b, away, near);
+        slope[i] = i < 2 ? slope[i] : EMIT(b, neg_default, slope[i]);
+    }
+}
+
+/* The tap's element along one dim, brought to the border if that is the padding. */
+static exg_ref tap(exg_builder *b, const axis *a, const taps *t, int i)
+{
+    double most = (double)a->size - 1;
+    exg_ref x = EMIT(b, add_Scalar, exg_lower_cast(b, a->low, exg_lower_dtype(b, a->part)),
+                     (double)(i - 1));
+    exg_ref slope = x;
+
+    if (t->padding == REFLECTION) {
+        x = reflected(b, x, t->corners ? 0 : -0.5, t->corners ? most : most + 1, &slope);
+    }
+    return t->padding == ZEROS ? x : EMIT(b, clamp_both, x, 0.0, most);
+}
+
+static void by_cubic(exg_builder *b, const sampling *s, taps *t, exg_ref *of_image,
+                     exg_ref *of_axes)
+{
+    weigh(b, &s->axes[0], t->weight[0], t->slope[0]);
+    weigh(b, &s->axes[1], t->weight[1], t->slope[1]);
+    for (int i = 0; i < TAPS * TAPS; i++) {
+        const int at[2] = {i % TAPS, i / TAPS};
+        sampling here = *s;
+        exg_ref inside, place, taken;
+
+        for (uint32_t k = 0; k < 2; k++) {
+            here.axes[k].low = exg_lower_cast(b, tap(b, &s->axes[k], t, at[k]), EXG_DTYPE_I64);
+        }
+        place = corner_place(b, &here, 0, &inside);
+        taken = EMIT(b, mul_Tensor, s->g, EMIT(b, gather_default, s->image, 2, place));
+        taken = EMIT(b, sum_dim_IntList, taken, INTS(b, 1), exg_arg_bool(true));
+        taken = EMIT(b, mul_Tensor, taken, inside);
+        for (uint32_t k = 0; k < 2; k++) {
+            exg_ref part = EMIT(b, mul_Tensor, t->slope[k][at[k]], t->weight[1 - k][at[1 - k]]);
+
+            part = EMIT(b, mul_Tensor, taken, part);
+            of_axes[k] = i == 0 ? part : EMIT(b, add_Tensor, of_axes[k], part);
+        }
+        inside = EMIT(b, mul_Tensor, inside,
+                      EMIT(b, mul_Tensor, t->weight[0][at[0]], t->weight[1][at[1]]));
+        *of_image = EMIT(b, scatter_add_default, *of_image, 2, place,
+                         EMIT(b, mul_Tensor, s->g, inside));
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        of_axes[k] = EMIT(b, mul_Tensor, of_axes[k], s->axes[k].slope);
+    }
+}
+
 static bool begin(exg_builder *b, const exg_argument *args, sampling *s)
 {
     exg_dims in = exg_lower_dims(b, exg_get_ref(&args[1]));
@@ -178,7 +262,8 @@ static bool begin(exg_builder *b, const exg_argument *args, sampling *s)
     grid = EMIT(b, reshape_default, grid, INTS(b, s->images, 1, s->places, s->count));
     for (uint32_t k = 0; k < s->count; k++) {
         place(b, EMIT(b, select_int, grid, -1, (int)k), in.n[in.rank - 1 - k],
-              exg_get_int(&args[4]), exg_get_bool(&args[5]), &s->axes[k]);
+              exg_get_int(&args[3]) == BICUBIC ? ZEROS : exg_get_int(&args[4]),
+              exg_get_bool(&args[5]), &s->axes[k]);
     }
     return true;
 }
@@ -194,17 +279,20 @@ void exg_lower_grid_sampler_backward(exg_builder *b, const exg_argument *args,
     exg_ref of_axes[DIMS_MAX];
     exg_ref of_image, stacked;
     sampling s;
+    taps t = {.padding = exg_get_int(&args[4]), .corners = exg_get_bool(&args[5])};
 
-    if (exg_get_int(&args[3]) > NEAREST) {
-        exg_lower_unsupported(b, "the gradient of a bicubic grid");
+    if (!begin(b, args, &s)) {
         return;
     }
-    if (!begin(b, args, &s)) {
+    if (exg_get_int(&args[3]) == BICUBIC && s.count != 2) {
+        exg_lower_refuse(b, "a bicubic grid on what is no image");
         return;
     }
     of_image = EMIT(b, zeros_like_default, s.image);
     if (exg_get_int(&args[3]) == NEAREST) {
         by_nearest(b, &s, &of_image, of_axes);
+    } else if (exg_get_int(&args[3]) == BICUBIC) {
+        by_cubic(b, &s, &t, &of_image, of_axes);
     } else {
         by_corners(b, &s, &of_image, of_axes);
     }

@@ -210,6 +210,16 @@ static exg_status read_string(reader *r, exg_argument *value)
     return EXG_OK;
 }
 
+/* ScalarType output_dtype=float32 */
+static exg_status read_dtype(reader *r, exg_argument *value)
+{
+    const char *name;
+
+    EXG_TRY(take_word(r, &name));
+    *value = exg_arg_dtype(exg_dtype_from_name(name));
+    return value->as_scalar_type == EXG_DTYPE_COUNT ? expected(r, "a dtype") : EXG_OK;
+}
+
 static exg_status read_default(reader *r, exg_schema_argument *arg)
 {
     exg_argument *value = &arg->default_value;
@@ -230,6 +240,8 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
         value->as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS;
     } else if (take(r, "Mean") || take(r, "mean")) {
         *value = exg_arg_int(1);
+    } else if (arg->type.base == EXG_TYPE_SCALAR_TYPE && is_word(*r->at) && *r->at > '9') {
+        return read_dtype(r, value);
     } else {
         EXG_TRY(read_number(r, value));
         if (arg->type.base == EXG_TYPE_FLOAT && value->kind == EXG_ARGUMENT_INT) {

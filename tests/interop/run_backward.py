@@ -2,6 +2,7 @@
 and compared with PyTorch. See README.md beside this file."""
 
 import argparse
+import math
 import sys
 import tempfile
 
@@ -52,6 +53,9 @@ def losses():
             lambda a, r=r: F.binary_cross_entropy(a, weight, reduction=r), lambda a, r=r: F.binary_cross_entropy(a, weight, weight, reduction=r)], chance)  # fmt: skip
         case(f"multi_margin_loss, {r}", "multi_margin_loss_backward", [
             lambda a, t, r=r, p=p, w=w: F.multi_margin_loss(a, t, p, 0.8, w, reduction=r) for p in (1, 2) for w in (None, weight[0])], x, classes)  # fmt: skip
+        labels = torch.tensor([[1, 2, -1, 0], [0, -1, 1, 1], [3, 2, 1, 0], [2, 2, 2, -1], [-1, 0, 1, 2]])
+        case(f"multilabel_margin_loss, {r}", "multilabel_margin_loss_forward multilabel_margin_loss_backward", [lambda a, t, r=r: F.multilabel_margin_loss(a, t, reduction=r)], torch.randn(5, 4), labels)
+    case("multilabel_margin_loss, one row", "multilabel_margin_loss_backward", [F.multilabel_margin_loss], x[0], labels[0])
     case("multi_margin_loss, one row", "multi_margin_loss_backward", [F.multi_margin_loss], x[0], classes[0])
 
 
@@ -77,6 +81,13 @@ def places():
     case("diagonal", "diagonal_backward", [lambda a: a.diagonal(), lambda a: a.diagonal(-1, 2, 0)], torch.randn(3, 4, 5))
     mask = torch.rand(3, 4) > 0.5
     case("masked_scatter", "masked_scatter_backward", [lambda a, b: a.masked_scatter(mask, b), lambda a, b: a.masked_scatter(mask[:1], b)], torch.randn(3, 4), torch.randn(15))
+    lengths, holes = torch.tensor([3, 2, 2, 0, 3, 1]), torch.tensor([1.0, 2, 2, 0, 3, 0, 0, 5, math.nan, 1, -2])
+    for how in ("sum", "mean", "max", "min", "prod"):
+        case(f"segment_reduce, {how}", "_segment_reduce_backward", [
+            lambda a, n, h=how, i=i: torch.segment_reduce(a, h, lengths=n, initial=i) for i in (None, 1.5)], torch.randn(11, 2, 3), lengths)  # fmt: skip
+        case(f"segment_reduce, {how}, zeros and nan", "_segment_reduce_backward", [lambda a, n, h=how: torch.segment_reduce(a, h, lengths=n, unsafe=True)], holes, lengths)
+        case(f"segment_reduce, {how}, offsets", "_segment_reduce_backward", [lambda a, n, h=how: torch.segment_reduce(a, h, offsets=n, axis=0)], torch.randn(7, 2), torch.tensor([0, 2, 2, 7]))
+    case("segment_reduce, along dim 1", "_segment_reduce_backward", [lambda a, n: torch.segment_reduce(a, "mean", lengths=n, axis=1, unsafe=True)], torch.randn(3, 5, 2), torch.tensor([[2, 3], [4, 1], [1, 1]]))
     for count, size in ((1, (2, 3, 5)), (2, (2, 3, 5, 4)), (3, (1, 2, 4, 5, 3))):
         pad = (1, 2, 2, 1, 1, 2)[: 2 * count]
         case(f"reflection, {count} dims", f"reflection_pad{count}d_backward", [lambda a, p=pad: F.pad(a, p, mode="reflect"), lambda a, p=pad: F.pad(a, (-1, *p[1:]), mode="reflect")], torch.randn(size))
@@ -98,6 +109,8 @@ def images():
     for count, size in ((2, (2, 3, 5, 4)), (3, (2, 2, 3, 4, 5))):
         grid = torch.rand(2, *(6, 3, 2)[:count], count) * 3.6 - 1.8
         case(f"grid_sample, {count} dims", f"grid_sampler_{count}d_backward", [lambda a, g, m=m, p=p, c=c: F.grid_sample(a, g, m, p, c) for m, p, c in modes], torch.randn(size), grid)
+        if count == 2:
+            case("grid_sample, bicubic", "grid_sampler_2d_backward", [lambda a, g, p=p, c=c: F.grid_sample(a, g, "bicubic", p, c) for _, p, c in modes[:6]], torch.randn(size), grid)
         case(f"grid_sample, {count} dims, the grid alone", f"grid_sampler_{count}d_backward", [lambda g, s=size: F.grid_sample(torch.ones(s).cumsum(-1), g, align_corners=True)], grid)
 
 
@@ -114,6 +127,7 @@ def named(g, x, scale):
     return (
         a.mish_backward(g, x), a.logit_backward(g, x, 0.2), a.logit_backward(g, x), a.mish_backward(g.bfloat16(), x.bfloat16()),
         *a._weight_norm_interface_backward(g, x, scale, norm, 0),
+        a._masked_softmax_backward(g, torch.softmax(x, 1), x < 0.5, 1), a._masked_softmax_backward(g, torch.softmax(x, 1), x < 0.5),
     )  # fmt: skip
 
 

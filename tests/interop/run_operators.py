@@ -240,6 +240,12 @@ AGREE["bits of a number first"] = (lambda x: (torch.bitwise_and(5, x), torch.bit
 AGREE["pad_sequence"] = (lambda x, i: (torch.nn.utils.rnn.pad_sequence([x[:2], x, x[:1]], padding_value=2.5), torch._C._nn.pad_sequence([i, i[:3]], True, 7.0, "left")), (torch.randn(4, 3), torch.arange(5)))
 AGREE["_weight_int8pack_mm"] = (torch._weight_int8pack_mm, (torch.randn(4, 32).bfloat16(), torch.randint(-9, 9, (16, 32), dtype=torch.int8), torch.rand(16).bfloat16()))
 AGREE.update(bags())
+scores, unseen = torch.randn(2, 3, 4, 4), torch.rand(2, 4) > 0.6
+AGREE["_masked_softmax"] = (
+    lambda x, k, m: (torch._masked_softmax(x, k, 3, 1), torch._masked_softmax(x, m[0, 0], 3, 0), torch._masked_softmax(x, m, 2, 2), torch._masked_softmax(x[0, 0], m[0, 0], None, 2)),
+    (scores, unseen, scores > 0.8))
+for half in (torch.float16, torch.bfloat16, torch.float32):
+    AGREE[f"rms_norm, tiny, {str(half)[6:]}"] = (lambda x: F.rms_norm(x, (8,)), (torch.randn(4, 8).mul(1e-4).to(half),))
 
 
 def windows():
