@@ -342,22 +342,14 @@ static void guards_are_asked_when_inputs_are_bound(void **state)
     unload_fixture(&l);
 }
 
-/* An index that is not there: told with operator, node, index and the user's line, and the
- * session goes on. */
-static void a_fault_of_the_data_names_its_node(void **state)
+static void check_fault(const loaded *l, const exg_session_options *options)
 {
-    static const fixture lm = {"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
-                               "lm.t1.expected.safetensors", 1e-3, 1e-3};
     int64_t token = 1000;
     exg_session_input input = {.name = "tokens",
                                .tensor = {.data = &token, .dtype = EXG_DTYPE_I64, .rank = 2}};
-    exg_session *session;
+    exg_session *session = open_session(l, options);
     exg_error err;
-    loaded l;
 
-    (void)state;
-    load_fixture(&lm, &l);
-    session = open_session(&l, NULL);
     input.tensor.sizes[0] = input.tensor.sizes[1] = 1;
     exg_tensor_set_contiguous(&input.tensor);
     exg_error_clear(&err);
@@ -366,9 +358,26 @@ static void a_fault_of_the_data_names_its_node(void **state)
     assert_non_null(strstr(err.message, "aten.embedding.default: index 1000 is outside"));
     assert_non_null(strstr(err.where, "node 'embedding'"));
     assert_non_null(strstr(err.fix, "it comes from"));
-    run_fixture(&l, session);
-    compare_with_expected(&l, session, "after a fault");
+    run_fixture(l, session);
+    compare_with_expected(l, session, "after a fault");
     exg_session_destroy(session);
+}
+
+/* An index that is not there: told with operator, node, index and the user's line, and the
+ * session goes on; also where one rank of several finds it. */
+static void a_fault_of_the_data_names_its_node(void **state)
+{
+    static const fixture lm = {"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
+                               "lm.t1.expected.safetensors", 1e-3, 1e-3};
+    exg_session_options options = {.size = sizeof(options), .mesh = {1, {2}}};
+    loaded l;
+
+    (void)state;
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
+                                           .mode = EXG_PLACE_TENSOR};
+    load_fixture(&lm, &l);
+    check_fault(&l, NULL);
+    check_fault(&l, &options);
     unload_fixture(&l);
 }
 
