@@ -263,7 +263,8 @@ static exg_status build_program(exg_planner *p, group_step *s)
     for (uint32_t d = 0; d < g->rank; d++) {
         sizes[d] = g->sizes[s->order[d]];
     }
-    s->program = exg_pointwise_begin(p->arena, g->rank, sizes);
+    exg_arena_reset(p->scratch);
+    s->program = exg_pointwise_begin(p->arena, p->scratch, g->rank, sizes);
     if (s->program == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
