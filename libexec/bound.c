@@ -299,8 +299,8 @@ static void run_rank(void *context, uint32_t r)
 
     exg_error_clear(&out->error);
     out->status = exg_rank_run(e->running->ranks[r], &out->error);
-    if (out->status != EXG_OK) {
-        exg_grid_abort(&e->grids[r], out->status);
+    if (out->status != EXG_OK && out->status != EXG_MALFORMED) { /* the data's faults come last: */
+        exg_grid_abort(&e->grids[r], out->status);               /* nobody waits any more */
     }
     if (out->status != EXG_OK && out->status != EXG_PEER) { /* which says it itself */
         (void)exg_error_within(&out->error, out->status, "rank %u", r);

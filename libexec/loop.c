@@ -343,8 +343,8 @@ static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_e
             whole->sizes[0] = slices;
             memcpy(whole->sizes + 1, made.sizes, made.rank * sizeof(*made.sizes));
             exg_tensor_set_contiguous(whole);
-        } else if (made.rank + 1 != whole->rank ||
-                   memcmp(made.sizes, whole->sizes + 1, made.rank * sizeof(*made.sizes)) != 0) {
+        } else if (made.dtype != whole->dtype ||
+                   !exg_dims_equal(made.sizes, made.rank, whole->sizes + 1, whole->rank - 1)) {
             return EXG_FAIL(err, MALFORMED, "RUN-005", "slices of a loop's result differ in size");
         }
         for (uint32_t p = 0; p < l->places; p++) {

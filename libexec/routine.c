@@ -17,30 +17,6 @@ void exg_routine_destroy(exg_routine *routine)
     free(routine->path);
 }
 
-/* Puts a new plan in front; the one that was not used longest makes room. */
-static void add_plan(exg_bound **list, exg_bound *bound, bool limited)
-{
-    uint32_t count = 1;
-    exg_bound **at = list;
-
-    bound->next = *list;
-    *list = bound;
-    while (limited && *at != NULL && count <= EXG_FOLLOW_MAX) {
-        at = &(*at)->next;
-        count++;
-    }
-    if (limited && *at != NULL) {
-        exg_bound_destroy(*at);
-        *at = NULL;
-    }
-}
-
-void exg_routine_leave(exg_routine *routine)
-{
-    routine->last = NULL;
-    routine->path_count = 0;
-}
-
 /* The one of the list that was not used longest, but for two that are needed (or NULL). */
 static bool drop_oldest(exg_bound **list, const exg_bound *current, const exg_bound *passed)
 {
@@ -59,10 +35,45 @@ static bool drop_oldest(exg_bound **list, const exg_bound *current, const exg_bo
     return true;
 }
 
+/* Puts a new plan in front; those not used longest make room where there are more than `most`. */
+static void add_plan(exg_bound **list, exg_bound *bound, uint32_t most, const exg_bound *passed)
+{
+    uint32_t count = 0;
+
+    bound->next = *list;
+    *list = bound;
+    for (const exg_bound *b = bound; b != NULL; b = b->next) {
+        count++;
+    }
+    while (count > most && drop_oldest(list, bound, passed)) {
+        count--;
+    }
+}
+
+/* How many of the first stretch are kept. */
+static uint32_t plan_limit(const exg_routine *r)
+{
+    uint32_t most = r->is_part ? EXG_FOLLOW_MAX : r->engine->options.plan_limit;
+
+    return most == 0 ? UINT32_MAX : most;
+}
+
+/* The first stretch of the run whose results are read; or NULL. */
+static const exg_bound *passed_first(const exg_routine *r)
+{
+    return r->path_count > 0 ? r->path[0] : NULL;
+}
+
+void exg_routine_leave(exg_routine *routine)
+{
+    routine->last = NULL;
+    routine->path_count = 0;
+}
+
 bool exg_routine_spare(void *routine)
 {
     exg_routine *r = routine;
-    bool dropped = drop_oldest(&r->plans, r->current, r->path_count > 0 ? r->path[0] : NULL);
+    bool dropped = drop_oldest(&r->plans, r->current, passed_first(r));
 
     for (uint32_t d = 0; !dropped && d < r->path_count; d++) {
         dropped = drop_oldest(&r->path[d]->follow, NULL,
@@ -87,7 +98,7 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
                               &stretch, err));
     EXG_TRY(exg_bound_create(routine->engine, stretch, routine->is_part, key, key_count,
                              &routine->current, err));
-    add_plan(&routine->plans, routine->current, routine->is_part);
+    add_plan(&routine->plans, routine->current, plan_limit(routine), passed_first(routine));
     routine->engine->plan_ns += exg_now_ns() - start;
     return EXG_OK;
 }
@@ -98,7 +109,7 @@ static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, c
                        uint32_t key_count, exg_bound **next, exg_error *err)
 {
     EXG_TRY(exg_bound_create(r->engine, stretch, r->is_part, key, key_count, next, err));
-    add_plan(&after->follow, *next, true);
+    add_plan(&after->follow, *next, EXG_FOLLOW_MAX, NULL);
     return EXG_OK;
 }
 

@@ -266,9 +266,9 @@ static void close_devices(exg_engine *e)
 
 static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
 {
-    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %d %d %d\n", options->seed,
-                    options->loop_limit, options->plan.no_fusion, options->plan.no_reuse,
-                    options->plan.overlap);
+    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %u %d %d %d\n", options->seed,
+                    options->loop_limit, options->plan_limit, options->plan.no_fusion,
+                    options->plan.no_reuse, options->plan.overlap);
     for (uint32_t d = 0; d < ndim; d++) {
         const exg_place_options *place = &options->place[d];
 

@@ -162,8 +162,8 @@ static exg_status begin(exg_dispatcher *d, exg_dtensor *root, const exg_dtensor 
     }
     if (root->history == NULL || (given == NULL && numel != 1) ||
         (given != NULL &&
-         (given->rank != root->rank || given->local.dtype != root->local.dtype ||
-          memcmp(given->sizes, root->sizes, root->rank * sizeof(root->sizes[0])) != 0))) {
+         (given->local.dtype != root->local.dtype ||
+          !exg_dims_equal(given->sizes, given->rank, root->sizes, root->rank)))) {
         return EXG_FAIL(err, USAGE, "TAP-004",
                         root->history == NULL ? "nothing that has a gradient leads here"
                         : given == NULL       ? "a root of %lld elements without a gradient"

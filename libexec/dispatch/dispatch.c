@@ -377,9 +377,8 @@ static bool overlap(const exg_tensor *a, const exg_tensor *b)
     if (end[0] <= (const uint8_t *)b->data || end[1] <= (const uint8_t *)a->data) {
         return false;
     }
-    return a->data != b->data || a->dtype != b->dtype || a->rank != b->rank ||
-           memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) != 0 ||
-           memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0])) != 0;
+    return a->data != b->data || !exg_tensor_is_alike(a, b) ||
+           !exg_dims_equal(a->strides, a->rank, b->strides, b->rank);
 }
 
 /* Does one plan compute the value and write it? The same on every rank. */

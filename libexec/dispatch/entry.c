@@ -209,8 +209,7 @@ static exg_status check_local(const exg_call *call, const exg_local_result *resu
 
     exg_local_chunk(call->mesh, exg_device_mesh_rank(call->mesh), result->spec.placements,
                     result->spec.sizes, result->spec.rank, offsets, sizes);
-    if (result->local.rank != result->spec.rank ||
-        memcmp(result->local.sizes, sizes, result->spec.rank * sizeof(sizes[0])) != 0) {
+    if (!exg_dims_equal(result->local.sizes, result->local.rank, sizes, result->spec.rank)) {
         return EXG_FAIL(call->err, UNSUPPORTED, "PLC-003",
                         "the sharding rule of '%s' gives a wrong local size", call->row->key);
     }

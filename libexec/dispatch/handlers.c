@@ -231,7 +231,7 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     y = args[1].dtensor;
     EXG_TRY(want(key, exg_device_mesh_equal(x->mesh, y->mesh) && x->local.dtype == y->local.dtype,
                  err));
-    if (x->rank != y->rank || memcmp(x->sizes, y->sizes, x->rank * sizeof(x->sizes[0])) != 0) {
+    if (!exg_dims_equal(x->sizes, x->rank, y->sizes, y->rank)) {
         *result = exg_object_value(exg_arg_bool(false));
         return EXG_OK;
     }
@@ -264,8 +264,8 @@ static exg_status is_same_size(void *user, exg_dispatcher *d, const char *key,
                           is_dtensor(args, 2, 1), err));
     a = args[0].dtensor;
     b = args[1].dtensor;
-    *result = exg_object_value(exg_arg_bool(
-        a->rank == b->rank && memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) == 0));
+    *result =
+        exg_object_value(exg_arg_bool(exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank)));
     return EXG_OK;
 }
 

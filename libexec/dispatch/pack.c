@@ -153,10 +153,10 @@ static exg_status check_wrapped(const exg_tensor *local, const exg_dtensor_spec 
     }
     exg_local_chunk(spec->mesh, exg_device_mesh_rank(spec->mesh), spec->placements, spec->sizes,
                     spec->rank, offsets, sizes);
-    return local->rank != spec->rank ||
-                   memcmp(local->sizes, sizes, spec->rank * sizeof(sizes[0])) != 0
-               ? EXG_FAIL(err, MALFORMED, "DSP-009", "a local tensor of other sizes than its spec")
-               : EXG_OK;
+    return exg_dims_equal(local->sizes, local->rank, sizes, spec->rank)
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "DSP-009",
+                          "a local tensor of other sizes than its spec");
 }
 
 static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, exg_object *result,

@@ -21,9 +21,9 @@ void exg_dtensor_get_spec(const exg_dtensor *t, exg_dtensor_spec *spec)
 
 bool exg_dtensor_spec_equal(const exg_dtensor_spec *a, const exg_dtensor_spec *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank || !exg_device_mesh_equal(a->mesh, b->mesh) ||
-        memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) != 0 ||
-        memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0])) != 0) {
+    if (a->dtype != b->dtype || !exg_device_mesh_equal(a->mesh, b->mesh) ||
+        !exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank) ||
+        !exg_dims_equal(a->strides, a->rank, b->strides, b->rank)) {
         return false;
     }
     for (uint32_t m = 0; m < a->mesh->ndim; m++) {

@@ -15,8 +15,7 @@ static exg_status cast(exg_dispatcher *d, const exg_dtensor *self, exg_dtensor *
 
 static exg_status check(const exg_dtensor *self, const exg_dtensor *from, exg_error *err)
 {
-    if (self->rank != from->rank ||
-        memcmp(self->sizes, from->sizes, self->rank * sizeof(self->sizes[0])) != 0) {
+    if (!exg_dims_equal(self->sizes, self->rank, from->sizes, from->rank)) {
         return EXG_FAIL(err, USAGE, "DSP-007", "a result of other sizes than the tensor it is "
                                                "written to");
     }

@@ -114,6 +114,9 @@ exg_span exg_tensor_span(const exg_tensor *t);
  * them. */
 bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes);
 
+/* As many dims, and the same ones. */
+bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_t b_rank);
+
 /* Of one dtype and the same sizes. */
 bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b);
 

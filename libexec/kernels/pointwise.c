@@ -41,21 +41,26 @@ static bool find_formula(uint32_t operator_id, exg_formula *formula)
     return true;
 }
 
-exg_pointwise *exg_pointwise_begin(exg_arena *arena, uint32_t rank, const int64_t *sizes)
+exg_pointwise *exg_pointwise_begin(exg_arena *arena, exg_arena *scratch, uint32_t rank,
+                                   const int64_t *sizes)
 {
     exg_pointwise *p = EXG_NEW(arena, exg_pointwise);
 
     assert(rank <= EXG_RANK_MAX);
-    if (p != NULL) {
-        p->arena = arena;
-        p->rank = rank;
-        p->numel = 1;
-        for (uint32_t d = 0; d < rank; d++) {
-            p->sizes[d] = sizes[d];
-            p->numel *= sizes[d];
-        }
+    if (p == NULL) {
+        return NULL;
     }
-    return p;
+    p->arena = arena;
+    p->rank = rank;
+    p->numel = 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        p->sizes[d] = sizes[d];
+        p->numel *= sizes[d];
+    }
+    p->instructions = EXG_NEW_ARRAY(scratch, exg_instruction, EXG_INSTRUCTION_MAX);
+    p->values = EXG_NEW_ARRAY(scratch, exg_tile_value, EXG_VALUE_MAX);
+    p->operands = EXG_NEW_ARRAY(scratch, exg_pointwise_operand, EXG_POINTWISE_REGISTERS * 2);
+    return p->instructions == NULL || p->values == NULL || p->operands == NULL ? NULL : p;
 }
 
 exg_status exg_pointwise_full(exg_error *err)

@@ -22,8 +22,10 @@ typedef struct exg_pointwise exg_pointwise;
 #define EXG_POINTWISE_REGISTERS 24 /* live at once in one program */
 #define EXG_POINTWISE_SCALARS   4  /* of one formula */
 
-/* A program over an iteration space of `rank` sizes. NULL: out of memory. */
-exg_pointwise *exg_pointwise_begin(exg_arena *arena, uint32_t rank, const int64_t *sizes);
+/* A program over an iteration space of `rank` sizes. `scratch` holds what goes when it is
+ * finished. NULL: out of memory. */
+exg_pointwise *exg_pointwise_begin(exg_arena *arena, exg_arena *scratch, uint32_t rank,
+                                   const int64_t *sizes);
 
 /* Each gives a register, or a status LIMIT when the program is full (the planner
  * then starts a new group). `operator_id` is an enum exg_operator_id of
@@ -43,7 +45,7 @@ exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtyp
  * workspace: tiles live on the stack of whoever runs a block (100 KiB). The call's
  * inputs and outputs are then the operands by number; input strides are aligned to
  * the iteration space (0 where broadcast). An output may share memory with an input
- * of the same dtype and strides. */
+ * of the same dtype and strides. LIMIT, NO_MEMORY. */
 exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err);
 
 /* `count` elements of a call's epilogue from `start`, and as many of `rows` rows in all,

@@ -393,6 +393,16 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     p->block_count = (uint32_t)((p->numel + block - 1) / block);
 }
 
+/* What is there, without the room for more. */
+static bool keep(exg_pointwise *p)
+{
+    p->instructions = exg_arena_memdup(p->arena, p->instructions, p->instruction_count,
+                                       sizeof(*p->instructions));
+    p->values = exg_arena_memdup(p->arena, p->values, p->value_count, sizeof(*p->values));
+    p->operands = exg_arena_memdup(p->arena, p->operands, p->operand_count, sizeof(*p->operands));
+    return p->instructions != NULL && p->values != NULL && p->operands != NULL;
+}
+
 exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_error *err)
 {
     uint64_t bytes;
@@ -425,6 +435,9 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
                         (long long)p->numel);
     }
     cut(p, bytes, widest);
+    if (!keep(p)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     call->params = p;
     call->workspace_bytes = 0;
     return EXG_OK;

@@ -97,9 +97,9 @@ struct exg_pointwise {
     uint8_t register_count;
     uint8_t operand_count;
     uint8_t registers[EXG_POINTWISE_REGISTERS]; /* value behind a register handed out */
-    exg_instruction instructions[EXG_INSTRUCTION_MAX];
-    exg_tile_value values[EXG_VALUE_MAX];
-    exg_pointwise_operand operands[EXG_POINTWISE_REGISTERS * 2];
+    exg_instruction *instructions; /* as many as there may be, until it is finished: */
+    exg_tile_value *values;        /* then as many as there are */
+    exg_pointwise_operand *operands;
 };
 
 /* The value is what lies in memory of the operand. */

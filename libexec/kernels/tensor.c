@@ -82,10 +82,14 @@ bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes)
            exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes);
 }
 
+bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_t b_rank)
+{
+    return a_rank == b_rank && memcmp(a, b, a_rank * sizeof(*a)) == 0;
+}
+
 bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b)
 {
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->sizes, b->sizes, a->rank * sizeof(*a->sizes)) == 0;
+    return a->dtype == b->dtype && exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank);
 }
 
 void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)

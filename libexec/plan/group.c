@@ -144,8 +144,8 @@ static void find_order(const exg_planner *p, uint32_t *order)
         exg_tensor window = p->locations[g->loads[i]].window;
         exg_tensor sorted = window;
 
-        if (window.rank != g->rank || exg_tensor_is_contiguous(&window) ||
-            memcmp(window.sizes, g->sizes, g->rank * sizeof(int64_t)) != 0) {
+        if (exg_tensor_is_contiguous(&window) ||
+            !exg_dims_equal(window.sizes, window.rank, g->sizes, g->rank)) {
             continue;
         }
         for (uint32_t d = 1; d < g->rank; d++) { /* by stride, the longest first */
@@ -263,7 +263,8 @@ static exg_status build_program(exg_planner *p, group_step *s)
     for (uint32_t d = 0; d < g->rank; d++) {
         sizes[d] = g->sizes[s->order[d]];
     }
-    s->program = exg_pointwise_begin(p->arena, g->rank, sizes);
+    exg_arena_reset(p->scratch);
+    s->program = exg_pointwise_begin(p->arena, p->scratch, g->rank, sizes);
     if (s->program == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }

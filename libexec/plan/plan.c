@@ -707,13 +707,15 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
                      .graph = functional->graph,
                      .operators = operators,
                      .arena = arena,
+                     .scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED),
                      .device = device,
                      .err = err};
     exg_status status;
 
     *plan = NULL;
-    p.plan = arena == NULL ? NULL : EXG_NEW(arena, exg_plan);
+    p.plan = arena == NULL || p.scratch == NULL ? NULL : EXG_NEW(arena, exg_plan);
     if (p.plan == NULL) {
+        exg_arena_destroy(p.scratch);
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -725,6 +727,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     p.plan->outputs_apart = p.outputs_apart;
     p.grid = grid;
     status = plan_all(&p);
+    exg_arena_destroy(p.scratch);
     if (status != EXG_OK) {
         exg_arena_destroy(arena);
         return status;

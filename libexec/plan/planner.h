@@ -23,6 +23,7 @@ typedef struct exg_planner {
     const exg_operators *operators;
     exg_plan *plan;
     exg_arena *arena;
+    exg_arena *scratch; /* of the pointwise program being built */
     exg_location *locations;   /* by value id; buffer EXG_NO_BUFFER: none yet */
     uint32_t *value_uses;      /* by value id: uses to come, outputs included */
     uint32_t *plain_uses;      /* by value id: readers that want it row-major */

@@ -545,6 +545,7 @@ static exg_status place_node(placer *p, const exg_node *node)
         return EXG_FAIL(p->r.err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
     EXG_TRY(exg_operator_normalize(op, node, args, p->r.err));
+    exg_builder_set_origin(p->r.builder, &node->metadata);
     EXG_TRY(collect_operands(p, op, args, &operands));
     call.operands = operands.metas;
     call.operand_count = operands.count;

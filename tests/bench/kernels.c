@@ -618,7 +618,7 @@ static void prepare_pointwise(bench_call *b, const pointwise_step *chain, int co
     b->call = (exg_kernel_call){.inputs = b->inputs, .outputs = b->outputs, .input_count = 2,
                                 .output_count = 1, .pool = pool, .fault = &b->fault};
     b->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    p = exg_pointwise_begin(b->call.arena, 1, b->inputs[0].sizes);
+    p = exg_pointwise_begin(b->call.arena, b->call.arena, 1, b->inputs[0].sizes);
     for (uint32_t i = 0; i < chain[0].operands; i++) {
         exg_pointwise_load(p, i, dtype, &regs[i], &err);
     }

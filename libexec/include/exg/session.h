@@ -1,8 +1,8 @@
 /* session.h - a program loaded and ready to run, again and again.
  *
  * A session takes a verified program, plans it for the sizes of the inputs it is
- * given (one plan for each set of sizes, kept; under goal.memory_limit those used
- * last), and carries plans out. After the first run with given sizes, running
+ * given (one plan for each set of sizes, kept; under plan_limit or goal.memory_limit
+ * those used last), and carries plans out. After the first run with given sizes, running
  * allocates nothing while their plan is kept. Weights are used where they are mapped;
  * what the program writes (buffers, an in-place cache) is the session's own state and
  * lasts from run to run.
@@ -56,6 +56,9 @@ typedef struct exg_session_options {
     const char *device;
     bool check_ranks; /* with plan_only: those of all ranks are, and must fit (COM-010). Ranks
                          that are threads are checked always, processes by their digests */
+    /* Plans for sets of sizes that are kept, those used last; 0: all. Each has its memory
+     * and, for programs of many nodes, megabytes that describe it. */
+    uint32_t plan_limit;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists

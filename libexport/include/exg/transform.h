@@ -6,9 +6,10 @@
  *                 as BUFFER_MUTATION, PARAMETER_MUTATION, USER_INPUT_MUTATION
  *
  * Each step makes a new program that shares the weights of its source and can be
- * printed. decompose comes before functionalize, because what an operator writes
- * or aliases is plain only once it is written out (batch_norm updates its running
- * statistics, reshape may alias).
+ * printed. What nodes say of themselves (the user's line, the module) stays where the
+ * verified program has it, which must stay; the programs between may go. decompose
+ * comes before functionalize, because what an operator writes or aliases is plain only
+ * once it is written out (batch_norm updates its running statistics, reshape may alias).
  */
 #ifndef EXG_TRANSFORM_H
 #define EXG_TRANSFORM_H

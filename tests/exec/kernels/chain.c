@@ -149,7 +149,7 @@ static void begin(program *g, exg_tensor like)
 {
     memset(g, 0, sizeof(*g));
     g->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    g->p = exg_pointwise_begin(g->arena, like.rank, like.sizes);
+    g->p = exg_pointwise_begin(g->arena, g->arena, like.rank, like.sizes);
     g->call.inputs = g->inputs;
     g->call.outputs = g->outputs;
     g->call.fault = &g->fault;

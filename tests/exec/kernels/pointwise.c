@@ -15,7 +15,7 @@
 /* ---- running one program ------------------------------------------------------------ */
 
 typedef struct program {
-    exg_arena *arena;
+    exg_arena *arena, *scratch;
     exg_pointwise *p;
     exg_kernel_call call;
     exg_tensor inputs[OPERANDS_MAX];
@@ -28,7 +28,8 @@ static void begin(program *g, uint32_t rank, const int64_t *sizes)
 {
     memset(g, 0, sizeof(*g));
     g->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    g->p = exg_pointwise_begin(g->arena, rank, sizes);
+    g->scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    g->p = exg_pointwise_begin(g->arena, g->scratch, rank, sizes);
     g->call.inputs = g->inputs;
     g->call.outputs = g->outputs;
     g->call.fault = &g->fault;
@@ -70,6 +71,10 @@ static void finish_and_run(program *g, uint32_t threads)
     exg_pool *pool = NULL;
 
     assert_int_equal(exg_pointwise_finish(g->p, &g->call, &g->err), EXG_OK);
+    exg_arena_destroy(g->scratch);
+    if (g->call.input_count + g->call.output_count <= 3) { /* room for more is not kept */
+        assert_true(exg_arena_used(g->arena) < 4096);
+    }
     if (threads > 0) {
         assert_int_equal(exg_pool_create(threads, &pool, NULL), EXG_OK);
     }
@@ -658,6 +663,7 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
                                      NULL, 0, &regs[1], &g.err);
     }
     assert_int_equal(status, EXG_LIMIT);
+    exg_arena_destroy(g.scratch);
     exg_arena_destroy(g.arena);
 
     /* operands and a result that take all the conversions there are */
@@ -674,6 +680,7 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
                                          regs, 3, NULL, 0, &regs[i % 3], &g.err);
         }
         assert_int_equal(status, EXG_LIMIT);
+        exg_arena_destroy(g.scratch);
         exg_arena_destroy(g.arena);
     }
 
@@ -684,6 +691,7 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
                      EXG_UNSUPPORTED);
     assert_int_equal(exg_pointwise_load(g.p, 0, EXG_DTYPE_C64, &regs[1], &g.err),
                      EXG_UNSUPPORTED);
+    exg_arena_destroy(g.scratch);
     exg_arena_destroy(g.arena);
     free_tensors();
 }

@@ -238,15 +238,15 @@ static void marks_of_functorch_say_the_way_out(void **state)
     unload_fixture(&l);
 }
 
-static void plans_are_kept_by_size(void **state)
+static void check_kept(uint32_t limit, uint32_t plans)
 {
     static const char *const lengths[] = {"lm.t1", "lm.t17", "lm.t200", "lm.t17", "lm.t1"};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 2};
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 2, .plan_limit = limit};
     exg_session_stats stats;
     exg_session *session = NULL;
     loaded first;
 
-    (void)state;
     load_fixture(&(fixture){"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
                             "lm.t1.expected.safetensors", 1e-3, 1e-3},
                  &first);
@@ -264,10 +264,46 @@ static void plans_are_kept_by_size(void **state)
         unload_fixture(&other);
     }
     exg_session_statistics(session, &stats);
-    assert_int_equal(stats.plan_count, 3);
+    assert_int_equal(stats.plan_count, plans);
     assert_int_equal(stats.runs, 5);
     exg_session_destroy(session);
     unload_fixture(&first);
+}
+
+static void plans_are_kept_by_size(void **state)
+{
+    (void)state;
+    check_kept(0, 3);
+    check_kept(3, 3);
+    check_kept(2, 4); /* the one that was not used longest makes room */
+    check_kept(1, 5);
+}
+
+/* A plan that is prepared takes nothing from the results of the last run. */
+static void preparing_leaves_results(void **state)
+{
+    int64_t tokens[200] = {0};
+    exg_session_input input = {.name = "tokens",
+                               .tensor = {.data = tokens, .dtype = EXG_DTYPE_I64, .rank = 2}};
+    exg_session_options options = {.size = sizeof(options), .plan_limit = 1};
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(&(fixture){"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
+                            "lm.t1.expected.safetensors", 1e-3, 1e-3},
+                 &l);
+    session = open_session(&l, &options);
+    run_fixture(&l, session);
+    input.tensor.sizes[0] = 1;
+    for (input.tensor.sizes[1] = 2; input.tensor.sizes[1] < 200; input.tensor.sizes[1] += 60) {
+        exg_tensor_set_contiguous(&input.tensor);
+        assert_int_equal(exg_session_prepare(session, &input, 1, &err), EXG_OK);
+    }
+    compare_with_expected(&l, session, "after others were prepared");
+    exg_session_destroy(session);
+    unload_fixture(&l);
 }
 
 /* Steps follow each other inside the run's time; each tells its operator and module. */
@@ -342,22 +378,14 @@ static void guards_are_asked_when_inputs_are_bound(void **state)
     unload_fixture(&l);
 }
 
-/* An index that is not there: told with operator, node, index and the user's line, and the
- * session goes on. */
-static void a_fault_of_the_data_names_its_node(void **state)
+static void check_fault(const loaded *l, const exg_session_options *options)
 {
-    static const fixture lm = {"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
-                               "lm.t1.expected.safetensors", 1e-3, 1e-3};
     int64_t token = 1000;
     exg_session_input input = {.name = "tokens",
                                .tensor = {.data = &token, .dtype = EXG_DTYPE_I64, .rank = 2}};
-    exg_session *session;
+    exg_session *session = open_session(l, options);
     exg_error err;
-    loaded l;
 
-    (void)state;
-    load_fixture(&lm, &l);
-    session = open_session(&l, NULL);
     input.tensor.sizes[0] = input.tensor.sizes[1] = 1;
     exg_tensor_set_contiguous(&input.tensor);
     exg_error_clear(&err);
@@ -366,9 +394,26 @@ static void a_fault_of_the_data_names_its_node(void **state)
     assert_non_null(strstr(err.message, "aten.embedding.default: index 1000 is outside"));
     assert_non_null(strstr(err.where, "node 'embedding'"));
     assert_non_null(strstr(err.fix, "it comes from"));
-    run_fixture(&l, session);
-    compare_with_expected(&l, session, "after a fault");
+    run_fixture(l, session);
+    compare_with_expected(l, session, "after a fault");
     exg_session_destroy(session);
+}
+
+/* An index that is not there: told with operator, node, index and the user's line, and the
+ * session goes on; also where one rank of several finds it. */
+static void a_fault_of_the_data_names_its_node(void **state)
+{
+    static const fixture lm = {"lm.core.dynamic.pt2", "lm.t1.inputs.safetensors",
+                               "lm.t1.expected.safetensors", 1e-3, 1e-3};
+    exg_session_options options = {.size = sizeof(options), .mesh = {1, {2}}};
+    loaded l;
+
+    (void)state;
+    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
+                                           .mode = EXG_PLACE_TENSOR};
+    load_fixture(&lm, &l);
+    check_fault(&l, NULL);
+    check_fault(&l, &options);
     unload_fixture(&l);
 }
 
@@ -556,6 +601,7 @@ int main(void)
         cmocka_unit_test(only_strided_tensors_run),
         cmocka_unit_test(marks_of_functorch_say_the_way_out),
         cmocka_unit_test(plans_are_kept_by_size),
+        cmocka_unit_test(preparing_leaves_results),
         cmocka_unit_test(guards_are_asked_when_inputs_are_bound),
         cmocka_unit_test(a_fault_of_the_data_names_its_node),
         cmocka_unit_test(each_step_is_measured),
