@@ -455,7 +455,7 @@ static inline float exg_f32_atan2(float y, float x)
     float p;
 
     t = least == most ? 1.0f : t; /* infinities too */
-    t = most == 0.0f ? 0.0f : t;
+    t = up + across == 0.0f ? 0.0f : t;
     p = exg_f32_atan_unit(t);
     p = is_steep ? (1.57079637f - p) - 4.37113883e-8f : p;
     p = exg_f32_bits(x) < 0 ? (3.14159274f - p) - 8.74227766e-8f : p;

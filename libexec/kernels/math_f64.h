@@ -1,7 +1,7 @@
 /* math_f64.h - f64 functions as straight-line C, so that loops over them vectorise.
  *
- * Each is within 1 unit in the last place of the true value, tanh within 3; NaN, infinities and signed zeros as
- * in C's math.h. Polynomials are the series.
+ * Each is within 1 unit in the last place of the true value, tanh within 3; NaN, infinities and
+ * signed zeros as in C's math.h. Polynomials are the series.
  */
 #ifndef EXG_LIBEXEC_KERNELS_MATH_F64_H
 #define EXG_LIBEXEC_KERNELS_MATH_F64_H

@@ -26,7 +26,7 @@
     static inline __attribute__((always_inline)) real formula_##id(real x, real y, real z,        \
                                                                    const float *scalars)          \
     {                                                                                             \
-        enum { far = 0, wide = 1 };                                                                         \
+        enum { far = 0, wide = 1 };                                                               \
         SCALARS(scalars);                                                                         \
         real result;                                                                              \
                                                                                                   \

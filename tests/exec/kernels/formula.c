@@ -1,7 +1,7 @@
 /* The f32 functions of formulas stay within 2.5 units in the last place of the true value over
- * all floats, logistic ones within 3.5 (mish 4.5), where they may give 0 below 2^-118, gelu within 4 of its
- * argument. The test takes every 2039th and those where exponentials go from one power of two to
- * the next; an argument of 1 takes them all (an hour).
+ * all floats, logistic ones within 3.5 (mish 4.5), where they may give 0 below 2^-118, gelu within
+ * 4 of its argument. The test takes every 2039th and those where exponentials go from one power of
+ * two to the next; an argument of 1 takes them all (an hour).
  */
 #include "tests/exec/kernels/harness.h"
 
