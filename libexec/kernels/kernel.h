@@ -81,6 +81,9 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_RAISES        64u /* run() may raise a fault of the data; of the pointwise
                                         kernel when integers are among its operands */
 
+#define EXG_KERNEL_FIRST_ALONE   128u /* results after the first are absent (EXG_DTYPE_COUNT)
+                                         where nobody reads any of them */
+
 typedef struct exg_kernel {
     const char *name;
     /* NULL: nothing to prepare. UNSUPPORTED (dtype, option) with the reason. */
