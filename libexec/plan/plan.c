@@ -430,6 +430,7 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
 
 static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *node, uint32_t reuse)
 {
+    bool leaves_unused = (step->kernel->flags & EXG_KERNEL_LEAVES_UNUSED) != 0;
     uint32_t at = 0;
 
     for (uint32_t o = 0; o < node->output_count; o++) {
@@ -440,7 +441,9 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                                  : output->kind == EXG_ARGUMENT_TENSOR ? output->as_tensor
                                                                        : EXG_NO_VALUE;
 
-            if (value == EXG_NO_VALUE || (at > 0 && step->call.channels_last)) {
+            if (value == EXG_NO_VALUE ||
+                (at > 0 && (step->call.channels_last ||
+                            (leaves_unused && p->value_uses[value] == 0)))) {
                 step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
                 step->outputs[at].buffer = EXG_NO_BUFFER;
                 step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;

@@ -22,6 +22,7 @@ typedef struct pool_params {
     uint64_t plane_bytes; /* of a block's workspace: a plane in the compute type */
     const exg_convert_loops *convert;
     const exg_row_f32_loops *rows;
+    const exg_pool_loops *loops;
 } pool_params;
 
 typedef struct pool_run_context {
@@ -31,35 +32,6 @@ typedef struct pool_run_context {
     int64_t *indices;
     char *workspace;
 } pool_run_context;
-
-/* Rows and columns [first, last) one output reads. */
-typedef struct pool_window {
-    int64_t first[2], last[2];
-    int64_t size; /* with padding */
-} pool_window;
-
-static pool_window window_of(const pool_params *p, int64_t y, int64_t x)
-{
-    int64_t at[2] = {y, x};
-    int64_t sizes[2] = {p->height, p->width};
-    int64_t outs[2] = {p->out_height, p->out_width};
-    pool_window w = {.size = 1};
-
-    for (int d = 0; d < 2; d++) {
-        if (p->kind == ADAPTIVE) {
-            w.first[d] = at[d] * sizes[d] / outs[d];
-            w.last[d] = exg_ceil_div((at[d] + 1) * sizes[d], outs[d]);
-        } else {
-            int64_t first = at[d] * p->stride[d] - p->padding[d];
-            int64_t last = EXG_MIN(first + p->kernel[d], sizes[d] + p->padding[d]);
-
-            w.size *= last - first;
-            w.first[d] = EXG_MAX(first, 0);
-            w.last[d] = EXG_MIN(last, sizes[d]);
-        }
-    }
-    return w;
-}
 
 /* Taps of a dilated window start inside: the first one that is. */
 static int64_t first_tap(const pool_params *p, int d, int64_t o)
@@ -72,94 +44,215 @@ static int64_t first_tap(const pool_params *p, int d, int64_t o)
     return first;
 }
 
-#define DEFINE_POOL(type, sum_type, name, lowest)                                             \
-    static void max_##name(const pool_params *p, const type *plane, type *out, int64_t *index)\
-    {                                                                                         \
-        for (int64_t y = 0; y < p->out_height; y++) {                                         \
-            int64_t y0 = first_tap(p, 0, y);                                                  \
-            int64_t y1 = EXG_MIN(y * p->stride[0] - p->padding[0] +                           \
-                                     (p->kernel[0] - 1) * p->dilation[0] + 1,                 \
-                                 p->height);                                                  \
-                                                                                              \
-            for (int64_t x = 0; x < p->out_width; x++) {                                      \
-                int64_t x0 = first_tap(p, 1, x);                                              \
-                int64_t x1 = EXG_MIN(x * p->stride[1] - p->padding[1] +                       \
-                                         (p->kernel[1] - 1) * p->dilation[1] + 1,             \
-                                     p->width);                                               \
-                type best = lowest;                                                           \
-                int64_t where = y0 * p->width + x0;                                           \
-                                                                                              \
-                for (int64_t i = y0; i < y1; i += p->dilation[0]) {                           \
-                    for (int64_t j = x0; j < x1; j += p->dilation[1]) {                       \
-                        type v = plane[i * p->width + j];                                     \
-                                                                                              \
-                        if (v > best || v != v) {                                             \
-                            best = v;                                                         \
-                            where = i * p->width + j;                                         \
-                        }                                                                     \
-                    }                                                                         \
-                }                                                                             \
-                out[y * p->out_width + x] = best;                                             \
-                index[y * p->out_width + x] = where;                                          \
-            }                                                                                 \
-        }                                                                                     \
-    }                                                                                         \
+/* ---- a tap of all windows of a row ------------------------------------------------------ */
+
+/* The windows [first, last) of a row whose tap in column j lies inside. */
+static void windows_with(const pool_params *p, int64_t j, int64_t *first, int64_t *last)
+{
+    int64_t at = j * p->dilation[1] - p->padding[1];
+
+    *first = at >= 0 ? 0 : exg_ceil_div(-at, p->stride[1]);
+    *last = at >= p->width ? 0 : EXG_MIN((p->width - 1 - at) / p->stride[1] + 1, p->out_width);
+}
+
+/* Every tap of the windows of row y, in order: what is greater, or a NaN, takes the place of what
+ * came before; or sums. */
+static void pool_row(const pool_params *p, const char *plane, int64_t y, char *out,
+                     int64_t *indices)
+{
+    int64_t bytes = exg_compute_bytes(p->compute);
+    int64_t row = y * p->stride[0] - p->padding[0];
+
+    for (int64_t i = 0; i < p->kernel[0]; i++, row += p->dilation[0]) {
+        for (int64_t j = 0; row >= 0 && row < p->height && j < p->kernel[1]; j++) {
+            int64_t first;
+            int64_t last;
+            int64_t place;
+
+            windows_with(p, j, &first, &last);
+            place = row * p->width + first * p->stride[1] - p->padding[1] + j * p->dilation[1];
+            if (first >= last) {
+                continue;
+            }
+            if (p->kind == MAX) {
+                p->loops->greatest[p->compute](last - first, out + first * bytes,
+                                               indices == NULL ? NULL : indices + first,
+                                               plane + place * bytes, p->stride[1], place);
+            } else {
+                p->loops->add[p->compute](last - first, out + first * bytes,
+                                          plane + place * bytes, p->stride[1]);
+            }
+        }
+    }
+}
+
+/* ---- greatest ------------------------------------------------------------------------------ */
+
+static void lowest_of(exg_compute compute, void *element)
+{
+    switch (compute) {
+    case EXG_COMPUTE_F32:
+        *(float *)element = -INFINITY;
+        break;
+    case EXG_COMPUTE_F64:
+        *(double *)element = -INFINITY;
+        break;
+    case EXG_COMPUTE_I32:
+        *(int32_t *)element = INT32_MIN;
+        break;
+    default:
+        *(int64_t *)element = INT64_MIN;
+    }
+}
+
+static void max_plane(const pool_params *p, const char *plane, char *out, int64_t *indices)
+{
+    uint32_t bytes = exg_compute_bytes(p->compute);
+    int64_t row_bytes = p->out_width * bytes;
+    int64_t lowest;
+
+    lowest_of(p->compute, &lowest);
+    for (int64_t y = 0; y < p->out_height; y++) {
+        int64_t *places = indices == NULL ? NULL : indices + y * p->out_width;
+
+        exg_fill(out + y * row_bytes, &lowest, p->out_width, bytes);
+        for (int64_t x = 0; x < p->out_width && places != NULL; x++) {
+            places[x] = first_tap(p, 0, y) * p->width + first_tap(p, 1, x);
+        }
+        pool_row(p, plane, y, out + y * row_bytes, places);
+    }
+}
+
+/* ---- averages ------------------------------------------------------------------------------ */
+
+/* What a window covers along a dimension: [first, last), and with padding. */
+typedef struct pool_range {
+    int64_t first, last, size;
+} pool_range;
+
+static pool_range range_of(const pool_params *p, int d, int64_t o)
+{
+    int64_t size = d == 0 ? p->height : p->width;
+    int64_t outs = d == 0 ? p->out_height : p->out_width;
+    int64_t first = o * p->stride[d] - p->padding[d];
+    int64_t last = EXG_MIN(first + p->kernel[d], size + p->padding[d]);
+
+    if (p->kind == ADAPTIVE) {
+        first = o * size / outs;
+        last = exg_ceil_div((o + 1) * size, outs);
+    }
+    return (pool_range){EXG_MAX(first, 0), EXG_MIN(last, size), last - first};
+}
+
+static int64_t divisor_of(const pool_params *p, pool_range y, pool_range x)
+{
+    return p->divisor != 0     ? p->divisor
+           : p->counts_padding ? y.size * x.size
+                               : (y.last - y.first) * (x.last - x.first);
+}
+
+#define IS_EMPTY(range) ((range).last <= (range).first)
+
+#define DEFINE_AVERAGE(type, sum_type, name)                                                  \
     static void average_##name(const pool_params *p, const type *plane, type *out)            \
     {                                                                                         \
-        for (int64_t y = 0; y < p->out_height; y++) {                                         \
-            for (int64_t x = 0; x < p->out_width; x++) {                                      \
-                pool_window w = window_of(p, y, x);                                           \
-                int64_t inside = (w.last[0] - w.first[0]) * (w.last[1] - w.first[1]);         \
-                int64_t by = p->divisor != 0 ? p->divisor                                     \
-                             : p->counts_padding && p->kind != ADAPTIVE ? w.size : inside;    \
+        for (int64_t x = 0; x < p->out_width; x++) {                                          \
+            pool_range columns = range_of(p, 1, x);                                           \
+                                                                                              \
+            for (int64_t y = 0; y < p->out_height; y++) {                                     \
+                pool_range rows = range_of(p, 0, y);                                          \
                 sum_type sum = 0;                                                             \
                                                                                               \
-                for (int64_t i = w.first[0]; i < w.last[0]; i++) {                            \
-                    for (int64_t j = w.first[1]; j < w.last[1]; j++) {                        \
+                for (int64_t i = rows.first; i < rows.last; i++) {                            \
+                    for (int64_t j = columns.first; j < columns.last; j++) {                  \
                         sum += plane[i * p->width + j];                                       \
                     }                                                                         \
                 }                                                                             \
                 out[y * p->out_width + x] =                                                   \
-                    inside > 0 ? (type)(sum / (sum_type)by) : (type)0;                        \
+                    IS_EMPTY(rows) || IS_EMPTY(columns)                                       \
+                        ? (type)0                                                             \
+                        : (type)(sum / (sum_type)divisor_of(p, rows, columns));               \
             }                                                                                 \
         }                                                                                     \
     }
 
-DEFINE_POOL(float, float, f32, -INFINITY)
-DEFINE_POOL(double, double, f64, -INFINITY)
-DEFINE_POOL(int32_t, int64_t, i32, INT32_MIN)
-DEFINE_POOL(int64_t, int64_t, i64, INT64_MIN)
+/* Sums, by what their windows cover. */
+#define DEFINE_DIVIDE(type, name)                                                             \
+    static void divide_##name(const pool_params *p, type *out)                                \
+    {                                                                                         \
+        for (int64_t y = 0; y < p->out_height; y++) {                                         \
+            pool_range rows = range_of(p, 0, y);                                              \
+                                                                                              \
+            for (int64_t x = 0; x < p->out_width; x++) {                                      \
+                pool_range columns = range_of(p, 1, x);                                       \
+                type *to = &out[y * p->out_width + x];                                        \
+                                                                                              \
+                *to = IS_EMPTY(rows) || IS_EMPTY(columns)                                     \
+                          ? (type)0                                                           \
+                          : (type)(*to / (type)divisor_of(p, rows, columns));                 \
+            }                                                                                 \
+        }                                                                                     \
+    }
+
+DEFINE_AVERAGE(float, float, f32)
+DEFINE_AVERAGE(double, double, f64)
+DEFINE_AVERAGE(int32_t, int64_t, i32)
+DEFINE_AVERAGE(int64_t, int64_t, i64)
+DEFINE_DIVIDE(float, f32)
+DEFINE_DIVIDE(double, f64)
+DEFINE_DIVIDE(int64_t, i64)
+
+/* One window over all of the plane, which is one row in memory. */
+static bool is_of_all(const pool_params *p)
+{
+    return p->out_height == 1 && p->out_width == 1 && p->padding[0] == 0 && p->padding[1] == 0 &&
+           p->kernel[0] == p->height && p->kernel[1] == p->width;
+}
+
+/* By rows where windows are regular and sums are of the type of elements, else one by one. */
+static void average_plane(const pool_params *p, const char *plane, char *out)
+{
+    const void *all = plane;
+    void *to = out;
+    int64_t area = p->height * p->width;
+    double by = (double)(p->divisor != 0 ? p->divisor : area);
+    bool is_real = p->compute == EXG_COMPUTE_F32 || p->compute == EXG_COMPUTE_F64;
+
+    if (is_real && is_of_all(p) && p->compute == EXG_COMPUTE_F32) {
+        *(float *)to = (float)(p->rows->sum(area, all) / by);
+    } else if (is_real && is_of_all(p)) {
+        *(double *)to = EXG_LOOPS(exg_loops_row_f64)->sum(area, all) / by;
+    } else if (p->kind == AVERAGE && p->compute != EXG_COMPUTE_I32) {
+        int64_t row_bytes = p->out_width * exg_compute_bytes(p->compute);
+
+        memset(out, 0, (size_t)(p->out_height * row_bytes));
+        for (int64_t y = 0; y < p->out_height; y++) {
+            pool_row(p, plane, y, out + y * row_bytes, NULL);
+        }
+        if (p->compute == EXG_COMPUTE_F32) {
+            divide_f32(p, to);
+        } else if (p->compute == EXG_COMPUTE_F64) {
+            divide_f64(p, to);
+        } else {
+            divide_i64(p, to);
+        }
+    } else if (p->compute == EXG_COMPUTE_F32) {
+        average_f32(p, all, to);
+    } else if (p->compute == EXG_COMPUTE_F64) {
+        average_f64(p, all, to);
+    } else if (p->compute == EXG_COMPUTE_I32) {
+        average_i32(p, all, to);
+    } else {
+        average_i64(p, all, to);
+    }
+}
 
 static void pool_plane(const pool_params *p, const void *plane, void *out, int64_t *indices)
 {
-    switch (p->compute) {
-    case EXG_COMPUTE_F32:
-        if (p->kind == MAX) {
-            max_f32(p, plane, out, indices);
-        } else {
-            average_f32(p, plane, out);
-        }
-        break;
-    case EXG_COMPUTE_F64:
-        if (p->kind == MAX) {
-            max_f64(p, plane, out, indices);
-        } else {
-            average_f64(p, plane, out);
-        }
-        break;
-    case EXG_COMPUTE_I32:
-        if (p->kind == MAX) {
-            max_i32(p, plane, out, indices);
-        } else {
-            average_i32(p, plane, out);
-        }
-        break;
-    default:
-        if (p->kind == MAX) {
-            max_i64(p, plane, out, indices);
-        } else {
-            average_i64(p, plane, out);
-        }
+    if (p->kind == MAX) {
+        max_plane(p, plane, out, indices);
+    } else {
+        average_plane(p, plane, out);
     }
 }
 
@@ -266,7 +359,10 @@ static void pool_run_all(const exg_kernel_call *call)
 {
     const pool_params *p = call->params;
     pool_run_context r = {p, call->inputs[0].data, call->outputs[0].data,
-                          p->kind == MAX ? call->outputs[1].data : NULL, call->workspace};
+                          p->kind == MAX && !exg_tensor_is_absent(&call->outputs[1])
+                              ? call->outputs[1].data
+                              : NULL,
+                          call->workspace};
 
     if (call->channels_last) {
         exg_pool_run(call->pool, last_row, (void *)(uintptr_t)call,
@@ -311,6 +407,8 @@ static exg_status plan(exg_kernel_call *call, pool_kind kind, pool_params **out,
     }
     p->convert = EXG_LOOPS(exg_loops_convert);
     p->rows = EXG_LOOPS(exg_loops_row_f32);
+    p->loops = EXG_LOOPS(exg_loops_pool);
+    p->dilation[0] = p->dilation[1] = 1;
     call->params = p;
     *out = p;
     return EXG_OK;
@@ -349,17 +447,25 @@ static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *
 {
     pool_params *p;
 
-    return plan(call, ADAPTIVE, &p, err);
+    EXG_TRY(plan(call, ADAPTIVE, &p, err));
+    if (p->out_height > 0 && p->height % p->out_height == 0 && p->out_width > 0 &&
+        p->width % p->out_width == 0) { /* windows side by side */
+        p->kind = AVERAGE;
+        p->kernel[0] = p->stride[0] = p->height / p->out_height;
+        p->kernel[1] = p->stride[1] = p->width / p->out_width;
+    }
+    return EXG_OK;
 }
 
-#define POOL_KERNEL(kernel, suits)                                                            \
+#define POOL_KERNEL(kernel, suits, kernel_flags)                                              \
     const exg_kernel exg_kernel_##kernel = {                                                  \
         .name = #kernel,                                                                      \
         .prepare = kernel##_prepare,                                                          \
         .run = pool_run_all,                                                                  \
+        .flags = kernel_flags,                                                                \
         .suits_channels_last = suits,                                                         \
     }
 
-POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last);
-POOL_KERNEL(avg_pool2d, NULL);
-POOL_KERNEL(adaptive_avg_pool2d, NULL);
+POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last, EXG_KERNEL_LEAVES_UNUSED);
+POOL_KERNEL(avg_pool2d, NULL, 0);
+POOL_KERNEL(adaptive_avg_pool2d, NULL, 0);

@@ -250,6 +250,19 @@ typedef struct exg_scan_loops {
 
 EXG_LOOPS_DECLARE(exg_scan_loops, exg_loops_scan);
 
+/* ---- pooling ----------------------------------------------------------------------------- */
+
+/* One tap of `count` windows, whose elements are `stride` apart from x on. */
+typedef struct exg_pool_loops {
+    /* best = x where that is greater or NaN, and where = its place: place, place + stride, ...;
+     * where may be NULL */
+    void (*greatest[EXG_COMPUTE_COUNT])(int64_t count, void *best, int64_t *where, const void *x,
+                                        int64_t stride, int64_t place);
+    void (*add[EXG_COMPUTE_COUNT])(int64_t count, void *sum, const void *x, int64_t stride);
+} exg_pool_loops;
+
+EXG_LOOPS_DECLARE(exg_pool_loops, exg_loops_pool);
+
 /* ---- Fourier transforms -------------------------------------------------------------- */
 
 typedef struct exg_complex_double {
