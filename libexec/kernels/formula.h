@@ -151,6 +151,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #undef LOG
 #undef LOG10
 #undef LOG1P
+#undef LOG1P_EXP
 #undef LOG2
 #undef NEXTAFTER
 #undef NORMAL_CDF
@@ -196,6 +197,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG(x)          exg_f32_log(x)
 #define LOG10(x)        exg_f32_log10(x)
 #define LOG1P(x)        exg_f32_log1p(x)
+#define LOG1P_EXP(x)    exg_f32_log1p_exp(x)
 #define LOG2(x)         exg_f32_log2(x)
 #define NEXTAFTER(x, y) nextafterf(x, y)
 #define NORMAL_CDF(x)   exg_f32_normal_cdf(x)
@@ -238,6 +240,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG(x)          log(x)
 #define LOG10(x)        log10(x)
 #define LOG1P(x)        log1p(x)
+#define LOG1P_EXP(x)    (fmax(x, 0) + log1p(exp(-fabs(x))))
 #define LOG2(x)         log2(x)
 #define NEXTAFTER(x, y) nextafter(x, y)
 #define NORMAL_CDF(x)   (0.5 * (1 + erf((x) * 0.70710678118654752440)))

@@ -247,6 +247,21 @@ static inline float exg_f32_log1p(float x)
     return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(-0.5f * x, x, x) : corrected;
 }
 
+/* log(1 + e^x), as that of e^-|x|, which has no edges: compilers do not make vectors of
+ * log1p(exp(x)). Below 2^-126 it is 0. */
+static inline float exg_f32_log1p_exp(float x)
+{
+    float z = exg_f32_exp_down(-exg_f32_abs(x));
+    float u = 1.0f + z;
+    float e;
+    float l = exg_f32_log_parts(u, &e);
+
+    l = exg_f32_fma(e, 0.693359375f, exg_f32_fma(e, -2.12194440e-4f, l));
+    l += (z - (u - 1.0f)) / u; /* what rounding took from u */
+    l = z < 1e-4f ? exg_f32_fma(-0.5f * z, z, z) : l;
+    return (x > 0.0f ? x : 0.0f) + l;
+}
+
 static inline float exg_f32_tanh(float x)
 {
     float magnitude = exg_f32_abs(x);

@@ -167,6 +167,11 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
+static double log_sigmoid(double x)
+{
+    return fmin(x, 0) - log1p(exp(-fabs(x)));
+}
+
 static double silu(double x)
 {
     return x / (1 + exp(-x));
@@ -177,6 +182,7 @@ static void logistic_formulas_are_within_3_5_ulp_of_the_true_value(void **state)
     (void)state;
     check(EXG_FORMULA_sigmoid_default, sigmoid, false, true, 3.5, "sigmoid");
     check(EXG_FORMULA_silu_default, silu, false, true, 3.5, "silu");
+    check(EXG_FORMULA_log_sigmoid_default, log_sigmoid, false, true, 3.5, "log_sigmoid");
 }
 
 static const exg_narrow_loops *const narrow[] = {
