@@ -127,10 +127,49 @@ static inline char *place_of(const scatter_run *r, const scatter_line *l, int64_
     return l->self + j * l->self_step + i * p->dim_stride * p->bytes;
 }
 
+/* Gathers along the dimension of the index, all dense: most are so. */
+#define GATHER_LINE(type)                                                           \
+    for (int64_t j = 0; j < l->count; j++) {                                        \
+        bool is_inside = (uint64_t)index[j] < (uint64_t)p->dim_size;                \
+        type value = ((const type *)from)[is_inside ? index[j] : 0];                \
+                                                                                    \
+        ((type *)to)[j] = is_inside ? value : 0;                                    \
+        if (!is_inside) {                                                           \
+            exg_raise_index(r->call, index[j], p->dim_size);                        \
+        }                                                                           \
+    }                                                                               \
+    return true
+
+static bool gather_line(const scatter_run *r, const scatter_line *l)
+{
+    const scatter_params *p = r->p;
+    const int64_t *index = (const int64_t *)(const void *)r->index + l->index;
+    const void *from = l->self;
+    void *to = l->src;
+
+    if (p->kind != GATHER || p->index_dtype != EXG_DTYPE_I64 || l->index_step != 1 ||
+        l->self_step != 0 || p->dim_stride != 1 || l->src_step != p->bytes || p->dim_size == 0) {
+        return false;
+    }
+    switch (p->bytes) {
+    case 2:
+        GATHER_LINE(uint16_t);
+    case 4:
+        GATHER_LINE(uint32_t);
+    case 8:
+        GATHER_LINE(uint64_t);
+    default:
+        return false;
+    }
+}
+
 static void move_line(const scatter_run *r, const scatter_line *l)
 {
     const scatter_params *p = r->p;
 
+    if (gather_line(r, l)) {
+        return;
+    }
     for (int64_t j = 0; j < l->count; j++) {
         char *self = place_of(r, l, j);
         char *src = l->src == NULL ? (char *)(uintptr_t)p->element : l->src + j * l->src_step;
