@@ -80,9 +80,7 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_SEES_EPILOGUE 32u /* prepare is called again once there is one */
 #define EXG_KERNEL_RAISES        64u /* run() may raise a fault of the data; of the pointwise
                                         kernel when integers are among its operands */
-
-#define EXG_KERNEL_FIRST_ALONE   128u /* results after the first are absent (EXG_DTYPE_COUNT)
-                                         where nobody reads any of them */
+#define EXG_KERNEL_LEAVES_UNUSED 128u /* results but the first are absent where nobody reads them */
 
 typedef struct exg_kernel {
     const char *name;

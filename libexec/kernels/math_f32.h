@@ -247,10 +247,11 @@ static inline float exg_f32_log1p(float x)
     return exg_f32_abs(x) < 1e-4f ? exg_f32_fma(-0.5f * x, x, x) : corrected;
 }
 
-/* log(1 + e^x) for x <= 0, or NaN. */
+/* log(1 + e^x); of what e^-|x| leaves, below 2^-126, 0. Compilers do not make vectors of
+ * log1p(exp(x)). */
 static inline float exg_f32_log1p_exp(float x)
 {
-    float t = exg_f32_exp_down(x);
+    float t = exg_f32_exp_down(-exg_f32_abs(x));
     float q = -3.3184722997e-3f;
 
     q = exg_f32_fma(q, t, 2.0204585046e-2f);
@@ -261,7 +262,7 @@ static inline float exg_f32_log1p_exp(float x)
     q = exg_f32_fma(q, t, -2.4958586693e-1f);
     q = exg_f32_fma(q, t, 3.3330512047e-1f);
     q = exg_f32_fma(q, t, -4.9999931455e-1f);
-    return exg_f32_fma(q * t, t, t);
+    return (x > 0.0f ? x : 0.0f) + exg_f32_fma(q * t, t, t);
 }
 
 static inline float exg_f32_tanh(float x)

@@ -111,13 +111,13 @@ static inline double exg_f64_log(double x)
     return x < 0.0 ? NAN : x != x ? x : result;
 }
 
-/* log(1 + e^x) for x <= 0, or NaN. */
+/* log(1 + e^x) */
 static inline double exg_f64_log1p_exp(double x)
 {
-    double t = exg_f64_exp(x);
+    double t = exg_f64_exp(-exg_f64_copysign(x, 1.0));
     double u = 1.0 + t;
 
-    return exg_f64_log(u) + (t - (u - 1.0)) / u;
+    return (x > 0.0 ? x : 0.0) + (exg_f64_log(u) + (t - (u - 1.0)) / u);
 }
 
 #endif

@@ -396,18 +396,6 @@ static void set_channels_last(exg_tensor *t)
     t->strides[0] = t->sizes[2] * t->strides[2];
 }
 
-/* Does nobody read any result but the first? */
-static bool is_read_for_first(const exg_planner *p, const exg_node *node)
-{
-    for (uint32_t o = 1; o < node->output_count; o++) {
-        if (node->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
-            p->value_uses[node->outputs[o].as_tensor] > 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Do this node's kernel, operands and readers all take a result with its channels last? */
 static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const exg_node *node,
                                 const exg_argument *args, uint32_t arg_count,
@@ -417,7 +405,13 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
     exg_kernel_call call = {.args = args, .arg_count = arg_count, .inputs = windows,
                             .input_count = count};
 
-    if (!is_read_for_first(p, node) || kernel->suits_channels_last == NULL || count > 8 || p->once || p->no_fusion ||
+    for (uint32_t o = 1; o < node->output_count; o++) { /* the others are not computed then */
+        if (node->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
+            p->value_uses[node->outputs[o].as_tensor] > 0) {
+            return false;
+        }
+    }
+    if (kernel->suits_channels_last == NULL || count > 8 || p->once || p->no_fusion ||
         node->outputs[0].kind != EXG_ARGUMENT_TENSOR ||
         p->plain_uses[node->outputs[0].as_tensor] > 0) {
         return false;
@@ -436,9 +430,7 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
 
 static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *node, uint32_t reuse)
 {
-    const bool first_alone =
-        step->call.channels_last || ((step->kernel->flags & EXG_KERNEL_FIRST_ALONE) != 0 &&
-                                     is_read_for_first(p, node));
+    bool leaves_unused = (step->kernel->flags & EXG_KERNEL_LEAVES_UNUSED) != 0;
     uint32_t at = 0;
 
     for (uint32_t o = 0; o < node->output_count; o++) {
@@ -449,7 +441,9 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                                  : output->kind == EXG_ARGUMENT_TENSOR ? output->as_tensor
                                                                        : EXG_NO_VALUE;
 
-            if (value == EXG_NO_VALUE || (at > 0 && first_alone)) {
+            if (value == EXG_NO_VALUE ||
+                (at > 0 && (step->call.channels_last ||
+                            (leaves_unused && p->value_uses[value] == 0)))) {
                 step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
                 step->outputs[at].buffer = EXG_NO_BUFFER;
                 step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;

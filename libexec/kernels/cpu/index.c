@@ -5,7 +5,7 @@
  * first index, then positions, then the rest; positions come first when the indexed
  * dimensions are not neighbours. Negative indices count from the end.
  */
-#include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/cpu/combine.h"
 
 typedef struct index_params {
     uint32_t bytes;
@@ -28,9 +28,7 @@ typedef struct index_params {
     int64_t run_length; /* elements that lie together on both sides */
     int64_t positions_of_block;
     bool accumulates;
-    exg_compute compute;
-    exg_load_loop *load;
-    exg_store_loop *store;
+    exg_combiner adder;
 } index_params;
 
 typedef struct index_run_context {
@@ -165,35 +163,6 @@ static int64_t window_of(const index_run_context *r, const int64_t *at)
     return offset;
 }
 
-static void add_run(const index_params *p, char *self, const char *values)
-{
-    union {
-        float f32;
-        double f64;
-        int32_t i32;
-        int64_t i64;
-    } a, b;
-
-    for (int64_t k = 0; k < p->run_length; k++) {
-        p->load(1, &a, self + k * p->bytes, 1);
-        p->load(1, &b, values + k * p->bytes, 1);
-        switch (p->compute) {
-        case EXG_COMPUTE_F32:
-            a.f32 += b.f32;
-            break;
-        case EXG_COMPUTE_F64:
-            a.f64 += b.f64;
-            break;
-        case EXG_COMPUTE_I32:
-            a.i32 += b.i32;
-            break;
-        default:
-            a.i64 += b.i64;
-        }
-        p->store(1, self + k * p->bytes, 1, &a);
-    }
-}
-
 /* One window; offsets in elements, window < 0: the index was bad. */
 static void move_window(const index_run_context *r, int64_t window, int64_t self_offset,
                         int64_t values_offset)
@@ -225,7 +194,7 @@ static void move_window(const index_run_context *r, int64_t window, int64_t self
             }
         } else if (window >= 0) {
             if (p->accumulates) {
-                add_run(p, r->self + self * p->bytes, at);
+                exg_combine(&p->adder, r->self + self * p->bytes, at, p->run_length);
             } else {
                 memcpy(r->self + self * p->bytes, at, run_bytes);
             }
@@ -301,11 +270,7 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
     p = (index_params *)(uintptr_t)call->params;
     p->accumulates = exg_call_bool(call, 3);
     if (p->accumulates) {
-        if (!exg_compute_of(out->dtype, &p->compute)) {
-            return exg_unsupported_dtype("index_put", out->dtype, err);
-        }
-        p->load = EXG_LOOPS(exg_loops_convert)->load[out->dtype];
-        p->store = EXG_LOOPS(exg_loops_convert)->store[out->dtype];
+        return exg_combiner_init(&p->adder, EXG_COMBINE_BY_ADD, out->dtype, "index_put", err);
     }
     return EXG_OK;
 }

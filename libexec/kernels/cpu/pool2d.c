@@ -14,24 +14,16 @@ typedef struct pool_params {
     int64_t planes, height, width, out_height, out_width;
     int64_t kernel[2], stride[2], padding[2], dilation[2];
     bool counts_padding;
-    bool is_mean; /* of whole planes of f32 */
     int64_t divisor; /* 0: by count */
-    const double *across; /* by column of results, what a count has as a factor; of averages */
     exg_dtype dtype;
     exg_compute compute;
     uint32_t bytes;
     int64_t planes_of_block;
-    uint64_t row_bytes;   /* of a block's workspace: a row of sums, */
-    uint64_t plane_bytes; /* and behind it a plane in the compute type */
-    const exg_pool_taps *taps;
+    uint64_t plane_bytes; /* of a block's workspace: a plane in the compute type */
     const exg_convert_loops *convert;
     const exg_row_f32_loops *rows;
+    const exg_pool_loops *loops;
 } pool_params;
-
-static uint32_t sum_bytes(const pool_params *p)
-{
-    return p->compute == EXG_COMPUTE_F32 ? sizeof(float) : sizeof(int64_t);
-}
 
 typedef struct pool_run_context {
     const pool_params *p;
@@ -40,33 +32,6 @@ typedef struct pool_run_context {
     int64_t *indices;
     char *workspace;
 } pool_run_context;
-
-/* Places [first, last) that the window of result o reads along d. */
-typedef struct pool_range {
-    int64_t first, last;
-    int64_t size; /* with padding */
-} pool_range;
-
-static pool_range range_of(const pool_params *p, int d, int64_t o)
-{
-    const int64_t size = d == 0 ? p->height : p->width;
-    const int64_t out = d == 0 ? p->out_height : p->out_width;
-    const int64_t first = o * p->stride[d] - p->padding[d];
-    const int64_t last = EXG_MIN(first + p->kernel[d], size + p->padding[d]);
-
-    if (p->kind == ADAPTIVE) {
-        return (pool_range){o * size / out, exg_ceil_div((o + 1) * size, out), 0};
-    }
-    return (pool_range){EXG_MAX(first, 0), EXG_MIN(last, size), last - first};
-}
-
-/* What a sum is divided by, as far as d says: factors of a count. */
-static int64_t divisor_of(const pool_params *p, int d, int64_t o)
-{
-    const pool_range r = range_of(p, d, o);
-
-    return p->counts_padding ? r.size : EXG_MAX(r.last - r.first, 0);
-}
 
 /* Taps of a dilated window start inside: the first one that is. */
 static int64_t first_tap(const pool_params *p, int d, int64_t o)
@@ -79,177 +44,215 @@ static int64_t first_tap(const pool_params *p, int d, int64_t o)
     return first;
 }
 
-#define CHUNK 256 /* results of a row at a time */
+/* ---- a tap of all windows of a row ------------------------------------------------------ */
 
-/* Of results [x, x + count) of a row those whose windows have tap k inside: the first, and how
- * many. */
-static int64_t inside_of(const pool_params *p, int64_t k, int64_t x, int64_t count, int64_t *first)
+/* The windows [first, last) of a row whose tap in column j lies inside. */
+static void windows_with(const pool_params *p, int64_t j, int64_t *first, int64_t *last)
 {
-    const int64_t offset = k * p->dilation[1] - p->padding[1];
-    const int64_t most = p->width - 1 - offset;
-    const int64_t last = most < 0 ? 0 : most / p->stride[1] + 1;
+    int64_t at = j * p->dilation[1] - p->padding[1];
 
-    *first = EXG_MAX(x, offset < 0 ? exg_ceil_div(-offset, p->stride[1]) : 0);
-    return EXG_MIN(x + count, last) - *first;
+    *first = at >= 0 ? 0 : exg_ceil_div(-at, p->stride[1]);
+    *last = at >= p->width ? 0 : EXG_MIN((p->width - 1 - at) / p->stride[1] + 1, p->out_width);
 }
 
-/* Element of the row that tap k of result x reads. */
-static int64_t tap_at(const pool_params *p, int64_t k, int64_t x)
+/* Every tap of the windows of row y, in order: what is greater, or a NaN, takes the place of what
+ * came before; or sums. */
+static void pool_row(const pool_params *p, const char *plane, int64_t y, char *out,
+                     int64_t *indices)
 {
-    return x * p->stride[1] - p->padding[1] + k * p->dilation[1];
-}
+    int64_t bytes = exg_compute_bytes(p->compute);
+    int64_t row = y * p->stride[0] - p->padding[0];
 
-#define DEFINE_POOL(type, sum_type, place_type, name, lowest)                                      \
-    /* Nothing is less; the place is that of the first tap, in rows from the window's first. */    \
-    static void begin_##name(const pool_params *p, int64_t x, int64_t count, void *best,           \
-                             void *places)                                                         \
-    {                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            ((type *)best)[i] = lowest;                                                            \
-            ((place_type *)places)[i] = (place_type)first_tap(p, 1, x + i);                        \
-        }                                                                                          \
-    }                                                                                              \
-    static void tell_##name(int64_t count, const void *places, int64_t start, int64_t *indices)    \
-    {                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            indices[i] = start + ((const place_type *)places)[i];                                  \
-        }                                                                                          \
-    }                                                                                              \
-    static void divide_##name(const pool_params *p, int64_t by, int64_t x, int64_t count,          \
-                              const void *sums_, void *out_)                                       \
-    {                                                                                              \
-        const sum_type *sums = sums_;                                                              \
-        type *out = out_;                                                                          \
-                                                                                                   \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            const sum_type divisor =                                                               \
-                (sum_type)(p->divisor != 0 ? (double)p->divisor : (double)by * p->across[x + i]);  \
-                                                                                                   \
-            out[i] = divisor != 0 ? (type)(sums[i] / divisor) : (type)0;                           \
-        }                                                                                          \
-    }                                                                                              \
-    /* Sums of the columns of unequal windows. */                                                  \
-    static void gather_##name(const pool_params *p, int64_t x, int64_t count,                      \
-                              const void *columns_, void *sums_)                                   \
-    {                                                                                              \
-        const sum_type *columns = columns_;                                                        \
-        sum_type *sums = sums_;                                                                    \
-                                                                                                   \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            const pool_range r = range_of(p, 1, x + i);                                            \
-                                                                                                   \
-            sums[i] = 0;                                                                           \
-            for (int64_t j = r.first; j < r.last; j++) {                                           \
-                sums[i] += columns[j];                                                             \
-            }                                                                                      \
-        }                                                                                          \
-    }
-
-DEFINE_POOL(float, float, int32_t, f32, -INFINITY)
-DEFINE_POOL(double, double, int64_t, f64, -INFINITY)
-DEFINE_POOL(int32_t, int64_t, int32_t, i32, INT32_MIN)
-DEFINE_POOL(int64_t, int64_t, int64_t, i64, INT64_MIN)
-
-static const struct {
-    void (*begin)(const pool_params *p, int64_t x, int64_t count, void *best, void *places);
-    void (*tell)(int64_t count, const void *places, int64_t start, int64_t *indices);
-    void (*divide)(const pool_params *p, int64_t by, int64_t x, int64_t count, const void *sums,
-                   void *out);
-    void (*gather)(const pool_params *p, int64_t x, int64_t count, const void *columns,
-                   void *sums);
-} typed[EXG_COMPUTE_COUNT] = {
-    [EXG_COMPUTE_F32] = {begin_f32, tell_f32, divide_f32, gather_f32},
-    [EXG_COMPUTE_F64] = {begin_f64, tell_f64, divide_f64, gather_f64},
-    [EXG_COMPUTE_I32] = {begin_i32, tell_i32, divide_i32, gather_i32},
-    [EXG_COMPUTE_I64] = {begin_i64, tell_i64, divide_i64, gather_i64},
-};
-
-/* Results [x, x + count) of row y. */
-static void max_chunk(const pool_params *p, const char *plane, int64_t y, int64_t x, int64_t count,
-                      char *out, int64_t *indices)
-{
-    const uint32_t bytes = exg_compute_bytes(p->compute); /* of a place too */
-    const int64_t y0 = first_tap(p, 0, y);
-    const int64_t y1 = EXG_MIN(
-        y * p->stride[0] - p->padding[0] + (p->kernel[0] - 1) * p->dilation[0] + 1, p->height);
-    _Alignas(64) char places[CHUNK * sizeof(int64_t)];
-
-    typed[p->compute].begin(p, x, count, out, places);
-    for (int64_t i = y0; i < y1; i += p->dilation[0]) {
-        for (int64_t k = 0; k < p->kernel[1]; k++) {
+    for (int64_t i = 0; i < p->kernel[0]; i++, row += p->dilation[0]) {
+        for (int64_t j = 0; row >= 0 && row < p->height && j < p->kernel[1]; j++) {
             int64_t first;
-            int64_t some = inside_of(p, k, x, count, &first);
-            int64_t at = tap_at(p, k, first);
-            const char *from = plane + (i * p->width + at) * bytes;
-            char *best = out + (first - x) * bytes;
+            int64_t last;
+            int64_t place;
 
-            if (indices == NULL) {
-                p->taps->greater(some, best, from, p->stride[1]);
+            windows_with(p, j, &first, &last);
+            place = row * p->width + first * p->stride[1] - p->padding[1] + j * p->dilation[1];
+            if (first >= last) {
+                continue;
+            }
+            if (p->kind == MAX) {
+                p->loops->greatest[p->compute](last - first, out + first * bytes,
+                                               indices == NULL ? NULL : indices + first,
+                                               plane + place * bytes, p->stride[1], place);
             } else {
-                p->taps->greatest(some, best, places + (first - x) * bytes, from, p->stride[1],
-                                  (i - y0) * p->width + at);
+                p->loops->add[p->compute](last - first, out + first * bytes,
+                                          plane + place * bytes, p->stride[1]);
             }
         }
     }
-    if (indices != NULL) {
-        typed[p->compute].tell(count, places, y0 * p->width, indices);
+}
+
+/* ---- greatest ------------------------------------------------------------------------------ */
+
+static void lowest_of(exg_compute compute, void *element)
+{
+    switch (compute) {
+    case EXG_COMPUTE_F32:
+        *(float *)element = -INFINITY;
+        break;
+    case EXG_COMPUTE_F64:
+        *(double *)element = -INFINITY;
+        break;
+    case EXG_COMPUTE_I32:
+        *(int32_t *)element = INT32_MIN;
+        break;
+    default:
+        *(int64_t *)element = INT64_MIN;
     }
 }
 
-/* The same of averages; `columns` has the sums of the rows of their windows. */
-static void average_chunk(const pool_params *p, const char *columns, int64_t by, int64_t x,
-                          int64_t count, char *out)
+static void max_plane(const pool_params *p, const char *plane, char *out, int64_t *indices)
 {
-    const uint32_t bytes = sum_bytes(p);
-    _Alignas(64) char sums[CHUNK * sizeof(int64_t)];
+    uint32_t bytes = exg_compute_bytes(p->compute);
+    int64_t row_bytes = p->out_width * bytes;
+    int64_t lowest;
+
+    lowest_of(p->compute, &lowest);
+    for (int64_t y = 0; y < p->out_height; y++) {
+        int64_t *places = indices == NULL ? NULL : indices + y * p->out_width;
+
+        exg_fill(out + y * row_bytes, &lowest, p->out_width, bytes);
+        for (int64_t x = 0; x < p->out_width && places != NULL; x++) {
+            places[x] = first_tap(p, 0, y) * p->width + first_tap(p, 1, x);
+        }
+        pool_row(p, plane, y, out + y * row_bytes, places);
+    }
+}
+
+/* ---- averages ------------------------------------------------------------------------------ */
+
+/* What a window covers along a dimension: [first, last), and with padding. */
+typedef struct pool_range {
+    int64_t first, last, size;
+} pool_range;
+
+static pool_range range_of(const pool_params *p, int d, int64_t o)
+{
+    int64_t size = d == 0 ? p->height : p->width;
+    int64_t outs = d == 0 ? p->out_height : p->out_width;
+    int64_t first = o * p->stride[d] - p->padding[d];
+    int64_t last = EXG_MIN(first + p->kernel[d], size + p->padding[d]);
 
     if (p->kind == ADAPTIVE) {
-        typed[p->compute].gather(p, x, count, columns, sums);
-    } else {
-        memset(sums, 0, (size_t)count * bytes);
+        first = o * size / outs;
+        last = exg_ceil_div((o + 1) * size, outs);
     }
-    for (int64_t k = 0; p->kind != ADAPTIVE && k < p->kernel[1]; k++) {
-        int64_t first;
-        int64_t some = inside_of(p, k, x, count, &first);
-
-        p->taps->join(some, sums + (first - x) * bytes, columns + tap_at(p, k, first) * bytes,
-                      p->stride[1]);
-    }
-    typed[p->compute].divide(p, by, x, count, sums, out);
+    return (pool_range){EXG_MAX(first, 0), EXG_MIN(last, size), last - first};
 }
 
-/* A plane of the compute type; `columns`: room for a row of sums. */
-static void pool_plane(const pool_params *p, const char *plane, char *out, int64_t *indices,
-                       char *columns)
+static int64_t divisor_of(const pool_params *p, pool_range y, pool_range x)
 {
-    const uint32_t bytes = exg_compute_bytes(p->compute);
-    const int64_t area = p->height * p->width;
+    return p->divisor != 0     ? p->divisor
+           : p->counts_padding ? y.size * x.size
+                               : (y.last - y.first) * (x.last - x.first);
+}
 
-    if (p->is_mean) {
-        *(float *)(void *)out =
-            (float)(p->rows->sum(area, (const float *)(const void *)plane) / (double)area);
-        return;
+#define IS_EMPTY(range) ((range).last <= (range).first)
+
+#define DEFINE_AVERAGE(type, sum_type, name)                                                  \
+    static void average_##name(const pool_params *p, const type *plane, type *out)            \
+    {                                                                                         \
+        for (int64_t x = 0; x < p->out_width; x++) {                                          \
+            pool_range columns = range_of(p, 1, x);                                           \
+                                                                                              \
+            for (int64_t y = 0; y < p->out_height; y++) {                                     \
+                pool_range rows = range_of(p, 0, y);                                          \
+                sum_type sum = 0;                                                             \
+                                                                                              \
+                for (int64_t i = rows.first; i < rows.last; i++) {                            \
+                    for (int64_t j = columns.first; j < columns.last; j++) {                  \
+                        sum += plane[i * p->width + j];                                       \
+                    }                                                                         \
+                }                                                                             \
+                out[y * p->out_width + x] =                                                   \
+                    IS_EMPTY(rows) || IS_EMPTY(columns)                                       \
+                        ? (type)0                                                             \
+                        : (type)(sum / (sum_type)divisor_of(p, rows, columns));               \
+            }                                                                                 \
+        }                                                                                     \
     }
-    for (int64_t y = 0; y < p->out_height; y++) {
-        const pool_range rows = range_of(p, 0, y);
 
-        if (p->kind != MAX) {
-            memset(columns, 0, (size_t)p->width * sum_bytes(p));
-            for (int64_t i = rows.first; i < rows.last; i++) {
-                p->taps->add(p->width, columns, plane + i * p->width * bytes, 1);
-            }
-        }
-        for (int64_t x = 0; x < p->out_width; x += CHUNK) {
-            const int64_t count = EXG_MIN(p->out_width - x, CHUNK);
-            const int64_t at = y * p->out_width + x;
+/* Sums, by what their windows cover. */
+#define DEFINE_DIVIDE(type, name)                                                             \
+    static void divide_##name(const pool_params *p, type *out)                                \
+    {                                                                                         \
+        for (int64_t y = 0; y < p->out_height; y++) {                                         \
+            pool_range rows = range_of(p, 0, y);                                              \
+                                                                                              \
+            for (int64_t x = 0; x < p->out_width; x++) {                                      \
+                pool_range columns = range_of(p, 1, x);                                       \
+                type *to = &out[y * p->out_width + x];                                        \
+                                                                                              \
+                *to = IS_EMPTY(rows) || IS_EMPTY(columns)                                     \
+                          ? (type)0                                                           \
+                          : (type)(*to / (type)divisor_of(p, rows, columns));                 \
+            }                                                                                 \
+        }                                                                                     \
+    }
 
-            if (p->kind == MAX) {
-                max_chunk(p, plane, y, x, count, out + at * bytes,
-                          indices == NULL ? NULL : indices + at);
-            } else {
-                average_chunk(p, columns, divisor_of(p, 0, y), x, count, out + at * bytes);
-            }
+DEFINE_AVERAGE(float, float, f32)
+DEFINE_AVERAGE(double, double, f64)
+DEFINE_AVERAGE(int32_t, int64_t, i32)
+DEFINE_AVERAGE(int64_t, int64_t, i64)
+DEFINE_DIVIDE(float, f32)
+DEFINE_DIVIDE(double, f64)
+DEFINE_DIVIDE(int64_t, i64)
+
+/* One window over all of the plane, which is one row in memory. */
+static bool is_of_all(const pool_params *p)
+{
+    return p->out_height == 1 && p->out_width == 1 && p->padding[0] == 0 && p->padding[1] == 0 &&
+           p->kernel[0] == p->height && p->kernel[1] == p->width;
+}
+
+/* By rows where windows are regular and sums are of the type of elements, else one by one. */
+static void average_plane(const pool_params *p, const char *plane, char *out)
+{
+    const void *all = plane;
+    void *to = out;
+    int64_t area = p->height * p->width;
+    double by = (double)(p->divisor != 0 ? p->divisor : area);
+    bool is_real = p->compute == EXG_COMPUTE_F32 || p->compute == EXG_COMPUTE_F64;
+
+    if (is_real && is_of_all(p) && p->compute == EXG_COMPUTE_F32) {
+        *(float *)to = (float)(p->rows->sum(area, all) / by);
+    } else if (is_real && is_of_all(p)) {
+        *(double *)to = EXG_LOOPS(exg_loops_row_f64)->sum(area, all) / by;
+    } else if (p->kind == AVERAGE && p->compute != EXG_COMPUTE_I32) {
+        int64_t row_bytes = p->out_width * exg_compute_bytes(p->compute);
+
+        memset(out, 0, (size_t)(p->out_height * row_bytes));
+        for (int64_t y = 0; y < p->out_height; y++) {
+            pool_row(p, plane, y, out + y * row_bytes, NULL);
         }
+        if (p->compute == EXG_COMPUTE_F32) {
+            divide_f32(p, to);
+        } else if (p->compute == EXG_COMPUTE_F64) {
+            divide_f64(p, to);
+        } else {
+            divide_i64(p, to);
+        }
+    } else if (p->compute == EXG_COMPUTE_F32) {
+        average_f32(p, all, to);
+    } else if (p->compute == EXG_COMPUTE_F64) {
+        average_f64(p, all, to);
+    } else if (p->compute == EXG_COMPUTE_I32) {
+        average_i32(p, all, to);
+    } else {
+        average_i64(p, all, to);
+    }
+}
+
+static void pool_plane(const pool_params *p, const void *plane, void *out, int64_t *indices)
+{
+    if (p->kind == MAX) {
+        max_plane(p, plane, out, indices);
+    } else {
+        average_plane(p, plane, out);
     }
 }
 
@@ -260,8 +263,7 @@ static void pool_block(void *context, uint32_t block)
     int64_t end = EXG_MIN(((int64_t)block + 1) * p->planes_of_block, p->planes);
     int64_t in_count = p->height * p->width;
     int64_t out_count = p->out_height * p->out_width;
-    char *columns = r->workspace + block * (p->row_bytes + p->plane_bytes);
-    char *scratch = columns + p->row_bytes;
+    char *scratch = r->workspace + block * p->plane_bytes;
 
     for (int64_t plane = (int64_t)block * p->planes_of_block; plane < end; plane++) {
         const char *in = r->in + plane * in_count * p->bytes;
@@ -269,12 +271,12 @@ static void pool_block(void *context, uint32_t block)
         int64_t *indices = r->indices == NULL ? NULL : r->indices + plane * out_count;
 
         if (exg_compute_is_storage(p->dtype)) {
-            pool_plane(p, in, out, indices, columns);
+            pool_plane(p, in, out, indices);
         } else {
             char *result = scratch + in_count * exg_compute_bytes(p->compute);
 
             p->convert->load[p->dtype]((uint32_t)in_count, scratch, in, 1);
-            pool_plane(p, scratch, result, indices, columns);
+            pool_plane(p, scratch, result, indices);
             p->convert->store[p->dtype]((uint32_t)out_count, out, 1, result);
         }
     }
@@ -353,16 +355,14 @@ static bool max_suits_channels_last(const exg_kernel_call *call)
            in->strides[1] == 1 && in->strides[3] == in->sizes[1];
 }
 
-static bool has_places(const exg_kernel_call *call)
-{
-    return call->output_count > 1 && call->outputs[1].dtype != EXG_DTYPE_COUNT;
-}
-
 static void pool_run_all(const exg_kernel_call *call)
 {
     const pool_params *p = call->params;
     pool_run_context r = {p, call->inputs[0].data, call->outputs[0].data,
-                          has_places(call) ? call->outputs[1].data : NULL, call->workspace};
+                          p->kind == MAX && !exg_tensor_is_absent(&call->outputs[1])
+                              ? call->outputs[1].data
+                              : NULL,
+                          call->workspace};
 
     if (call->channels_last) {
         exg_pool_run(call->pool, last_row, (void *)(uintptr_t)call,
@@ -399,35 +399,18 @@ static exg_status plan(exg_kernel_call *call, pool_kind kind, pool_params **out,
     area = p->height * p->width + p->out_height * p->out_width;
     p->planes_of_block = exg_items_per_block(4 * area, EXG_GRAIN);
     p->planes_of_block = EXG_MAX(p->planes_of_block, exg_ceil_div(p->planes, 64));
-    if (kind != MAX) {
-        p->row_bytes = ((uint64_t)p->width * sum_bytes(p) + 63) & ~UINT64_C(63);
-    }
     if (!exg_compute_is_storage(p->dtype)) {
         p->plane_bytes =
             ((uint64_t)area * exg_compute_bytes(p->compute) + 63) & ~UINT64_C(63);
+        call->workspace_bytes =
+            p->plane_bytes * exg_block_count(p->planes, p->planes_of_block);
     }
-    call->workspace_bytes =
-        (p->row_bytes + p->plane_bytes) * exg_block_count(p->planes, p->planes_of_block);
-    p->taps = &EXG_LOOPS(exg_loops_pool)->of[p->compute];
     p->convert = EXG_LOOPS(exg_loops_convert);
     p->rows = EXG_LOOPS(exg_loops_row_f32);
+    p->loops = EXG_LOOPS(exg_loops_pool);
+    p->dilation[0] = p->dilation[1] = 1;
     call->params = p;
     *out = p;
-    return EXG_OK;
-}
-
-/* Once windows are known. */
-static exg_status count_across(const exg_kernel_call *call, pool_params *p, exg_error *err)
-{
-    double *across = EXG_NEW_ARRAY(call->arena, double, (size_t)p->out_width);
-
-    if (across == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (int64_t x = 0; x < p->out_width; x++) {
-        across[x] = (double)divisor_of(p, 1, x);
-    }
-    p->across = across;
     return EXG_OK;
 }
 
@@ -442,10 +425,6 @@ static exg_status max_pool2d_with_indices_prepare(exg_kernel_call *call, exg_err
     exg_call_pair(call, 2, p->stride, p->kernel);
     exg_call_pair(call, 3, p->padding, zeros);
     exg_call_pair(call, 4, p->dilation, ones);
-    if (has_places(call) && exg_compute_bytes(p->compute) == sizeof(int32_t) &&
-        p->kernel[0] * p->dilation[0] > INT32_MAX / EXG_MAX(p->width, 1)) {
-        return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "places in a window of more than 2^31");
-    }
     return EXG_OK;
 }
 
@@ -461,8 +440,7 @@ static exg_status avg_pool2d_prepare(exg_kernel_call *call, exg_error *err)
     exg_call_pair(call, 3, p->padding, zeros);
     p->counts_padding = exg_call_bool(call, 5);
     p->divisor = exg_call_is_none(call, 6) ? 0 : exg_call_int(call, 6);
-    p->dilation[0] = p->dilation[1] = 1;
-    return count_across(call, p, err);
+    return EXG_OK;
 }
 
 static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *err)
@@ -470,26 +448,24 @@ static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *
     pool_params *p;
 
     EXG_TRY(plan(call, ADAPTIVE, &p, err));
-    p->is_mean = p->out_height * p->out_width == 1 && p->compute == EXG_COMPUTE_F32;
-    if (p->out_height > 0 && p->out_width > 0 && p->height % p->out_height == 0 &&
-        p->width % p->out_width == 0) { /* windows are all alike */
+    if (p->out_height > 0 && p->height % p->out_height == 0 && p->out_width > 0 &&
+        p->width % p->out_width == 0) { /* windows side by side */
         p->kind = AVERAGE;
         p->kernel[0] = p->stride[0] = p->height / p->out_height;
         p->kernel[1] = p->stride[1] = p->width / p->out_width;
-        p->dilation[0] = p->dilation[1] = 1;
     }
-    return count_across(call, p, err);
+    return EXG_OK;
 }
 
-#define POOL_KERNEL(kernel, suits, flag)                                                      \
+#define POOL_KERNEL(kernel, suits, kernel_flags)                                              \
     const exg_kernel exg_kernel_##kernel = {                                                  \
         .name = #kernel,                                                                      \
         .prepare = kernel##_prepare,                                                          \
         .run = pool_run_all,                                                                  \
-        .flags = (flag),                                                                      \
+        .flags = kernel_flags,                                                                \
         .suits_channels_last = suits,                                                         \
     }
 
-POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last, EXG_KERNEL_FIRST_ALONE);
+POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last, EXG_KERNEL_LEAVES_UNUSED);
 POOL_KERNEL(avg_pool2d, NULL, 0);
 POOL_KERNEL(adaptive_avg_pool2d, NULL, 0);

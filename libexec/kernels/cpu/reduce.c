@@ -301,6 +301,32 @@ static int64_t locate(const dims *d, int64_t position, int64_t *index)
     return offset;
 }
 
+#define FEW 16 /* terms of which a loop is over before a row's has begun */
+
+/* Sums of `count` dense lines of f32, a few terms each, one after the other. */
+static void sum_few(const float *x, int64_t terms, int64_t count, reduce_state *states)
+{
+    for (int64_t k = 0; k < count; k++) {
+        double sum = 0;
+
+        for (int64_t i = 0; i < terms; i++) {
+            sum += (double)x[k * terms + i];
+        }
+        states[k].f = sum;
+    }
+}
+
+/* Outputs that sum_few takes. */
+static bool is_few(const reduce_run_context *r)
+{
+    const reduce_params *p = r->p;
+
+    return (r->op == SUM || r->op == MEAN) && p->in_dtype == EXG_DTYPE_F32 &&
+           p->compute == EXG_COMPUTE_F32 && p->terms.count <= FEW && p->pieces == 1 &&
+           p->terms.rank == 1 && p->terms.strides[0] == 1 && p->kept.rank == 1 &&
+           p->kept.strides[0] == p->terms.count;
+}
+
 /* One output over terms [first, end). */
 static reduce_state reduce_row(const reduce_run_context *r, int64_t output, int64_t first,
                                int64_t end)
@@ -512,6 +538,10 @@ static void reduce_task(void *context, uint32_t block)
 
             count = EXG_MIN(EXG_MIN(row - output % row, COLUMNS), end - output);
             reduce_columns(r, output, count, first_term, end_term, states);
+        } else if (is_few(r)) {
+            count = EXG_MIN(end - output, COLUMNS);
+            sum_few((const float *)(const void *)r->in + output * p->terms.count, p->terms.count,
+                    count, states);
         } else {
             states[0] = reduce_row(r, output, first_term, end_term);
         }

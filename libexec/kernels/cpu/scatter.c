@@ -7,17 +7,9 @@
  * agree in every coordinate but `dim` may meet in one place, so a block of work
  * holds all of them, in order: the last one wins and sums are reproducible.
  */
-#include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/cpu/combine.h"
 
-typedef enum scatter_kind {
-    GATHER,
-    SCATTER_SRC,
-    SCATTER_VALUE,
-    SCATTER_ADD, /* this and what follows combine */
-    SCATTER_PROD,
-    SCATTER_AMAX,
-    SCATTER_AMIN
-} scatter_kind;
+typedef enum scatter_kind { GATHER, SCATTER_SRC, SCATTER_VALUE, SCATTER_COMBINE } scatter_kind;
 
 typedef struct scatter_params {
     scatter_kind kind;
@@ -35,9 +27,7 @@ typedef struct scatter_params {
     int64_t outer_of_block;
     uint32_t dim;
     bool by_row; /* every row of the index names one place, and rows lie close */
-    exg_load_loop *load;
-    exg_store_loop *store;
-    exg_compute compute;
+    exg_combiner combiner;
     uint64_t element[2];
 } scatter_params;
 
@@ -89,88 +79,11 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
     p->outer *= exg_tensor_numel(index) == 0 ? 0 : 1;
     p->outer_of_block = exg_items_per_block(4 * p->dim_count * p->index_sizes[p->rank - 1],
                                             EXG_GRAIN);
-    if (kind >= SCATTER_ADD) {
-        if (!exg_compute_of(p->dtype, &p->compute)) {
-            return exg_unsupported_dtype("scatter", p->dtype, err);
-        }
-        p->load = EXG_LOOPS(exg_loops_convert)->load[p->dtype];
-        p->store = EXG_LOOPS(exg_loops_convert)->store[p->dtype];
-    }
     if (kind == SCATTER_VALUE && !exg_call_element(call, 3, p->dtype, p->element)) {
         return exg_unsupported_dtype("scatter", p->dtype, err);
     }
     call->params = p;
     return EXG_OK;
-}
-
-/* The larger, or what is no number. */
-#define COMBINE(kind, a, b)                                                     \
-    ((kind) == SCATTER_ADD    ? (a) + (b)                                       \
-     : (kind) == SCATTER_PROD ? (a) * (b)                                       \
-     : (kind) == SCATTER_AMAX ? ((a) != (a) || (a) > (b) ? (a) : (b))           \
-                              : ((a) != (a) || (a) < (b) ? (a) : (b)))
-
-#define LANES 64
-
-typedef union lanes {
-    float f32[LANES];
-    double f64[LANES];
-    int32_t i32[LANES];
-    int64_t i64[LANES];
-} lanes;
-
-/* The kind is told outside of the loops, which then are simple ones. */
-#define COMBINE_ALL(kind, of)                    \
-    for (int64_t k = 0; k < count; k++) {        \
-        a->of[k] = COMBINE(kind, a->of[k], b->of[k]); \
-    }
-#define COMBINE_EACH(of)                  \
-    switch (kind) {                       \
-    case SCATTER_ADD:                     \
-        COMBINE_ALL(SCATTER_ADD, of)      \
-        break;                            \
-    case SCATTER_PROD:                    \
-        COMBINE_ALL(SCATTER_PROD, of)     \
-        break;                            \
-    case SCATTER_AMAX:                    \
-        COMBINE_ALL(SCATTER_AMAX, of)     \
-        break;                            \
-    default:                              \
-        COMBINE_ALL(SCATTER_AMIN, of)     \
-    }
-
-static void combine_lanes(scatter_kind kind, exg_compute compute, int64_t count, lanes *a,
-                          const lanes *b)
-{
-    switch (compute) {
-    case EXG_COMPUTE_F32:
-        COMBINE_EACH(f32)
-        break;
-    case EXG_COMPUTE_F64:
-        COMBINE_EACH(f64)
-        break;
-    case EXG_COMPUTE_I32:
-        COMBINE_EACH(i32)
-        break;
-    default:
-        COMBINE_EACH(i64)
-    }
-}
-
-/* `count` elements that lie close into as many. */
-static void combine(const scatter_params *p, char *self, const char *src, int64_t count)
-{
-    lanes a;
-    lanes b;
-
-    for (int64_t first = 0; first < count; first += LANES) {
-        int64_t some = EXG_MIN(count - first, LANES);
-
-        p->load((uint32_t)some, &a, self + first * p->bytes, 1);
-        p->load((uint32_t)some, &b, src + first * p->bytes, 1);
-        combine_lanes(p->kind, p->compute, some, &a, &b);
-        p->store((uint32_t)some, self + first * p->bytes, 1, &a);
-    }
 }
 
 static void copy_element(char *dst, const char *src, uint32_t bytes)
@@ -193,39 +106,151 @@ static void copy_element(char *dst, const char *src, uint32_t bytes)
     }
 }
 
-/* One row along the last dimension; offsets in elements. */
+/* One row along the last dimension: elements of self and src are some bytes apart, those of the
+ * index some elements. */
+typedef struct scatter_line {
+    char *self, *src;
+    int64_t index, count;
+    int64_t self_step, src_step, index_step;
+} scatter_line;
+
+/* Where in self element j belongs; NULL: the index was bad. */
+static inline char *place_of(const scatter_run *r, const scatter_line *l, int64_t j)
+{
+    const scatter_params *p = r->p;
+    int64_t i = exg_index_at(r->index, p->index_dtype, l->index + j * l->index_step);
+
+    if (i < 0 || i >= p->dim_size) {
+        exg_raise_index(r->call, i, p->dim_size);
+        return NULL;
+    }
+    return l->self + j * l->self_step + i * p->dim_stride * p->bytes;
+}
+
+/* Gathers along the dimension of the index, all dense: most are so. */
+#define GATHER_LINE(type)                                                           \
+    for (int64_t j = 0; j < l->count; j++) {                                        \
+        bool is_inside = (uint64_t)index[j] < (uint64_t)p->dim_size;                \
+        type value = ((const type *)from)[is_inside ? index[j] : 0];                \
+                                                                                    \
+        ((type *)to)[j] = is_inside ? value : 0;                                    \
+        if (!is_inside) {                                                           \
+            exg_raise_index(r->call, index[j], p->dim_size);                        \
+        }                                                                           \
+    }                                                                               \
+    return true
+
+static bool gather_line(const scatter_run *r, const scatter_line *l)
+{
+    const scatter_params *p = r->p;
+    const int64_t *index = (const int64_t *)(const void *)r->index + l->index;
+    const void *from = l->self;
+    void *to = l->src;
+
+    if (p->kind != GATHER || p->index_dtype != EXG_DTYPE_I64 || l->index_step != 1 ||
+        l->self_step != 0 || p->dim_stride != 1 || l->src_step != p->bytes || p->dim_size == 0) {
+        return false;
+    }
+    switch (p->bytes) {
+    case 2:
+        GATHER_LINE(uint16_t);
+    case 4:
+        GATHER_LINE(uint32_t);
+    case 8:
+        GATHER_LINE(uint64_t);
+    default:
+        return false;
+    }
+}
+
+static void move_line(const scatter_run *r, const scatter_line *l)
+{
+    const scatter_params *p = r->p;
+
+    if (gather_line(r, l)) {
+        return;
+    }
+    for (int64_t j = 0; j < l->count; j++) {
+        char *self = place_of(r, l, j);
+        char *src = l->src == NULL ? (char *)(uintptr_t)p->element : l->src + j * l->src_step;
+
+        if (p->kind == GATHER && self == NULL) {
+            memset(src, 0, p->bytes);
+        } else if (p->kind == GATHER) {
+            copy_element(src, self, p->bytes);
+        } else if (self != NULL) {
+            copy_element(self, src, p->bytes);
+        }
+    }
+}
+
+/* Dtype and kind are told outside of the loops. */
+#define COMBINE_LINE(type, kind)                                                    \
+    for (int64_t j = 0; j < l->count; j++) {                                        \
+        type *a = (type *)(void *)place_of(r, l, j);                                \
+        const type *b = (const type *)(const void *)(l->src + j * l->src_step);     \
+                                                                                    \
+        if (a != NULL) {                                                            \
+            *a = EXG_COMBINE_##kind(*a, *b);                                        \
+        }                                                                           \
+    }                                                                               \
+    break
+
+#define COMBINE_LINE_OF(type)           \
+    switch (r->p->combiner.kind) {      \
+    case EXG_COMBINE_BY_ADD:            \
+        COMBINE_LINE(type, ADD);        \
+    case EXG_COMBINE_BY_PROD:           \
+        COMBINE_LINE(type, PROD);       \
+    case EXG_COMBINE_BY_AMAX:           \
+        COMBINE_LINE(type, AMAX);       \
+    default:                            \
+        COMBINE_LINE(type, AMIN);       \
+    }                                   \
+    break
+
+static void combine_line(const scatter_run *r, const scatter_line *l)
+{
+    switch ((int)r->p->dtype) {
+    case EXG_DTYPE_F32:
+        COMBINE_LINE_OF(float);
+    case EXG_DTYPE_F64:
+        COMBINE_LINE_OF(double);
+    case EXG_DTYPE_I32:
+        COMBINE_LINE_OF(int32_t);
+    case EXG_DTYPE_I64:
+        COMBINE_LINE_OF(int64_t);
+    default:
+        for (int64_t j = 0; j < l->count; j++) {
+            char *self = place_of(r, l, j);
+
+            if (self != NULL) {
+                exg_combine(&r->p->combiner, self, l->src + j * l->src_step, 1);
+            }
+        }
+    }
+}
+
+/* Offsets in elements. */
 static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self_offset,
                         int64_t src_offset)
 {
     const scatter_params *p = r->p;
     uint32_t last = p->rank - 1;
-    int64_t self_step = p->dim == last ? 0 : p->self_strides[last];
+    scatter_line l = {
+        .self = r->self + self_offset * p->bytes,
+        .src = r->src == NULL ? NULL : r->src + src_offset * p->bytes,
+        .index = index_offset,
+        .count = p->index_sizes[last],
+        .self_step = p->dim == last ? 0 : p->self_strides[last] * p->bytes,
+        .src_step = p->src_strides[last] * p->bytes,
+        .index_step = p->index_strides[last],
+    };
 
-    for (int64_t j = 0; j < p->index_sizes[last]; j++) {
-        int64_t i = exg_index_at(r->index, p->index_dtype,
-                                 index_offset + j * p->index_strides[last]);
-        char *src = r->src == NULL
-                        ? NULL
-                        : r->src + (src_offset + j * p->src_strides[last]) * p->bytes;
-        char *self;
-
-        if (i < 0 || i >= p->dim_size) {
-            exg_raise_index(r->call, i, p->dim_size);
-            if (p->kind == GATHER) {
-                memset(src, 0, p->bytes);
-            }
-            continue;
-        }
-        self = r->self + (self_offset + j * self_step + i * p->dim_stride) * p->bytes;
-        if (p->kind == GATHER) {
-            copy_element(src, self, p->bytes);
-        } else if (p->kind == SCATTER_SRC) {
-            copy_element(self, src, p->bytes);
-        } else if (p->kind == SCATTER_VALUE) {
-            copy_element(self, (const char *)p->element, p->bytes);
-        } else {
-            combine(p, self, src, 1);
-        }
+    if (p->kind == SCATTER_COMBINE) {
+        combine_line(r, &l);
+    } else {
+        move_line(r, &l);
     }
 }
 
@@ -251,7 +276,7 @@ static void scatter_whole_row(const scatter_run *r, int64_t index_offset, int64_
     } else if (p->kind == SCATTER_VALUE) {
         exg_fill(self, p->element, count, p->bytes);
     } else {
-        combine(p, self, src, count);
+        exg_combine(&p->combiner, self, src, count);
     }
 }
 
@@ -348,7 +373,11 @@ const exg_kernel exg_kernel_scatter_value = {
 #define COMBINING(name_, kind)                                                    \
     static exg_status name_##_prepare(exg_kernel_call *call, exg_error *err)      \
     {                                                                             \
-        return scatter_plan(call, kind, err);                                     \
+        scatter_params *p;                                                        \
+                                                                                  \
+        EXG_TRY(scatter_plan(call, SCATTER_COMBINE, err));                        \
+        p = (scatter_params *)(uintptr_t)call->params;                            \
+        return exg_combiner_init(&p->combiner, kind, p->dtype, #name_, err);      \
     }                                                                             \
     const exg_kernel exg_kernel_##name_ = {                                       \
         .name = #name_,                                                           \
@@ -358,7 +387,7 @@ const exg_kernel exg_kernel_scatter_value = {
                  EXG_KERNEL_RAISES,                                               \
     };
 
-COMBINING(scatter_add, SCATTER_ADD)
-COMBINING(scatter_prod, SCATTER_PROD)
-COMBINING(scatter_amax, SCATTER_AMAX)
-COMBINING(scatter_amin, SCATTER_AMIN)
+COMBINING(scatter_add, EXG_COMBINE_BY_ADD)
+COMBINING(scatter_prod, EXG_COMBINE_BY_PROD)
+COMBINING(scatter_amax, EXG_COMBINE_BY_AMAX)
+COMBINING(scatter_amin, EXG_COMBINE_BY_AMIN)

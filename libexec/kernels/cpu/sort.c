@@ -5,11 +5,11 @@
  *
  * An element becomes a key: a 64-bit unsigned integer in the same order, NaN last,
  * -0 equal to 0; descending is ascending over inverted keys, so equal elements keep
- * their order both ways. Lines are merge sorted; topk of few keeps a sorted list.
+ * their order both ways. Lines are merge sorted; topk keeps what may be among its k.
  */
 #include "libexec/kernels/cpu/common.h"
 
-#define TOPK_LIST_MAX 128
+#define TOPK_LIST_MAX 16
 #define INSERTION_MAX 24
 
 typedef struct sort_item {
@@ -55,33 +55,59 @@ static uint64_t key_of_f64(double x)
 
 #define KEY_CHUNK 256
 
-static void make_keys(const sort_params *p, const char *line, sort_item *items)
-{
-    union {
-        float f32[KEY_CHUNK];
-        double f64[KEY_CHUNK];
-        int32_t i32[KEY_CHUNK];
-        int64_t i64[KEY_CHUNK];
-    } v;
+typedef union key_values {
+    float f32[KEY_CHUNK];
+    double f64[KEY_CHUNK];
+    int32_t i32[KEY_CHUNK];
+    int64_t i64[KEY_CHUNK];
+} key_values;
 
+/* Of `count` elements of a line from memory on, at most KEY_CHUNK. */
+static void make_keys(const sort_params *p, const char *memory, int64_t count, uint64_t *keys)
+{
+    key_values v;
+
+    p->convert->load[p->dtype]((uint32_t)count, &v, memory, p->around.inner);
+    for (int64_t k = 0; k < count; k++) {
+        uint64_t key = p->compute == EXG_COMPUTE_F32   ? key_of_f64((double)v.f32[k])
+                       : p->compute == EXG_COMPUTE_F64 ? key_of_f64(v.f64[k])
+                       : p->compute == EXG_COMPUTE_I32 ? (uint64_t)v.i32[k] ^ UINT64_C(1) << 63
+                                                       : (uint64_t)v.i64[k] ^ UINT64_C(1) << 63;
+
+        key = p->dtype == EXG_DTYPE_U64 ? (uint64_t)v.i64[k] : key;
+        keys[k] = p->is_descending ? ~key : key;
+    }
+}
+
+static void make_items(const sort_params *p, const char *line, sort_item *items)
+{
     for (int64_t first = 0; first < p->around.size; first += KEY_CHUNK) {
         int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
+        uint64_t keys[KEY_CHUNK];
 
-        p->convert->load[p->dtype]((uint32_t)count, &v,
-                                   line + first * p->around.inner * p->bytes, p->around.inner);
+        make_keys(p, line + first * p->around.inner * p->bytes, count, keys);
         for (int64_t k = 0; k < count; k++) {
-            uint64_t key = p->compute == EXG_COMPUTE_F32   ? key_of_f64((double)v.f32[k])
-                           : p->compute == EXG_COMPUTE_F64 ? key_of_f64(v.f64[k])
-                           : p->compute == EXG_COMPUTE_I32
-                               ? (uint64_t)v.i32[k] ^ UINT64_C(1) << 63
-                               : (uint64_t)v.i64[k] ^ UINT64_C(1) << 63;
-
-            key = p->dtype == EXG_DTYPE_U64 ? (uint64_t)v.i64[k] : key;
-            items[first + k].key = p->is_descending ? ~key : key;
-            items[first + k].index = first + k;
+            items[first + k] = (sort_item){keys[k], first + k};
         }
     }
 }
+
+/* Keys of f32 and what it holds in 32 bits, signed, which compilers make vectors of. */
+static void make_short_keys(const sort_params *p, const char *memory, int64_t count, int32_t *keys)
+{
+    int32_t flip = p->is_descending ? -1 : 0;
+
+    p->convert->load[p->dtype]((uint32_t)count, keys, memory, p->around.inner);
+    for (int64_t k = 0; k < count; k++) {
+        int32_t magnitude = keys[k] & INT32_MAX;
+        int32_t key = keys[k] < 0 ? -magnitude : magnitude;
+
+        keys[k] = (magnitude > 0x7f800000 ? INT32_MAX : key) ^ flip;
+    }
+}
+
+#define LONG_KEY(key)  ((uint64_t)((int64_t)(key) - INT32_MIN))
+#define SHORT_KEY(key) ((int32_t)((int64_t)(key) + INT32_MIN))
 
 /* ---- sorting ------------------------------------------------------------------------ */
 
@@ -135,24 +161,101 @@ static sort_item *merge_sort(sort_item *items, sort_item *other, int64_t count)
     return items;
 }
 
-/* The k least of the items in order, kept in a list while they come by. */
-static void take_least(const sort_item *items, int64_t count, sort_item *list, int64_t k)
+/* ---- the least ------------------------------------------------------------------------- */
+
+/* The k least so far and what may be among them, kept while elements come by: a sorted list where
+ * k is small, else items that are sorted when there is no room for more. */
+typedef struct least {
+    sort_item *items, *other;
+    int64_t count, k, room;
+    uint64_t limit; /* of what still comes, once there are k */
+    bool is_full;
+} least;
+
+static void shrink(least *l)
 {
-    int64_t kept = 0;
+    sort_item *sorted = merge_sort(l->items, l->other, l->count);
 
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at = kept;
+    l->other = sorted == l->items ? l->other : l->items;
+    l->items = sorted;
+    l->count = EXG_MIN(l->count, l->k);
+    l->is_full = true;
+    l->limit = l->items[l->count - 1].key;
+}
 
-        if (kept == k && items[i].key >= list[k - 1].key) {
-            continue;
+static void take(least *l, uint64_t key, int64_t index)
+{
+    int64_t at = l->count;
+
+    if (l->k > TOPK_LIST_MAX) {
+        l->items[l->count++] = (sort_item){key, index};
+        if (l->count == l->room) {
+            shrink(l);
         }
-        kept += kept < k;
-        for (at = kept - 1; at > 0 && list[at - 1].key > items[i].key; at--) {
-            list[at] = list[at - 1];
+    } else {
+        at -= l->count == l->k;
+        l->count = at + 1;
+        for (; at > 0 && l->items[at - 1].key > key; at--) {
+            l->items[at] = l->items[at - 1];
         }
-        list[at] = items[i];
+        l->items[at] = (sort_item){key, index};
+        l->is_full = l->count == l->k;
+        l->limit = l->items[l->count - 1].key;
     }
 }
+
+#define FILTER 16 /* keys of which none may matter */
+
+static void take_short(least *l, const int32_t *keys, int64_t count, int64_t index)
+{
+    for (int64_t first = 0; first < count; first += FILTER) {
+        int64_t end = EXG_MIN(first + FILTER, count);
+        int32_t limit = SHORT_KEY(l->limit);
+        int32_t below = !l->is_full || end - first < FILTER;
+
+        for (int64_t k = first; k < first + FILTER; k++) {
+            below |= keys[k] < limit;
+        }
+        for (int64_t k = first; k < end && below != 0; k++) {
+            if (!l->is_full || LONG_KEY(keys[k]) < l->limit) {
+                take(l, LONG_KEY(keys[k]), index + k);
+            }
+        }
+    }
+}
+
+/* The k least of a line in order; of equal ones the first. */
+static const sort_item *take_least(const sort_params *p, const char *line, sort_item *items,
+                                   sort_item *other)
+{
+    least l = {.items = items, .other = other, .k = p->k,
+               .room = EXG_MIN(p->around.size, 2 * p->k), .limit = LONG_KEY(INT32_MAX)};
+
+    for (int64_t first = 0; first < p->around.size && p->k > 0; first += KEY_CHUNK) {
+        int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
+        const char *memory = line + first * p->around.inner * p->bytes;
+        int32_t short_keys[KEY_CHUNK + FILTER] = {0};
+        uint64_t keys[KEY_CHUNK];
+
+        if (p->compute == EXG_COMPUTE_F32) {
+            make_short_keys(p, memory, count, short_keys);
+            take_short(&l, short_keys, count, first);
+            continue;
+        }
+        make_keys(p, memory, count, keys);
+        for (int64_t k = 0; k < count; k++) {
+            if (!l.is_full || keys[k] < l.limit) {
+                take(&l, keys[k], first + k);
+            }
+        }
+    }
+    if (l.k > TOPK_LIST_MAX) {
+        shrink(&l);
+    }
+    return l.items;
+}
+
+/* ---- lines ------------------------------------------------------------------------------- */
 
 static void copy_element(char *to, const char *from, uint32_t bytes)
 {
@@ -183,12 +286,12 @@ static void sort_block(void *context, uint32_t block)
     for (int64_t line = (int64_t)block * p->lines_of_block; line < end; line++) {
         int64_t in = line / a.inner * a.size * a.inner + line % a.inner;
         int64_t out = line / a.inner * p->k * a.inner + line % a.inner;
-        const sort_item *sorted = other;
+        const sort_item *sorted;
 
-        make_keys(p, r->in + in * p->bytes, items);
-        if (p->is_topk && p->k <= TOPK_LIST_MAX) {
-            take_least(items, a.size, other, p->k);
+        if (p->is_topk) {
+            sorted = take_least(p, r->in + in * p->bytes, items, other);
         } else {
+            make_items(p, r->in + in * p->bytes, items);
             sorted = merge_sort(items, other, a.size);
         }
         for (int64_t k = 0; k < p->k; k++) {

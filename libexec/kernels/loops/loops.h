@@ -250,6 +250,19 @@ typedef struct exg_scan_loops {
 
 EXG_LOOPS_DECLARE(exg_scan_loops, exg_loops_scan);
 
+/* ---- pooling ----------------------------------------------------------------------------- */
+
+/* One tap of `count` windows, whose elements are `stride` apart from x on. */
+typedef struct exg_pool_loops {
+    /* best = x where that is greater or NaN, and where = its place: place, place + stride, ...;
+     * where may be NULL */
+    void (*greatest[EXG_COMPUTE_COUNT])(int64_t count, void *best, int64_t *where, const void *x,
+                                        int64_t stride, int64_t place);
+    void (*add[EXG_COMPUTE_COUNT])(int64_t count, void *sum, const void *x, int64_t stride);
+} exg_pool_loops;
+
+EXG_LOOPS_DECLARE(exg_pool_loops, exg_loops_pool);
+
 /* ---- Fourier transforms -------------------------------------------------------------- */
 
 typedef struct exg_complex_double {
@@ -356,23 +369,6 @@ typedef struct exg_row_bytes_loops {
 EXG_LOOPS_DECLARE(exg_row_bytes_loops, exg_loops_row_bytes);
 
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
-
-/* One tap of `count` windows of a row: elements `step` apart. */
-typedef struct exg_pool_taps {
-    /* best = the greater, the last of NaN; places, in integers of 4 bytes for types of 4, of 8 for
-     * types of 8: `place` is the first element's */
-    void (*greatest)(int64_t count, void *best, void *places, const void *from, int64_t step,
-                     int64_t place);
-    void (*greater)(int64_t count, void *best, const void *from, int64_t step); /* that alone */
-    void (*add)(int64_t count, void *sums, const void *from, int64_t step); /* ints: int64 sums */
-    void (*join)(int64_t count, void *sums, const void *from, int64_t step); /* from sums */
-} exg_pool_taps;
-
-typedef struct exg_pool_loops {
-    exg_pool_taps of[EXG_COMPUTE_COUNT]; /* but of bf16 */
-} exg_pool_loops;
-
-EXG_LOOPS_DECLARE(exg_pool_loops, exg_loops_pool);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
 EXG_LOOPS_DECLARE(exg_row_bf16_loops, exg_loops_row_bf16);
 

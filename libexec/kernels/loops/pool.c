@@ -1,82 +1,70 @@
-/* pool.c - one tap of many windows side by side. */
+/* pool.c - one tap of the windows of a row: greatest values with their places, and sums. */
 #include "libexec/kernels/loops/loops.h"
 
-/* By constant steps, which compilers make vectors of. */
-#define BY_STEP(loop)           \
-    do {                        \
-        if (step == 1) {        \
-            loop(1);            \
-        } else if (step == 2) { \
-            loop(2);            \
-        } else {                \
-            loop(step);         \
-        }                       \
-    } while (0)
+#define INLINE static inline __attribute__((always_inline))
 
-#define DEFINE_POOL(type, sum_type, index_type, name)                                             \
-    static void greatest_##name(int64_t count, void *best_, void *places_, const void *from_,     \
-                                int64_t step, int64_t place)                                      \
-    {                                                                                             \
-        const type *from = from_;                                                                 \
-        type *best = best_;                                                                       \
-        index_type *places = places_;                                                             \
-                                                                                                  \
-        BY_STEP(GREATEST_OF);                                                                     \
-    }                                                                                             \
-    static void greater_##name(int64_t count, void *best_, const void *from_, int64_t step)       \
-    {                                                                                             \
-        const type *from = from_;                                                                 \
-        type *best = best_;                                                                       \
-                                                                                                  \
-        BY_STEP(GREATER_OF);                                                                      \
-    }                                                                                             \
-    static void add_##name(int64_t count, void *sums_, const void *from_, int64_t step)           \
-    {                                                                                             \
-        const type *from = from_;                                                                 \
-        sum_type *sums = sums_;                                                                   \
-                                                                                                  \
-        BY_STEP(SUM_OF);                                                                          \
-    }                                                                                             \
-    static void join_##name(int64_t count, void *sums_, const void *from_, int64_t step)          \
-    {                                                                                             \
-        const sum_type *from = from_;                                                             \
-        sum_type *sums = sums_;                                                                   \
-                                                                                                  \
-        BY_STEP(SUM_OF);                                                                          \
+/* The strides of most windows are constants to the compiler; where may be NULL. */
+#define POOL(name, type)                                                                           \
+    INLINE void name##_greatest_by(int64_t count, type *best, int64_t *where, const type *x,       \
+                                   int64_t stride, int64_t place)                                  \
+    {                                                                                              \
+        EXG_INDEPENDENT                                                                            \
+        for (int64_t k = 0; k < count; k++) {                                                      \
+            const type v = x[k * stride];                                                          \
+            const bool is_better = v > best[k] || v != v;                                          \
+                                                                                                   \
+            if (where != NULL) {                                                                   \
+                where[k] = is_better ? place + k * stride : where[k];                              \
+            }                                                                                      \
+            best[k] = is_better ? v : best[k];                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    INLINE void name##_greatest_at(int64_t count, type *best, int64_t *where, const type *x,       \
+                                   int64_t stride, int64_t place)                                  \
+    {                                                                                              \
+        if (stride == 1) {                                                                         \
+            name##_greatest_by(count, best, where, x, 1, place);                                   \
+        } else if (stride == 2) {                                                                  \
+            name##_greatest_by(count, best, where, x, 2, place);                                   \
+        } else {                                                                                   \
+            name##_greatest_by(count, best, where, x, stride, place);                              \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_greatest(int64_t count, void *best, int64_t *where, const void *x,          \
+                                int64_t stride, int64_t place)                                     \
+    {                                                                                              \
+        if (where != NULL) {                                                                       \
+            name##_greatest_at(count, best, where, x, stride, place);                              \
+        } else {                                                                                   \
+            name##_greatest_at(count, best, NULL, x, stride, place);                               \
+        }                                                                                          \
+    }                                                                                              \
+    INLINE void name##_add_by(int64_t count, type *sum, const type *x, int64_t stride)             \
+    {                                                                                              \
+        EXG_INDEPENDENT                                                                            \
+        for (int64_t k = 0; k < count; k++) {                                                      \
+            sum[k] += x[k * stride];                                                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_add(int64_t count, void *sum, const void *x, int64_t stride)                \
+    {                                                                                              \
+        if (stride == 1) {                                                                         \
+            name##_add_by(count, sum, x, 1);                                                       \
+        } else if (stride == 2) {                                                                  \
+            name##_add_by(count, sum, x, 2);                                                       \
+        } else {                                                                                   \
+            name##_add_by(count, sum, x, stride);                                                  \
+        }                                                                                          \
     }
 
-/* NaN is greater than all before it, as PyTorch has it. */
-#define IS_GREATER(v, best) (((v) > (best)) | ((v) != (v)))
+POOL(f32, float)
+POOL(f64, double)
+POOL(i32, int32_t)
+POOL(i64, int64_t)
 
-#define GREATEST_OF(by)                                                          \
-    EXG_INDEPENDENT                                                              \
-    for (int64_t x = 0; x < count; x++) {                                        \
-        const int is_it = IS_GREATER(from[x * (by)], best[x]);                   \
-                                                                                 \
-        best[x] = is_it ? from[x * (by)] : best[x];                              \
-        places[x] = is_it ? (__typeof__(*places))(place + x * (by)) : places[x]; \
-    }
-
-#define GREATER_OF(by)                                                            \
-    EXG_INDEPENDENT                                                               \
-    for (int64_t x = 0; x < count; x++) {                                         \
-        best[x] = IS_GREATER(from[x * (by)], best[x]) ? from[x * (by)] : best[x]; \
-    }
-
-#define SUM_OF(by)                        \
-    EXG_INDEPENDENT                       \
-    for (int64_t x = 0; x < count; x++) { \
-        sums[x] += from[x * (by)];        \
-    }
-
-DEFINE_POOL(float, float, int32_t, f32)
-DEFINE_POOL(double, double, int64_t, f64)
-DEFINE_POOL(int32_t, int64_t, int32_t, i32)
-DEFINE_POOL(int64_t, int64_t, int64_t, i64)
-
-const exg_pool_loops EXG_ISA_NAME(exg_loops_pool) = {{
-    [EXG_COMPUTE_F32] = {greatest_f32, greater_f32, add_f32, join_f32},
-    [EXG_COMPUTE_F64] = {greatest_f64, greater_f64, add_f64, join_f64},
-    [EXG_COMPUTE_I32] = {greatest_i32, greater_i32, add_i32, join_i32},
-    [EXG_COMPUTE_I64] = {greatest_i64, greater_i64, add_i64, join_i64},
-}};
+const exg_pool_loops EXG_ISA_NAME(exg_loops_pool) = {
+    .greatest = {[EXG_COMPUTE_F32] = f32_greatest, [EXG_COMPUTE_F64] = f64_greatest,
+                 [EXG_COMPUTE_I32] = i32_greatest, [EXG_COMPUTE_I64] = i64_greatest},
+    .add = {[EXG_COMPUTE_F32] = f32_add, [EXG_COMPUTE_F64] = f64_add, [EXG_COMPUTE_I32] = i32_add,
+            [EXG_COMPUTE_I64] = i64_add},
+};
