@@ -280,8 +280,8 @@ static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
     place = EMIT(b, expand_default, EMIT(b, unsqueeze_default, place, 1),
                  INTS(b, g->in.n[0], g->in.n[1], g->places));
     taken = EMIT(b, gather_default, g->image, 2, place);
-    return g->zeros ? EMIT(b, where_self, EMIT(b, unsqueeze_default, inside, 1), taken,
-                           EMIT(b, zeros_like_default, taken))
+    return g->zeros ? EMIT(b, where_ScalarOther, EMIT(b, unsqueeze_default, inside, 1), taken,
+                           0.0)
                     : taken;
 }
 
