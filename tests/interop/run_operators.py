@@ -258,6 +258,9 @@ def with_tokens(x):
     return x * 2, a._functional_assert_scalar(x.shape[0] > 2, "large", token) * 0
 
 
+for other in (torch.float64, torch.bfloat16):
+    AGREE[f"a transposed convolution, bias {str(other)[6:]}"] = (
+        lambda x, w, b: torch.convolution(x, w, b, (1, 1), (0, 0), (1, 1), True, (0, 0), 1), (torch.randn(1, 2, 3, 3), torch.randn(2, 3, 2, 2), torch.randn(3).to(other)))
 AGREE["generator=None"] = (without_generator, (torch.randn(4),))
 AGREE["assertions with tokens"] = (with_tokens, (torch.randn(4),))
 AGREE["_euclidean_dist"] = (torch.ops.aten._euclidean_dist, (torch.randn(2, 5, 3), torch.randn(2, 4, 3)))
