@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RETURNS_MAX 16 /* of an operator */
+
 /* A complex value of two real ones. */
 typedef struct joined {
     exg_ref value, parts[2];
@@ -519,6 +521,17 @@ static bool is_complex_call(const exg_builder *b, const exg_operator *op, const 
     return false;
 }
 
+/* A transposed convolution copies a bias of any dtype into its result. */
+static bool has_other_bias(const exg_builder *b, const exg_operator *op, const exg_argument *args)
+{
+    const exg_value *values = b->graph->values;
+
+    return op->id == EXG_OP_convolution_default && exg_lower_given(&args[2]) &&
+           args[6].kind == EXG_ARGUMENT_BOOL && exg_get_bool(&args[6]) &&
+           exg_get_ref(&args[0]).id != EXG_NO_VALUE &&
+           values[args[2].as_tensor].tensor->dtype != values[args[0].as_tensor].tensor->dtype;
+}
+
 /* What the operator is of numbers like these, or NULL: it is the same of all. */
 static exg_complex_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
                                               const exg_argument *args)
@@ -527,6 +540,9 @@ static exg_complex_lowering *lowering_of_kind(const exg_builder *b, const exg_op
 
     if ((b->lowers || !has_shape(op)) && is_complex_call(b, op, args)) {
         return exg_complex_lowering_of(op->id);
+    }
+    if (b->lowers && has_other_bias(b, op, args)) {
+        return exg_lower_other_bias;
     }
     return of_float8 != NULL && is_float8_call(b, op, args) ? of_float8 : NULL;
 }
@@ -567,7 +583,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         return b->error.status;
     }
     if (of_kind != NULL || (op->lowering != NULL && (b->lowers || !has_shape(op)))) {
-        exg_argument unused[8];
+        exg_argument unused[RETURNS_MAX];
 
         lower(b, op, of_kind, all, results != NULL ? results : unused);
         forget_next(b);
@@ -606,9 +622,9 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
 
 exg_ref exg_emit(exg_builder *b, exg_operator_id id, const exg_argument *args, uint32_t count)
 {
-    exg_argument results[8];
+    exg_argument results[RETURNS_MAX];
 
-    assert(exg_operators_get(b->operators, id)->schema->return_count <= 8);
+    assert(exg_operators_get(b->operators, id)->schema->return_count <= RETURNS_MAX);
     if (exg_emit_all(b, id, args, count, results) != EXG_OK ||
         results[0].kind != EXG_ARGUMENT_TENSOR) {
         return EXG_NO_REF;

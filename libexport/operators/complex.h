@@ -15,6 +15,9 @@ typedef void exg_complex_lowering(exg_builder *b, exg_operator_id id, const exg_
 /* What an operator is of complex numbers, or NULL. */
 exg_complex_lowering *exg_complex_lowering_of(exg_operator_id id);
 
+/* A convolution whose bias is not of the dtype of its input. */
+exg_complex_lowering exg_lower_other_bias;
+
 /* The complex tensor of two real ones, which broadcast. */
 exg_ref exg_lower_joined(exg_builder *b, exg_ref re, exg_ref im);
 

@@ -211,3 +211,41 @@ void exg_lower_polygamma_in_place(exg_builder *b, const exg_argument *args, exg_
 
     results[0] = exg_arg_ref(EMIT(b, copy__default, args[0], x));
 }
+
+/* ---- assertions that hand on a token, so that no one drops them ------------------------------ */
+
+void exg_lower_make_dep_token(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    (void)args;
+    results[0] = exg_arg_ref(exg_lower_number(b, 0, EXG_DTYPE_F32));
+}
+
+/* (self, assert_msg, dep_token) */
+void exg_lower_functional_assert(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref holds = EMIT(b, all_default, EMIT(b, ne_Scalar, args[0], 0));
+
+    results[0] = exg_arg_ref(
+        exg_lower_checked(b, exg_get_ref(&args[2]), holds, "what the program asserts is true"));
+}
+
+void exg_lower_functional_assert_scalar(exg_builder *b, const exg_argument *args,
+                                        exg_argument *results)
+{
+    exg_argument of_tensor[3] = {
+        exg_arg_ref(exg_lower_number(b, exg_get_float(&args[0]), EXG_DTYPE_F64)), args[1], args[2]};
+
+    exg_lower_functional_assert(b, of_tensor, results);
+}
+
+/* (size, min?, max?, dep_token) */
+void exg_lower_functional_range(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    double size = exg_get_float(&args[0]);
+    bool holds = (exg_is_none(&args[1]) || size >= exg_get_float(&args[1])) &&
+                 (exg_is_none(&args[2]) || size <= exg_get_float(&args[2]));
+
+    results[0] = exg_arg_ref(
+        exg_lower_checked(b, exg_get_ref(&args[3]), exg_lower_number(b, holds, EXG_DTYPE_B8),
+                          "a size lies in the range that the program asserts"));
+}

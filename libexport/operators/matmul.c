@@ -1,5 +1,5 @@
 /* matmul.c - shapes and lowerings of matmul.def, shape of attention. */
-#include "libexport/operators/lower.h"
+#include "libexport/operators/complex.h"
 #include "libexport/base/checked.h"
 
 #include <inttypes.h>
@@ -281,6 +281,17 @@ exg_status exg_shape_convolution(exg_shape_call *call, exg_error *err)
     EXG_TRY(exg_convolution_sizes(call, &out, err));
     EXG_TRY(same_dtype(call, 0, 1, err));
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
+void exg_lower_other_bias(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                          exg_argument *results)
+{
+    exg_dtype dtype = exg_lower_dtype(b, exg_get_ref(&args[0]));
+    exg_argument bias = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&args[2]), dtype));
+
+    results[0] = exg_arg_ref(EMIT(b, convolution_default, args[0], args[1], bias, args[3], args[4],
+                                  args[5], args[6], args[7], args[8]));
+    (void)id;
 }
 
 /* One int32 a channel of the result, or nothing. */

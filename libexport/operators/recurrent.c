@@ -291,6 +291,55 @@ void exg_lower_lstm_cell(exg_builder *b, const exg_argument *args, exg_argument 
     one_cell(b, CELL_LSTM, args, exg_lower_item(&args[1], 0), exg_lower_item(&args[1], 1), results);
 }
 
+/* What the gates get from input and state, with the bias each may have. */
+static exg_ref with_bias(exg_builder *b, const exg_argument *gates, const exg_argument *bias)
+{
+    return exg_lower_given(bias) ? EMIT(b, add_Tensor, *gates, *bias) : exg_get_ref(gates);
+}
+
+/* (input_gates, hidden_gates, cx, input_bias?, hidden_bias?) -> h, c, the gates for the way back */
+void exg_lower_fused_lstm_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref gates = EMIT(b, add_Tensor, with_bias(b, &args[0], &args[3]),
+                         with_bias(b, &args[1], &args[4]));
+    exg_ref c = exg_get_ref(&args[2]);
+    int64_t hidden = exg_lower_dims(b, c).n[1];
+    exg_ref open[GATES_LSTM];
+
+    results[0] = exg_arg_ref(lstm_step(b, gates, hidden, &c));
+    results[1] = exg_arg_ref(c);
+    for (uint32_t i = 0; i < GATES_LSTM; i++) {
+        exg_ref x = gate(b, gates, i, hidden);
+
+        open[i] = i == 2 ? EMIT(b, tanh_default, x) : EMIT(b, sigmoid_default, x);
+    }
+    results[2] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, open, GATES_LSTM), 1));
+}
+
+/* (input_gates, hidden_gates, hx, input_bias?, hidden_bias?) -> h, and for the way back reset,
+ * update, new, the state, and its part of new */
+void exg_lower_fused_gru_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref from_input = with_bias(b, &args[0], &args[3]);
+    exg_ref from_state = with_bias(b, &args[1], &args[4]);
+    exg_ref h = exg_get_ref(&args[2]);
+    int64_t hidden = exg_lower_dims(b, h).n[1];
+    exg_ref kept[5];
+
+    results[0] = exg_arg_ref(gru_step(b, from_input, from_state, hidden, h));
+    for (uint32_t i = 0; i < 2; i++) {
+        kept[i] = EMIT(b, add_Tensor, gate(b, from_input, i, hidden),
+                       gate(b, from_state, i, hidden));
+        kept[i] = EMIT(b, sigmoid_default, kept[i]);
+    }
+    kept[3] = h;
+    kept[4] = gate(b, from_state, 2, hidden);
+    kept[2] = EMIT(b, add_Tensor, gate(b, from_input, 2, hidden),
+                   EMIT(b, mul_Tensor, kept[0], kept[4]));
+    kept[2] = EMIT(b, tanh_default, kept[2]);
+    results[1] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, kept, 5), 1));
+}
+
 void exg_lower_gru_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     one_cell(b, CELL_GRU, args, exg_get_ref(&args[1]), EXG_NO_REF, results);

@@ -1,14 +1,32 @@
 /* same.c - lowerings of same.def and prims.def: the arguments go on as they are. */
 #include "libexport/operators/lower.h"
 
+#define ARGUMENTS_MAX 16
+
+/* A generator of random numbers, where the other has none: the session's is meant, and a program
+ * can hold no other. */
+static bool is_left_out(const exg_function_schema *given, uint32_t i,
+                        const exg_function_schema *taken, uint32_t at)
+{
+    return given->arguments[i].type.base == EXG_TYPE_GENERATOR &&
+           taken->arguments[at].type.base != EXG_TYPE_GENERATOR;
+}
+
 static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
                     const exg_argument *args, exg_argument *results)
 {
     const exg_operators *operators = exg_builder_operators(b);
-    uint32_t given = exg_operators_get(operators, id)->schema->argument_count;
-    uint32_t taken = exg_operators_get(operators, as)->schema->argument_count;
+    const exg_function_schema *given = exg_operators_get(operators, id)->schema;
+    const exg_function_schema *taken = exg_operators_get(operators, as)->schema;
+    exg_argument kept[ARGUMENTS_MAX];
+    uint32_t count = 0;
 
-    (void)exg_emit_all(b, as, args, given < taken ? given : taken, results);
+    for (uint32_t i = 0; i < given->argument_count && count < ARGUMENTS_MAX; i++) {
+        if (count < taken->argument_count && !is_left_out(given, i, taken, count)) {
+            kept[count++] = args[i];
+        }
+    }
+    (void)exg_emit_all(b, as, kept, count, results);
 }
 
 /* A tensor, or each of a list. */

@@ -284,8 +284,8 @@ void exg_lower_grid_sampler_backward(exg_builder *b, const exg_argument *args,
     if (!begin(b, args, &s)) {
         return;
     }
-    if (exg_get_int(&args[3]) == BICUBIC && s.count != 2) {
-        exg_lower_refuse(b, "a bicubic grid on what is no image");
+    if (exg_get_int(&args[3]) > BICUBIC || (exg_get_int(&args[3]) == BICUBIC && s.count != 2)) {
+        exg_lower_refuse(b, "a bicubic grid on what is no image, or another interpolation");
         return;
     }
     of_image = EMIT(b, zeros_like_default, s.image);

@@ -244,6 +244,26 @@ scores, unseen = torch.randn(2, 3, 4, 4), torch.rand(2, 4) > 0.6
 AGREE["_masked_softmax"] = (
     lambda x, k, m: (torch._masked_softmax(x, k, 3, 1), torch._masked_softmax(x, m[0, 0], 3, 0), torch._masked_softmax(x, m, 2, 2), torch._masked_softmax(x[0, 0], m[0, 0], None, 2)),
     (scores, unseen, scores > 0.8))
+def without_generator(x):
+    """PyTorch takes another overload where a generator is named, even if it is None."""
+    g, like = {"generator": None}, x * 0
+    return (torch.rand(4, **g) * 0 + x, torch.randn((2, 4), **g) * 0 + x, torch.rand_like(x, **g) * 0, torch.randn_like(x, **g) * 0 + x, torch.randint(3, (4,), **g) * 0,
+            torch.randint(2, 5, (4,), **g) * 0, torch.randint_like(x, 5, **g) * 0, torch.randint_like(x, 2, 5, **g) * 0, torch.randperm(4, **g).sort()[0], like)  # fmt: skip
+
+
+def with_tokens(x):
+    a = torch.ops.aten
+    token = a._functional_assert_async.msg(x.sum() > -100, "small", a._make_dep_token())
+    token = a._functional_sym_constrain_range_for_size(x.shape[0], 2, 9, a._functional_sym_constrain_range(x.shape[0], None, 9, token))
+    return x * 2, a._functional_assert_scalar(x.shape[0] > 2, "large", token) * 0
+
+
+for other in (torch.float64, torch.bfloat16):
+    AGREE[f"a transposed convolution, bias {str(other)[6:]}"] = (
+        lambda x, w, b: torch.convolution(x, w, b, (1, 1), (0, 0), (1, 1), True, (0, 0), 1), (torch.randn(1, 2, 3, 3), torch.randn(2, 3, 2, 2), torch.randn(3).to(other)))
+AGREE["generator=None"] = (without_generator, (torch.randn(4),))
+AGREE["assertions with tokens"] = (with_tokens, (torch.randn(4),))
+AGREE["_euclidean_dist"] = (torch.ops.aten._euclidean_dist, (torch.randn(2, 5, 3), torch.randn(2, 4, 3)))
 for half in (torch.float16, torch.bfloat16, torch.float32):
     AGREE[f"rms_norm, tiny, {str(half)[6:]}"] = (lambda x: F.rms_norm(x, (8,)), (torch.randn(4, 8).mul(1e-4).to(half),))
 

@@ -111,7 +111,16 @@ static const row rows[] = {
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 0 0 true "
      "[true,true]", ""},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 2 0 true "
-     "[true,true]", "OPR-002"},
+     "[true,true]", ""},
+    {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 3 0 true "
+     "[true,true]", "NOD-017"},
+    {"grid_sampler_3d_backward.default f32[1,1,2,2,2] f32[1,1,2,2,2] f32[1,2,2,2,3] 2 0 true "
+     "[true,true]", "NOD-017"},
+    {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,16] 16 f32[2,4,2]", ""},
+    {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,16] 24 f32[2,4,2]", "NOD-017"},
+    {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,15] 16 f32[2,4,2]", "NOD-017"},
+    {"_convert_weight_to_int4pack_for_cpu.default i32[4,16] 2", ""},
+    {"_convert_weight_to_int4pack_for_cpu.default i32[3,16] 2", "NOD-017"},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,2,2] 0 0 true "
      "[true,true]", "NOD-017"},
     {"grid_sampler_2d_backward.default f32[1,1,2] f32[1,1,4] f32[1,2,1] 0 0 true [true,true]",
