@@ -152,11 +152,12 @@ void exg_rewrite_set(exg_rewrite *r, const exg_node *node, const exg_argument *r
     }
 }
 
-/* Statistics in the dtype that is recorded, where the operator's own is another. */
+/* Statistics in the dtype that is recorded, where the operator's own is another. They are tensors
+ * by themselves: a result that is a list has more in `list` than there are results. */
 static void cast_statistics(exg_rewrite *r, exg_operator_id op, const result_list *list,
-                            exg_argument *results)
+                            exg_argument *results, uint32_t count)
 {
-    for (uint32_t o = 0; o < list->count; o++) {
+    for (uint32_t o = 0; o < list->count && o < count; o++) {
         if (list->metas[o] != NULL && results[o].kind == EXG_ARGUMENT_TENSOR &&
             exg_operator_result_is_statistic(exg_operators_get(r->operators, op), o)) {
             results[o] = exg_arg_ref(
@@ -182,7 +183,7 @@ exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_i
     exg_builder_next_names(r->builder, list.names, list.count);
     exg_builder_next_recorded(r->builder, list.metas, list.count);
     EXG_TRY(exg_emit_all(r->builder, op, args, count, results));
-    cast_statistics(r, op, &list, results);
+    cast_statistics(r, op, &list, results, node->output_count);
     exg_rewrite_set(r, node, results);
     return EXG_OK;
 }

@@ -15,8 +15,7 @@
  * of several elements) must stay as it is till then. What is overwritten by an operator in between
  * is noticed: USAGE TAP-003.
  *
- * Collective as dispatch.h says. Meaning: torch/autograd, torch/distributed/tensor/_api.py,
- * seeds.md S003.
+ * Collective as dispatch.h says. Meaning: torch/autograd, torch/distributed/tensor/_api.py.
  */
 #ifndef EXG_AUTOGRAD_H
 #define EXG_AUTOGRAD_H

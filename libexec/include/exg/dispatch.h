@@ -21,7 +21,7 @@
  * Collective: every rank of the mesh makes the same calls in the same order. A rank that is
  * no member of the mesh computes nothing, sends nothing and gets empty parts.
  * Threads: a dispatcher is used by its rank's thread alone. Nothing is global.
- * Meaning: torch/distributed/_tensor/dispatch.py and op_schema.py, seeds.md S000 and S001.
+ * Meaning: torch/distributed/_tensor/dispatch.py and op_schema.py.
  */
 #ifndef EXG_DISPATCH_H
 #define EXG_DISPATCH_H

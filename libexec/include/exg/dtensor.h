@@ -21,7 +21,7 @@
  * Collective: every rank of the mesh calls it, in the same order. A fault of one rank
  * (PEER) ends the call on all.
  * Threads: a DTensor is used by its rank's thread alone.
- * Meaning: torch/distributed/tensor/_api.py, seeds.md S003.
+ * Meaning: torch/distributed/tensor/_api.py.
  */
 #ifndef EXG_DTENSOR_H
 #define EXG_DTENSOR_H

@@ -32,13 +32,15 @@ typedef struct exg_open_options {
     uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
-    bool ignore_carry;      /* of early JSON: what the seed's schema says, and nothing else */
+    bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
 } exg_open_options;
 
 typedef struct exg_file_info {
     exg_format format;
     uint64_t file_bytes;
-    char generation[8];      /* .pt2: "B", "C", "D" (reference 2.5) */
+    /* .pt2, of its archive: "B" loose members (PyTorch 2.2 to 2.7), "C" an archive folder with
+     * the weights as one .pt (2.8), "D" with a file a tensor (since 2.9). */
+    char generation[8];
     char **program_names;    /* programs in the archive; freed by exg_file_info_free */
     uint32_t program_count;
     char *loose_member;      /* .pt2: the first member that is deflated, or begins at no
@@ -77,7 +79,7 @@ typedef struct exg_save_options {
     uint32_t threads; /* 0: every core */
     uint64_t align;   /* of every storage, a power of two up to 1 GiB; 0: 64, 4096 from 1 MiB up */
     uint64_t split;   /* bytes of storages in one file beside at most; 0: all in one */
-    bool strict;      /* early JSON: refuse what the seed\'s schema cannot say, carry nothing */
+    bool strict;      /* early JSON: refuse what its own schema cannot say, carry nothing */
     bool resume;      /* what is written stays when the save is stopped, and the same save goes
                          on from there; unfinished files are PATH.part and PATH.resume */
 } exg_save_options;

@@ -3,7 +3,7 @@
  * torch.export notes with each node the modules it was called in
  * ("nn_module_stack") and the Python lines ("stack_trace"). Both are texts that
  * nothing checks; what does not parse counts as absent.
- * Form: reference pt2-format 1.4; torch/_export/serde/serialize.py.
+ * Form: torch/_export/serde/serialize.py.
  */
 #ifndef EXG_MODULE_H
 #define EXG_MODULE_H

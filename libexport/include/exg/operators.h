@@ -63,8 +63,8 @@ typedef struct exg_function_schema {
     exg_schema_argument *returns;
     uint32_t argument_count;
     uint32_t return_count;
-    bool is_inplace;     /* name ends in _ and argument 0 is written (S000-08) */
-    bool is_out_variant; /* some argument is declared out (S000-09) */
+    bool is_inplace;     /* name ends in _ and argument 0 is written */
+    bool is_out_variant; /* some argument is declared out */
     bool is_mutable;     /* some argument is written */
     const char *text;    /* as it was written */
 } exg_function_schema;

@@ -4,17 +4,16 @@
  *               -> exg_signature          -> exg_value (by id)
  *               -> exg_weights -> exg_weight -> exg_storage
  *
- * One model holds the early schema (seed 002), the signature of seed 004 and
- * the current schema (8.x). Names are the schema's. Everything is plain structs
- * in one arena and goes when the program is destroyed; nothing is freed alone,
- * no pointer leads into the file. Tensor bytes belong to exg_weights (weights.h),
- * which programs share by reference count.
+ * One model holds the first schema (early JSON) and the current one (8.x). Names are
+ * the schema's. Everything is plain structs in one arena and goes when the program is
+ * destroyed; nothing is freed alone, no pointer leads into the file. Tensor bytes belong
+ * to exg_weights (weights.h), which programs share by reference count.
  *
  * Decoding promises only that every pointer, id and count may be followed. What
  * they mean is promised by exg_verify() (verify.h).
  *
  * Threads: a program that is not being built may be read from any thread.
- * File forms: schema/export.fbs; reference: pt2 format sections 1 and 5.
+ * File forms: schema/export.fbs; torch/_export/serde/schema.py.
  */
 #ifndef EXG_PROGRAM_H
 #define EXG_PROGRAM_H
@@ -107,7 +106,7 @@ typedef struct exg_graph_argument {
     const char *name;
     exg_graph *graph; /* with a name scope of its own */
     /* Of an early file, where a branch is a GraphModule: its metadata, and how many of its last
-     * inputs stand for tensors that were in the module, lifted to the program (S002-49). */
+     * inputs stand for tensors that were in the module, lifted to the program. */
     exg_string_map metadata;
     uint32_t lifted_count;
 } exg_graph_argument;
@@ -200,7 +199,7 @@ exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name);
 void exg_argument_visit_values(exg_argument *arg, void (*visit)(void *user, exg_value_id *id),
                                void *user);
 
-/* ---- signature (seed 004); its views are in signature.h ------------------------- */
+/* ---- signature; its views are in signature.h ------------------------------------ */
 
 typedef enum exg_input_kind {
 #define EXG_INPUT_KIND(id, name, number) EXG_INPUT_##id,
@@ -256,8 +255,8 @@ typedef struct exg_signature {
     exg_output_spec *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    /* The token that seed 004 foresees for assertions: an output's index and name, or NULL.
-     * PyTorch has never written one; .exg and early files keep it, .pt2 has no place. */
+    /* The token that PyTorch foresees for assertions: an output's index and name, or NULL.
+     * It has never written one; .exg and early files keep it, .pt2 has no place. */
     const char *assertion_dep_token;
     uint32_t assertion_dep_index;
 } exg_signature;

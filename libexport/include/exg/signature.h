@@ -1,4 +1,4 @@
-/* signature.h - what the inputs and outputs of a program stand for: seed 004's
+/* signature.h - what the inputs and outputs of a program stand for: PyTorch's
  * ExportGraphSignature with every view on it, building one, renaming in one.
  *
  * The specs are plain structs (program.h). A view is a question about them and
@@ -8,7 +8,7 @@
  * stands in two specs (SIG-021) is listed twice, where PyTorch's dict keeps the last.
  *
  * Threads: views may be asked from any thread; what changes a signature, from one.
- * Meaning: torch/export/graph_signature.py 2.13; seeds.md S004-01..84.
+ * Meaning: torch/export/graph_signature.py 2.13.
  */
 #ifndef EXG_SIGNATURE_H
 #define EXG_SIGNATURE_H
@@ -78,7 +78,7 @@ exg_status exg_signature_input_tokens(const exg_signature *signature, const char
 exg_status exg_signature_output_tokens(const exg_signature *signature, const char **names,
                                        uint32_t capacity, uint32_t *count, exg_error *err);
 
-/* The token that seed 004 foresees for assertions, an output's index and name; false and
+/* The token that PyTorch foresees for assertions, an output's index and name; false and
  * nothing written where there is none, which is always so in PyTorch's files. */
 bool exg_signature_assertion_dep_token(const exg_signature *signature, uint32_t *index,
                                        const char **name);

@@ -4,7 +4,7 @@
  * Plain structs. Strings are NUL-terminated UTF-8 and NULL means absent, which
  * is not the same as "". Whoever holds a struct says in its own header whose
  * memory its pointers lead to.
- * Meaning: torch/_export/serde/schema.py 8.20; the early schema of seed 002.
+ * Meaning: torch/_export/serde/schema.py 8.20, and its first form (early JSON).
  */
 #ifndef EXG_TYPES_H
 #define EXG_TYPES_H

@@ -174,7 +174,7 @@ exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint
  * Constants, pickled objects and sample inputs stay. */
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err);
 
-/* Every tensor's storage in this byte order, complex numbers by halves (S002-64).
+/* Every tensor's storage in this byte order, complex numbers by halves.
  * UNSUPPORTED when views of different width share a storage. */
 exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
                                 exg_error *err);
