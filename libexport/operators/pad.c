@@ -7,6 +7,42 @@
 
 typedef enum pad_mode { PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR } pad_mode;
 
+/* `count` places beyond x along `dim`, before it or behind. */
+static exg_ref edge(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, bool is_before,
+                    pad_mode mode)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+    const int64_t size = dims.n[dim];
+
+    if (mode == PAD_REPLICATE) {
+        dims.n[dim] = count;
+        x = exg_lower_slice(b, x, dim, is_before ? 0 : size - 1, 1);
+        return EMIT(b, expand_default, x, INTS_OF(b, dims.n, dims.rank));
+    }
+    if (mode == PAD_CIRCULAR) {
+        return exg_lower_slice(b, x, dim, is_before ? size - count : 0, count);
+    }
+    x = exg_lower_slice(b, x, dim, is_before ? 1 : size - 1 - count, count);
+    return EMIT(b, flip_default, x, INTS(b, dim));
+}
+
+/* The same with x between: nothing is cut off. */
+static exg_ref with_edges(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
+                          pad_mode mode)
+{
+    exg_ref parts[3];
+    uint32_t count = 0;
+
+    if (before > 0) {
+        parts[count++] = edge(b, x, dim, before, true, mode);
+    }
+    parts[count++] = x;
+    if (after > 0) {
+        parts[count++] = edge(b, x, dim, after, false, mode);
+    }
+    return EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
+}
+
 /* x along `dim` from -before to its size + after, every place brought inside. */
 static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
                       pad_mode mode)
@@ -30,6 +66,9 @@ static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, i
     if (size + before + after < 0 || size < 1 || before > most || after > most) {
         exg_lower_refuse(b, "padding as large as the tensor, or larger");
         return x;
+    }
+    if (before >= 0 && after >= 0) {
+        return with_edges(b, x, dim, before, after, mode);
     }
     place = EMIT(b, arange_start_step, exg_arg_int(-before), exg_arg_int(size + after), 1,
                  DTYPE(EXG_DTYPE_I64));
