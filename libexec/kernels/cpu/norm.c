@@ -220,7 +220,24 @@ static double channel_value(const norm_params *p, const exg_tensor *t, int64_t c
     return exg_float_at(p->convert, t->dtype, t->data, channel);
 }
 
-/* A channel's weight and bias fold into the factor and the mean. */
+/* `count` times the value, as the loops take it. */
+static void fill(const norm_params *p, chunk *to, int64_t count, double value)
+{
+    const float narrow = (float)value;
+
+    for (int64_t k = 0; k < count && p->is_double; k++) {
+        to->f64[k] = value;
+    }
+    if (!p->is_double) {
+        float *const row = to->f32;
+
+        for (int64_t k = 0; k < count; k++) {
+            row[k] = narrow;
+        }
+    }
+}
+
+/* A channel's weight folds into the factor. */
 static void apply_group(const norm_run_context *r, char *y, source x, int64_t first_channel,
                         double mean, double factor, norm_room *room)
 {
@@ -231,15 +248,10 @@ static void apply_group(const norm_run_context *r, char *y, source x, int64_t fi
         double w = p->weight != 0
                        ? channel_value(p, &r->call->inputs[p->weight], first_channel + c)
                        : 1;
-        double b = p->bias != 0 ? channel_value(p, &r->call->inputs[p->bias], first_channel + c)
-                                : 0;
 
-        for (int64_t k = 0; k < EXG_MIN(p->area, CHUNK); k++) {
-            if (p->is_double) {
-                biases->f64[k] = b;
-            } else {
-                biases->f32[k] = (float)b;
-            }
+        if (p->bias != 0) {
+            fill(p, biases, EXG_MIN(p->area, CHUNK),
+                 channel_value(p, &r->call->inputs[p->bias], first_channel + c));
         }
         for (int64_t i = 0; i < p->area; i += CHUNK) {
             int64_t at = c * p->area + i;
