@@ -1,12 +1,10 @@
 """Gradients as make_fx writes them when nothing is decomposed: operators of the way back, which op_db does not call, run by exg
 and compared with PyTorch. See README.md beside this file."""
 
-import argparse
 import math
 import sys
-import tempfile
 
-from run_interop import Exg, Report, fail, torch
+from run_interop import fail, run_cases, torch
 from run_operators import agrees
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -139,21 +137,12 @@ def check(exg, wanted, written, inputs):
     agrees(exg, lambda *values: tuple(traced(*values)), inputs)
 
 
+def check_names(exg):
+    agrees(exg, named, (torch.randn(3, 4), torch.tensor([[0.25, 0.9, 1.5, -1.0]]).repeat(3, 1), torch.rand(3, 1) + 0.5))
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exg", required=True, help="the exg binary")
-    parser.add_argument("--only", default="", help="cases whose name begins so")
-    options = parser.parse_args()
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="exg-backward-") as folder:
-        exg = Exg(options.exg, folder)
-        for name, (wanted, written, inputs) in CASES.items():
-            if name.startswith(options.only):
-                report.check(name, lambda: check(exg, wanted, written, inputs))
-        inputs = torch.randn(3, 4), torch.tensor([[0.25, 0.9, 1.5, -1.0]]).repeat(3, 1), torch.rand(3, 1) + 0.5
-        if "operators by their names".startswith(options.only):
-            report.check("operators by their names", lambda: agrees(exg, named, inputs))
-    return report.end()
+    return run_cases(__doc__, ("", check, CASES), ("", check_names, {"operators by their names": ()}))
 
 
 if __name__ == "__main__":

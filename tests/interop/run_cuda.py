@@ -1,11 +1,9 @@
 """Programs exported for CUDA, whose operators PyTorch has for the CPU under another name or not at all: attention, norms, cells and
 their gradients. No GPU is needed: PyTorch exports with tensors that have a device and no memory. See README.md beside this file."""
 
-import argparse
 import sys
-import tempfile
 
-from run_interop import Exg, Report, same, torch
+from run_interop import run_cases, same, torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 A = torch.ops.aten
@@ -138,17 +136,7 @@ def check(exg, cuda, cpu, inputs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exg", required=True, help="the exg binary")
-    parser.add_argument("--only", default="", help="cases whose name begins so")
-    options = parser.parse_args()
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="exg-cuda-") as folder:
-        exg = Exg(options.exg, folder)
-        for name, case in CASES.items():
-            if name.startswith(options.only):
-                report.check(name, lambda: check(exg, *case))
-    return report.end()
+    return run_cases(__doc__, ("", check, CASES))
 
 
 if __name__ == "__main__":

@@ -109,6 +109,23 @@ class Report:
         return 1 if self.failed or not self.passed else 0
 
 
+def run_cases(description, *tables):
+    """The main() of a test of named cases. Of a table: what stands before its names, what is called with an Exg and a case's
+    values, and the cases by name."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--exg", required=True, help="the exg binary")
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    options = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="exg-cases-") as folder:
+        exg = Exg(options.exg, folder)
+        for title, check, cases in tables:
+            for name, case in cases.items():
+                if name.startswith(options.only):
+                    report.check(title + name, lambda: check(exg, *case))
+    return report.end()
+
+
 def fail(reason):
     raise Mismatch(reason)
 

@@ -1,14 +1,12 @@
 """Operators where PyTorch's database of samples does not reach: a table of calls whose results agree, and one of calls that
 PyTorch refuses when they run and exg then has to refuse with a code. See README.md beside this file."""
 
-import argparse
 import itertools
 import math
 import subprocess
 import sys
-import tempfile
 
-from run_interop import DEADLINE, Exg, Report, fail, same, safetensors, torch
+from run_interop import DEADLINE, fail, run_cases, same, safetensors, torch
 
 import torch.nn.modules.linear_cross_entropy  # noqa: E402, F401 - its operators
 
@@ -516,24 +514,8 @@ def is_wrong(exg, function, inputs, code):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exg", required=True, help="the exg binary")
-    parser.add_argument("--only", default="", help="cases whose name begins so")
-    options = parser.parse_args()
     torch.manual_seed(5)
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="exg-operators-") as folder:
-        exg = Exg(options.exg, folder)
-        for name, case in AGREE.items():
-            if name.startswith(options.only):
-                report.check(name, lambda: agrees(exg, *case))
-        for name, case in REFUSED.items():
-            if name.startswith(options.only):
-                report.check(f"refuses {name}", lambda: refuses(exg, *case))
-        for name, case in WRONG.items():
-            if name.startswith(options.only):
-                report.check(f"refuses {name}", lambda: is_wrong(exg, *case))
-    return report.end()
+    return run_cases(__doc__, ("", agrees, AGREE), ("refuses ", refuses, REFUSED), ("refuses ", is_wrong, WRONG))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """Quantised programs: observers that train the grid, torchao's operators on blocks, weights of four bits, scaled products of float8,
 and the patterns that torchao and PT2E write, run by exg and compared with PyTorch. See README.md beside this file."""
 
-import argparse
 import itertools
 import math
 import sys
-import tempfile
 
-from run_interop import Exg, Report, torch
+from run_interop import run_cases, torch
 from run_operators import agrees
 
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines operators
@@ -269,17 +267,7 @@ for cases in (observers, grids, four_bits, scaled, torchao, patterns):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exg", required=True, help="the exg binary")
-    parser.add_argument("--only", default="", help="cases whose name begins so")
-    options = parser.parse_args()
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="exg-quantized-") as folder:
-        exg = Exg(options.exg, folder)
-        for name, (function, inputs) in CASES.items():
-            if name.startswith(options.only):
-                report.check(name, lambda: agrees(exg, function, inputs))
-    return report.end()
+    return run_cases(__doc__, ("", agrees, CASES))
 
 
 if __name__ == "__main__":
