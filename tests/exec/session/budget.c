@@ -101,17 +101,6 @@ static void ranks_stay_within_theirs(void **state)
 
 /* ---- plans that make room ------------------------------------------------------------------ */
 
-static exg_session_input floats(const char *name, float *data, int64_t n, int64_t columns)
-{
-    exg_session_input input = {.name = name,
-                               .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2}};
-
-    input.tensor.sizes[0] = n;
-    input.tensor.sizes[1] = columns;
-    exg_tensor_set_contiguous(&input.tensor);
-    return input;
-}
-
 /* x[:k] / max|x|, of the second output; plans for other k make room. */
 static void plans_of_other_numbers_make_room(void **state)
 {

@@ -244,3 +244,14 @@ void compare_with_expected(const loaded *l, const exg_session *session, const ch
     }
     assert_true(compared > 0);
 }
+
+exg_session_input floats(const char *name, float *data, int64_t rows, int64_t columns)
+{
+    exg_session_input input = {.name = name,
+                               .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2}};
+
+    input.tensor.sizes[0] = rows;
+    input.tensor.sizes[1] = columns;
+    exg_tensor_set_contiguous(&input.tensor);
+    return input;
+}

@@ -41,4 +41,7 @@ void *result_bytes(const exg_session *session, uint64_t *length);
 /* Compares outputs with PyTorch's answers. */
 void compare_with_expected(const loaded *l, const exg_session *session, const char *what);
 
+/* An input of a test's own, (rows, columns). */
+exg_session_input floats(const char *name, float *data, int64_t rows, int64_t columns);
+
 #endif

@@ -55,17 +55,6 @@ static void agrees_on_ranks(void **state)
 
 /* ---- inputs of a test's own --------------------------------------------------------------- */
 
-static exg_session_input floats(const char *name, float *data, int64_t rows, int64_t columns)
-{
-    exg_session_input input = {.name = name,
-                               .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2}};
-
-    input.tensor.sizes[0] = rows;
-    input.tensor.sizes[1] = columns;
-    exg_tensor_set_contiguous(&input.tensor);
-    return input;
-}
-
 static exg_session_input whole(const char *name, int64_t *number)
 {
     return (exg_session_input){.name = name,
