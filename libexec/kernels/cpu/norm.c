@@ -220,23 +220,6 @@ static double channel_value(const norm_params *p, const exg_tensor *t, int64_t c
     return exg_float_at(p->convert, t->dtype, t->data, channel);
 }
 
-/* `count` times the value, as the loops take it. */
-static void fill(const norm_params *p, chunk *to, int64_t count, double value)
-{
-    const float narrow = (float)value;
-
-    for (int64_t k = 0; k < count && p->is_double; k++) {
-        to->f64[k] = value;
-    }
-    if (!p->is_double) {
-        float *const row = to->f32;
-
-        for (int64_t k = 0; k < count; k++) {
-            row[k] = narrow;
-        }
-    }
-}
-
 /* A channel's weight folds into the factor. */
 static void apply_group(const norm_run_context *r, char *y, source x, int64_t first_channel,
                         double mean, double factor, norm_room *room)
@@ -250,8 +233,11 @@ static void apply_group(const norm_run_context *r, char *y, source x, int64_t fi
                        : 1;
 
         if (p->bias != 0) {
-            fill(p, biases, EXG_MIN(p->area, CHUNK),
-                 channel_value(p, &r->call->inputs[p->bias], first_channel + c));
+            const double b = channel_value(p, &r->call->inputs[p->bias], first_channel + c);
+            const float narrow = (float)b;
+
+            exg_fill(biases, p->is_double ? (const void *)&b : &narrow, EXG_MIN(p->area, CHUNK),
+                     p->is_double ? sizeof(b) : sizeof(narrow));
         }
         for (int64_t i = 0; i < p->area; i += CHUNK) {
             int64_t at = c * p->area + i;
