@@ -26,7 +26,7 @@ static exg_ref edge(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, bool
     return EMIT(b, flip_default, x, INTS(b, dim));
 }
 
-/* The same with x between: nothing is cut off. */
+/* The same with x between. */
 static exg_ref with_edges(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
                           pad_mode mode)
 {
@@ -40,7 +40,7 @@ static exg_ref with_edges(exg_builder *b, exg_ref x, uint32_t dim, int64_t befor
     if (after > 0) {
         parts[count++] = edge(b, x, dim, after, false, mode);
     }
-    return EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
+    return count == 1 ? x : EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
 }
 
 /* x along `dim` from -before to its size + after, every place brought inside. */
@@ -49,7 +49,6 @@ static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, i
 {
     int64_t size = exg_lower_dims(b, x).n[dim];
     int64_t most = mode == PAD_REFLECT ? size - 1 : mode == PAD_CIRCULAR ? size : INT64_MAX;
-    exg_ref place;
 
     if (mode == PAD_CIRCULAR && (before < 0 || after < 0)) { /* what is cut off does not return */
         int64_t start = before < 0 ? -before : 0;
@@ -67,20 +66,10 @@ static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, i
         exg_lower_refuse(b, "padding as large as the tensor, or larger");
         return x;
     }
-    if (before >= 0 && after >= 0) {
-        return with_edges(b, x, dim, before, after, mode);
-    }
-    place = EMIT(b, arange_start_step, exg_arg_int(-before), exg_arg_int(size + after), 1,
-                 DTYPE(EXG_DTYPE_I64));
-    if (mode == PAD_REFLECT) { /* size - 1 - |size - 1 - |i|| */
-        place = EMIT(b, rsub_Scalar, EMIT(b, abs_default, place), exg_arg_int(size - 1));
-        place = EMIT(b, rsub_Scalar, EMIT(b, abs_default, place), exg_arg_int(size - 1));
-    } else if (mode == PAD_REPLICATE) {
-        place = EMIT(b, clamp_both, place, 0, exg_arg_int(size - 1));
-    } else {
-        place = EMIT(b, remainder_Scalar, place, exg_arg_int(size));
-    }
-    return EMIT(b, index_select_default, x, (int)dim, place);
+    x = with_edges(b, x, dim, before, after, mode);
+    return before >= 0 && after >= 0
+               ? x
+               : exg_lower_slice(b, x, dim, before < 0 ? -before : 0, size + before + after);
 }
 
 /* `pads` speaks of the last dim first. */
@@ -89,7 +78,7 @@ static exg_ref all_padded(exg_builder *b, exg_ref x, const exg_argument *pads, p
     int64_t n[2 * EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(pads, n, 2 * EXG_SHAPE_RANK_MAX);
     uint32_t rank = exg_lower_dims(b, x).rank;
-    exg_ref start = x;
+    bool is_part = true; /* of the tensor, or all of it: no memory of its own */
 
     if (count % 2 != 0 || count / 2 > rank) {
         exg_lower_refuse(b, "padding wants two numbers a dim");
@@ -97,8 +86,9 @@ static exg_ref all_padded(exg_builder *b, exg_ref x, const exg_argument *pads, p
     }
     for (uint32_t i = 0; i < count / 2; i++) {
         x = padded(b, x, rank - 1 - i, n[2 * i], n[2 * i + 1], mode);
+        is_part = is_part && n[2 * i] <= 0 && n[2 * i + 1] <= 0;
     }
-    return x.id == start.id ? EMIT(b, clone_default, x) : x;
+    return is_part ? EMIT(b, clone_default, x) : x;
 }
 
 void exg_lower_reflection_pad(exg_builder *b, const exg_argument *args, exg_argument *results)
