@@ -151,6 +151,14 @@ static bool wrote_all(void)
     return fflush(stdout) == 0 && ferror(stdout) == 0;
 }
 
+/* --isa, else EXG_ISA: for all that this process does. */
+static exg_status choose_isa(const cli_call *call, exg_error *err)
+{
+    const char *level = call->isa != NULL ? call->isa : getenv("EXG_ISA");
+
+    return level == NULL || level[0] == '\0' ? EXG_OK : exg_isa_choose(level, err);
+}
+
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
@@ -160,6 +168,7 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
     status = call.inputs == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                                  : cli_parse(argc - 2, argv + 2, &call, err);
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
+    status = status == EXG_OK ? choose_isa(&call, err) : status;
     status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
     free(call.inputs);
     return status;

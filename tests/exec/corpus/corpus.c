@@ -22,7 +22,6 @@
 
 #include "libexport/base/element.h"
 #include "tests/exec/sharding/every.h"
-#include "tests/standin/amx.h"
 
 #ifdef EXG_NO_LAPACK
 #define LACKS_LAPACK true
@@ -403,9 +402,6 @@ int main(int argc, char **argv)
     exg_error err;
     glob_t files = {0};
 
-    if (getenv("EXG_CORPUS_AMX") != NULL && !amx_stand_in()) {
-        return 77; /* skipped */
-    }
     t.known_text = read_text("tests/exec/corpus/known.txt");
     t.eager = getenv("EXG_CORPUS_EAGER");
     for (char *at = (char *)(uintptr_t)mesh; at != NULL && *at != '\0'; at += *at == 'x') {
