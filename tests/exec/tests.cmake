@@ -149,7 +149,7 @@ exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/corpus/rows.c exec/sharding/every.c
   LIBS tests_isa exg::exec)
 if(NOT TARGET exg_lapack)
   target_compile_definitions(test_exec_corpus PRIVATE EXG_NO_LAPACK)
@@ -187,6 +187,7 @@ if(NOT EXG_SANITIZE)
   exg_eager_corpus(smallest 2x2 "P(min) S(0)")
   exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise, of other strides
   exg_eager_corpus(mixed_rows 3 "mixed 2")
+  exg_eager_corpus(pairs 3 pairs) # every two inputs in every way: a wrong sharding rule ends here
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
