@@ -92,8 +92,9 @@ exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, e
 static const struct {
     exg_operator_id id;
     const char *parameter;
+    enum { NARROW, WIDE, ANY } floats; /* how those of 16 bits are taken */
 } held[] = {
-#define EXG_HELD(id, parameter) {EXG_OP_##id, #parameter},
+#define EXG_HELD(id, parameter, floats) {EXG_OP_##id, #parameter, floats},
 #include "libexport/operators/held.def"
 #undef EXG_HELD
 };
@@ -145,6 +146,25 @@ static bool may_be_factor(exg_dtype dtype, const exg_argument *alpha)
            (alpha->kind != EXG_ARGUMENT_BOOL || dtype == EXG_DTYPE_B8);
 }
 
+/* The dtype that the number has to fit: of what is subtracted its negative. */
+static bool fits(size_t row, exg_dtype dtype, const exg_argument *number)
+{
+    const bool is_half = exg_dtype_is_float(dtype) && exg_dtype_bytes(dtype) == 2;
+    const exg_operator_id id = held[row].id;
+    const bool is_negated = id == EXG_OP_sub_Tensor || id == EXG_OP_sub_Scalar ||
+                            id == EXG_OP_rsub_Tensor || id == EXG_OP_rsub_Scalar;
+    exg_argument negative = exg_arg_int(0);
+
+    if (is_half && held[row].floats == ANY) {
+        return true;
+    }
+    if (is_negated && number->kind == EXG_ARGUMENT_INT && number->as_int != INT64_MIN) {
+        negative.as_int = -number->as_int;
+        number = &negative;
+    }
+    return holds(is_half && held[row].floats == WIDE ? EXG_DTYPE_F32 : dtype, number);
+}
+
 static bool is_plain(const exg_argument *arg)
 {
     return arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
@@ -161,9 +181,13 @@ exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_
             if (strcmp(name, held[h].parameter) != 0 || !is_plain(&args[i])) {
                 continue;
             }
-            if (!holds(dtype, &args[i])) {
+            if (!fits(h, dtype, &args[i])) {
                 return EXG_SHAPE_FAIL(err, "%s: %g is no %s", name, exg_get_float(&args[i]),
                                       exg_dtype_name(dtype));
+            }
+            if (op->id == EXG_OP_pow_Tensor_Scalar && exg_dtype_is_integral(dtype) &&
+                exg_get_float(&args[i]) < 0) {
+                return EXG_SHAPE_FAIL(err, "integers to negative powers");
             }
             if (strcmp(name, "alpha") == 0 && op->pointwise != EXG_POINTWISE_NOT &&
                 !may_be_factor(dtype, &args[i])) {

@@ -149,7 +149,8 @@ exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/corpus/rows.c exec/sharding/every.c
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/corpus/rows.c
+  exec/corpus/unset.c exec/sharding/every.c
   LIBS tests_isa exg::exec)
 if(NOT TARGET exg_lapack)
   target_compile_definitions(test_exec_corpus PRIVATE EXG_NO_LAPACK)

@@ -29,6 +29,7 @@ static const stand_in rows[] = {
 #include "libexport/operators/inplace.def"
 #include "libexport/operators/out.def"
 #include "libexport/operators/prims.def"
+#include "libexport/operators/random.def"
 #include "libexport/operators/same.def"
 #include "libexport/operators/sized.def"
 };

@@ -459,7 +459,8 @@ static bool compare(eager_rank *r, const exg_object *object, const exg_named_ten
         return fail(r, "output");
     }
     here = *exg_dtensor_to_local(whole);
-    if (here.dtype != EXG_DTYPE_F64 && strchr("pP", r->placements[0]) != NULL) {
+    c.in_parts = strchr("pPm", r->placements[0]) != NULL; /* or may be */
+    if (here.dtype != EXG_DTYPE_F64 && c.in_parts) {
         c.rtol = fmax(c.rtol, 1e-4);
     }
     exg_tensor_set_contiguous(&here);
