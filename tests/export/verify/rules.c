@@ -357,6 +357,21 @@ static void guards_are_read_and_never_run(void **state)
         {"__import__('os').system('true')",                            1},
         {"L['x'].numpy()",                                             1},
         {"",                                                           1},
+        {"L['flat_args'][0].size()[0] == 3",                           0},
+        {"L['flat_args'][0].size()[0] | 4 == 7",                       0},
+        {"(L['x'].size()[1] if L['x'].size()[0] > 1 else 1//0) == 8",  0},
+        {"L['x'].size()[0] != 0 and L['x'].size()[1] % L['x'].size()[0] == 2", 0},
+        {"L['flat_args'][1].size()[0] == 3",                           1},
+        {"L['flat_args'].size()[0] == 3",                              1},
+        {"L['flat_args'][-1].size()[0] == 3",                          1},
+        {"L['flat_args']['0'].size()[0] == 3",                         1},
+        {"L['x'].field.size()[0] == 3",                                1},
+        {"L['x'][0].size()[0] == 3",                                   1},
+        {"L['x'].size()[0] == unknown",                                1},
+        {"unknown(L['x'].size()[0]) == 3",                             1},
+        {"G['x'].size()[0] == 3",                                      1},
+        {"L['x'].size()[0] == s77",                                    1},
+        {"L['x'].size()[0] == 3 ==",                                   1},
     };
     int faults = 0;
 
