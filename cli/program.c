@@ -11,7 +11,8 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
 {
     exg_open_options options = {.size = sizeof(options),
                                 .program = call->program,
-                                .ignore_carry = call->ignore_carry};
+                                .ignore_carry = call->ignore_carry,
+                                .no_check = call->no_check};
     exg_status status;
 
     memset(p, 0, sizeof(*p));

@@ -37,14 +37,16 @@ typedef struct exg_dense {
     const uint8_t *data;
     uint64_t bytes;
     const char *encoding; /* of raw bytes, or NULL */
+    exg_checksum checksum;
 } exg_dense;
 
 /* Appends a storage of these bytes and the weight that is its tensor. */
 exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err);
 
-/* An array in .npy form of `length` bytes, under the name `name`. */
+/* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
+ * them; NULL: nobody knows. */
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
-                           exg_weights *weights, exg_error *err);
+                           const uint32_t *crc, exg_weights *weights, exg_error *err);
 
 /* Product of a shape and the element size; false when it passes 63 bits. */
 bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes);

@@ -7,6 +7,7 @@
 #include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 struct exg_hasher {
     exg_checksum_kind kind;
@@ -97,4 +98,43 @@ void exg_hasher_finish(exg_hasher *hasher, char *text)
     }
     XXH3_freeState(hasher->xxh3);
     free(hasher);
+}
+
+bool exg_checksum_is_known(const exg_checksum *checksum)
+{
+    return checksum->kind != EXG_CHECKSUM_NONE && checksum->kind != EXG_CHECKSUM_UNKNOWN;
+}
+
+exg_status exg_checksum_compare(const exg_checksum *checksum, const char *found, exg_error *err)
+{
+    return strcasecmp(found, checksum->text) == 0
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, MALFORMED, "ARC-012",
+                                        "checksum is %s, the file says %s: damaged bytes", found,
+                                        checksum->text),
+                               "the file is damaged: copy it again");
+}
+
+/* The product of two polynomials over bits modulo CRC-32's, the highest power in bit 0. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (uint32_t bit = UINT32_C(1) << 31; bit != 0; bit >>= 1) {
+        product ^= (a & bit) != 0 ? b : 0;
+        b = (b & 1) != 0 ? b >> 1 ^ UINT32_C(0xedb88320) : b >> 1;
+    }
+    return product;
+}
+
+uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length)
+{
+    uint32_t power = UINT32_C(1) << 23; /* x to the 8th: one byte further */
+
+    for (; length != 0; length >>= 1) {
+        head = (length & 1) != 0 ? multiply(power, head) : head;
+        power = multiply(power, power);
+    }
+    return all ^ head;
 }

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
@@ -22,6 +21,7 @@ typedef struct stream {
     exg_weights *weights;
     uint32_t storage;
     uint64_t length;
+    exg_hasher *hasher; /* of the checksum that the storage has; NULL: none */
     const uint8_t *data; /* where the bytes lie, or NULL */
     exg_take_fn *take;
     void *user;
@@ -54,8 +54,12 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
     uint64_t at = block->index * BLOCK_BYTES;
     uint64_t part = part_at(s, block->index);
     uint64_t end = at + part;
+    const uint8_t *bytes = s->data == NULL ? s->slots[block->slot] : s->data + at;
 
-    EXG_TRY(s->take(s->user, s->data == NULL ? s->slots[block->slot] : s->data + at, part, err));
+    if (s->hasher != NULL) {
+        exg_hasher_add(s->hasher, bytes, (size_t)part);
+    }
+    EXG_TRY(s->take(s->user, bytes, part, err));
     if (end % FORGET_BYTES == 0 || end == s->length) {
         exg_storage_forget(s->weights, s->storage, (end - 1) / FORGET_BYTES * FORGET_BYTES, end);
     }
@@ -64,8 +68,13 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
 
 static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_error *err)
 {
+    const exg_storage *storage = &s->weights->storages[s->storage];
+
     s->slots = calloc(slots, sizeof(*s->slots));
-    if (s->slots == NULL) {
+    if (exg_checksum_is_known(&storage->checksum)) {
+        s->hasher = exg_hasher_create(storage->checksum.kind);
+    }
+    if (s->slots == NULL || (s->hasher == NULL && exg_checksum_is_known(&storage->checksum))) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < slots && s->data == NULL; i++) {
@@ -74,9 +83,44 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    return s->weights->storages[s->storage].kind == EXG_STORAGE_FRAMES
+    return storage->kind == EXG_STORAGE_FRAMES
                ? exg_frame_readers_create(workers, &s->readers, err)
                : EXG_OK;
+}
+
+/* "storages[3], of layer.weight" */
+static exg_status within_storage(const exg_weights *weights, uint32_t storage, exg_status status,
+                                 exg_error *err)
+{
+    const exg_storage *s = &weights->storages[storage];
+    const char *beside = s->location == NULL ? "" : " in ";
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].storage == storage) {
+            return exg_error_within(err, status, "storages[%u], of %.60s%s%.60s", storage,
+                                    weights->items[i].fqn, beside,
+                                    s->location == NULL ? "" : s->location);
+        }
+    }
+    return exg_error_within(err, status, "storages[%u]", storage);
+}
+
+/* All of it passed: is it what the file says? The hasher goes. */
+static exg_status compare(stream *s, exg_status status, exg_error *err)
+{
+    char found[EXG_CHECKSUM_TEXT_MAX];
+
+    if (s->hasher == NULL) {
+        return status;
+    }
+    exg_hasher_finish(s->hasher, found);
+    EXG_TRY(status);
+    status = exg_checksum_compare(&s->weights->storages[s->storage].checksum, found, err);
+    if (status != EXG_OK) {
+        return within_storage(s->weights, s->storage, status, err);
+    }
+    exg_storage_check_end(s->weights, s->storage, true);
+    return EXG_OK;
 }
 
 exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
@@ -99,6 +143,7 @@ exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *
     if (status == EXG_OK) {
         status = exg_pipeline_run(pool, exg_frame_count(s.length), make_block, use_block, &s, err);
     }
+    status = compare(&s, status, err);
     for (uint32_t i = 0; s.slots != NULL && i < slots; i++) {
         free(s.slots[i]);
     }
@@ -119,79 +164,29 @@ typedef struct checker {
     uint32_t *alone; /* storages that one worker checks */
 } checker;
 
-typedef struct check {
-    exg_hasher *hasher; /* NULL: frames alone are checked */
-    checker *all;       /* NULL: one storage */
-} check;
-
-static exg_status take_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+static exg_status count_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
 {
-    check *c = user;
+    checker *all = user; /* NULL: one storage, nobody counts */
 
+    (void)bytes;
     (void)err;
-    if (c->hasher != NULL) {
-        exg_hasher_add(c->hasher, bytes, (size_t)length);
-    }
-    if (c->all != NULL && c->all->options->progress != NULL) {
-        pthread_mutex_lock(&c->all->lock);
-        c->all->done += length;
-        c->all->options->progress(c->all->options->user, c->all->done, c->all->total);
-        pthread_mutex_unlock(&c->all->lock);
+    if (all != NULL && all->options->progress != NULL) {
+        pthread_mutex_lock(&all->lock);
+        all->done += length;
+        all->options->progress(all->options->user, all->done, all->total);
+        pthread_mutex_unlock(&all->lock);
     }
     return EXG_OK;
-}
-
-static bool is_known(exg_checksum_kind kind)
-{
-    return kind != EXG_CHECKSUM_NONE && kind != EXG_CHECKSUM_UNKNOWN;
-}
-
-/* "storages[3], of layer.weight" */
-static exg_status within_storage(const exg_weights *weights, uint32_t storage, exg_status status,
-                                 exg_error *err)
-{
-    const exg_storage *s = &weights->storages[storage];
-    const char *beside = s->location == NULL ? "" : " in ";
-
-    for (uint32_t i = 0; i < weights->count; i++) {
-        if (weights->items[i].storage == storage) {
-            return exg_error_within(err, status, "storages[%u], of %.60s%s%.60s", storage,
-                                    weights->items[i].fqn, beside,
-                                    s->location == NULL ? "" : s->location);
-        }
-    }
-    return exg_error_within(err, status, "storages[%u]", storage);
 }
 
 static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool *pool,
                                 checker *all, exg_error *err)
 {
     const exg_storage *s = &weights->storages[storage];
-    char found[EXG_CHECKSUM_TEXT_MAX] = "";
-    check c = {NULL, all};
-    exg_status status;
 
-    if (!is_known(s->checksum.kind) && s->kind != EXG_STORAGE_FRAMES) {
-        return EXG_OK;
-    }
-    if (is_known(s->checksum.kind)) {
-        c.hasher = exg_hasher_create(s->checksum.kind);
-        if (c.hasher == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-    }
-    status = exg_storage_stream(weights, storage, pool, take_bytes, &c, err);
-    if (c.hasher == NULL) {
-        return status;
-    }
-    exg_hasher_finish(c.hasher, found);
-    if (status == EXG_OK && strcasecmp(found, s->checksum.text) != 0) {
-        status =
-            EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
-                     found, s->checksum.text);
-        return within_storage(weights, storage, status, err);
-    }
-    return status;
+    return exg_checksum_is_known(&s->checksum) || s->kind == EXG_STORAGE_FRAMES
+               ? exg_storage_stream(weights, storage, pool, count_bytes, all, err)
+               : EXG_OK;
 }
 
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
@@ -201,6 +196,23 @@ exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *
         return EXG_FAIL(err, USAGE, "WGT-STORAGE", "there is no storage %u", storage);
     }
     return check_storage(weights, storage, NULL, NULL, err);
+}
+
+/* Frames are checked one by one, whenever they are read. */
+exg_status exg_storage_check_once(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                                  exg_error *err)
+{
+    exg_status status;
+
+    if (storage >= weights->storage_count ||
+        weights->storages[storage].kind == EXG_STORAGE_FRAMES ||
+        !exg_checksum_is_known(&weights->storages[storage].checksum) ||
+        !exg_storage_check_begin(weights, storage)) {
+        return EXG_OK;
+    }
+    status = check_storage(weights, storage, pool, NULL, err);
+    exg_storage_check_end(weights, storage, status == EXG_OK);
+    return status;
 }
 
 /* Is it long enough to be inflated by all workers? */

@@ -34,7 +34,14 @@ struct exg_weights_private {
     const char *directory;
     uint32_t metadata_capacity;
     mapped *mapped; /* files among `owned` */
+    uint8_t *checks; /* a storage each: what is known of its checksum */
+    uint32_t check_capacity;
+    pthread_cond_t checked; /* one of them became known */
+    bool trusts;            /* bytes are taken as they are */
 };
+
+/* Of the checksum of a storage. */
+enum { CHECK_DUE, CHECK_RUNS, CHECK_HELD };
 
 /* ---- life --------------------------------------------------------------------- */
 
@@ -51,6 +58,11 @@ exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weig
         w->private_ = EXG_NEW(arena, struct exg_weights_private);
     }
     if (w == NULL || w->private_ == NULL || pthread_mutex_init(&w->private_->lock, NULL) != 0) {
+        exg_arena_destroy(arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (pthread_cond_init(&w->private_->checked, NULL) != 0) {
+        pthread_mutex_destroy(&w->private_->lock);
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -75,6 +87,7 @@ void exg_weights_release(exg_weights *weights)
     for (owned *o = weights->private_->owned; o != NULL; o = o->next) {
         o->release(o->user);
     }
+    pthread_cond_destroy(&weights->private_->checked);
     pthread_mutex_destroy(&weights->private_->lock);
     exg_arena_destroy(weights->arena);
 }
@@ -138,9 +151,12 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
         (storage->checksum.text != NULL && copy.checksum.text == NULL) ||
         weights->storage_count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &weights->storages, weights->storage_count,
-                           &weights->storage_capacity, sizeof(exg_storage))) {
+                           &weights->storage_capacity, sizeof(exg_storage)) ||
+        !exg_arena_reserve(weights->arena, &weights->private_->checks, weights->storage_count,
+                           &weights->private_->check_capacity, sizeof(uint8_t))) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    weights->private_->checks[weights->storage_count] = CHECK_DUE;
     weights->storages[weights->storage_count] = copy;
     *index = weights->storage_count++;
     return EXG_OK;
@@ -339,6 +355,42 @@ exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const u
     return EXG_OK;
 }
 
+void exg_weights_trust(exg_weights *weights)
+{
+    weights->private_->trusts = true;
+}
+
+bool exg_storage_check_begin(exg_weights *weights, uint32_t storage)
+{
+    struct exg_weights_private *p = weights->private_;
+    uint8_t *check = &p->checks[storage];
+    bool due;
+
+    if (p->trusts || __atomic_load_n(check, __ATOMIC_ACQUIRE) == CHECK_HELD) {
+        return false;
+    }
+    pthread_mutex_lock(&p->lock);
+    while (*check == CHECK_RUNS) {
+        pthread_cond_wait(&p->checked, &p->lock);
+    }
+    due = *check == CHECK_DUE;
+    if (due) {
+        __atomic_store_n(check, CHECK_RUNS, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return due;
+}
+
+void exg_storage_check_end(exg_weights *weights, uint32_t storage, bool held)
+{
+    struct exg_weights_private *p = weights->private_;
+
+    pthread_mutex_lock(&p->lock);
+    __atomic_store_n(&p->checks[storage], held ? CHECK_HELD : CHECK_DUE, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&p->checked);
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* What lies nowhere as it is. */
 static exg_status read_made(exg_weights *weights, exg_storage *storage, uint64_t offset,
                             uint64_t length, void *out, exg_frame_reader *reader, exg_error *err)
@@ -356,6 +408,7 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
                             uint64_t length, void *out, exg_error *err)
 {
     EXG_GIVEN(err, weights, EXG_IF_ANY(length, out));
+    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
     return exg_storage_read_with(weights, storage, offset, length, out, NULL, err);
 }
 
@@ -389,6 +442,14 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
                            exg_error *err)
 {
     EXG_GIVEN(err, weights, data);
+    *data = NULL;
+    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
+    return exg_storage_host_bytes(weights, storage, data, err);
+}
+
+exg_status exg_storage_host_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
+                                  exg_error *err)
+{
     *data = NULL;
     if (storage < weights->storage_count &&
         weights->storages[storage].byte_order != exg_host_byte_order()) {

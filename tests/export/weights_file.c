@@ -76,6 +76,7 @@ static const struct {
     {"stored.npz",                     "stored",   EXG_WEIGHTS_FORMAT_NPZ              },
     {"deflated.npz",                   "deflated", EXG_WEIGHTS_FORMAT_NPZ              },
     {"nested.pt",                      "nested",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
+    {"no_crc.pt",                      "no_crc",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
     {"little.gguf",                    "little",   EXG_WEIGHTS_FORMAT_GGUF             },
     {"big.gguf",                       "big",      EXG_WEIGHTS_FORMAT_GGUF             },
     {"sharded.safetensors.index.json", "sharded",  EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},

@@ -12,18 +12,18 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/program/python.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define BLOCK_BYTES (1u << 20) /* a multiple of every element's size */
 
 typedef struct saver {
     const exg_program *program;
     const exg_save_options *options;
     exg_zip_writer zip;
     exg_arena *arena;
-    uint8_t *block;
+    exg_pool *pool;
+    uint8_t *block; /* EXG_FRAME_BYTES, a multiple of every element's size */
     uint64_t done, total;
     exg_error *err;
 } saver;
@@ -42,26 +42,37 @@ static const table_row tables[] = {
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-/* Streams a storage into the member at hand; `dtype` tells how to turn big endian bytes. */
-static exg_status write_storage(saver *s, uint32_t storage, exg_dtype dtype)
+/* A storage on its way into the member at hand. */
+typedef struct passage {
+    saver *s;
+    exg_dtype swapped; /* what big endian bytes are; EXG_DTYPE_COUNT: they stay as they are */
+} passage;
+
+static exg_status write_block(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
 {
-    const exg_storage *from = &s->program->weights->storages[storage];
-    bool swaps = from->byte_order == EXG_BIG_ENDIAN && dtype != EXG_DTYPE_COUNT;
+    const passage *p = user;
+    saver *s = p->s;
 
-    for (uint64_t at = 0; at < from->length; at += BLOCK_BYTES) {
-        uint64_t part = from->length - at < BLOCK_BYTES ? from->length - at : BLOCK_BYTES;
-
-        EXG_TRY(exg_storage_read(s->program->weights, storage, at, part, s->block, s->err));
-        if (swaps) {
-            exg_bytes_swap(s->block, part, dtype);
-        }
-        EXG_TRY(exg_zip_write(&s->zip, s->block, part, s->err));
-        s->done += part;
-        if (s->options->progress != NULL) {
-            s->options->progress(s->options->user, s->done, s->total);
-        }
+    if (p->swapped != EXG_DTYPE_COUNT) {
+        memcpy(s->block, bytes, (size_t)length);
+        exg_bytes_swap(s->block, length, p->swapped);
+        bytes = s->block;
+    }
+    EXG_TRY(exg_zip_write(&s->zip, bytes, length, err));
+    s->done += length;
+    if (s->options->progress != NULL) {
+        s->options->progress(s->options->user, s->done, s->total);
     }
     return EXG_OK;
+}
+
+/* Its checksum is compared on the way: the member gets one of its own. */
+static exg_status write_storage(saver *s, uint32_t storage, exg_dtype dtype)
+{
+    bool is_big = s->program->weights->storages[storage].byte_order == EXG_BIG_ENDIAN;
+    passage p = {s, is_big ? dtype : EXG_DTYPE_COUNT};
+
+    return exg_storage_stream(s->program->weights, storage, s->pool, write_block, &p, s->err);
 }
 
 static exg_status put_storage(saver *s, const char *name, uint32_t storage, exg_dtype dtype)
@@ -89,8 +100,8 @@ static exg_status name_stem(saver *s, const table_row *row, const exg_weight *we
 
     *stem = row->tensor;
     if (weight->meta == NULL) {
-        EXG_TRY(exg_storage_read(s->program->weights, weight->storage, 0, length < 2 ? length : 2,
-                                 head, s->err));
+        EXG_TRY(exg_storage_read_with(s->program->weights, weight->storage, 0,
+                                      length < 2 ? length : 2, head, NULL, s->err));
         *stem = memcmp(head, "PK", 2) == 0 ? "custom_obj_" : "opaque_obj_";
     }
     return EXG_OK;
@@ -264,10 +275,11 @@ static exg_status save(const exg_program *program, const char *path,
     EXG_TRY(check_options(options, err));
     s.total = count_bytes(program);
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    s.block = malloc(BLOCK_BYTES);
+    s.block = malloc(EXG_FRAME_BYTES);
     s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
-    status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err)
-                                                   : exg_writer_open(path, &s.zip.file, err);
+    status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    status = status == EXG_OK ? exg_pool_create(options->threads, &s.pool, err) : status;
+    status = status == EXG_OK ? exg_writer_open(path, &s.zip.file, err) : status;
     if (status == EXG_OK) {
         status = put_records(&s);
         if (status == EXG_OK) {
@@ -277,6 +289,7 @@ static exg_status save(const exg_program *program, const char *path,
         }
     }
     exg_zip_writer_free(&s.zip);
+    exg_pool_destroy(s.pool);
     free(s.block);
     exg_arena_destroy(s.arena);
     return status;

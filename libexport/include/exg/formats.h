@@ -33,6 +33,7 @@ typedef struct exg_open_options {
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
     bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
+    bool no_check;          /* checksums are not compared when tensors are first read */
 } exg_open_options;
 
 typedef struct exg_file_info {

@@ -3,7 +3,9 @@
  * A weight is a view into a storage; several weights may share one (tied
  * weights, views). A storage is a run of bytes in a mapped file, in memory, in
  * compressed frames, or in an external file that is opened when first read.
- * Opening a program reads no weight byte.
+ * Opening a program reads no weight byte. Before the first byte of a storage goes out, all
+ * of it is compared with the checksum that the file gives, if it gives one (MALFORMED
+ * ARC-012; exg_open_options.no_check). Of frames each is, whenever it is read.
  *
  * Lifetime: counted. Programs made from a program share its weights; the last
  * release unmaps the files.
