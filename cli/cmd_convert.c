@@ -58,7 +58,8 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
 {
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
-                                        .threads = (uint32_t)call->threads};
+                                        .threads = (uint32_t)call->threads,
+                                        .force = call->force};
 
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));

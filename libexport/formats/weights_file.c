@@ -46,22 +46,14 @@ const char *exg_weights_format_name(exg_weights_format format)
 
 bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes)
 {
-    uint64_t product = exg_dtype_bytes(dtype);
-    bool empty = false;
-    bool fits = true;
+    uint64_t product = 1;
 
     for (uint32_t d = 0; d < rank; d++) {
-        if (shape[d] < 0) {
+        if (shape[d] < 0 || !exg_mul_u64(product, (uint64_t)shape[d], &product)) {
             return false;
         }
-        empty = empty || shape[d] == 0;
-        fits = fits && exg_mul_u64(product, (uint64_t)shape[d], &product);
     }
-    if (!empty && (!fits || product > INT64_MAX)) {
-        return false;
-    }
-    *bytes = empty ? 0 : product;
-    return true;
+    return exg_mul_u64(product, exg_dtype_bytes(dtype), bytes) && *bytes <= INT64_MAX;
 }
 
 /* Strides of a dense tensor; of an empty one the sizes 0 count as 1. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <zlib.h>
 
 struct exg_hasher {
     exg_checksum_kind kind;
@@ -116,25 +117,7 @@ exg_status exg_checksum_compare(const exg_checksum *checksum, const char *found,
                                "the file is damaged: copy it again");
 }
 
-/* The product of two polynomials over bits modulo CRC-32's, the highest power in bit 0. */
-static uint32_t multiply(uint32_t a, uint32_t b)
-{
-    uint32_t product = 0;
-
-    for (uint32_t bit = UINT32_C(1) << 31; bit != 0; bit >>= 1) {
-        product ^= (a & bit) != 0 ? b : 0;
-        b = (b & 1) != 0 ? b >> 1 ^ UINT32_C(0xedb88320) : b >> 1;
-    }
-    return product;
-}
-
 uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length)
 {
-    uint32_t power = UINT32_C(1) << 23; /* x to the 8th: one byte further */
-
-    for (; length != 0; length >>= 1) {
-        head = (length & 1) != 0 ? multiply(power, head) : head;
-        power = multiply(power, power);
-    }
-    return all ^ head;
+    return all ^ (uint32_t)crc32_combine64(head, 0, (z_off64_t)length);
 }

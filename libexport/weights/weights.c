@@ -6,6 +6,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
+#include "libexport/base/map.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -33,6 +34,8 @@ struct exg_weights_private {
     owned *owned;         /* newest first */
     const char *directory;
     uint32_t metadata_capacity;
+    exg_map metadata_names; /* key -> place in the metadata */
+    exg_map repeats;        /* key -> the number that the last of this name got */
     mapped *mapped; /* files among `owned` */
     uint8_t *checks; /* a storage each: what is known of its checksum */
     uint32_t check_capacity;
@@ -67,6 +70,8 @@ exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weig
         return EXG_OUT_OF_MEMORY(err);
     }
     w->private_->directory = "";
+    exg_map_init(&w->private_->metadata_names, arena);
+    exg_map_init(&w->private_->repeats, arena);
     atomic_init(&w->private_->references, 1);
     *weights = w;
     return EXG_OK;
@@ -220,17 +225,46 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     return EXG_OK;
 }
 
+/* The metadata called `key`, or NULL. */
+static const exg_string_pair *find_metadata(const exg_weights *weights, const char *key)
+{
+    uint32_t at = exg_map_find(&weights->private_->metadata_names, key);
+
+    return at < weights->metadata.count ? &weights->metadata.items[at] : NULL;
+}
+
+/* "<key>_1", "<key>_2", ...: the next that is free. NULL: out of memory. */
+static const char *next_name(exg_weights *weights, const char *key)
+{
+    exg_map *repeats = &weights->private_->repeats;
+    uint32_t number = exg_map_find(repeats, key) + 1; /* NONE + 1 is 0 */
+    const char *name;
+
+    do {
+        number++;
+        name = exg_arena_printf(weights->arena, "%s_%u", key, number);
+    } while (name != NULL && find_metadata(weights, name) != NULL);
+    key = exg_arena_strdup(weights->arena, key);
+    return name != NULL && key != NULL && exg_map_put(repeats, key, number - 1) ? name : NULL;
+}
+
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err)
 {
     EXG_GIVEN(err, weights, key, value);
     exg_string_map *map = &weights->metadata;
-    exg_string_pair pair = {exg_arena_strdup(weights->arena, key),
-                            exg_arena_strdup(weights->arena, value)};
+    const exg_string_pair *same = find_metadata(weights, key);
+    exg_string_pair pair;
 
+    if (same != NULL && strcmp(same->value, value) == 0) {
+        return EXG_OK; /* said already */
+    }
+    pair.key = same == NULL ? exg_arena_strdup(weights->arena, key) : next_name(weights, key);
+    pair.value = exg_arena_strdup(weights->arena, value);
     if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &map->items, map->count,
-                           &weights->private_->metadata_capacity, sizeof(exg_string_pair))) {
+                           &weights->private_->metadata_capacity, sizeof(exg_string_pair)) ||
+        !exg_map_put(&weights->private_->metadata_names, pair.key, map->count)) {
         return EXG_OUT_OF_MEMORY(err);
     }
     map->items[map->count++] = pair;

@@ -276,6 +276,7 @@ static exg_status save(const exg_program *program, const char *path,
     s.total = count_bytes(program);
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     s.block = malloc(EXG_FRAME_BYTES);
+    s.zip.arena = s.arena;
     s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
     status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     status = status == EXG_OK ? exg_pool_create(options->threads, &s.pool, err) : status;

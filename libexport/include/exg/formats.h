@@ -128,13 +128,16 @@ typedef struct exg_weights_save_options {
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
     uint32_t threads; /* 0: every core */
+    bool force;       /* files of the model that was there, in another form, are removed */
 } exg_weights_save_options;
 
 /* Writes every plain tensor and the metadata as safetensors, atomically: the old model or
  * the new one, at any moment. Wider elements go first, so that all of them are aligned.
  * A split model is PATH.index.json and files beside it whose names carry the hash of their
- * bytes; files of another model that was there stay. Tensors are read block by block.
- * UNSUPPORTED when safetensors has no such dtype, IO. */
+ * bytes. Readers take what they find, so other files of a model of this name must not stay
+ * beside the new ones: an index beside a model in one file, one file or other parts beside
+ * an index (USAGE STF-BESIDE, and nothing is written; `force` removes them at the end).
+ * Tensors are read block by block. UNSUPPORTED when safetensors has no such dtype, IO. */
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *options, exg_error *err);
 
@@ -164,8 +167,11 @@ exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tens
 void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
 const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
 
-/* Writes safetensors atomically, names in the order given. The data begins at a
- * multiple of 64; between tensors the format allows no padding. */
+/* Writes what the name of the file says, atomically, names in the order given: .safetensors
+ * (data from a multiple of 64 on; between tensors the format allows no padding), .npz, or .npy
+ * for one tensor, whose name is not kept. NumPy has no complex32, which is written as
+ * complex64, and no bfloat16 or float8; safetensors has no complex128 and no complex32
+ * (UNSUPPORTED). Only safetensors has metadata, which may be NULL. USAGE for another name. */
 exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err);
 

@@ -105,6 +105,7 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
                                    uint32_t *index, exg_error *err);
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err);
 
+/* Keys are unique: another value of one that is there becomes "<key>_1" and so on. */
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err);
 
