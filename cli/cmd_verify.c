@@ -299,7 +299,7 @@ static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_er
     exg_status status = exg_verify(p->program, p->operators, &p->verified, &r->found, err);
 
     if (status == EXG_OK) {
-        status = exg_verify_file(call->paths[0], &p->info, &r->found, err);
+        status = exg_verify_file(p->program, call->paths[0], &p->info, &r->found, err);
     }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {

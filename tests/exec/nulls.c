@@ -119,7 +119,7 @@ static void check_verify(void)
 
     NULLED(exg_verify(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_verify_data(NULL, NULL, NULL, &err));
-    NULLED(exg_verify_file(NULL, NULL, NULL, &err));
+    NULLED(exg_verify_file(NULL, NULL, NULL, NULL, &err));
 }
 
 static void check_weights(void)
