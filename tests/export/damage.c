@@ -102,6 +102,12 @@ static exg_status to_json(exg_program *p, exg_error *err)
     return save_as(p, EXG_FORMAT_EARLY_JSON, (exg_save_options){0}, err);
 }
 
+static exg_status to_json_beside(exg_program *p, exg_error *err)
+{
+    return save_as(p, EXG_FORMAT_EARLY_JSON,
+                   (exg_save_options){.weights = EXG_WEIGHTS_EXTERNAL}, err);
+}
+
 static exg_status to_safetensors(exg_program *p, exg_error *err)
 {
     return exg_weights_save(p->weights, in_folder("out"), NULL, err);
@@ -173,6 +179,7 @@ static const struct way {
     {"beside", to_files_beside, ALL},
     {"resumed", to_resumed, ALL},
     {"json", to_json, ALL},
+    {"json beside", to_json_beside, ALL},
     {"safetensors", to_safetensors, WEIGHTS},
     {"big endian", to_big_endian, ALL},
     {"big endian and back", to_big_endian_and_back, RECORDS},

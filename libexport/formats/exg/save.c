@@ -335,12 +335,16 @@ static void free_room(exg_saver *s)
     }
 }
 
-exg_status exg_exg_save(const exg_program *program, const char *path,
+exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, const char *path,
                         const exg_save_options *options, exg_error *err)
 {
-    exg_saver s = {.program = program, .weights = program->weights, .options = options, .err = err};
+    exg_saver s = {.program = programs[0],
+                   .weights = programs[0]->weights,
+                   .options = options,
+                   .err = err};
     exg_status status;
 
+    (void)count; /* one */
     if ((options->align & (options->align - 1)) != 0 || options->align > ALIGN_MAX) {
         return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two up to 1 GiB",
                         (unsigned long long)options->align);

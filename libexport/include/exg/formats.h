@@ -61,6 +61,10 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
                            exg_program **program, exg_file_info *info, exg_error *err);
 
+/* What the file is, and which programs it holds, without opening one: of an archive all names,
+ * of other formats, which hold one, none. The caller frees *info. IO, MALFORMED, UNSUPPORTED. */
+exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *err);
+
 typedef enum exg_compression { EXG_COMPRESSION_KEEP, EXG_COMPRESSION_NONE, EXG_COMPRESSION_ZSTD } exg_compression;
 
 typedef enum exg_placement_of_weights {
@@ -93,6 +97,12 @@ typedef struct exg_save_options {
  * holds; MALFORMED for damaged sources; IO. */
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *options, exg_error *err);
+
+/* Several programs into one archive, in this order, each under its own name; .pt2 alone holds
+ * more than one (UNSUPPORTED FMT-SEVERAL). An extra file that several of them have is written
+ * once, and must be the same in all (FMT-EXTRA). */
+exg_status exg_save_programs(const exg_program *const *programs, uint32_t count, const char *path,
+                             exg_format format, const exg_save_options *options, exg_error *err);
 
 /* ---- files of weights ----------------------------------------------------------- */
 
