@@ -49,6 +49,21 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
 
+/* The programs of FILE: the one that --program names, else all. */
+typedef struct cli_programs {
+    char **names; /* NULL: of a file that holds one */
+    uint32_t count;
+} cli_programs;
+
+exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err);
+void cli_programs_free(cli_programs *all);
+
+/* The call for program `index` of them. */
+cli_call cli_programs_call(const cli_call *call, const cli_programs *all, uint32_t index);
+
+/* USAGE where there are several: of `what`, which is of one alone. */
+exg_status cli_programs_only(const cli_programs *all, const char *what, exg_error *err);
+
 /* User inputs from --input, else the archive's sample inputs. */
 typedef struct cli_inputs {
     exg_session_input *items;

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "libexport/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static exg_status save_options(const cli_call *call, exg_save_options *options, exg_error *err)
@@ -17,7 +18,7 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     if (call->align != NULL) {
         EXG_TRY(cli_size("--align", call->align, &options->align, err));
     }
-    if (call->strip) {
+    if (call->strip && exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG) {
         options->compression = EXG_COMPRESSION_ZSTD; /* of zeros hardly anything is left */
     }
     if (call->compress != NULL) {
@@ -87,19 +88,38 @@ static void print_misfits(const exg_misfits *misfits)
     exg_text_free(&text);
 }
 
-static exg_status fill_weights(const cli_call *call, exg_weights *of, exg_weights **made,
-                               exg_error *err)
+/* Of an archive of several programs those of the one of this name. */
+static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
+                             exg_error *err)
+{
+    exg_open_options options = {.size = sizeof(options)};
+    cli_call other = *call;
+    cli_programs all = {0};
+    exg_status status = EXG_OK;
+
+    other.paths[0] = call->weights_from;
+    other.program = NULL;
+    if (!cli_is_weights_file(call->weights_from)) {
+        EXG_TRY(cli_programs_list(&other, &all, err));
+        options.program = all.names == NULL ? NULL : program;
+    }
+    status = exg_weights_open(call->weights_from, &options, from, NULL, err);
+    cli_programs_free(&all);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->weights_from);
+}
+
+static exg_status fill_weights(const cli_call *call, const exg_program *program,
+                               exg_weights **made, exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
     exg_misfits misfits = {0};
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->weights_from, NULL, &from, NULL, err), "%s:",
-               call->weights_from);
-    status = exg_weights_check(from, &options, err); /* these checksums end here */
+    EXG_TRY(open_giver(call, program->name, &from, err));
+    status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = exg_weights_fill(of, from, made, &misfits, err);
+        status = exg_weights_fill(program->weights, from, made, &misfits, err);
         print_misfits(&misfits);
     }
     exg_misfits_free(&misfits);
@@ -124,7 +144,7 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     exg_status status = EXG_OK;
 
     if (call->weights_from != NULL) {
-        status = fill_weights(call, program->weights, &made, err);
+        status = fill_weights(call, program, &made, err);
         EXG_TRY(take_weights(program, made, status));
     }
     if (call->strip) {
@@ -175,12 +195,46 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     return status;
 }
 
+/* All programs of FILE, changed and written. */
+static exg_status rewrite_programs(const cli_call *call, const cli_programs *all,
+                                   exg_format format, const exg_save_options *options,
+                                   exg_error *err)
+{
+    cli_program *opened = calloc(all->count, sizeof(*opened));
+    const exg_program **programs = calloc(all->count, sizeof(*programs));
+    exg_status status = opened == NULL || programs == NULL
+                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                            : EXG_OK;
+    uint32_t count = 0;
+
+    while (status == EXG_OK && count < all->count) {
+        cli_call one = cli_programs_call(call, all, count);
+
+        status = cli_open_verified(&one, &opened[count], err);
+        if (status == EXG_OK) {
+            programs[count] = opened[count].program;
+            status = change_weights(call, opened[count++].program, err);
+        }
+    }
+    if (status == EXG_OK) {
+        status = format == EXG_FORMAT_COUNT
+                     ? save_weights(call, opened[0].program->weights, err)
+                     : exg_save_programs(programs, count, call->paths[1], format, options, err);
+    }
+    while (count > 0) {
+        cli_close(&opened[--count]);
+    }
+    free(programs);
+    free(opened);
+    return status;
+}
+
 static exg_status rewrite(const cli_call *call, exg_error *err)
 {
-    cli_program p;
     exg_save_options options;
-    exg_format format = exg_format_from_path(call->paths[1]);
+    exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: safetensors */
     bool tensors = ends_with(call->paths[1], ".safetensors");
+    cli_programs all;
     exg_status status;
 
     EXG_TRY(save_options(call, &options, err));
@@ -196,14 +250,13 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
     if (tensors && cli_is_weights_file(call->paths[0])) {
         return rewrite_weights(call, err);
     }
-    EXG_TRY(cli_open_verified(call, &p, err));
-    status = change_weights(call, p.program, err);
-    if (status == EXG_OK) {
-        status = tensors ? save_weights(call, p.program->weights, err)
-                         : exg_save(p.program, call->paths[1], format, &options, err);
-    }
+    EXG_TRY(cli_programs_list(call, &all, err));
+    status = format == EXG_FORMAT_PT2
+                 ? EXG_OK
+                 : cli_programs_only(&all, tensors ? "a .safetensors is" : "the output is", err);
+    status = status == EXG_OK ? rewrite_programs(call, &all, format, &options, err) : status;
+    cli_programs_free(&all);
     report(call, status, tensors ? "safetensors" : exg_format_name(format));
-    cli_close(&p);
     return status;
 }
 

@@ -14,6 +14,7 @@ try:
     import safetensors.numpy
     import safetensors.torch
     import torch
+    import torch.export.pt2_archive._package
 except ImportError as error:
     print(f"FAIL weights: {error}")
     print("0 passed, 1 failed")
@@ -255,6 +256,22 @@ class Checks:
         done = self.run("run", program, "--output", out.with_suffix(".npy"))
         assert done.returncode == 0, done.stderr
         assert numpy.load(out.with_suffix(".npy")).shape == (3, 2)
+
+    def check_several_programs(self):
+        """All programs of an archive, and its extra files, come through and are loaded by PyTorch."""
+        package = torch.export.pt2_archive._package
+        modules = {"a": torch.nn.Linear(4, 2), "model": torch.nn.Linear(4, 3), "b": torch.nn.Linear(4, 5)}
+        x = torch.randn(2, 4)
+        path = self.path("several.pt2")
+        programs = {name: torch.export.export(m, (x,)) for name, m in modules.items()}
+        package.package_pt2(path, exported_programs=programs, extra_files={"notes.txt": "hello"})
+        out = path.with_name("out.pt2")
+        done = self.run("convert", path, out)
+        assert done.returncode == 0, done.stderr
+        got = package.load_pt2(out)
+        assert sorted(got.exported_programs) == sorted(modules) and got.extra_files == {"notes.txt": "hello"}, got
+        for name, module in modules.items():
+            assert torch.equal(got.exported_programs[name].module()(x), module(x)), name
 
     def check_gguf_in_parts(self):
         folder = self.path("x").parent
