@@ -165,11 +165,6 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
-}
-
 static void report(const cli_call *call, exg_status status, const char *format)
 {
     cli_progress_end();
@@ -184,10 +179,6 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_weights *weights;
     exg_status status;
 
-    if (call->weights_from != NULL || call->strip || call->byte_order != NULL) {
-        return EXG_FAIL(err, USAGE, "CLI-001",
-                        "--weights-from, --strip and --byte-order are for programs");
-    }
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
@@ -233,7 +224,7 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
 {
     exg_save_options options;
     exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: safetensors */
-    bool tensors = ends_with(call->paths[1], ".safetensors");
+    bool tensors = cli_is_tensors(call->paths[1]);
     cli_programs all;
     exg_status status;
 
@@ -242,10 +233,6 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
         return exg_error_fix(err,
                              EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
                              "name the output .exg, .pt2, .json or .safetensors");
-    }
-    if (!tensors && call->split != NULL && options.weights != EXG_WEIGHTS_EXTERNAL) {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "an .exg is one file"),
-                             "add --weights external to put weights beside it");
     }
     if (tensors && cli_is_weights_file(call->paths[0])) {
         return rewrite_weights(call, err);

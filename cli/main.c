@@ -14,7 +14,7 @@ typedef struct command_row {
 } command_row;
 
 static const command_row rows[] = {
-#define EXG_COMMAND(name, arguments, summary, examples) {#name, cmd_##name},
+#define EXG_COMMAND(name, letter, arguments, summary, examples) {#name, cmd_##name},
 #include "cli/command.def"
 #undef EXG_COMMAND
 };
@@ -154,14 +154,13 @@ static bool wrote_all(void)
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
-    exg_status status;
+    const char **room = calloc((size_t)argc, sizeof(*room));
+    exg_status status = room == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                                     : cli_parse(argc - 2, argv + 2, room, &call, err);
 
-    call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
-    status = call.inputs == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                 : cli_parse(argc - 2, argv + 2, &call, err);
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
-    free(call.inputs);
+    free(room);
     return status;
 }
 

@@ -144,7 +144,10 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
     bool sha256 = strcmp(call->digest, "sha256") == 0;
     const char *name = sha256 ? "sha256" : "xxh3-128";
     const exg_open_options options = {
-        .size = sizeof(options), .program = call->program, .no_check = call->no_check};
+        .size = sizeof(options),
+        .program = call->program,
+        .ignore_carry = call->ignore_carry,
+        .no_check = call->no_check};
     cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
     exg_weights *weights;
