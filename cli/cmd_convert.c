@@ -70,6 +70,28 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     return EXG_OK;
 }
 
+/* "NAME-00001-of-00002.safetensors" is by its name a part of a model: what is made of it alone
+ * would pass for the whole. */
+static exg_status check_whole(const char *path, exg_error *err)
+{
+    static const char form[] = "-00000-of-00000.safetensors";
+    size_t length = strlen(path);
+    const char *tail = length < sizeof(form) ? "" : path + length + 1 - sizeof(form);
+    unsigned number = 0;
+    unsigned count = 0;
+    int end = 0;
+
+    if (sscanf(tail, "-%5u-of-%5u.safetensors%n", &number, &count, &end) != 2 ||
+        end != (int)sizeof(form) - 1 || count < 2) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, USAGE, "CLI-010", "'%s' is by its name part %u of %u of a "
+                                  "model", path, number, count),
+                         "give the index of the parts (.safetensors.index.json), or another name "
+                         "to this one");
+}
+
 /* ---- other weights in the program --------------------------------------------------------- */
 
 static void print_misfits(const exg_misfits *misfits)
@@ -97,6 +119,7 @@ static exg_status open_giver(const cli_call *call, const char *program, exg_weig
     cli_programs all = {0};
     exg_status status = EXG_OK;
 
+    EXG_TRY(check_whole(call->weights_from, err));
     other.paths[0] = call->weights_from;
     other.program = NULL;
     if (!cli_is_weights_file(call->weights_from)) {
@@ -179,7 +202,9 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_weights *weights;
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:", call->paths[0]);
+    EXG_TRY(check_whole(call->paths[0], err));
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:",
+               call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
     exg_weights_release(weights);

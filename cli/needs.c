@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- facts ------------------------------------------------------------------------------------ */
+/* ---- facts ------------------------------------------------------------------------------ */
 
 bool cli_is_code(const char *word)
 {
@@ -97,7 +97,7 @@ static const struct {
 #undef EXG_FACT
 };
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options ---------------------------------------------------------------------------- */
 
 typedef struct given {
     const char *name, *commands, *needs;
@@ -133,7 +133,7 @@ static size_t list_options(const cli_call *call, given rows[OPTIONS_MAX])
     return sizeof(table) / sizeof(table[0]);
 }
 
-/* ---- terms ------------------------------------------------------------------------------------ */
+/* ---- terms ------------------------------------------------------------------------------ */
 
 /* A part of `needs`: words with | between, in some commands or all. */
 typedef struct term {
