@@ -40,6 +40,8 @@ static exg_status print_program(const cli_call *call, const exg_program *program
 static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
                        exg_symbols *symbols, exg_error *err)
 {
+    const exg_bind_options options = {.size = sizeof(options),
+                                      .ignore_guards = call->ignore_guards};
     exg_input_binding *bindings = NULL;
     cli_inputs inputs;
     exg_status status;
@@ -67,9 +69,10 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
             memcpy(&bindings[i].as_int, tensor->data, sizeof(int64_t));
         }
     }
-    status = status == EXG_OK
-                 ? exg_bind_inputs(&p->verified, bindings, inputs.count, arena, symbols, err)
-                 : status;
+    if (status == EXG_OK) {
+        status = exg_bind_inputs(&p->verified, bindings, inputs.count, &options, arena, symbols,
+                                 err);
+    }
     cli_inputs_free(&inputs);
     return status;
 }

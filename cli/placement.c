@@ -245,6 +245,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->size = sizeof(*options);
     options->device = call->device;
     options->no_check = call->no_check;
+    options->ignore_guards = call->ignore_guards;
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
     options->seed = call->has_seed && call->seed >= 0 ? (uint64_t)call->seed : 0;
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

@@ -94,6 +94,16 @@ static uint32_t position_of(const exg_function_schema *schema, const char *name)
     return UINT32_MAX;
 }
 
+void exg_operator_functional_args(const exg_operator *op, const exg_operator *functional,
+                                  const exg_argument *args, exg_argument *functional_args)
+{
+    for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
+        functional_args[i] = i < op->schema->argument_count
+                                 ? args[i]
+                                 : functional->schema->arguments[i].default_value;
+    }
+}
+
 exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
                                   exg_argument *args, exg_error *err)
 {

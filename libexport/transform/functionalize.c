@@ -326,7 +326,6 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
     exg_value_id self = old_first_input(node);
     const exg_argument alias_args[] = {args[0]};
     exg_argument twin_args[EXG_REWRITE_ARGS_MAX];
-    uint32_t count = op->schema->argument_count;
 
     if (self == EXG_NO_VALUE) {
         return EXG_FAIL(f->r.err, MALFORMED, "NOD-006", "%s without a tensor to write", op->target);
@@ -335,9 +334,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
         const exg_tensor_meta *meta = exg_ref_meta(b, exg_get_ref(&args[0]));
         exg_ref content;
 
-        for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
-            twin_args[i] = i < count ? args[i] : functional->schema->arguments[i].default_value;
-        }
+        exg_operator_functional_args(op, functional, args, twin_args);
         content = exg_emit(b, functional->id, twin_args, functional->schema->argument_count);
         EXG_TRY(exg_builder_status(b));
         if (exg_ref_meta(b, content)->dtype != meta->dtype) {

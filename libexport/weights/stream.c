@@ -12,6 +12,7 @@
 
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
+#define STAYS_BYTES  (64u << 20) /* read once more at once: its pages are kept till then */
 #define ALONE_BYTES  (64u << 20) /* frames up to here are inflated by one worker, the others at
                                     other storages: less room to make, and no order to keep */
 
@@ -25,6 +26,7 @@ typedef struct stream {
     const uint8_t *data; /* where the bytes lie, or NULL */
     exg_take_fn *take;
     void *user;
+    bool stays; /* it is read again at once */
     uint8_t **slots; /* BLOCK_BYTES each, where there is no data */
     exg_frame_reader **readers; /* of frames */
 } stream;
@@ -56,11 +58,14 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
     uint64_t end = at + part;
     const uint8_t *bytes = s->data == NULL ? s->slots[block->slot] : s->data + at;
 
+    if (s->data != NULL) {
+        exg_storage_expect(s->weights, s->storage, at, end);
+    }
     if (s->hasher != NULL) {
         exg_hasher_add(s->hasher, bytes, (size_t)part);
     }
     EXG_TRY(s->take(s->user, bytes, part, err));
-    if (end % FORGET_BYTES == 0 || end == s->length) {
+    if (!s->stays && (end % FORGET_BYTES == 0 || end == s->length)) {
         exg_storage_forget(s->weights, s->storage, (end - 1) / FORGET_BYTES * FORGET_BYTES, end);
     }
     return EXG_OK;
@@ -123,10 +128,11 @@ static exg_status compare(stream *s, exg_status status, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
-                              exg_take_fn *take, void *user, exg_error *err)
+static exg_status pass(exg_weights *weights, uint32_t storage, exg_pool *pool, exg_take_fn *take,
+                       void *user, bool stays, exg_error *err)
 {
-    stream s = {.weights = weights, .storage = storage, .take = take, .user = user};
+    stream s = {
+        .weights = weights, .storage = storage, .take = take, .user = user, .stays = stays};
     uint32_t slots;
     uint32_t workers;
     exg_status status;
@@ -150,6 +156,12 @@ exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *
     exg_frame_readers_destroy(s.readers, workers);
     free(s.slots);
     return status;
+}
+
+exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                              exg_take_fn *take, void *user, exg_error *err)
+{
+    return pass(weights, storage, pool, take, user, false, err);
 }
 
 /* ---- checking one -------------------------------------------------------------------------- */
@@ -210,7 +222,8 @@ exg_status exg_storage_check_once(exg_weights *weights, uint32_t storage, exg_po
         !exg_storage_check_begin(weights, storage)) {
         return EXG_OK;
     }
-    status = check_storage(weights, storage, pool, NULL, err);
+    status = pass(weights, storage, pool, count_bytes, NULL,
+                  weights->storages[storage].length <= STAYS_BYTES, err);
     exg_storage_check_end(weights, storage, status == EXG_OK);
     return status;
 }
