@@ -11,7 +11,6 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
-#include "libexport/base/map.h"
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/weights_file.h"
@@ -82,7 +81,6 @@ typedef struct reader {
     uint64_t alignment;
     exg_arena *arena; /* scratch */
     exg_weights *weights; /* NULL: only what the pairs say of the set is read */
-    exg_map keys;         /* of the pairs */
     gguf_part part;
     exg_error *err;
 } reader;
@@ -267,12 +265,6 @@ static exg_status read_pair(reader *r)
     uint32_t type = 0;
 
     EXG_TRY(take_name(r, &key));
-    if (exg_map_find(&r->keys, key) != EXG_MAP_NONE) {
-        return EXG_FAIL(r->err, MALFORMED, "GGUF-KEY", "the key %s is there twice", key);
-    }
-    if (!exg_map_put(&r->keys, key, 0)) {
-        return EXG_OUT_OF_MEMORY(r->err);
-    }
     EXG_TRY(take_u32(r, &type));
     if (type == VALUE_STRING) {
         return read_text(r, key);
@@ -426,7 +418,6 @@ static exg_status read_all(reader *r)
     uint64_t pair_count = 0;
     tensor_info *infos;
 
-    exg_map_init(&r->keys, r->arena);
     EXG_TRY(read_version(r));
     EXG_TRY(take_number(r, 8, &tensor_count));
     EXG_TRY(take_number(r, 8, &pair_count));

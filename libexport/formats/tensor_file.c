@@ -160,21 +160,34 @@ static const struct {
     {".npz", exg_npz_save},
 };
 
-exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
-                                const exg_string_map *metadata, exg_error *err)
+static exg_tensors_save_fn *form_of(const char *path)
 {
-    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
     size_t length = strlen(path);
 
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         size_t extension = strlen(forms[i].extension);
 
         if (length > extension && strcasecmp(path + length - extension, forms[i].extension) == 0) {
-            return forms[i].save(path, items, count, metadata, err);
+            return forms[i].save;
         }
     }
-    return exg_error_fix(err,
-                         EXG_FAIL(err, USAGE, "TNS-NAME", "the name '%s' says no form of tensors",
-                                  path),
-                         "name the file .safetensors, .npz, or .npy for one tensor");
+    return NULL;
+}
+
+exg_status exg_tensor_file_check_name(const char *path, exg_error *err)
+{
+    return form_of(path) != NULL
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "TNS-NAME",
+                                        "the name '%s' says no form of tensors", path),
+                               "name the file .safetensors, .npz, or .npy for one tensor");
+}
+
+exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
+                                const exg_string_map *metadata, exg_error *err)
+{
+    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
+    EXG_TRY(exg_tensor_file_check_name(path, err));
+    return form_of(path)(path, items, count, metadata, err);
 }

@@ -285,7 +285,7 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
         {3, 2, 1, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-CUT"},
         {1, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-VERSION"},
         {3, UINT64_MAX, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
-        {3, 2, 2, 32, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-KEY"},
+        {3, 2, 2, 32, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, ""}, /* a key twice */
         {3, 2, 1u << 30, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
     };
     /* clang-format on */
