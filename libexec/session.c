@@ -339,6 +339,11 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     exg_budget *budget;
 
     EXG_TRY(exg_memory_create(s->verified.program->weights, e->pool, &e->memory, err));
+    if (e->options.no_check) {
+        exg_memory_compare(e->memory, 0, 0);
+    } else if (e->options.processes && e->grids != NULL) {
+        exg_memory_compare(e->memory, e->first_rank, exg_mesh_shape_size(&e->mesh));
+    }
     budget = exg_memory_budget(e->memory);
     budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
     budget->spare = e->options.processes ? NULL : exg_routine_spare;

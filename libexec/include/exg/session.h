@@ -59,6 +59,11 @@ typedef struct exg_session_options {
     /* Plans for sets of sizes that are kept, those used last; 0: all. Each has its memory
      * and, for programs of many nodes, megabytes that describe it. */
     uint32_t plan_limit;
+    /* Weights are not compared with the checksums of their file. Else each storage is, as a
+     * whole, when the session first reads of it (ARC-012). On a mesh of processes a rank
+     * compares what it reads as a whole, and of what ranks read in parts a share, about as
+     * many bytes as any other. Compressed frames are compared by whoever reads them, always. */
+    bool no_check;
     bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
                            (exg_bind_options) */
 } exg_session_options;

@@ -80,11 +80,12 @@ static bool check_rule(const exg_rule *r)
         status = exg_verify_data(program, &found, NULL, &err);
     }
     if (r->keeper == EXG_KEEPER_FILE) { /* of the name nothing is broken in a file */
-        status = exg_verify_file(strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path, &info,
-                                 &found, &err);
+        status = exg_verify_file(program, strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path,
+                                 &info, &found, &err);
     }
     fine = status == expected && only(&found, r) &&
-           (verified.program == NULL) == (expected != EXG_OK) &&
+           (verified.program == NULL) ==
+               (expected != EXG_OK && r->keeper == EXG_KEEPER_VERIFYING) &&
            (found.error_count == 0) == (expected == EXG_OK) &&
            (status == EXG_OK || (strcmp(err.code, r->code) == 0 && err.where[0] != '\0'));
     if (!fine) {
