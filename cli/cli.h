@@ -8,31 +8,54 @@
 #include <exg/exec.h>
 #include <stdio.h>
 
+/* Values of an option that may be given again. */
+typedef struct cli_words {
+    const char **items; /* room for one a word of the call */
+    uint32_t count;
+} cli_words;
+
 typedef struct cli_call {
     const char *command;
     const char *paths[2];
     uint32_t path_count;
-    const char **inputs; /* --input, as given; room for one a word */
-    uint32_t input_count;
     FILE *out;
-#define EXG_FLAG(field, name, commands, help)                    bool field;
-#define EXG_TEXT_OPTION(field, name, argument, commands, help)   const char *field;
-#define EXG_NUMBER_OPTION(field, name, argument, commands, help) double field; bool has_##field;
-#define EXG_WHOLE_OPTION(field, name, least, most, commands, help) double field; bool has_##field;
+#define EXG_FLAG(field, name, commands, needs, help)                    bool field;
+#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help)   const char *field;
+#define EXG_LIST_OPTION(field, name, argument, commands, needs, help)   cli_words field;
+#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help) \
+    double field;                                                       \
+    bool has_##field;
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help) \
+    double field;                                                         \
+    bool has_##field;
 #include "cli/option.def"
 #undef EXG_FLAG
 #undef EXG_TEXT_OPTION
+#undef EXG_LIST_OPTION
 #undef EXG_NUMBER_OPTION
 #undef EXG_WHOLE_OPTION
 } cli_call;
 
-#define EXG_COMMAND(name, arguments, summary, examples) \
+#define EXG_COMMAND(name, letter, arguments, summary, examples) \
     exg_status cmd_##name(const cli_call *call, exg_error *err);
 #include "cli/command.def"
 #undef EXG_COMMAND
 
-/* Fills `call` from the words after the command. USAGE. */
-exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err);
+/* Fills `call` from the words after the command; `room` is for as many. USAGE. */
+exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err);
+char cli_letter(const char *command); /* what option.def calls it */
+
+/* Has every option that was given a meaning in this call? USAGE (CLI-009) names the first that
+ * has none, and what it needs. */
+exg_status cli_check_needs(const cli_call *call, exg_error *err);
+
+struct exg_text;
+
+/* Of a command's option what it needs, for people: " [needs --expect; not with --json]". */
+void cli_put_needs(struct exg_text *text, const char *needs, char letter);
+
+bool cli_is_code(const char *word); /* of a fault: "VAL-004" */
+bool cli_is_tensors(const char *path); /* named .safetensors */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
 void cli_version(FILE *out, bool json);
@@ -48,6 +71,21 @@ typedef struct cli_program {
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
+
+/* The programs of FILE: the one that --program names, else all. */
+typedef struct cli_programs {
+    char **names; /* NULL: of a file that holds one */
+    uint32_t count;
+} cli_programs;
+
+exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err);
+void cli_programs_free(cli_programs *all);
+
+/* The call for program `index` of them. */
+cli_call cli_programs_call(const cli_call *call, const cli_programs *all, uint32_t index);
+
+/* USAGE where there are several: of `what`, which is of one alone. */
+exg_status cli_programs_only(const cli_programs *all, const char *what, exg_error *err);
 
 /* User inputs from --input, else the archive's sample inputs. */
 typedef struct cli_inputs {
@@ -107,8 +145,6 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err);
 
 /* Writes a text file, whole or not at all. */
 exg_status cli_save_text(const char *path, const char *text, exg_error *err);
-
-struct exg_text;
 
 /* Puts a text to where the command prints. NO_MEMORY where it could not be made. */
 exg_status cli_put(FILE *out, const struct exg_text *text, exg_error *err);

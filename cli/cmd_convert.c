@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "libexport/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static exg_status save_options(const cli_call *call, exg_save_options *options, exg_error *err)
@@ -17,7 +18,7 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     if (call->align != NULL) {
         EXG_TRY(cli_size("--align", call->align, &options->align, err));
     }
-    if (call->strip) {
+    if (call->strip && exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG) {
         options->compression = EXG_COMPRESSION_ZSTD; /* of zeros hardly anything is left */
     }
     if (call->compress != NULL) {
@@ -58,7 +59,8 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
 {
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
-                                        .threads = (uint32_t)call->threads};
+                                        .threads = (uint32_t)call->threads,
+                                        .force = call->force};
 
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));
@@ -66,6 +68,28 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     EXG_TRY(exg_weights_save(weights, call->paths[1], &options, err));
     print_left_out(weights);
     return EXG_OK;
+}
+
+/* "NAME-00001-of-00002.safetensors" is by its name a part of a model: what is made of it alone
+ * would pass for the whole. */
+static exg_status check_whole(const char *path, exg_error *err)
+{
+    static const char form[] = "-00000-of-00000.safetensors";
+    size_t length = strlen(path);
+    const char *tail = length < sizeof(form) ? "" : path + length + 1 - sizeof(form);
+    unsigned number = 0;
+    unsigned count = 0;
+    int end = 0;
+
+    if (sscanf(tail, "-%5u-of-%5u.safetensors%n", &number, &count, &end) != 2 ||
+        end != (int)sizeof(form) - 1 || count < 2) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, USAGE, "CLI-010", "'%s' is by its name part %u of %u of a "
+                                  "model", path, number, count),
+                         "give the index of the parts (.safetensors.index.json), or another name "
+                         "to this one");
 }
 
 /* ---- other weights in the program --------------------------------------------------------- */
@@ -86,19 +110,39 @@ static void print_misfits(const exg_misfits *misfits)
     exg_text_free(&text);
 }
 
-static exg_status fill_weights(const cli_call *call, exg_weights *of, exg_weights **made,
-                               exg_error *err)
+/* Of an archive of several programs those of the one of this name. */
+static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
+                             exg_error *err)
+{
+    exg_open_options options = {.size = sizeof(options)};
+    cli_call other = *call;
+    cli_programs all = {0};
+    exg_status status = EXG_OK;
+
+    EXG_TRY(check_whole(call->weights_from, err));
+    other.paths[0] = call->weights_from;
+    other.program = NULL;
+    if (!cli_is_weights_file(call->weights_from)) {
+        EXG_TRY(cli_programs_list(&other, &all, err));
+        options.program = all.names == NULL ? NULL : program;
+    }
+    status = exg_weights_open(call->weights_from, &options, from, NULL, err);
+    cli_programs_free(&all);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->weights_from);
+}
+
+static exg_status fill_weights(const cli_call *call, const exg_program *program,
+                               exg_weights **made, exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
     exg_misfits misfits = {0};
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->weights_from, NULL, &from, NULL, err), "%s:",
-               call->weights_from);
-    status = exg_weights_check(from, &options, err); /* these checksums end here */
+    EXG_TRY(open_giver(call, program->name, &from, err));
+    status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = exg_weights_fill(of, from, made, &misfits, err);
+        status = exg_weights_fill(program->weights, from, made, &misfits, err);
         print_misfits(&misfits);
     }
     exg_misfits_free(&misfits);
@@ -123,7 +167,7 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     exg_status status = EXG_OK;
 
     if (call->weights_from != NULL) {
-        status = fill_weights(call, program->weights, &made, err);
+        status = fill_weights(call, program, &made, err);
         EXG_TRY(take_weights(program, made, status));
     }
     if (call->strip) {
@@ -144,11 +188,6 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
-}
-
 static void report(const cli_call *call, exg_status status, const char *format)
 {
     cli_progress_end();
@@ -163,23 +202,55 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_weights *weights;
     exg_status status;
 
-    if (call->weights_from != NULL || call->strip || call->byte_order != NULL) {
-        return EXG_FAIL(err, USAGE, "CLI-001",
-                        "--weights-from, --strip and --byte-order are for programs");
-    }
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:", call->paths[0]);
+    EXG_TRY(check_whole(call->paths[0], err));
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:",
+               call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
     exg_weights_release(weights);
     return status;
 }
 
+/* All programs of FILE, changed and written. */
+static exg_status rewrite_programs(const cli_call *call, const cli_programs *all,
+                                   exg_format format, const exg_save_options *options,
+                                   exg_error *err)
+{
+    cli_program *opened = calloc(all->count, sizeof(*opened));
+    const exg_program **programs = calloc(all->count, sizeof(*programs));
+    exg_status status = opened == NULL || programs == NULL
+                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                            : EXG_OK;
+    uint32_t count = 0;
+
+    while (status == EXG_OK && count < all->count) {
+        cli_call one = cli_programs_call(call, all, count);
+
+        status = cli_open_verified(&one, &opened[count], err);
+        if (status == EXG_OK) {
+            programs[count] = opened[count].program;
+            status = change_weights(call, opened[count++].program, err);
+        }
+    }
+    if (status == EXG_OK) {
+        status = format == EXG_FORMAT_COUNT
+                     ? save_weights(call, opened[0].program->weights, err)
+                     : exg_save_programs(programs, count, call->paths[1], format, options, err);
+    }
+    while (count > 0) {
+        cli_close(&opened[--count]);
+    }
+    free(programs);
+    free(opened);
+    return status;
+}
+
 static exg_status rewrite(const cli_call *call, exg_error *err)
 {
-    cli_program p;
     exg_save_options options;
-    exg_format format = exg_format_from_path(call->paths[1]);
-    bool tensors = ends_with(call->paths[1], ".safetensors");
+    exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: safetensors */
+    bool tensors = cli_is_tensors(call->paths[1]);
+    cli_programs all;
     exg_status status;
 
     EXG_TRY(save_options(call, &options, err));
@@ -188,21 +259,16 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
                              EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
                              "name the output .exg, .pt2, .json or .safetensors");
     }
-    if (!tensors && call->split != NULL && options.weights != EXG_WEIGHTS_EXTERNAL) {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "an .exg is one file"),
-                             "add --weights external to put weights beside it");
-    }
     if (tensors && cli_is_weights_file(call->paths[0])) {
         return rewrite_weights(call, err);
     }
-    EXG_TRY(cli_open_verified(call, &p, err));
-    status = change_weights(call, p.program, err);
-    if (status == EXG_OK) {
-        status = tensors ? save_weights(call, p.program->weights, err)
-                         : exg_save(p.program, call->paths[1], format, &options, err);
-    }
+    EXG_TRY(cli_programs_list(call, &all, err));
+    status = format == EXG_FORMAT_PT2
+                 ? EXG_OK
+                 : cli_programs_only(&all, tensors ? "a .safetensors is" : "the output is", err);
+    status = status == EXG_OK ? rewrite_programs(call, &all, format, &options, err) : status;
+    cli_programs_free(&all);
     report(call, status, tensors ? "safetensors" : exg_format_name(format));
-    cli_close(&p);
     return status;
 }
 

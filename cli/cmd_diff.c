@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char marks[EXG_DIFF_KIND_COUNT] = {
     [EXG_DIFF_REMOVED] = '-', [EXG_DIFF_ADDED] = '+',    [EXG_DIFF_CHANGED] = '~',
@@ -77,9 +79,16 @@ static void put_number(exg_text *text, const char *name, double number)
     }
 }
 
-static void print_json(const exg_diff *diff, exg_text *text)
+/* `program` NULL: of files that hold one. */
+static void print_json(const exg_diff *diff, const char *program, exg_text *text)
 {
-    exg_text_printf(text, "{\"equal\": %s, \"counts\": {", diff->count == 0 ? "true" : "false");
+    exg_text_puts(text, "{");
+    if (program != NULL) {
+        exg_text_puts(text, "\"program\": ");
+        exg_text_json_string(text, program);
+        exg_text_puts(text, ", ");
+    }
+    exg_text_printf(text, "\"equal\": %s, \"counts\": {", diff->count == 0 ? "true" : "false");
     for (exg_diff_room room = EXG_DIFF_SIGNATURE; room < EXG_DIFF_ROOM_COUNT; room++) {
         const exg_diff_counts *c = &diff->counts[room];
 
@@ -107,56 +116,177 @@ static void print_json(const exg_diff *diff, exg_text *text)
         }
         exg_text_puts(text, "}");
     }
-    exg_text_puts(text, "]}\n");
+    exg_text_puts(text, "]}");
 }
 
-static exg_status print_diff(const cli_call *call, const exg_diff *diff, exg_error *err)
+static void print_text(const cli_call *call, const exg_diff *diff, const char *program,
+                       exg_text *text)
 {
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status;
-
-    if (call->json) {
-        print_json(diff, &text);
-    } else {
-        for (exg_diff_room room = 0; room < EXG_DIFF_ROOM_COUNT; room++) {
-            if (room != EXG_DIFF_TENSOR || !call->structure) {
-                print_room(diff, room, &text);
-            }
+    if (program != NULL) {
+        exg_text_puts(text, "program ");
+        exg_text_plain(text, program, false);
+        exg_text_puts(text, "\n");
+    }
+    for (exg_diff_room room = 0; room < EXG_DIFF_ROOM_COUNT; room++) {
+        if (room != EXG_DIFF_TENSOR || !call->structure) {
+            print_room(diff, room, text);
         }
     }
-    status = cli_put(call->out, &text, err);
-    exg_text_free(&text);
-    EXG_TRY(status);
-    return diff->count == 0 ? EXG_OK
-                            : EXG_FAIL(err, MISMATCH, "DIF-001", "%u difference%s", diff->count,
-                                       diff->count == 1 ? "" : "s");
 }
 
-exg_status cmd_diff(const cli_call *call, exg_error *err)
+/* Two programs beside each other; adds to *differences. */
+static exg_status compare(const cli_call *a_call, const cli_call *b_call, const char *program,
+                          exg_text *text, uint32_t *differences, exg_error *err)
 {
     exg_diff_options options = {.size = sizeof(options),
-                                .rtol = call->has_rtol ? call->rtol : 0,
-                                .atol = call->has_atol ? call->atol : 0,
-                                .skip_tensors = call->structure,
+                                .rtol = a_call->has_rtol ? a_call->rtol : 0,
+                                .atol = a_call->has_atol ? a_call->atol : 0,
+                                .skip_tensors = a_call->structure,
                                 .progress = cli_progress};
-    cli_call second = *call;
     cli_program a;
     cli_program b;
     exg_diff diff;
     exg_status status;
 
-    second.paths[0] = call->paths[1];
-    EXG_TRY(cli_open_verified(call, &a, err));
-    status = cli_open_verified(&second, &b, err);
+    EXG_TRY(cli_open_verified(a_call, &a, err));
+    status = cli_open_verified(b_call, &b, err);
     if (status == EXG_OK) {
         status = exg_diff_programs(&a.verified, &b.verified, &options, &diff, err);
         cli_progress_end();
         if (status == EXG_OK) {
-            status = print_diff(call, &diff, err);
+            if (a_call->json) {
+                print_json(&diff, program, text);
+            } else {
+                print_text(a_call, &diff, program, text);
+            }
+            *differences += diff.count;
             exg_diff_free(&diff);
         }
         cli_close(&b);
     }
     cli_close(&a);
     return status;
+}
+
+static bool has_name(const cli_programs *all, const char *name)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (strcmp(all->names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Programs that one archive alone has; each is a difference. */
+static void print_alone(const cli_call *call, const cli_programs *of, const cli_programs *other,
+                        bool is_a, exg_text *text, uint32_t *differences)
+{
+    const char *comma = "";
+
+    exg_text_puts(text, !call->json ? "" : is_a ? ", \"only_a\": [" : ", \"only_b\": [");
+    for (uint32_t i = 0; i < of->count; i++) {
+        if (has_name(other, of->names[i])) {
+            continue;
+        }
+        ++*differences;
+        if (call->json) {
+            exg_text_puts(text, comma);
+            exg_text_json_string(text, of->names[i]);
+            comma = ", ";
+        } else {
+            exg_text_puts(text, is_a ? "- program " : "+ program ");
+            exg_text_plain(text, of->names[i], false);
+            exg_text_puts(text, is_a ? ": removed\n" : ": added\n");
+        }
+    }
+    exg_text_puts(text, call->json ? "]" : "");
+}
+
+/* By name: one of several stands beside its namesake. */
+static exg_status compare_all(const cli_call *call, const cli_call *second, const cli_programs *a,
+                              const cli_programs *b, exg_text *text, uint32_t *differences,
+                              exg_error *err)
+{
+    const char *comma = "";
+
+    exg_text_puts(text, call->json ? "{\"programs\": [" : "");
+    for (uint32_t i = 0; i < a->count; i++) {
+        cli_call a_call = *call;
+        cli_call b_call = *second;
+
+        if (!has_name(b, a->names[i])) {
+            continue;
+        }
+        a_call.program = b_call.program = a->names[i];
+        exg_text_puts(text, call->json ? comma : "");
+        EXG_TRY_IN(err, compare(&a_call, &b_call, a->names[i], text, differences, err), "%s",
+                   a->names[i]);
+        comma = ", ";
+    }
+    exg_text_puts(text, call->json ? "]" : "");
+    print_alone(call, a, b, true, text, differences);
+    print_alone(call, b, a, false, text, differences);
+    if (call->json) {
+        exg_text_printf(text, ", \"equal\": %s}", *differences == 0 ? "true" : "false");
+    }
+    return EXG_OK;
+}
+
+/* The name of the only program of a file, beside those of an archive. */
+static exg_status name_only(const cli_call *call, cli_programs *all, exg_error *err)
+{
+    cli_program p;
+
+    if (all->names != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(cli_open(call, &p, err));
+    all->names = calloc(1, sizeof(*all->names));
+    if (all->names != NULL) {
+        all->names[0] = strdup(p.program->name == NULL ? "model" : p.program->name);
+    }
+    cli_close(&p);
+    return all->names == NULL || all->names[0] == NULL
+               ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+               : EXG_OK;
+}
+
+static exg_status compare_files(const cli_call *call, const cli_call *second, exg_text *text,
+                                uint32_t *differences, exg_error *err)
+{
+    cli_programs a = {0};
+    cli_programs b = {0};
+    exg_status status = cli_programs_list(call, &a, err);
+
+    status = status == EXG_OK ? cli_programs_list(second, &b, err) : status;
+    if (status == EXG_OK && a.names == NULL && b.names == NULL) {
+        status = compare(call, second, NULL, text, differences, err);
+    } else if (status == EXG_OK) {
+        status = name_only(call, &a, err);
+        status = status == EXG_OK ? name_only(second, &b, err) : status;
+        status = status == EXG_OK ? compare_all(call, second, &a, &b, text, differences, err)
+                                  : status;
+    }
+    cli_programs_free(&a);
+    cli_programs_free(&b);
+    return status;
+}
+
+exg_status cmd_diff(const cli_call *call, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    cli_call second = *call;
+    uint32_t differences = 0;
+    exg_status status;
+
+    second.paths[0] = call->paths[1];
+    status = compare_files(call, &second, &text, &differences, err);
+    exg_text_puts(&text, call->json ? "\n" : "");
+    status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
+    exg_text_free(&text);
+    EXG_TRY(status);
+    return differences == 0 ? EXG_OK
+                            : EXG_FAIL(err, MISMATCH, "DIF-001", "%u difference%s", differences,
+                                       differences == 1 ? "" : "s");
 }

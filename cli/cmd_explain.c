@@ -26,18 +26,6 @@ static exg_status print_made(const cli_call *call, const char *name, const char 
     return status;
 }
 
-/* ABC-123 or ABC-WORD: capitals, a dash, digits or capitals. */
-static bool looks_like_code(const char *word)
-{
-    static const char capitals[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    size_t letters = strspn(word, capitals);
-    const char *tail = word + letters + (word[letters] == '-');
-    size_t digits = strspn(tail, "0123456789");
-    size_t length = digits > 0 ? digits : strspn(tail, capitals);
-
-    return letters >= 2 && word[letters] == '-' && length > 0 && tail[length] == '\0';
-}
-
 static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
 {
     char *text;
@@ -52,11 +40,13 @@ static exg_status print_program(const cli_call *call, const exg_program *program
 static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
                        exg_symbols *symbols, exg_error *err)
 {
+    const exg_bind_options options = {.size = sizeof(options),
+                                      .ignore_guards = call->ignore_guards};
     exg_input_binding *bindings = NULL;
     cli_inputs inputs;
     exg_status status;
 
-    if (call->input_count == 0) {
+    if (call->inputs.count == 0) {
         return exg_bind_hints(p->program, arena, symbols, err);
     }
     status = cli_inputs_read(call, p, &inputs, err);
@@ -79,9 +69,10 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
             memcpy(&bindings[i].as_int, tensor->data, sizeof(int64_t));
         }
     }
-    status = status == EXG_OK
-                 ? exg_bind_inputs(&p->verified, bindings, inputs.count, arena, symbols, err)
-                 : status;
+    if (status == EXG_OK) {
+        status = exg_bind_inputs(&p->verified, bindings, inputs.count, &options, arena, symbols,
+                                 err);
+    }
     cli_inputs_free(&inputs);
     return status;
 }
@@ -157,13 +148,10 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
     bool known = false;
     exg_status status;
 
-    if (call->markdown && (!call->list || call->json)) {
-        return EXG_FAIL(err, USAGE, "CLI-001", "--markdown goes with --list, and without --json");
-    }
     if (call->list) {
         return cli_list_codes(call, err);
     }
-    if (looks_like_code(call->paths[0])) {
+    if (cli_is_code(call->paths[0])) {
         return cli_explain_code(call, call->paths[0], err);
     }
     if (strcmp(stage, "plan") == 0) {

@@ -163,6 +163,8 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     }
     if (call->dot) {
         cli_put_dot(text, i);
+    } else if (table && call->json) {
+        cli_put_tables_json(text, i);
     } else if (call->json) {
         cli_put_summary_json(text, i);
         exg_text_putc(text, '\n');
@@ -174,38 +176,6 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     }
     if (call->weights_list && !call->json) {
         cli_put_weights(text, i);
-    }
-    return EXG_OK;
-}
-
-/* Shown instead of the summary, one at a time: what was asked for is shown or refused, never
- * left out. */
-static exg_status check_views(const cli_call *call, bool weights_alone, exg_error *err)
-{
-    const struct {
-        const char *option;
-        bool asked, of_weights, no_json;
-    } views[] = {
-        {"--digest", call->digest != NULL, true, false}, {"--html", call->html != NULL, false, false},
-        {"--node", call->node != NULL, false, false},    {"--graph", call->graph, false, false},
-        {"--signature", call->signature, false, false},  {"--dot", call->dot, false, true},
-    };
-    const char *first = NULL;
-
-    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
-        if (views[i].asked && first != NULL) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "%s and %s: one at a time", first,
-                            views[i].option);
-        }
-        if (views[i].asked && weights_alone && !views[i].of_weights) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "%s is of programs, %s holds weights alone",
-                            views[i].option, call->paths[0]);
-        }
-        if (views[i].asked && views[i].no_json && call->json) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "%s is no JSON: leave out --json",
-                            views[i].option);
-        }
-        first = views[i].asked ? views[i].option : first;
     }
     return EXG_OK;
 }
@@ -265,7 +235,6 @@ exg_status cmd_inspect(const cli_call *call, exg_error *err)
     bool weights_alone = cli_is_weights_file(call->paths[0]);
 
     EXG_TRY(check_options(call, err));
-    EXG_TRY(check_views(call, weights_alone, err));
     if (call->digest != NULL) {
         return cli_digest_weights(call, err);
     }

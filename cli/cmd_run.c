@@ -3,6 +3,7 @@
 #include "cli/numbers.h"
 #include "cli/profile.h"
 #include "libexport/base/text.h"
+#include "libexport/formats/weights_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -335,6 +336,17 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
     return status;
 }
 
+/* Told before the run, not after it. */
+static exg_status check_names(const cli_call *call, exg_error *err)
+{
+    const char *const paths[] = {call->output, call->state_output};
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        EXG_TRY(paths[i] == NULL ? EXG_OK : exg_tensor_file_check_name(paths[i], err));
+    }
+    return EXG_OK;
+}
+
 exg_status cmd_run(const cli_call *call, exg_error *err)
 {
     cli_program p;
@@ -344,6 +356,7 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
     exg_session *session = NULL;
     exg_status status;
 
+    EXG_TRY(check_names(call, err));
     EXG_TRY(cli_open_verified(call, &p, err));
     status = cli_inputs_read(call, &p, &inputs, err);
     if (status == EXG_OK) {

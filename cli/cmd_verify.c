@@ -5,13 +5,17 @@
  * the gate: what exg_verify() refuses, exg run refuses.
  */
 #include "cli/cli.h"
+#include "libexport/base/arena.h"
 #include "libexport/base/text.h"
 
 #include <string.h>
 
 typedef struct report {
     const char *path;
-    exg_diagnostics found;
+    exg_diagnostics found; /* of all programs */
+    uint32_t capacity;
+    uint32_t programs;
+    bool unopened;           /* and that was told */
     uint32_t allowed;        /* findings left out */
     uint32_t allowed_errors; /* of which close the gate */
 } report;
@@ -26,7 +30,11 @@ static void put_pair(exg_text *text, const char *before, const char *value)
 
 static void put_json(exg_text *text, const report *r)
 {
-    exg_text_printf(text, "{\"errors\": %u, \"warnings\": %u, \"notes\": %u, \"diagnostics\": [",
+    exg_text_puts(text, "{");
+    if (r->programs > 1) {
+        exg_text_printf(text, "\"programs\": %u, ", r->programs);
+    }
+    exg_text_printf(text, "\"errors\": %u, \"warnings\": %u, \"notes\": %u, \"diagnostics\": [",
                     r->found.error_count, r->found.warning_count, r->found.note_count);
     for (uint32_t i = 0; i < r->found.count; i++) {
         const exg_diagnostic *d = &r->found.items[i];
@@ -160,7 +168,11 @@ static void put_text(exg_text *text, const report *r)
             exg_text_printf(text, "  fix: %s\n", d->fix);
         }
     }
-    exg_text_printf(text, "%s: %u errors, %u warnings", r->path, r->found.error_count,
+    exg_text_puts(text, r->path);
+    if (r->programs > 1) {
+        exg_text_printf(text, ", %u programs", r->programs);
+    }
+    exg_text_printf(text, ": %u errors, %u warnings", r->found.error_count,
                     r->found.warning_count);
     if (r->found.note_count > 0) {
         exg_text_printf(text, ", %u notes", r->found.note_count);
@@ -294,27 +306,126 @@ static void report_unopened(const cli_call *call, const exg_error *err)
     }
 }
 
-static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_error *err)
-{
-    exg_status status = exg_verify(p->program, p->operators, &p->verified, &r->found, err);
+/* ---- several programs -------------------------------------------------------------------- */
 
-    if (status == EXG_OK) {
-        status = exg_verify_file(call->paths[0], &p->info, &r->found, err);
+/* A finding of the program `name`, or of the only one (NULL). */
+static bool add_finding(report *r, const exg_diagnostic *d, const char *name)
+{
+    exg_diagnostics *all = &r->found;
+    exg_diagnostic *to;
+
+    if (!exg_arena_reserve(all->arena, &all->items, all->count, &r->capacity, sizeof(*d))) {
+        return false;
+    }
+    to = &all->items[all->count++];
+    *to = *d;
+    to->message = exg_arena_strdup(all->arena, d->message);
+    to->where = name == NULL ? exg_arena_strdup(all->arena, d->where)
+                             : exg_arena_printf(all->arena, "programs[\"%s\"].%s", name, d->where);
+    to->fix = exg_arena_strdup(all->arena, d->fix);
+    to->code = exg_arena_strdup(all->arena, d->code);
+    to->source_file = exg_arena_strdup(all->arena, d->source_file);
+    to->source_text = exg_arena_strdup(all->arena, d->source_text);
+    return to->message != NULL && to->where != NULL && to->fix != NULL && to->code != NULL &&
+           to->source_file != NULL && to->source_text != NULL;
+}
+
+static exg_status add_findings(report *r, const exg_diagnostics *found, const char *name,
+                               exg_error *err)
+{
+    for (uint32_t i = 0; i < found->count; i++) {
+        if (!add_finding(r, &found->items[i], name)) {
+            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        }
+    }
+    r->found.error_count += found->error_count;
+    r->found.warning_count += found->warning_count;
+    r->found.note_count += found->note_count;
+    return EXG_OK;
+}
+
+/* A program of several that does not open breaks a rule; the others are still looked at. */
+static exg_status add_unopened(report *r, const char *name, exg_status status, exg_error *err)
+{
+    exg_error fault = *err;
+    exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
+                           .code = fault.code,
+                           .message = fault.message,
+                           .where = fault.where,
+                           .fix = fault.fix,
+                           .source_file = "",
+                           .source_text = ""};
+    exg_diagnostics found = {.items = &only, .count = 1, .error_count = 1};
+
+    return exg_rule_find(fault.code) == NULL ? status : add_findings(r, &found, name, err);
+}
+
+/* One program; what is found of the file itself only with the first. */
+static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
+                           exg_diagnostics *found, exg_error *err)
+{
+    exg_status status = exg_verify(p->program, p->operators, &p->verified, found, err);
+
+    if (status == EXG_OK && is_first) {
+        status = exg_verify_file(p->program, call->paths[0], &p->info, found, err);
     }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {
             .size = sizeof(options), .threads = (uint32_t)call->threads, .progress = cli_progress};
 
-        status = exg_verify_data(p->program, &r->found, &options, err);
+        status = exg_verify_data(p->program, found, &options, err);
         cli_progress_end();
     }
-    if (status != EXG_OK && status != EXG_MALFORMED) {
+    /* A fault that is no finding is of another file than this one. */
+    return status == EXG_MALFORMED && found->error_count > 0 ? EXG_OK : status;
+}
+
+static exg_status verify_program(const cli_call *call, const cli_programs *all, uint32_t index,
+                                 report *r, exg_error *err)
+{
+    cli_call one = cli_programs_call(call, all, index);
+    const char *name = all->names == NULL ? NULL : all->names[index];
+    exg_diagnostics found = {0};
+    cli_program p;
+    exg_status status = cli_open(&one, &p, err);
+
+    if (status != EXG_OK && name == NULL) {
+        report_unopened(call, err);
+        r->unopened = true;
         return status;
     }
-    if (status == EXG_MALFORMED && r->found.error_count == 0) {
-        (void)print_report(call, r, NULL);
-        return status; /* a fault of another file than this one */
+    if (status != EXG_OK) {
+        return add_unopened(r, name, status, err);
     }
+    status = find_all(&one, &p, index == 0, &found, err);
+    if (found.arena != NULL) {
+        exg_status added = add_findings(r, &found, name, status == EXG_OK ? err : NULL);
+
+        status = status == EXG_OK ? added : status;
+    }
+    exg_diagnostics_free(&found);
+    cli_close(&p);
+    return status;
+}
+
+static exg_status verify(const cli_call *call, report *r, exg_error *err)
+{
+    cli_programs all;
+    exg_status status = cli_programs_list(call, &all, err);
+
+    if (status != EXG_OK) {
+        report_unopened(call, err);
+        return status;
+    }
+    r->programs = all.count;
+    for (uint32_t i = 0; i < all.count && status == EXG_OK; i++) {
+        status = verify_program(call, &all, i, r, err);
+    }
+    cli_programs_free(&all);
+    if (status == EXG_MALFORMED && !r->unopened) {
+        (void)print_report(call, r, NULL); /* and a fault of another file than this one */
+    }
+    EXG_TRY(status);
     judge(call, r);
     EXG_TRY(print_report(call, r, err));
     return verdict(r, err);
@@ -323,18 +434,13 @@ static exg_status verify(const cli_call *call, cli_program *p, report *r, exg_er
 exg_status cmd_verify(const cli_call *call, exg_error *err)
 {
     report r = {.path = call->paths[0]};
-    cli_program p;
     exg_status status;
 
     EXG_TRY(check_list("--deny", call->deny, err));
     EXG_TRY(check_list("--allow", call->allow, err));
-    status = cli_open(call, &p, err);
-    if (status != EXG_OK) {
-        report_unopened(call, err);
-        return status;
-    }
-    status = verify(call, &p, &r, err);
+    r.found.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    status = r.found.arena == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                                   : verify(call, &r, err);
     exg_diagnostics_free(&r.found);
-    cli_close(&p);
     return status;
 }

@@ -1,7 +1,8 @@
 /* costs.c - a table of costs, as a file:
  *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1,
  *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
- * one link a mesh dim; the last stands for all that follow. What is absent is built in. */
+ * one link a mesh dim; the last stands for all that follow. What is absent is built in; an
+ * unknown member is refused, and so is a table of none. */
 #include "cli/cli.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/json.h"
@@ -28,10 +29,45 @@ static exg_status read_ns(exg_json object, const char *key, double *ns, exg_erro
                     : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is a time, and below 0", key);
 }
 
+/* Every member is one of `known`, which ends in NULL: a misspelt one would go unseen. */
+static exg_status check_members(exg_json object, const char *const *known, exg_error *err)
+{
+    exg_json_walk walk = {0};
+    exg_text names = EXG_TEXT_EMPTY;
+    exg_status status;
+    exg_json value;
+    const char *key;
+    uint32_t length;
+
+    EXG_TRY(exg_json_object(object, &walk, err));
+    while (exg_json_next_member(&walk, &key, &length, &value)) {
+        uint32_t k = 0;
+
+        while (known[k] != NULL &&
+               (strlen(known[k]) != length || memcmp(known[k], key, length) != 0)) {
+            k++;
+        }
+        if (known[k] != NULL) {
+            continue;
+        }
+        for (k = 0; known[k] != NULL; k++) {
+            exg_text_printf(&names, "%s%s", k > 0 ? ", " : "", known[k]);
+        }
+        status = exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "CLI-004", "an unknown member \"%.*s\"",
+                                        length > 40 ? 40 : (int)length, key),
+                               "the members are %s", names.failed ? "" : names.data);
+        exg_text_free(&names);
+        return status;
+    }
+    return EXG_OK;
+}
+
 static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
 {
     exg_json_walk walk;
     exg_json link;
+    static const char *const of_link[] = {"message_ns", "ns_per_byte", NULL};
     uint32_t d = 0;
 
     EXG_TRY(exg_json_array(links, &walk, err));
@@ -39,6 +75,7 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
         if (exg_json_type_of(link) != EXG_JSON_OBJECT) {
             return EXG_FAIL(err, USAGE, "CLI-004", "links[%u] is no object", d);
         }
+        EXG_TRY_IN(err, check_members(link, of_link, err), "links[%u]", d);
         EXG_TRY_IN(err, read_ns(link, "message_ns", &costs->links[d].message_ns, err), "links[%u]",
                    d);
         EXG_TRY_IN(err, read_ns(link, "ns_per_byte", &costs->links[d].ns_per_byte, err),
@@ -53,10 +90,15 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
 
 static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
 {
+    static const char *const known[] = {"ns_per_flop", "ns_per_touched", "links", NULL};
     exg_json links;
 
     if (exg_json_type_of(root) != EXG_JSON_OBJECT) {
         return EXG_FAIL(err, USAGE, "CLI-004", "a table of costs is an object");
+    }
+    EXG_TRY(check_members(root, known, err));
+    if (exg_json_count(root) == 0) {
+        return EXG_FAIL(err, USAGE, "CLI-004", "the table of costs is empty");
     }
     EXG_TRY(read_ns(root, "ns_per_flop", &costs->ns_per_flop, err));
     EXG_TRY(read_ns(root, "ns_per_touched", &costs->ns_per_touched, err));

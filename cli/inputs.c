@@ -191,11 +191,11 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
     memset(inputs, 0, sizeof(*inputs));
     inputs->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     EXG_TRY(inputs->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
-    for (uint32_t i = 0; i < call->input_count; i++) {
+    for (uint32_t i = 0; i < call->inputs.count; i++) {
         char *word;
 
         EXG_TRY(reserve(inputs, err));
-        word = strdup(call->inputs[i]);
+        word = strdup(call->inputs.items[i]);
         if (word == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
@@ -208,7 +208,7 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
         user_inputs += p->program->signature.inputs[i].kind == EXG_INPUT_USER &&
                        (kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_SYM_INT);
     }
-    if (call->input_count == 0 && user_inputs > 0) {
+    if (call->inputs.count == 0 && user_inputs > 0) {
         if (p->program->sample_input_count == 0) {
             if (strcmp(call->command, "plan") == 0 && shapes_alone(p->program, inputs, err)) {
                 return EXG_OK;

@@ -45,10 +45,14 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
 exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes,
                                 bool *known, exg_error *err);
 
+/* The weights that --filter lets pass, in the order of --sort; in the arena. NULL: no memory. */
+const exg_weight **cli_weights_shown(const cli_inspection *i, uint32_t *count);
+
 /* Ways to show it; texts of a file are escaped for where they go. */
 void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */
 void cli_put_bytes(exg_text *text, uint64_t bytes);              /* 1.41 MB */
 void cli_put_summary_json(exg_text *text, const cli_inspection *i);
+void cli_put_tables_json(exg_text *text, const cli_inspection *i); /* --tree, --list-weights */
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);
 void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
 void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights */

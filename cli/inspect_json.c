@@ -94,11 +94,15 @@ static void put_ranges(exg_text *text, const exg_program *program)
     exg_text_puts(text, "}");
 }
 
-static void put_weights(exg_text *text, const exg_weights *weights)
+static void put_weights(exg_text *text, const cli_inspection *i)
 {
-    exg_text_puts(text, ", \"weights\": [");
-    for (uint32_t w = 0; w < weights->count; w++) {
-        const exg_weight *weight = &weights->items[w];
+    uint32_t count;
+    const exg_weight **shown = cli_weights_shown(i, &count);
+
+    text->failed = text->failed || shown == NULL;
+    exg_text_puts(text, "\"weights\": [");
+    for (uint32_t w = 0; shown != NULL && w < count; w++) {
+        const exg_weight *weight = shown[w];
 
         exg_text_puts(text, w > 0 ? ", {" : "{");
         put_member(text, "name", weight->fqn);
@@ -116,9 +120,15 @@ static void put_weights(exg_text *text, const exg_weights *weights)
 
 static void put_modules(exg_text *text, const cli_inspection *i)
 {
-    exg_text_puts(text, ", \"modules\": [");
+    uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : UINT32_MAX;
+    uint32_t put = 0;
+
+    exg_text_puts(text, "\"modules\": [");
     for (uint32_t m = 0; m < i->module_count; m++) {
-        exg_text_puts(text, m > 0 ? ", {" : "{");
+        if (i->modules[m].depth > most) {
+            continue;
+        }
+        exg_text_puts(text, put++ > 0 ? ", {" : "{");
         put_member(text, "path", i->modules[m].path);
         exg_text_puts(text, ", ");
         put_member(text, "type", i->modules[m].type);
@@ -175,10 +185,25 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
         exg_text_printf(text, ": %u", i->operators[o].count);
     }
     exg_text_puts(text, "}");
+    exg_text_puts(text, ", ");
     put_modules(text, i);
-    put_weights(text, program->weights);
+    exg_text_puts(text, ", ");
+    put_weights(text, i);
     put_archive(text, i->p);
     exg_text_puts(text, "}");
+}
+
+void cli_put_tables_json(exg_text *text, const cli_inspection *i)
+{
+    exg_text_putc(text, '{');
+    if (i->call->tree) {
+        put_modules(text, i);
+    }
+    exg_text_puts(text, i->call->tree && i->call->weights_list ? ", " : "");
+    if (i->call->weights_list) {
+        put_weights(text, i);
+    }
+    exg_text_puts(text, "}\n");
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */

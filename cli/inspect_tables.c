@@ -97,37 +97,64 @@ static void put_row(exg_text *text, const row *r, int width)
     exg_text_free(&shape);
 }
 
-void cli_put_weights(exg_text *text, const cli_inspection *i)
+/* Those that pass, in order; *count is set. NULL: out of memory. */
+static row *list_rows(const cli_inspection *i, uint32_t *count)
 {
     const exg_weights *weights = i->p->program->weights;
     const char *sort = i->call->sort;
     row *rows = EXG_NEW_ARRAY(i->arena, row, weights->count);
-    uint32_t count = 0;
-    size_t width = 0;
-    uint64_t sum = 0;
 
-    text->failed = text->failed || rows == NULL;
+    *count = 0;
     for (uint32_t w = 0; rows != NULL && w < weights->count; w++) {
         const exg_weight *weight = &weights->items[w];
         exg_error err;
 
         if (passes(i->call->filter, weight->fqn)) {
-            rows[count].weight = weight;
+            row *r = &rows[(*count)++];
+
+            r->weight = weight;
             if (weight->meta == NULL ||
-                exg_tensor_meta_bytes(weight->meta, &rows[count].bytes, &err) != EXG_OK) {
-                rows[count].bytes = weights->storages[weight->storage].length;
+                exg_tensor_meta_bytes(weight->meta, &r->bytes, &err) != EXG_OK) {
+                r->bytes = weights->storages[weight->storage].length;
             }
-            sum += rows[count++].bytes;
-            width = strlen(weight->fqn) > width ? strlen(weight->fqn) : width;
         }
     }
-    if (sort != NULL && strcmp(sort, "file") != 0 && count > 0) {
-        qsort(rows, count, sizeof(*rows), strcmp(sort, "name") == 0 ? by_name : by_bytes);
+    if (sort != NULL && strcmp(sort, "file") != 0 && *count > 0) {
+        qsort(rows, *count, sizeof(*rows), strcmp(sort, "name") == 0 ? by_name : by_bytes);
     }
-    exg_text_printf(text, "weights: %u of %u, ", count, weights->count);
+    return rows;
+}
+
+const exg_weight **cli_weights_shown(const cli_inspection *i, uint32_t *count)
+{
+    const row *rows = list_rows(i, count);
+    const exg_weight **shown =
+        rows == NULL ? NULL : EXG_NEW_ARRAY(i->arena, const exg_weight *, *count);
+
+    for (uint32_t r = 0; shown != NULL && r < *count; r++) {
+        shown[r] = rows[r].weight;
+    }
+    return shown;
+}
+
+void cli_put_weights(exg_text *text, const cli_inspection *i)
+{
+    uint32_t count = 0;
+    row *rows = list_rows(i, &count);
+    size_t width = 0;
+    uint64_t sum = 0;
+
+    text->failed = text->failed || rows == NULL;
+    for (uint32_t r = 0; rows != NULL && r < count; r++) {
+        size_t length = strlen(rows[r].weight->fqn);
+
+        sum += rows[r].bytes;
+        width = length > width ? length : width;
+    }
+    exg_text_printf(text, "weights: %u of %u, ", count, i->p->program->weights->count);
     cli_put_bytes(text, sum);
     exg_text_putc(text, '\n');
-    for (uint32_t r = 0; r < count; r++) {
+    for (uint32_t r = 0; rows != NULL && r < count; r++) {
         put_row(text, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
     }
 }

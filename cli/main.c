@@ -14,7 +14,7 @@ typedef struct command_row {
 } command_row;
 
 static const command_row rows[] = {
-#define EXG_COMMAND(name, arguments, summary, examples) {#name, cmd_##name},
+#define EXG_COMMAND(name, letter, arguments, summary, examples) {#name, cmd_##name},
 #include "cli/command.def"
 #undef EXG_COMMAND
 };
@@ -101,14 +101,40 @@ static exg_status help(const char *word, exg_error *err)
     return cli_command_help(stdout, word) ? EXG_OK : no_command(word, err);
 }
 
+/* Words behind the first that are not --json; the first of them, or NULL. */
+static uint32_t words_behind(int argc, char **argv, const char **first, const char **last)
+{
+    uint32_t count = 0;
+
+    *first = *last = NULL;
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--json") != 0) {
+            *first = count++ == 0 ? argv[i] : *first;
+            *last = argv[i];
+        }
+    }
+    return count;
+}
+
+static exg_status too_many(const char *word, exg_error *err)
+{
+    return EXG_FAIL(err, USAGE, "CLI-001", "one word too many: '%s'", word);
+}
+
 /* What needs no command; false: it needs one. */
 static bool tell(int argc, char **argv, bool json, exg_status *status, exg_error *err)
 {
+    const char *first;
+    const char *last;
+    uint32_t more = words_behind(argc, argv, &first, &last);
+
     if (strcmp(argv[1], "--version") == 0) {
-        cli_version(stdout, json);
-        *status = EXG_OK;
+        *status = more > 0 ? too_many(last, err) : EXG_OK;
+        if (*status == EXG_OK) {
+            cli_version(stdout, json);
+        }
     } else if (is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
-        *status = help(argc > 2 && strcmp(argv[2], "--json") != 0 ? argv[2] : NULL, err);
+        *status = more > 1 ? too_many(last, err) : help(first, err);
     } else if (find_command(argv[1]) == NULL) {
         *status = no_command(argv[1], err);
     } else if (has_word(argc, argv, "--help") || has_word(argc, argv, "-h")) {
@@ -162,15 +188,14 @@ static exg_status choose_isa(const cli_call *call, exg_error *err)
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
-    exg_status status;
+    const char **room = calloc((size_t)argc, sizeof(*room));
+    exg_status status = room == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                                     : cli_parse(argc - 2, argv + 2, room, &call, err);
 
-    call.inputs = calloc((size_t)argc, sizeof(*call.inputs));
-    status = call.inputs == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                 : cli_parse(argc - 2, argv + 2, &call, err);
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? choose_isa(&call, err) : status;
     status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
-    free(call.inputs);
+    free(room);
     return status;
 }
 

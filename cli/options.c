@@ -1,52 +1,69 @@
 /* options.c - the words of the command line, by the tables. */
 #include "cli/cli.h"
+#include "libexport/base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NUMBER } option_kind;
+typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_LIST, OPTION_NUMBER } option_kind;
 
 typedef struct option_row {
-    const char *name, *argument, *commands, *help;
+    const char *name, *argument, *commands, *needs, *help;
     option_kind kind;
     size_t offset, has_offset;
     double least, most; /* of a whole number; 0: any number */
 } option_row;
 
 static const option_row options[] = {
-#define EXG_FLAG(field, name, commands, help) \
-    {name, NULL, commands, help, OPTION_FLAG, offsetof(cli_call, field), 0, 0, 0},
-#define EXG_TEXT_OPTION(field, name, argument, commands, help) \
-    {name, argument, commands, help, OPTION_TEXT, offsetof(cli_call, field), 0, 0, 0},
-#define EXG_NUMBER_OPTION(field, name, argument, commands, help)                   \
-    {name, argument, commands, help, OPTION_NUMBER, offsetof(cli_call, field),     \
+#define EXG_FLAG(field, name, commands, needs, help) \
+    {name, NULL, commands, needs, help, OPTION_FLAG, offsetof(cli_call, field), 0, 0, 0},
+#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) \
+    {name, argument, commands, needs, help, OPTION_TEXT, offsetof(cli_call, field), 0, 0, 0},
+#define EXG_LIST_OPTION(field, name, argument, commands, needs, help) \
+    {name, argument, commands, needs, help, OPTION_LIST, offsetof(cli_call, field), 0, 0, 0},
+#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help)                   \
+    {name, argument, commands, needs, help, OPTION_NUMBER, offsetof(cli_call, field),     \
      offsetof(cli_call, has_##field), 0, 0},
-#define EXG_WHOLE_OPTION(field, name, least, most, commands, help)            \
-    {name, "N", commands, help, OPTION_NUMBER, offsetof(cli_call, field),     \
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help)            \
+    {name, "N", commands, needs, help, OPTION_NUMBER, offsetof(cli_call, field),     \
      offsetof(cli_call, has_##field), least, most},
 #include "cli/option.def"
 #undef EXG_FLAG
 #undef EXG_TEXT_OPTION
+#undef EXG_LIST_OPTION
 #undef EXG_NUMBER_OPTION
 #undef EXG_WHOLE_OPTION
 };
 
-static const struct {
-    const char *name, *arguments, *summary, *examples;
+static const struct command_text {
+    const char *name;
+    char letter;
+    const char *arguments, *summary, *examples;
 } commands[] = {
-#define EXG_COMMAND(name, arguments, summary, examples) {#name, arguments, summary, examples},
+#define EXG_COMMAND(name, letter, arguments, summary, examples) \
+    {#name, letter, arguments, summary, examples},
 #include "cli/command.def"
 #undef EXG_COMMAND
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* run and repack, devices and diff share a letter but for its case. */
-static char letter_of(const char *command)
+/* Every command that gets here is in the table. */
+static const struct command_text *command_of(const char *name)
 {
-    return strcmp(command, "run") == 0 ? 'R' : strcmp(command, "devices") == 0 ? 'D' : command[0];
+    size_t i = 0;
+
+    while (i + 1 < COUNT(commands) && strcmp(commands[i].name, name) != 0) {
+        i++;
+    }
+    return &commands[i];
+}
+
+char cli_letter(const char *command)
+{
+    return command_of(command)->letter;
 }
 
 /* Is the word, before its "=" if it has one, this name? */
@@ -61,7 +78,7 @@ static const option_row *find_option(const char *word, const char *command)
 {
     for (size_t i = 0; i < COUNT(options); i++) {
         if (is_named(word, options[i].name) &&
-            strchr(options[i].commands, letter_of(command)) != NULL) {
+            strchr(options[i].commands, cli_letter(command)) != NULL) {
             return &options[i];
         }
     }
@@ -75,15 +92,27 @@ static exg_status usage(exg_error *err, const char *command, const char *what, c
     return exg_error_fix(err, status, "see: exg %s --help", command);
 }
 
+/* One value counts: which, must not hang on an order that nobody looks at. */
+static exg_status take_once(const option_row *option, bool is_taken, exg_error *err)
+{
+    return is_taken ? EXG_FAIL(err, USAGE, "CLI-001", "%s is given twice", option->name) : EXG_OK;
+}
+
 static exg_status take_option(const option_row *option, const char *value, cli_call *call,
                               exg_error *err)
 {
     char *field = (char *)call + option->offset;
+    const char **text = (const char **)(void *)field;
+    cli_words *words = (cli_words *)(void *)field;
+    bool *has = (bool *)(void *)((char *)call + option->has_offset);
 
     if (option->kind == OPTION_FLAG) {
         *(bool *)(void *)field = true;
     } else if (option->kind == OPTION_TEXT) {
-        *(const char **)(void *)field = value;
+        EXG_TRY(take_once(option, *text != NULL, err));
+        *text = value;
+    } else if (option->kind == OPTION_LIST) {
+        words->items[words->count++] = value;
     } else {
         char *end;
         double number = strtod(value, &end);
@@ -96,19 +125,23 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
             return usage(err, call->command, "not a whole number, too small or too large a one:",
                          value);
         }
+        EXG_TRY(take_once(option, *has, err));
         *(double *)(void *)field = number;
-        *(bool *)(void *)((char *)call + option->has_offset) = true;
+        *has = true;
     }
     return EXG_OK;
 }
 
+/* A word for each. */
 static uint32_t paths_wanted(const char *command)
 {
-    return strcmp(command, "devices") == 0 ? 0
-           : strcmp(command, "convert") == 0 || strcmp(command, "repack") == 0 ||
-                   strcmp(command, "diff") == 0
-               ? 2
-               : 1;
+    const char *arguments = command_of(command)->arguments;
+    uint32_t count = arguments[0] != '\0';
+
+    for (; *arguments != '\0'; arguments++) {
+        count += *arguments == ' ';
+    }
+    return count;
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -151,14 +184,14 @@ static exg_status check_written(const cli_call *call, exg_error *err)
     return EXG_OK;
 }
 
-exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
+exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err)
 {
     bool has_options = true; /* till "--" */
 
+    call->inputs.items = room;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         const char *value = strchr(word, '=');
-        bool is_input = is_named(word, "--input") && strchr("Rpe", letter_of(call->command));
         const option_row *option = find_option(word, call->command);
         bool is_flag = option != NULL && option->kind == OPTION_FLAG;
 
@@ -176,7 +209,7 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
             has_options = false;
             continue;
         }
-        if ((option == NULL && !is_input) || (is_flag && value != NULL)) {
+        if (option == NULL || (is_flag && value != NULL)) {
             return usage(err, call->command, "unknown option", word);
         }
         if (!is_flag && value == NULL && i + 1 == argc) {
@@ -186,16 +219,13 @@ exg_status cli_parse(int argc, char **argv, cli_call *call, exg_error *err)
         if (!is_flag && value[0] == '\0') {
             return usage(err, call->command, "an argument is missing after", word);
         }
-        if (is_input) {
-            call->inputs[call->input_count++] = value;
-        } else {
-            EXG_TRY(take_option(option, value, call, err));
-        }
+        EXG_TRY(take_option(option, value, call, err));
     }
     if (call->path_count != paths_wanted(call->command) &&
         !(call->list && call->path_count == 0)) {
         return usage(err, call->command, "a file name is missing for", call->command);
     }
+    EXG_TRY(cli_check_needs(call, err));
     return check_written(call, err);
 }
 
@@ -218,34 +248,35 @@ void cli_help(FILE *out)
     }
 }
 
+static void put_option_help(exg_text *text, const option_row *option, char letter)
+{
+    char words[64];
+
+    snprintf(words, sizeof(words), "%s%s%s", option->name, option->argument == NULL ? "" : " ",
+             option->argument == NULL ? "" : option->argument);
+    exg_text_printf(text, "  %-32s %s", words, option->help);
+    cli_put_needs(text, option->needs, letter);
+    exg_text_putc(text, '\n');
+}
+
 bool cli_command_help(FILE *out, const char *command)
 {
-    for (size_t i = 0; i < COUNT(commands); i++) {
-        if (strcmp(commands[i].name, command) != 0) {
-            continue;
-        }
-        fprintf(out, "exg %s %s - %s\n\noptions:\n", command, commands[i].arguments,
-                commands[i].summary);
-        if (strchr("Rpe", letter_of(command)) != NULL) {
-            fprintf(out, "  %-32s %s\n", "--input FILE.safetensors",
-                    "inputs by placeholder name; also .npz, .pt, .gguf");
-            fprintf(out, "  %-32s %s\n", "--input NAME=FILE.npy", "one input; may be repeated");
-        }
-        for (size_t o = 0; o < COUNT(options); o++) {
-            char words[64];
+    exg_text text = EXG_TEXT_EMPTY;
+    const struct command_text *c = command_of(command);
 
-            if (strchr(options[o].commands, letter_of(command)) == NULL) {
-                continue;
-            }
-            snprintf(words, sizeof(words), "%s%s%s", options[o].name,
-                     options[o].argument == NULL ? "" : " ",
-                     options[o].argument == NULL ? "" : options[o].argument);
-            fprintf(out, "  %-32s %s\n", words, options[o].help);
-        }
-        fprintf(out, "\nexamples:\n%s", commands[i].examples);
-        return true;
+    if (strcmp(c->name, command) != 0) {
+        return false;
     }
-    return false;
+    exg_text_printf(&text, "exg %s %s - %s\n\noptions:\n", command, c->arguments, c->summary);
+    for (size_t o = 0; o < COUNT(options); o++) {
+        if (strchr(options[o].commands, c->letter) != NULL) {
+            put_option_help(&text, &options[o], c->letter);
+        }
+    }
+    exg_text_printf(&text, "\nexamples:\n%s", c->examples);
+    (void)cli_put(out, &text, NULL);
+    exg_text_free(&text);
+    return true;
 }
 
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err)

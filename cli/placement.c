@@ -7,6 +7,7 @@
 #include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,16 +244,18 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     memset(placement, 0, sizeof(*placement));
     options->size = sizeof(*options);
     options->device = call->device;
+    options->no_check = call->no_check;
+    options->ignore_guards = call->ignore_guards;
     options->thread_count = call->has_threads ? (uint32_t)call->threads : 0;
     options->seed = call->has_seed && call->seed >= 0 ? (uint64_t)call->seed : 0;
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    options->loop_limit = call->has_loop_limit && call->loop_limit >= 1 && call->loop_limit < 0x1p63
-                              ? (uint64_t)call->loop_limit
-                              : 0;
-    options->timeout_ns = call->has_timeout && call->timeout < 1e9 ? (uint64_t)(call->timeout * 1e9)
-                                                                   : 0;
+    options->loop_limit = call->has_loop_limit ? (uint64_t)call->loop_limit : 0;
+    options->timeout_ns = call->has_timeout ? (uint64_t)(fmin(call->timeout, 1e9) * 1e9) : 0;
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
+    }
+    if (call->has_timeout && options->timeout_ns == 0) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--timeout is a time above 0");
     }
     options->processes = cli_process_count() > 1;
     if (call->mesh != NULL) {

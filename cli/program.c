@@ -3,6 +3,7 @@
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,7 +12,8 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
 {
     exg_open_options options = {.size = sizeof(options),
                                 .program = call->program,
-                                .ignore_carry = call->ignore_carry};
+                                .ignore_carry = call->ignore_carry,
+                                .no_check = call->no_check};
     exg_status status;
 
     memset(p, 0, sizeof(*p));
@@ -36,6 +38,66 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
         return exg_error_within(err, status, "%s:", call->paths[0]);
     }
     return EXG_OK;
+}
+
+/* ---- archives of several ----------------------------------------------------------- */
+
+exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
+{
+    exg_file_info info;
+
+    *all = (cli_programs){.count = 1};
+    if (call->program != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, exg_file_describe(call->paths[0], &info, err), "%s:", call->paths[0]);
+    if (info.program_count > 1) {
+        all->names = info.program_names;
+        all->count = info.program_count;
+        info.program_names = NULL;
+        info.program_count = 0;
+    }
+    exg_file_info_free(&info);
+    return EXG_OK;
+}
+
+void cli_programs_free(cli_programs *all)
+{
+    for (uint32_t i = 0; all->names != NULL && i < all->count; i++) {
+        free(all->names[i]);
+    }
+    free(all->names);
+    *all = (cli_programs){0};
+}
+
+cli_call cli_programs_call(const cli_call *call, const cli_programs *all, uint32_t index)
+{
+    cli_call one = *call;
+
+    one.program = all->names == NULL ? call->program : all->names[index];
+    return one;
+}
+
+exg_status cli_programs_only(const cli_programs *all, const char *what, exg_error *err)
+{
+    exg_text names = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (all->names == NULL) {
+        return EXG_OK;
+    }
+    for (uint32_t i = 0; i < all->count; i++) {
+        exg_text_puts(&names, i > 0 ? ", " : "");
+        exg_text_puts(&names, all->names[i]);
+    }
+    status = exg_text_string(&names) == NULL
+                 ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                 : exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "CLI-008", "%s of one program, and the "
+                                          "archive holds %u: %s", what, all->count, names.data),
+                                 "name one with --program");
+    exg_text_free(&names);
+    return status;
 }
 
 void cli_close(cli_program *p)

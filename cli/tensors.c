@@ -143,6 +143,12 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
 {
     bool sha256 = strcmp(call->digest, "sha256") == 0;
     const char *name = sha256 ? "sha256" : "xxh3-128";
+    const exg_open_options options = {
+        .size = sizeof(options),
+        .program = call->program,
+        .ignore_carry = call->ignore_carry,
+        .no_check = call->no_check};
+    cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
     exg_weights *weights;
     exg_status status;
@@ -150,7 +156,13 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
     if (!sha256 && strcmp(call->digest, "xxh3") != 0) {
         return EXG_FAIL(err, USAGE, "CLI-001", "--digest '%s': xxh3 or sha256", call->digest);
     }
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:",
+    if (!cli_is_weights_file(call->paths[0])) {
+        EXG_TRY(cli_programs_list(call, &all, err));
+        status = cli_programs_only(&all, "a digest is", err);
+        cli_programs_free(&all);
+        EXG_TRY(status);
+    }
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err), "%s:",
                call->paths[0]);
     status = exg_weights_digest(weights, sha256 ? EXG_CHECKSUM_SHA256 : EXG_CHECKSUM_XXH3_128, 0,
                                 digest, err);

@@ -43,6 +43,7 @@ typedef struct kept {
     uint8_t *data;  /* NULL: not read here */
     exg_range read; /* what was asked for, which is counted; here it is filled */
     bool stays;
+    uint32_t share; /* in which it is compared with its checksum */
 } kept;
 
 struct exg_memory {
@@ -50,6 +51,7 @@ struct exg_memory {
     exg_weights *weights;
     exg_pool *pool;
     kept *storages;
+    uint32_t share, shares; /* of the storages whose checksums are compared here; 0: of none */
     state *states;
     uint32_t state_count, state_capacity;
     made_block **made;
@@ -74,8 +76,26 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
     m->weights = exg_weights_retain(weights);
     m->budget.allocator = exg_arena_allocator(weights->arena);
     m->pool = pool;
+    m->shares = 1;
     *memory = m;
     return EXG_OK;
+}
+
+void exg_memory_compare(exg_memory *memory, uint32_t share, uint32_t shares)
+{
+    const exg_weights *weights = memory->weights;
+    double total = 1; /* more than all: the last share ends behind it */
+    double before = 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        total += (double)weights->storages[i].length;
+    }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        memory->storages[i].share = (uint32_t)(before / total * shares);
+        before += (double)weights->storages[i].length;
+    }
+    memory->share = share;
+    memory->shares = shares;
 }
 
 static exg_status settle(exg_memory *memory, exg_accelerator *device, uint64_t bytes, home *to,
@@ -125,7 +145,7 @@ static void drop_kept(exg_memory *memory, uint32_t index)
 
     *count_of(memory, k) -= k->read.end - k->read.first;
     exg_release(memory->budget.allocator, k->data, memory->weights->storages[index].length);
-    *k = (kept){0};
+    *k = (kept){.share = k->share};
 }
 
 void exg_memory_destroy(exg_memory *memory)
@@ -195,6 +215,23 @@ exg_status exg_memory_check(const exg_memory *memory, const exg_plan_input *inpu
                         "weight '%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
                         input->target, range.end, storage->length);
     }
+    return EXG_OK;
+}
+
+/* A storage is compared with its checksum as a whole before any of it is used: here when all
+ * of it is read or it lies in the share, else by the rank in whose share it lies. */
+static exg_status compare(exg_memory *memory, const exg_plan_input *input, uint32_t storage,
+                          exg_range range, exg_error *err)
+{
+    bool is_whole =
+        range.first == 0 && range.end == memory->weights->storages[storage].length;
+
+    if (memory->shares == 0 ||
+        (!is_whole && memory->storages[storage].share != memory->share)) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, exg_storage_check_once(memory->weights, storage, memory->pool, err),
+               "weights[\"%s\"]", input->target);
     return EXG_OK;
 }
 
@@ -316,7 +353,7 @@ static exg_status map_or_make_room(exg_memory *memory, const exg_plan_input *inp
     if (k->data != NULL) {
         return EXG_OK;
     }
-    EXG_TRY_IN(err, exg_storage_map(memory->weights, weight->storage, mapped, err),
+    EXG_TRY_IN(err, exg_storage_host_bytes(memory->weights, weight->storage, mapped, err),
                "weights[\"%s\"]", input->target);
     if (*mapped != NULL && (uintptr_t)*mapped % (item > 8 ? 8 : item) == 0) {
         return EXG_OK;
@@ -422,6 +459,7 @@ exg_status exg_memory_weight(exg_memory *memory, exg_accelerator *device,
     resident *found = NULL;
 
     EXG_TRY(exg_memory_check(memory, input, range, err));
+    EXG_TRY(compare(memory, input, weight->storage, range, err));
     if (device == NULL) {
         memory->storages[weight->storage].stays |= stays;
         return find_bytes(memory, input, weight, range, data, err);

@@ -16,6 +16,11 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
                              exg_error *err);
 void exg_memory_destroy(exg_memory *memory); /* NULL is allowed */
 
+/* Checksums are compared when weights are first read: of storages that are read as a whole,
+ * and of those in one of `shares` shares of all bytes, the others being compared elsewhere;
+ * without this call, of all; with 0 shares, of none. */
+void exg_memory_compare(exg_memory *memory, uint32_t share, uint32_t shares);
+
 /* What is counted of them, and of all plans: without a limit at first. */
 exg_budget *exg_memory_budget(exg_memory *memory);
 

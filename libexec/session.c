@@ -339,6 +339,11 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     exg_budget *budget;
 
     EXG_TRY(exg_memory_create(s->verified.program->weights, e->pool, &e->memory, err));
+    if (e->options.no_check) {
+        exg_memory_compare(e->memory, 0, 0);
+    } else if (e->options.processes && e->grids != NULL) {
+        exg_memory_compare(e->memory, e->first_rank, exg_mesh_shape_size(&e->mesh));
+    }
     budget = exg_memory_budget(e->memory);
     budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
     budget->spare = e->options.processes ? NULL : exg_routine_spare;
@@ -509,6 +514,8 @@ static bool same_as_last(exg_session *s, const exg_session_input *inputs, uint32
 static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
                               exg_error *err)
 {
+    const exg_bind_options bind = {.size = sizeof(bind),
+                                   .ignore_guards = s->engine.options.ignore_guards};
     exg_arena *arena;
     exg_symbols symbols;
     exg_status status;
@@ -530,7 +537,7 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     if (arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_bind_inputs(&s->verified, s->bindings, count, arena, &symbols, err);
+    status = exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err);
     if (status == EXG_OK) {
         key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
         status = key == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;

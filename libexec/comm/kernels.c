@@ -111,7 +111,7 @@ static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg
     flight *f;
 
     if (along(call) == NULL) {
-        return EXG_FAIL(err, USAGE, "COM-005", "a collective outside a mesh");
+        return EXG_FAIL(err, UNSUPPORTED, "COM-005", "a collective outside a mesh");
     }
     if (sums && !exg_can_reduce(what->in->dtype, what->op)) {
         return EXG_FAIL(err, UNSUPPORTED, "COM-006", "a reduction '%s' of %s",

@@ -237,6 +237,13 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
     return EXG_OK;
 }
 
+const char *exg_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
 char *exg_path_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');

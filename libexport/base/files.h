@@ -55,6 +55,9 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
 exg_status exg_file_map_below(const char *directory, const char *location, exg_mapping *mapping,
                               exg_error *err);
 
+/* The name behind the last slash of `path`, in it. */
+const char *exg_path_name(const char *path);
+
 /* The folder part of `path` with its last slash ("" when it has none), malloc'ed;
  * NULL without memory. */
 char *exg_path_directory(const char *path);

@@ -20,18 +20,25 @@ typedef struct exg_source {
  * fills generation and program names. On failure *program stays NULL. */
 typedef exg_status exg_open_fn(const exg_source *source, const exg_open_options *options,
                                exg_program **program, exg_file_info *info, exg_error *err);
-typedef exg_status exg_save_fn(const exg_program *program, const char *path,
-                               const exg_save_options *options, exg_error *err);
+
+/* `count` is 1 where a file of the format holds one program. */
+typedef exg_status exg_save_fn(const exg_program *const *programs, uint32_t count,
+                               const char *path, const exg_save_options *options, exg_error *err);
+
+/* Generation and program names alone. */
+typedef exg_status exg_describe_fn(const exg_source *source, exg_file_info *info, exg_error *err);
 
 typedef struct exg_format_row {
     bool (*sniff)(const uint8_t *data, uint64_t length);
     exg_open_fn *open;
     exg_save_fn *save; /* NULL: read only */
+    exg_describe_fn *describe; /* NULL: a file holds one program */
 } exg_format_row;
 
 bool exg_pt2_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_pt2_open;
 exg_save_fn exg_pt2_save;
+exg_describe_fn exg_pt2_describe;
 
 /* The record of a program's example inputs, "<this><program>.pt", is kept among its extra
  * files: no other form says all that may be pickled there. */

@@ -7,16 +7,20 @@
  *
  * Single values become metadata; lists (vocabularies) are passed over. A quantised
  * tensor is bytes with the type as its encoding: [.., n] elements in blocks become
- * [.., bytes of a row].
+ * [.., bytes of a row]. A part of a split model stands for all of it.
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/files.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/weights_file.h"
+#include "libexport/weights/storage.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ALIGNMENT_DEFAULT 32
 #define RANK_MAX          8 /* the format says 4 */
@@ -65,13 +69,19 @@ typedef struct tensor_info {
     uint64_t offset, bytes;
 } tensor_info;
 
+/* What a file says of the set it is a part of. */
+typedef struct gguf_part {
+    uint64_t number, count, tensors; /* from 0 on, of all parts */
+} gguf_part;
+
 typedef struct reader {
     const uint8_t *data;
     uint64_t length, at;
     bool big;
     uint64_t alignment;
     exg_arena *arena; /* scratch */
-    exg_weights *weights;
+    exg_weights *weights; /* NULL: only what the pairs say of the set is read */
+    gguf_part part;
     exg_error *err;
 } reader;
 
@@ -171,12 +181,22 @@ static exg_status skip_value(reader *r, uint32_t type, uint32_t depth)
 
 static exg_status add_metadata(reader *r, const char *key, exg_text *value)
 {
-    exg_status status = exg_text_string(value) == NULL
-                            ? EXG_OUT_OF_MEMORY(r->err)
+    exg_status status = exg_text_string(value) == NULL ? EXG_OUT_OF_MEMORY(r->err)
+                        : r->weights == NULL
+                            ? EXG_OK
                             : exg_weights_add_metadata(r->weights, key, value->data, r->err);
 
     exg_text_free(value);
     return status;
+}
+
+/* Where a number that says what the file is goes, or NULL. */
+static uint64_t *part_number(gguf_part *part, const char *key)
+{
+    return strcmp(key, "split.no") == 0              ? &part->number
+           : strcmp(key, "split.count") == 0         ? &part->count
+           : strcmp(key, "split.tensors.count") == 0 ? &part->tensors
+                                                     : NULL;
 }
 
 static exg_status read_text(reader *r, const char *key)
@@ -195,11 +215,16 @@ static exg_status read_number(reader *r, const char *key, uint32_t type)
     uint32_t width = value_bytes[type];
     exg_text value = EXG_TEXT_EMPTY;
     uint64_t bits = 0;
+    uint64_t *of_set = part_number(&r->part, key);
     uint32_t low;
     float single;
     double wide;
 
     EXG_TRY(take_number(r, width, &bits));
+    if (of_set != NULL) { /* it is not so of what is read: the whole */
+        *of_set = bits;
+        return EXG_OK;
+    }
     switch (type) {
     case VALUE_BOOL:
         exg_text_puts(&value, bits == 0 ? "false" : "true");
@@ -402,6 +427,9 @@ static exg_status read_all(reader *r)
     for (uint64_t i = 0; i < pair_count; i++) {
         EXG_TRY(read_pair(r));
     }
+    if (r->weights == NULL) {
+        return EXG_OK;
+    }
     infos = EXG_NEW_ARRAY(r->arena, tensor_info, (size_t)tensor_count);
     if (infos == NULL) {
         return EXG_OUT_OF_MEMORY(r->err);
@@ -412,7 +440,9 @@ static exg_status read_all(reader *r)
     return add_tensors(r, infos, tensor_count);
 }
 
-exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_error *err)
+/* One file; of what it says of its set, *part. */
+static exg_status read_file(const exg_source *source, exg_weights *weights, gguf_part *part,
+                            exg_error *err)
 {
     reader r = {.data = source->data,
                 .length = source->length,
@@ -422,7 +452,150 @@ exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_err
                 .err = err};
     exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);
 
+    *part = r.part;
     status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
+    return status;
+}
+
+/* ---- a model in several files --------------------------------------------------------------
+ * "NAME-00001-of-00003.gguf", each of which says which it is, of how many. */
+
+#define NAME_TAIL sizeof("-00001-of-00003.gguf")
+
+typedef struct set {
+    const exg_source *source; /* of the file that was given */
+    char *folder;
+    char *name; /* of part `number` after name_part() */
+    gguf_part part;
+    exg_weights *weights;
+    exg_error *err;
+} set;
+
+/* The name of a part. */
+static void name_part(set *s, uint64_t number)
+{
+    size_t stem = strlen(s->name) - (NAME_TAIL - 1);
+
+    snprintf(s->name + stem, NAME_TAIL, "-%05u-of-%05u.gguf", (unsigned)number + 1,
+             (unsigned)s->part.count);
+}
+
+/* The name of the given file is that of its part, and gives those of the others. */
+static exg_status check_name(set *s)
+{
+    const char *given = s->source->path == NULL ? "" : exg_path_name(s->source->path);
+
+    s->name = strdup(given);
+    s->folder = exg_path_directory(s->source->path == NULL ? "" : s->source->path);
+    if (s->name == NULL || s->folder == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    if (strlen(given) >= NAME_TAIL && s->part.count <= 99999 && s->part.number < s->part.count) {
+        name_part(s, s->part.number);
+        if (strcmp(s->name, given) == 0) {
+            return EXG_OK;
+        }
+    }
+    return exg_error_fix(s->err,
+                         EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
+                                  "this is part %" PRIu64 " of %" PRIu64 " of a model, and its "
+                                  "name does not tell those of the others", s->part.number + 1,
+                                  s->part.count),
+                         "call it NAME-%05u-of-%05u.gguf, with the other parts in its folder",
+                         (unsigned)s->part.number + 1, (unsigned)s->part.count);
+}
+
+/* Are all parts there? */
+static exg_status check_parts(set *s)
+{
+    exg_text missing = EXG_TEXT_EMPTY;
+    exg_status status = EXG_OK;
+    uint32_t count = 0;
+
+    for (uint64_t i = 0; i < s->part.count && status == EXG_OK; i++) {
+        int descriptor;
+
+        name_part(s, i);
+        status = exg_file_open_below(s->folder, s->name, &descriptor, s->err);
+        if (status == EXG_OK) {
+            close(descriptor);
+        } else if (status == EXG_IO) {
+            exg_text_puts(&missing, count == 0 ? "" : ", ");
+            exg_text_puts(&missing, s->name);
+            count++;
+            status = EXG_OK;
+        }
+    }
+    if (status == EXG_OK && count > 0) {
+        status = exg_text_string(&missing) == NULL
+                     ? EXG_OUT_OF_MEMORY(s->err)
+                     : exg_error_fix(s->err,
+                                     EXG_FAIL(s->err, IO, "GGUF-SPLIT",
+                                              "this is part %" PRIu64 " of %" PRIu64 " of a model, "
+                                              "and %u cannot be opened: %s", s->part.number + 1,
+                                              s->part.count, count, missing.data),
+                                     "all parts belong in one folder");
+    }
+    exg_text_free(&missing);
+    return status;
+}
+
+static exg_status read_part(set *s, uint64_t number)
+{
+    exg_mapping mapping;
+    exg_source source = *s->source;
+    gguf_part said = {0};
+    exg_status status;
+
+    name_part(s, number);
+    EXG_TRY(exg_file_map_below(s->folder, s->name, &mapping, s->err));
+    source.data = mapping.data;
+    source.length = mapping.length;
+    status = exg_weights_own_mapping(s->weights, &mapping, s->err);
+    exg_mapping_release(&mapping); /* when it was not given away */
+    EXG_TRY(status);
+    if (!exg_gguf_sniff(source.data, source.length)) {
+        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is no GGUF file");
+    }
+    EXG_TRY(read_file(&source, s->weights, &said, s->err));
+    if (said.number != number || said.count != s->part.count || said.tensors != s->part.tensors) {
+        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
+                        "this says that it is part %" PRIu64 " of %" PRIu64, said.number + 1,
+                        said.count);
+    }
+    return EXG_OK;
+}
+
+static exg_status read_set(set *s)
+{
+    EXG_TRY(check_name(s));
+    EXG_TRY(check_parts(s));
+    for (uint64_t i = 0; i < s->part.count; i++) {
+        exg_status status = read_part(s, i);
+
+        if (status != EXG_OK) {
+            return exg_error_within(s->err, status, "%s:", s->name);
+        }
+    }
+    return s->weights->count == s->part.tensors
+               ? EXG_OK
+               : EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
+                          "the parts hold %u tensors, and say that there are %" PRIu64,
+                          s->weights->count, s->part.tensors);
+}
+
+exg_status exg_gguf_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    set s = {.source = source, .weights = weights, .err = err};
+    exg_status status;
+
+    EXG_TRY(read_file(source, NULL, &s.part, err));
+    if (s.part.count <= 1) {
+        return read_file(source, weights, &s.part, err);
+    }
+    status = read_set(&s);
+    free(s.name);
+    free(s.folder);
     return status;
 }

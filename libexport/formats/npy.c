@@ -7,7 +7,10 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/formats/weights_file.h"
+#include "libexport/weights/checksum.h"
 
+#include <libdeflate.h>
+#include <stdio.h>
 #include <string.h>
 
 #define HEADER_BYTES_MAX (1u << 20)
@@ -211,9 +214,10 @@ static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *a
 }
 
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
-                           exg_weights *weights, exg_error *err)
+                           const uint32_t *crc, exg_weights *weights, exg_error *err)
 {
     header h = {.err = err};
+    char text[9];
     exg_dense array = {.name = name, .shape = h.shape};
     uint64_t start = 0;
     bool big = false;
@@ -229,10 +233,16 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
     array.column_major = h.fortran_order;
     array.byte_order = big ? EXG_BIG_ENDIAN : EXG_LITTLE_ENDIAN;
     array.data = data + start;
+    if (crc != NULL) {
+        snprintf(text, sizeof(text), "%08x",
+                 (unsigned)exg_crc32_of_rest(*crc, libdeflate_crc32(0, data, (size_t)start),
+                                             array.bytes));
+        array.checksum = (exg_checksum){EXG_CHECKSUM_CRC32, text};
+    }
     return exg_weights_add_dense(weights, &array, err);
 }
 
 exg_status exg_npy_read(const exg_source *source, exg_weights *weights, exg_error *err)
 {
-    return exg_npy_read_as(source->data, source->length, "", weights, err);
+    return exg_npy_read_as(source->data, source->length, "", NULL, weights, err);
 }

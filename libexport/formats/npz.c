@@ -46,7 +46,8 @@ static exg_status read_member(const exg_zip *zip, const exg_zip_entry *entry, ui
         *budget -= entry->bytes;
         EXG_TRY(exg_zip_check_crc(zip, entry, data, err)); /* the bytes are at hand */
     }
-    return exg_npy_read_as(data, entry->bytes, name, weights, err);
+    return exg_npy_read_as(data, entry->bytes, name, owned == NULL ? &entry->crc : NULL, weights,
+                           err);
 }
 
 exg_status exg_npz_read(const exg_source *source, exg_weights *weights, exg_error *err)

@@ -12,9 +12,9 @@
 #include <strings.h>
 
 static const exg_format_row format_rows[EXG_FORMAT_COUNT] = {
-    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, exg_pt2_save},
-    [EXG_FORMAT_EARLY_JSON] = {exg_early_sniff, exg_early_open, exg_early_save},
-    [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save},
+    [EXG_FORMAT_PT2] = {exg_pt2_sniff, exg_pt2_open, exg_pt2_save, exg_pt2_describe},
+    [EXG_FORMAT_EARLY_JSON] = {exg_early_sniff, exg_early_open, exg_early_save, NULL},
+    [EXG_FORMAT_EXG] = {exg_exg_sniff, exg_exg_open, exg_exg_save, NULL},
 };
 
 static const struct {
@@ -156,6 +156,9 @@ static exg_status open_source(exg_source *source, const exg_open_options *given,
         info.file_bytes = source->length;
         status = format_rows[format].open(source, &options, program, &info, err);
     }
+    if (status == EXG_OK && options.no_check) {
+        exg_weights_trust((*program)->weights);
+    }
     if (status == EXG_OK && given_info != NULL) {
         *given_info = info;
     } else {
@@ -222,10 +225,63 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     return EXG_OK;
 }
 
+exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *err)
+{
+    EXG_GIVEN(err, path, info);
+    exg_mapping mapping;
+    exg_format format = EXG_FORMAT_COUNT;
+    exg_file_info found = {0};
+    exg_source source;
+    exg_status status;
+
+    *info = found;
+    EXG_TRY(exg_file_map(path, &mapping, err));
+    source = (exg_source){mapping.data, mapping.length, path, 0, NULL};
+    exg_source_limit(&source, (exg_open_options){0});
+    status = find_format(&source, &format, err);
+    found.format = format;
+    found.file_bytes = mapping.length;
+    if (status == EXG_OK && format_rows[format].describe != NULL) {
+        status = format_rows[format].describe(&source, &found, err);
+    }
+    exg_mapping_release(&mapping);
+    if (status == EXG_OK) {
+        *info = found;
+    } else {
+        exg_file_info_free(&found);
+    }
+    return status;
+}
+
+/* One program goes into a file of any format. */
+static exg_status check_count(const exg_program *const *programs, uint32_t count,
+                              exg_format format, exg_error *err)
+{
+    if (count == 0) {
+        return EXG_FAIL(err, USAGE, "FMT-SEVERAL", "there is no program to be written");
+    }
+    if (count == 1 || format_rows[format].describe != NULL) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, UNSUPPORTED, "FMT-SEVERAL",
+                                  "a file of this format holds one program, and here are %u: %s, "
+                                  "%s%s", count, programs[0]->name, programs[1]->name,
+                                  count > 2 ? ", ..." : ""),
+                         "write .pt2, or one of them");
+}
+
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
-                    const exg_save_options *given, exg_error *err)
+                    const exg_save_options *options, exg_error *err)
 {
     EXG_GIVEN(err, program, path);
+    return exg_save_programs(&program, 1, path, format, options, err);
+}
+
+exg_status exg_save_programs(const exg_program *const *programs, uint32_t count, const char *path,
+                             exg_format format, const exg_save_options *given, exg_error *err)
+{
+    EXG_GIVEN(err, programs, path);
     exg_save_options options = {0};
 
     EXG_TRY(EXG_READ_OPTIONS(exg_save_options, &options, given, err));
@@ -241,5 +297,6 @@ exg_status exg_save(const exg_program *program, const char *path, exg_format for
         return EXG_FAIL(err, UNSUPPORTED, "FMT-WRITE", "%s files cannot be written",
                         format_names[format].name);
     }
-    return format_rows[format].save(program, path, &options, err);
+    EXG_TRY(check_count(programs, count, format, err));
+    return format_rows[format].save(programs, count, path, &options, err);
 }

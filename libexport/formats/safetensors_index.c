@@ -7,12 +7,16 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define LISTED 6 /* names in a message */
 
 typedef struct reader {
     const char *folder;
@@ -45,7 +49,7 @@ static exg_status read_shard(reader *r, const char *name)
     exg_status status;
 
     EXG_TRY(exg_file_map_below(r->folder, name, &mapping, r->err));
-    source = (exg_source){mapping.data, mapping.length, NULL, exg_default_budget(mapping.length),
+    source = (exg_source){mapping.data, mapping.length, name, exg_default_budget(mapping.length),
                           exg_arena_allocator(r->weights->arena)};
     status = exg_weights_own_mapping(r->weights, &mapping, r->err);
     exg_mapping_release(&mapping); /* when it was not given away */
@@ -74,8 +78,82 @@ static exg_status check_shard(reader *r, uint32_t file, uint32_t first)
     return EXG_OK;
 }
 
+/* A name in a list of those that do not fit: "a, b, ..." */
+static void list(exg_text *text, uint32_t count, const char *name)
+{
+    if (count <= LISTED) {
+        exg_text_puts(text, count > 1 ? ", " : "");
+        exg_text_puts(text, count == LISTED ? "..." : name);
+    }
+}
+
+/* Are the files there, all of them? */
+static exg_status check_files(reader *r)
+{
+    exg_text names = EXG_TEXT_EMPTY;
+    uint32_t missing = 0;
+    exg_status status = EXG_OK;
+
+    for (uint32_t i = 0; i < r->file_count && status == EXG_OK; i++) {
+        int descriptor;
+
+        status = exg_file_open_below(r->folder, r->names[i], &descriptor, r->err);
+        if (status == EXG_OK) {
+            close(descriptor);
+        } else if (status == EXG_IO) {
+            list(&names, ++missing, r->names[i]);
+            status = EXG_OK;
+        }
+    }
+    if (status == EXG_OK && missing > 0) {
+        status = exg_text_string(&names) == NULL
+                     ? EXG_OUT_OF_MEMORY(r->err)
+                     : exg_error_fix(r->err,
+                                     EXG_FAIL(r->err, IO, "IO-OPEN",
+                                              "%u of the %u files that the index names cannot be "
+                                              "opened: %s", missing, r->file_count, names.data),
+                                     "they belong in the folder of the index");
+    }
+    exg_text_free(&names);
+    return status;
+}
+
+/* Names of the index that no file has. */
+static exg_status tell_missing(reader *r, exg_json map)
+{
+    exg_text names = EXG_TEXT_EMPTY;
+    exg_json_walk walk = {0};
+    exg_json element;
+    const char *key;
+    uint32_t length;
+    uint32_t missing = 0;
+    exg_map held;
+    exg_status status = exg_json_object(map, &walk, r->err);
+
+    exg_map_init(&held, r->arena);
+    for (uint32_t i = 0; i < r->weights->count && status == EXG_OK; i++) {
+        status = exg_map_put(&held, r->weights->items[i].fqn, i) ? EXG_OK
+                                                                 : EXG_OUT_OF_MEMORY(r->err);
+    }
+    while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &element)) {
+        if (exg_map_find(&held, key) == EXG_MAP_NONE) {
+            list(&names, ++missing, key);
+        }
+    }
+    if (status == EXG_OK) {
+        status = exg_text_string(&names) == NULL
+                     ? EXG_OUT_OF_MEMORY(r->err)
+                     : EXG_FAIL(r->err, MALFORMED, "STF-INDEX",
+                                "the index names %u tensors that no file holds: %s", missing,
+                                names.data);
+    }
+    exg_text_free(&names);
+    return status;
+}
+
 static exg_status read_shards(reader *r)
 {
+    EXG_TRY(check_files(r));
     for (uint32_t i = 0; i < r->file_count; i++) {
         uint32_t first = r->weights->count;
 
@@ -148,12 +226,7 @@ static exg_status read_index(reader *r, exg_json root)
         EXG_TRY_IN(r->err, read_entry(r, key, element), "weight_map['%s']", key);
     }
     EXG_TRY(read_shards(r));
-    if (r->weights->count != exg_json_count(map)) {
-        return EXG_FAIL(r->err, MALFORMED, "STF-INDEX",
-                        "the index names %u tensors, the files hold %u", exg_json_count(map),
-                        r->weights->count);
-    }
-    return EXG_OK;
+    return r->weights->count == exg_json_count(map) ? EXG_OK : tell_missing(r, map);
 }
 
 exg_status exg_safetensors_index_read(const exg_source *source, exg_weights *weights,

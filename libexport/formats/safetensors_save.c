@@ -5,7 +5,8 @@
  * tensors. A weight is read and written block by block, or written from where it lies.
  *
  * The files of a split model carry the hash of their bytes in their names, and the index
- * is renamed into place last: at any moment it is the old model or the new one.
+ * is renamed into place last: at any moment it is the old model or the new one. Files of
+ * another one under the same name are not left beside it (model_beside.c).
  */
 #include "libexport/base/given.h"
 #include "libexport/base/arena.h"
@@ -41,8 +42,9 @@ typedef struct saver {
     exg_arena *arena;
     part *parts;
     uint32_t count;
-    const exg_string_map *metadata;
-    const exg_string_map *encodings; /* "encoding:NAME" of raw bytes */
+    const exg_string_map *metadata;  /* NULL: none */
+    exg_string_map encodings;        /* "encoding:NAME" of raw bytes */
+    exg_string_map pairs;            /* both, no name twice */
     XXH3_state_t *hash;              /* of the file being written; NULL: nobody asks */
     exg_pool *pool;
     uint8_t **slots; /* BLOCK_BYTES each */
@@ -59,10 +61,15 @@ static exg_status describe(exg_text *header, const exg_named_tensor *item, uint6
     uint64_t bytes = 0;
 
     if (exg_dtype_safetensors(item->dtype)[0] == '\0') {
-        return EXG_FAIL(err, UNSUPPORTED, "STF-DTYPE", "safetensors has no %s",
-                        exg_dtype_name(item->dtype));
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "STF-DTYPE", "safetensors has no %s",
+                                      exg_dtype_name(item->dtype)),
+                             "NumPy's .npz has complex128, and complex32 as complex64");
     }
-    if (!exg_shape_bytes(item->shape, item->rank, item->dtype, &bytes) || bytes != item->bytes) {
+    if (!exg_shape_bytes(item->shape, item->rank, item->dtype, &bytes)) {
+        return EXG_FAIL(err, UNSUPPORTED, "STF-SIZE", "the shape passes 63 bits");
+    }
+    if (bytes != item->bytes) {
         return EXG_FAIL(err, USAGE, "STF-SIZE", "the shape takes %llu bytes, %llu are given",
                         (unsigned long long)bytes, (unsigned long long)item->bytes);
     }
@@ -102,32 +109,53 @@ static exg_status check_names(saver *s)
     return EXG_OK;
 }
 
-static void put_pairs(exg_text *text, const exg_string_map *map, const char **comma)
+/* Adds a pair, unless it is there; another value gets a name of its own. */
+static exg_status keep_pair(saver *s, exg_map *names, const exg_string_pair *pair)
 {
-    for (uint32_t i = 0; map != NULL && i < map->count; i++) {
-        exg_text_puts(text, *comma);
-        exg_text_json_string(text, map->items[i].key);
-        exg_text_putc(text, ':');
-        exg_text_json_string(text, map->items[i].value);
-        *comma = ",";
+    exg_string_map *kept = &s->pairs;
+    uint32_t at = exg_map_find(names, pair->key);
+    const char *key = exg_map_free_name(names, s->arena, pair->key);
+
+    if (at < kept->count && strcmp(kept->items[at].value, pair->value) == 0) {
+        return EXG_OK;
     }
+    if (key == NULL || !exg_map_put(names, key, kept->count)) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    kept->items[kept->count++] = (exg_string_pair){key, pair->value};
+    return EXG_OK;
 }
 
-/* "{...}" of all metadata, after `before`; nothing when there is none. */
-static bool put_metadata(exg_text *text, const saver *s, const char *before)
+/* What is said beside the tensors. An index has a total_size of its own. */
+static exg_status keep_pairs(saver *s)
 {
-    const char *comma = "";
+    uint32_t count = s->metadata == NULL ? 0 : s->metadata->count;
+    exg_map names;
 
-    if ((s->metadata == NULL || s->metadata->count == 0) &&
-        (s->encodings == NULL || s->encodings->count == 0)) {
-        return false;
+    exg_map_init(&names, s->arena);
+    s->pairs.items = EXG_NEW_ARRAY(s->arena, exg_string_pair, count + s->encodings.count);
+    if (s->pairs.items == NULL ||
+        (s->options != NULL && s->options->split > 0 &&
+         !exg_map_put(&names, "total_size", UINT32_MAX - 1))) {
+        return EXG_OUT_OF_MEMORY(s->err);
     }
-    exg_text_puts(text, before);
-    exg_text_putc(text, '{');
-    put_pairs(text, s->metadata, &comma);
-    put_pairs(text, s->encodings, &comma);
-    exg_text_putc(text, '}');
-    return true;
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(keep_pair(s, &names, &s->metadata->items[i]));
+    }
+    for (uint32_t i = 0; i < s->encodings.count; i++) {
+        EXG_TRY(keep_pair(s, &names, &s->encodings.items[i]));
+    }
+    return EXG_OK;
+}
+
+static void put_pairs(exg_text *text, const saver *s, const char *comma)
+{
+    for (uint32_t i = 0; i < s->pairs.count; i++) {
+        exg_text_puts(text, i == 0 ? comma : ",");
+        exg_text_json_string(text, s->pairs.items[i].key);
+        exg_text_putc(text, ':');
+        exg_text_json_string(text, s->pairs.items[i].value);
+    }
 }
 
 static exg_status build_header(saver *s, exg_text *header, uint32_t first, uint32_t end)
@@ -135,8 +163,10 @@ static exg_status build_header(saver *s, exg_text *header, uint32_t first, uint3
     const char *comma;
     uint64_t at = 0;
 
-    exg_text_putc(header, '{');
-    comma = put_metadata(header, s, "\"__metadata__\":") ? "," : "";
+    exg_text_puts(header, s->pairs.count > 0 ? "{\"__metadata__\":{" : "{");
+    put_pairs(header, s, "");
+    exg_text_puts(header, s->pairs.count > 0 ? "}" : "");
+    comma = s->pairs.count > 0 ? "," : "";
     for (uint32_t i = first; i < end; i++) {
         const exg_named_tensor *item = &s->parts[i].item;
 
@@ -154,7 +184,7 @@ static exg_status build_header(saver *s, exg_text *header, uint32_t first, uint3
     if (header->length > HEADER_BYTES_MAX) {
         return EXG_FAIL(s->err, LIMIT, "STF-HEADER", "the header takes %zu bytes", header->length);
     }
-    return EXG_OK;
+    return exg_safetensors_check(header->data, header->length, at, s->err); /* as it is read */
 }
 
 /* ---- data ---------------------------------------------------------------------------------- */
@@ -290,16 +320,21 @@ static exg_status write_file(saver *s, exg_writer *writer, uint32_t first, uint3
 
 static exg_status write_single(saver *s, const char *path)
 {
+    bool asks = s->options != NULL; /* a tensor file alone is no model */
     exg_writer *writer = NULL;
     exg_status status;
 
+    if (asks && !s->options->force) {
+        EXG_TRY(exg_model_beside(path, NULL, s->err));
+    }
     EXG_TRY(exg_writer_open(path, &writer, s->err));
     status = write_file(s, writer, 0, s->count);
-    if (status == EXG_OK) {
-        return exg_writer_commit(writer, s->err);
+    if (status != EXG_OK) {
+        exg_writer_abort(writer);
+        return status;
     }
-    exg_writer_abort(writer);
-    return status;
+    EXG_TRY(exg_writer_commit(writer, s->err));
+    return asks && s->options->force ? exg_model_remove_beside(path, NULL, s->err) : EXG_OK;
 }
 
 /* ---- a model in several files -------------------------------------------------------------- */
@@ -344,8 +379,7 @@ static exg_status cut(saver *s, shard **shards, uint32_t *count)
 /* "<stem>-<hash>-00001-of-00003.safetensors" beside the index. */
 static exg_status name_shard(saver *s, const char *path, shard *made, uint32_t i, uint32_t count)
 {
-    const char *slash = strrchr(path, '/');
-    int folder = slash == NULL ? 0 : (int)(slash + 1 - path);
+    int folder = (int)(exg_path_name(path) - path);
     char stem[EXG_STEM_MAX + 1];
 
     exg_path_stem(path, stem);
@@ -365,9 +399,7 @@ static exg_status write_index(saver *s, exg_writer *writer, const shard *shards,
     exg_status status;
 
     exg_text_printf(&text, "{\"metadata\":{\"total_size\":%" PRIu64, s->total);
-    comma = ",";
-    put_pairs(&text, s->metadata, &comma);
-    put_pairs(&text, s->encodings, &comma);
+    put_pairs(&text, s, ",");
     exg_text_puts(&text, "},\"weight_map\":{");
     comma = "";
     for (uint32_t i = 0; i < count; i++) {
@@ -413,36 +445,49 @@ static exg_status write_shard(saver *s, const char *path, shard *shards, uint32_
     return status;
 }
 
+static exg_status commit_index(saver *s, const char *path, const shard *shards, uint32_t count)
+{
+    exg_writer *writer = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_writer_open(path, &writer, s->err));
+    status = write_index(s, writer, shards, count);
+    if (status == EXG_OK) {
+        return exg_writer_commit(writer, s->err);
+    }
+    exg_writer_abort(writer);
+    return status;
+}
+
 static exg_status write_shards(saver *s, const char *path, shard *shards, uint32_t count)
 {
     const char *index_path = exg_arena_printf(s->arena, "%s.index.json", path);
-    exg_writer *writer = NULL;
     exg_status status = EXG_OK;
+    exg_map names; /* of the files of this model */
 
+    exg_map_init(&names, s->arena);
     s->hash = XXH3_createState();
-    if (s->hash == NULL || index_path == NULL) {
+    if (s->hash == NULL || index_path == NULL ||
+        !exg_map_put(&names, exg_path_name(index_path), 0)) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
     for (uint32_t i = 0; i < count && status == EXG_OK; i++) {
         status = write_shard(s, path, shards, count, i);
-    }
-    if (status == EXG_OK) {
-        status = exg_writer_open(index_path, &writer, s->err);
-    }
-    if (status == EXG_OK) {
-        status = write_index(s, writer, shards, count);
-        if (status == EXG_OK) {
-            status = exg_writer_commit(writer, s->err);
-        } else {
-            exg_writer_abort(writer);
+        if (status == EXG_OK && !exg_map_put(&names, shards[i].name, i)) {
+            status = EXG_OUT_OF_MEMORY(s->err);
         }
     }
+    if (status == EXG_OK && !s->options->force) {
+        status = exg_model_beside(path, &names, s->err);
+    }
+    status = status == EXG_OK ? commit_index(s, index_path, shards, count) : status;
     for (uint32_t i = 0; i < count && status != EXG_OK; i++) {
         if (shards[i].fresh) {
             unlink(shards[i].path);
         }
     }
-    return status;
+    EXG_TRY(status);
+    return s->options->force ? exg_model_remove_beside(path, &names, s->err) : EXG_OK;
 }
 
 /* ---- saving -------------------------------------------------------------------------------- */
@@ -453,6 +498,7 @@ static exg_status save(saver *s, const char *path)
     uint32_t count;
 
     EXG_TRY(check_names(s));
+    EXG_TRY(keep_pairs(s));
     if (s->options != NULL && s->options->split > 0) {
         EXG_TRY(cut(s, &shards, &count));
         if (count > 1) {
@@ -462,10 +508,9 @@ static exg_status save(saver *s, const char *path)
     return write_single(s, path);
 }
 
-exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
+exg_status exg_safetensors_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err)
 {
-    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
     saver s = {.count = count, .metadata = metadata, .err = err};
     exg_status status = EXG_OK;
 
@@ -483,7 +528,7 @@ exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items,
     return status;
 }
 
-static exg_status collect_weight(saver *s, const exg_weight *weight, exg_string_map *encodings)
+static exg_status collect_weight(saver *s, const exg_weight *weight)
 {
     const exg_tensor_meta *meta = weight->meta;
     int64_t *shape = EXG_NEW_ARRAY(s->arena, int64_t, meta->rank);
@@ -501,7 +546,7 @@ static exg_status collect_weight(saver *s, const exg_weight *weight, exg_string_
         shape[d] = meta->sizes[d].value;
     }
     if (weight->encoding != NULL) {
-        exg_string_pair *pair = &encodings->items[encodings->count++];
+        exg_string_pair *pair = &s->encodings.items[s->encodings.count++];
 
         pair->key = exg_arena_printf(s->arena, "encoding:%s", weight->fqn);
         pair->value = weight->encoding;
@@ -526,14 +571,14 @@ static int by_width(const void *a, const void *b)
                          : (x->weight > y->weight) - (x->weight < y->weight);
 }
 
-static exg_status collect(saver *s, exg_string_map *encodings)
+static exg_status collect(saver *s)
 {
     const exg_weights *weights = s->weights;
 
     s->parts = EXG_NEW_ARRAY(s->arena, part, weights->count);
-    encodings->items = EXG_NEW_ARRAY(s->arena, exg_string_pair, weights->count);
+    s->encodings.items = EXG_NEW_ARRAY(s->arena, exg_string_pair, weights->count);
     s->slots = EXG_NEW_ARRAY(s->arena, uint8_t *, exg_pipeline_slots(s->pool));
-    if (s->parts == NULL || encodings->items == NULL || s->slots == NULL) {
+    if (s->parts == NULL || s->encodings.items == NULL || s->slots == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
     for (uint32_t i = 0; i < exg_pipeline_slots(s->pool); i++) {
@@ -544,7 +589,7 @@ static exg_status collect(saver *s, exg_string_map *encodings)
     }
     for (uint32_t i = 0; i < weights->count; i++) {
         if (weights->items[i].meta != NULL && !weights->items[i].use_pickle) {
-            EXG_TRY_IN(s->err, collect_weight(s, &weights->items[i], encodings), "['%s']",
+            EXG_TRY_IN(s->err, collect_weight(s, &weights->items[i]), "['%s']",
                        weights->items[i].fqn);
         }
     }
@@ -565,11 +610,9 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
 {
     EXG_GIVEN(err, weights, path);
     exg_weights_save_options options = {0};
-    exg_string_map encodings = {0};
     saver s = {.weights = weights,
                .options = &options,
                .metadata = &weights->metadata,
-               .encodings = &encodings,
                .err = err};
     exg_status status;
 
@@ -578,7 +621,7 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
     status =
         s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_pool_create(options.threads, &s.pool, err);
     if (status == EXG_OK) {
-        status = collect(&s, &encodings);
+        status = collect(&s);
     }
     if (status == EXG_OK) {
         status = check_sources(&s);

@@ -46,22 +46,14 @@ const char *exg_weights_format_name(exg_weights_format format)
 
 bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes)
 {
-    uint64_t product = exg_dtype_bytes(dtype);
-    bool empty = false;
-    bool fits = true;
+    uint64_t product = 1;
 
     for (uint32_t d = 0; d < rank; d++) {
-        if (shape[d] < 0) {
+        if (shape[d] < 0 || !exg_mul_u64(product, (uint64_t)shape[d], &product)) {
             return false;
         }
-        empty = empty || shape[d] == 0;
-        fits = fits && exg_mul_u64(product, (uint64_t)shape[d], &product);
     }
-    if (!empty && (!fits || product > INT64_MAX)) {
-        return false;
-    }
-    *bytes = empty ? 0 : product;
-    return true;
+    return exg_mul_u64(product, exg_dtype_bytes(dtype), bytes) && *bytes <= INT64_MAX;
 }
 
 /* Strides of a dense tensor; of an empty one the sizes 0 count as 1. */
@@ -88,7 +80,8 @@ exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, e
     exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
                            .byte_order = dense->byte_order,
                            .length = dense->bytes,
-                           .data = dense->data};
+                           .data = dense->data,
+                           .checksum = dense->checksum};
     exg_tensor_meta meta = {
         .dtype = dense->dtype,
         .layout = EXG_LAYOUT_STRIDED,
@@ -183,6 +176,9 @@ exg_status exg_weights_open_memory(const void *data, size_t length,
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
+    if (own.no_check) {
+        exg_weights_trust(*weights);
+    }
     status = read_source(&source, *weights, &found, err);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
@@ -215,6 +211,9 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
+    if (own.no_check) {
+        exg_weights_trust(*weights);
+    }
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);
 }

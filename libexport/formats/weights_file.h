@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXPORT_FORMATS_WEIGHTS_FILE_H
 #define EXG_LIBEXPORT_FORMATS_WEIGHTS_FILE_H
 
+#include "libexport/base/map.h"
 #include "libexport/formats/format.h"
 
 #include <exg/formats.h>
@@ -37,16 +38,44 @@ typedef struct exg_dense {
     const uint8_t *data;
     uint64_t bytes;
     const char *encoding; /* of raw bytes, or NULL */
+    exg_checksum checksum;
 } exg_dense;
 
 /* Appends a storage of these bytes and the weight that is its tensor. */
 exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err);
 
-/* An array in .npy form of `length` bytes, under the name `name`. */
+/* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
+ * them; NULL: nobody knows. */
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
-                           exg_weights *weights, exg_error *err);
+                           const uint32_t *crc, exg_weights *weights, exg_error *err);
 
-/* Product of a shape and the element size; false when it passes 63 bits. */
+/* Is this a header that is read, before `data` bytes of tensors? The same rules. */
+exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
+                                 exg_error *err);
+
+/* Tensors in memory into a file of each form; `metadata` may be NULL. */
+typedef exg_status exg_tensors_save_fn(const char *path, const exg_named_tensor *items,
+                                       uint32_t count, const exg_string_map *metadata,
+                                       exg_error *err);
+
+/* Does the name say one of them? USAGE (TNS-NAME). */
+exg_status exg_tensor_file_check_name(const char *path, exg_error *err);
+
+exg_tensors_save_fn exg_safetensors_save;
+exg_tensors_save_fn exg_npy_save;
+exg_tensors_save_fn exg_npz_save;
+
+/* ---- model_beside.c: other files of a model called `path` ------------------------------ */
+
+/* Is there a file of the model, in one or in several, that is none of `names` (of files in
+ * the folder; NULL: PATH alone)? USAGE (STF-BESIDE) names it. IO. */
+exg_status exg_model_beside(const char *path, const exg_map *names, exg_error *err);
+
+/* Removes them. IO. */
+exg_status exg_model_remove_beside(const char *path, const exg_map *names, exg_error *err);
+
+/* Product of a shape, size by size, and the element size; false when it passes 63 bits, also
+ * where a 0 that follows would have made it 0: other readers multiply in the same order. */
 bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* normalize.c - a node's arguments by schema position, checked against types. */
 #include "libexport/base/given.h"
+#include "libexport/operators/lower.h"
 #include <exg/operators.h>
 #include <string.h>
 
@@ -92,6 +93,16 @@ static uint32_t position_of(const exg_function_schema *schema, const char *name)
         }
     }
     return UINT32_MAX;
+}
+
+void exg_operator_functional_args(const exg_operator *op, const exg_operator *functional,
+                                  const exg_argument *args, exg_argument *functional_args)
+{
+    for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
+        functional_args[i] = i < op->schema->argument_count
+                                 ? args[i]
+                                 : functional->schema->arguments[i].default_value;
+    }
 }
 
 exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,

@@ -1,84 +1,48 @@
 /* symint.c - reads and evaluates the expressions of symbolic sizes in one pass.
  * Recursive descent; each function reads one rule of the grammar:
  *
- *   expr    and ("or" and)*
+ *   expr    or ("if" or "else" expr)?
+ *   or      and ("or" and)*
  *   and     not ("and" not)*
  *   not     "not" not | truth
- *   truth   sum (("==" | "!=" | "<=" | ">=" | "<" | ">") sum)?
+ *   truth   bits (("==" | "!=" | "<=" | ">=" | "<" | ">") bits)?
+ *   bits    sum (("|" | "^" | "&" | "<<" | ">>") sum)*, weakest first
  *   sum     product (("+" | "-") product)*
  *   product unary (("*" | "//" | "/" | "%") unary)*
  *   unary   "-" unary | power
  *   power   atom ("**" unary)?
  *   atom    number | name | name "(" arguments ")" | "(" expr ")"
+ *
+ * A name may have dots in it ("math.floor"): guards are Python's expressions. What "and" and
+ * "or" do not look at is read and not computed, as Python does.
  */
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
+#include "libexport/program/evaluator.h"
 
-#include <exg/symint.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX        64
-#define MANY             UINT32_MAX /* arguments: folded as they are read, so none is kept */
-#define FIXED_MAX        2          /* arguments of a function that takes just so many */
 #define SYMBOLS_MANY     17 /* from here on found by a map */
 #define SYMBOL_BYTES_MAX 64
 
-typedef struct number {
-    bool is_float;
-    int64_t i;
-    double f;
-} number;
+static exg_status read_expr(exg_evaluator *e, exg_number *out);
 
-typedef struct evaluator {
-    const char *text;
-    const char *at;
-    const exg_symbols *symbols; /* NULL: only read */
-    void (*visit)(void *user, const char *name, size_t length);
-    void *user;
-    uint32_t depth;
-    bool condition; /* of the ExprCondPair read last */
-    exg_error *err;
-} evaluator;
-
-static exg_status read_expr(evaluator *e, number *out);
-
-static number integer(int64_t value)
-{
-    return (number){false, value, 0};
-}
-
-static number floating(double value)
-{
-    return (number){true, 0, value};
-}
-
-static double as_float(number n)
-{
-    return n.is_float ? n.f : (double)n.i;
-}
-
-static exg_status syntax(evaluator *e, const char *expected)
+static exg_status syntax(exg_evaluator *e, const char *expected)
 {
     return EXG_FAIL(e->err, MALFORMED, "SYM-001", "expression '%.120s': expected %s at position %zu",
                     e->text, expected, (size_t)(e->at - e->text));
 }
 
-static exg_status overflow(evaluator *e)
-{
-    return EXG_FAIL(e->err, LIMIT, "SYM-010", "expression '%.120s' leaves 64 bits", e->text);
-}
-
-static void skip_spaces(evaluator *e)
+static void skip_spaces(exg_evaluator *e)
 {
     while (*e->at == ' ') {
         e->at++;
     }
 }
 
-static bool take(evaluator *e, const char *token)
+static bool take(exg_evaluator *e, const char *token)
 {
     size_t length = strlen(token);
 
@@ -95,208 +59,16 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* ---- functions ---------------------------------------------------------------- */
-
-typedef enum function {
-    FN_ADD, FN_MUL, FN_POW, FN_MIN, FN_MAX, FN_MOD, FN_FLOORDIV, FN_TRUEDIV, FN_TOFLOAT, FN_TRUNC,
-    FN_SQRT, FN_EQ, FN_NE, FN_LE, FN_GE, FN_LT, FN_GT, FN_AND, FN_OR, FN_NOT, FN_CEILDIV, FN_FLOOR,
-    FN_CEIL, FN_IDENTITY, FN_PAIR, FN_PIECEWISE
-} function;
-
-static const struct {
-    const char *name;
-    function fn;
-    uint32_t least, most;
-} functions[] = {
-    {"Add", FN_ADD, 1, MANY},      {"Mul", FN_MUL, 1, MANY},
-    {"Pow", FN_POW, 2, 2},                  {"PowByNatural", FN_POW, 2, 2},
-    {"FloatPow", FN_POW, 2, 2},             {"Min", FN_MIN, 1, MANY},
-    {"Max", FN_MAX, 1, MANY},      {"Mod", FN_MOD, 2, 2},
-    {"PythonMod", FN_MOD, 2, 2},            {"FloorDiv", FN_FLOORDIV, 2, 2},
-    {"CleanDiv", FN_FLOORDIV, 2, 2},        {"IntTrueDiv", FN_TRUEDIV, 2, 2},
-    {"FloatTrueDiv", FN_TRUEDIV, 2, 2},     {"ToFloat", FN_TOFLOAT, 1, 1},
-    {"TruncToInt", FN_TRUNC, 1, 1},         {"OpaqueUnaryFn_sqrt", FN_SQRT, 1, 1},
-    {"Equality", FN_EQ, 2, 2},              {"Unequality", FN_NE, 2, 2},
-    {"LessThan", FN_LE, 2, 2},              {"GreaterThan", FN_GE, 2, 2},
-    {"StrictLessThan", FN_LT, 2, 2},        {"StrictGreaterThan", FN_GT, 2, 2},
-    {"Eq", FN_EQ, 2, 2},                    {"Ne", FN_NE, 2, 2},
-    {"And", FN_AND, 1, MANY},      {"Or", FN_OR, 1, MANY},
-    {"Not", FN_NOT, 1, 1},                  {"CeilDiv", FN_CEILDIV, 2, 2},
-    {"FloorToInt", FN_FLOOR, 1, 1},         {"CeilToInt", FN_CEIL, 1, 1},
-    {"floor", FN_FLOOR, 1, 1},              {"ceiling", FN_CEIL, 1, 1},
-    {"min", FN_MIN, 1, MANY},      {"max", FN_MAX, 1, MANY},
-    {"Identity", FN_IDENTITY, 1, 1},        {"ExprCondPair", FN_PAIR, 2, 2},
-    {"Piecewise", FN_PIECEWISE, 1, MANY},
-};
-
-static exg_status arithmetic(evaluator *e, char operation, number a, number b, number *out)
-{
-    bool wrapped = false;
-
-    if (a.is_float || b.is_float) {
-        double x = as_float(a);
-        double y = as_float(b);
-
-        *out = floating(operation == '+' ? x + y : operation == '-' ? x - y : x * y);
-        return EXG_OK;
-    }
-    *out = integer(0);
-    switch (operation) {
-    case '+':
-        wrapped = __builtin_add_overflow(a.i, b.i, &out->i);
-        break;
-    case '-':
-        wrapped = __builtin_sub_overflow(a.i, b.i, &out->i);
-        break;
-    default:
-        wrapped = __builtin_mul_overflow(a.i, b.i, &out->i);
-    }
-    return wrapped ? overflow(e) : EXG_OK;
-}
-
-/* Python's // and %, towards minus infinity. */
-static exg_status divide(evaluator *e, bool remainder, number a, number b, number *out)
-{
-    int64_t quotient;
-
-    if (a.is_float || b.is_float) {
-        double floored = floor(as_float(a) / as_float(b));
-
-        *out = floating(remainder ? as_float(a) - floored * as_float(b) : floored);
-        return EXG_OK;
-    }
-    if (e->symbols == NULL) { /* only read: symbols have no numbers */
-        *out = integer(1);
-        return EXG_OK;
-    }
-    if (b.i == 0 || (a.i == INT64_MIN && b.i == -1)) {
-        return EXG_FAIL(e->err, MALFORMED, "SYM-011", "expression '%.120s' divides by zero", e->text);
-    }
-    quotient = a.i / b.i - (a.i % b.i != 0 && (a.i < 0) != (b.i < 0));
-    *out = integer(remainder ? a.i - quotient * b.i : quotient);
-    return EXG_OK;
-}
-
-static exg_status power(evaluator *e, number a, number b, number *out)
-{
-    if (a.is_float || b.is_float || b.i < 0) {
-        *out = floating(pow(as_float(a), as_float(b)));
-        return EXG_OK;
-    }
-    *out = integer(1);
-    for (int64_t i = 0; i < b.i && !(out->i >= -1 && out->i <= 1 && i > 1); i++) {
-        EXG_TRY(arithmetic(e, '*', *out, a, out));
-    }
-    if (a.i == -1) {
-        *out = integer(b.i % 2 == 0 ? 1 : -1);
-    }
-    return EXG_OK;
-}
-
-static bool compare(function fn, number a, number b)
-{
-    bool less = a.is_float || b.is_float ? as_float(a) < as_float(b) : a.i < b.i;
-    bool equal = a.is_float || b.is_float ? as_float(a) == as_float(b) : a.i == b.i;
-
-    switch (fn) {
-    case FN_EQ:
-        return equal;
-    case FN_NE:
-        return !equal;
-    case FN_LE:
-        return less || equal;
-    case FN_LT:
-        return less;
-    case FN_GE:
-        return !less;
-    default:
-        return !less && !equal;
-    }
-}
-
-static exg_status to_integer(evaluator *e, double value, number *out)
-{
-    if (!(value >= -0x1p63 && value < 0x1p63)) {
-        *out = integer(1);
-        return e->symbols == NULL ? EXG_OK : overflow(e);
-    }
-    *out = integer((int64_t)value);
-    return EXG_OK;
-}
-
-/* Takes one more argument of Add, Mul, Min, Max, And or Or into what the earlier ones gave. */
-static exg_status fold(evaluator *e, function fn, number arg, number *out)
-{
-    if (fn == FN_ADD || fn == FN_MUL) {
-        return arithmetic(e, fn == FN_ADD ? '+' : '*', *out, arg, out);
-    }
-    if (fn == FN_MIN || fn == FN_MAX) {
-        *out = compare(fn == FN_MIN ? FN_LE : FN_GE, *out, arg) ? *out : arg;
-    } else {
-        out->i = fn == FN_AND ? (out->i && arg.i) : (out->i || arg.i);
-    }
-    return EXG_OK;
-}
-
-static exg_status apply(evaluator *e, function fn, const number *args, number *out)
-{
-    switch (fn) {
-    case FN_POW:
-        return power(e, args[0], args[1], out);
-    case FN_MOD:
-    case FN_FLOORDIV:
-        return divide(e, fn == FN_MOD, args[0], args[1], out);
-    case FN_CEILDIV: {
-        number negated;
-
-        EXG_TRY(arithmetic(e, '-', integer(0), args[0], &negated));
-        EXG_TRY(divide(e, false, negated, args[1], &negated));
-        return arithmetic(e, '-', integer(0), negated, out);
-    }
-    case FN_TRUEDIV:
-        *out = floating(as_float(args[0]) / as_float(args[1]));
-        return EXG_OK;
-    case FN_TOFLOAT:
-        *out = floating(as_float(args[0]));
-        return EXG_OK;
-    case FN_SQRT:
-        *out = floating(sqrt(as_float(args[0])));
-        return EXG_OK;
-    case FN_TRUNC:
-        return to_integer(e, trunc(as_float(args[0])), out);
-    case FN_FLOOR:
-        return to_integer(e, floor(as_float(args[0])), out);
-    case FN_CEIL:
-        return to_integer(e, ceil(as_float(args[0])), out);
-    case FN_NOT:
-        *out = integer(args[0].i == 0);
-        return EXG_OK;
-    case FN_ADD:
-    case FN_MUL:
-    case FN_MIN:
-    case FN_MAX:
-    case FN_AND:
-    case FN_OR:
-    case FN_PIECEWISE: /* folded while read */
-    case FN_IDENTITY:
-        *out = args[0];
-        return EXG_OK;
-    default:
-        *out = integer(compare(fn, args[0], args[1]));
-        return EXG_OK;
-    }
-}
-
 /* ---- reading ------------------------------------------------------------------- */
 
-static exg_status resolve(evaluator *e, const char *name, size_t length, number *out)
+static exg_status resolve(exg_evaluator *e, const char *name, size_t length, exg_number *out)
 {
     const exg_symbol *symbol;
 
     if (e->visit != NULL) {
         e->visit(e->user, name, length);
     }
-    *out = integer(1);
+    *out = exg_number_int(1);
     if (e->symbols == NULL) {
         return EXG_OK;
     }
@@ -305,12 +77,12 @@ static exg_status resolve(evaluator *e, const char *name, size_t length, number 
         return EXG_FAIL(e->err, MALFORMED, "SYM-002", "symbol '%.*s' has no value",
                         (int)(length < 64 ? length : 64), name);
     }
-    *out = integer(symbol->value);
+    *out = exg_number_int(symbol->value);
     return EXG_OK;
 }
 
 /* Symbol('s77', positive=True, integer=True) after the name and "(". */
-static exg_status read_symbol(evaluator *e, number *out)
+static exg_status read_symbol(exg_evaluator *e, exg_number *out)
 {
     const char *name;
     size_t length;
@@ -338,7 +110,7 @@ static exg_status read_symbol(evaluator *e, number *out)
     return take(e, ")") ? resolve(e, name, length, out) : syntax(e, "')'");
 }
 
-static exg_status read_number(evaluator *e, number *out)
+static exg_status read_number(exg_evaluator *e, exg_number *out)
 {
     const char *start = e->at;
     int64_t value = 0;
@@ -352,23 +124,24 @@ static exg_status read_number(evaluator *e, number *out)
     if (*e->at == '.' || *e->at == 'e') {
         char *end;
 
-        *out = floating(exg_text_to_double(start, &end));
+        *out = exg_number_float(exg_text_to_double(start, &end));
         e->at = end;
         return EXG_OK;
     }
-    *out = integer(value);
-    return wrapped ? overflow(e) : EXG_OK;
+    *out = exg_number_int(value);
+    return wrapped ? EXG_FAIL(e->err, LIMIT, "SYM-010", "expression '%.120s' leaves 64 bits", e->text)
+                   : EXG_OK;
 }
 
 /* Float('0.5', precision=53) after the name and "(". */
-static exg_status read_float(evaluator *e, number *out)
+static exg_status read_float(exg_evaluator *e, exg_number *out)
 {
     char *end;
 
     if (!take(e, "'")) {
         return syntax(e, "a quoted number");
     }
-    *out = floating(exg_text_to_double(e->at, &end));
+    *out = exg_number_float(exg_text_to_double(e->at, &end));
     if (end == e->at) {
         return syntax(e, "a number");
     }
@@ -377,7 +150,7 @@ static exg_status read_float(evaluator *e, number *out)
         return syntax(e, "\"'\"");
     }
     if (take(e, ",")) {
-        number precision;
+        exg_number precision;
 
         if (!(take(e, "precision") || take(e, "dps")) || !take(e, "=")) {
             return syntax(e, "a precision");
@@ -388,66 +161,72 @@ static exg_status read_float(evaluator *e, number *out)
     return take(e, ")") ? EXG_OK : syntax(e, "')'");
 }
 
-static exg_status read_call(evaluator *e, const char *name, size_t length, number *out)
+/* The arguments of `function` up to ")", folded where there may be any number of them. */
+static exg_status read_arguments(exg_evaluator *e, const exg_function *function, exg_number *args,
+                                 uint32_t *count)
 {
-    number args[FIXED_MAX] = {0};
-    uint32_t count = 0;
-    uint32_t most;
-    size_t row = 0;
-    function fn;
     bool chosen = false; /* of a Piecewise: an earlier condition held */
 
-    if (length == 6 && strncmp(name, "Symbol", 6) == 0) {
-        return read_symbol(e, out);
-    }
-    if (length == 5 && strncmp(name, "Float", 5) == 0) {
-        return read_float(e, out);
-    }
-    if (length == 7 && strncmp(name, "Integer", 7) == 0) {
-        EXG_TRY(read_expr(e, out));
-        return take(e, ")") ? EXG_OK : syntax(e, "')'");
-    }
-    while (row < sizeof(functions) / sizeof(functions[0]) &&
-           (strlen(functions[row].name) != length ||
-            strncmp(functions[row].name, name, length) != 0)) {
-        row++;
-    }
-    if (row == sizeof(functions) / sizeof(functions[0])) {
-        e->at = name;
-        return syntax(e, "a known function");
-    }
-    fn = functions[row].fn;
-    most = functions[row].most;
-    for (; !take(e, ")"); count++) {
-        number value;
+    for (*count = 0; !take(e, ")"); ++*count) {
+        exg_number value;
 
-        if (count > 0 && !take(e, ",")) {
+        if (*count > 0 && !take(e, ",")) {
             return syntax(e, "',' or ')'");
         }
         EXG_TRY(read_expr(e, &value));
-        if (fn == FN_PIECEWISE) { /* the first pair whose condition holds */
+        if (function->kind == EXG_FN_PIECEWISE) { /* the first pair whose condition holds */
             args[0] = chosen ? args[0] : value;
             chosen = chosen || e->condition;
-        } else if (most == MANY && count > 0) {
-            EXG_TRY(fold(e, fn, value, &args[0]));
-        } else if (count < FIXED_MAX) {
-            args[count] = value;
+        } else if (function->most == EXG_ARGUMENTS_MANY && *count > 0) {
+            EXG_TRY(exg_function_fold(e, function->kind, value, &args[0]));
+        } else if (*count < EXG_ARGUMENTS_FIXED_MAX) {
+            args[*count] = value;
         }
     }
-    if (count < functions[row].least || count > most) {
-        return syntax(e, "another number of arguments");
+    return *count < function->least || *count > function->most
+               ? syntax(e, "another number of arguments")
+               : EXG_OK;
+}
+
+static bool is_word_of(const char *name, size_t length, const char *word)
+{
+    return strlen(word) == length && strncmp(name, word, length) == 0;
+}
+
+static exg_status read_call(exg_evaluator *e, const char *name, size_t length, exg_number *out)
+{
+    const exg_function *function;
+    exg_number args[EXG_ARGUMENTS_FIXED_MAX] = {0};
+    uint32_t count;
+
+    if (is_word_of(name, length, "Symbol")) {
+        return read_symbol(e, out);
     }
-    if (fn == FN_PAIR) {
-        e->condition = args[1].i != 0;
+    if (is_word_of(name, length, "Float")) {
+        return read_float(e, out);
+    }
+    if (is_word_of(name, length, "Integer")) {
+        EXG_TRY(read_expr(e, out));
+        return take(e, ")") ? EXG_OK : syntax(e, "')'");
+    }
+    function = exg_function_find(name, length);
+    if (function == NULL) {
+        e->at = name;
+        return syntax(e, "a known function");
+    }
+    EXG_TRY(read_arguments(e, function, args, &count));
+    if (function->kind == EXG_FN_PAIR) {
+        e->condition = exg_number_true(args[1]);
         *out = args[0];
         return EXG_OK;
     }
-    return apply(e, fn, args, out);
+    return exg_function_apply(e, function, args, count, out);
 }
 
-static exg_status read_atom(evaluator *e, number *out)
+static exg_status read_atom(exg_evaluator *e, exg_number *out)
 {
     const char *name;
+    size_t length;
 
     skip_spaces(e);
     if (take(e, "(")) {
@@ -458,30 +237,21 @@ static exg_status read_atom(evaluator *e, number *out)
         return read_number(e, out);
     }
     name = e->at;
-    while (is_word(*e->at)) {
+    while (is_word(*e->at) || (*e->at == '.' && e->at > name && is_word(e->at[1]))) {
         e->at++;
     }
-    if (e->at == name) {
+    length = (size_t)(e->at - name);
+    if (length == 0) {
         return syntax(e, "a number, a symbol or a function");
     }
     if (*e->at == '(') {
-        size_t length = (size_t)(e->at - name);
-
         e->at++;
         return read_call(e, name, length, out);
     }
-    if (strncmp(name, "true", 4) == 0 && e->at - name == 4) {
-        *out = integer(1);
-        return EXG_OK;
-    }
-    if (strncmp(name, "false", 5) == 0 && e->at - name == 5) {
-        *out = integer(0);
-        return EXG_OK;
-    }
-    return resolve(e, name, (size_t)(e->at - name), out);
+    return exg_constant_find(name, length, out) ? EXG_OK : resolve(e, name, length, out);
 }
 
-static exg_status read_unary(evaluator *e, number *out)
+static exg_status read_unary(exg_evaluator *e, exg_number *out)
 {
     skip_spaces(e);
     if (e->depth >= DEPTH_MAX) {
@@ -495,12 +265,12 @@ static exg_status read_unary(evaluator *e, number *out)
         status = read_unary(e, out);
         e->depth--;
         EXG_TRY(status);
-        return arithmetic(e, '-', integer(0), *out, out);
+        return exg_arithmetic(e, '-', exg_number_int(0), *out, out);
     }
     EXG_TRY(read_atom(e, out));
     skip_spaces(e);
     if (e->at[0] == '*' && e->at[1] == '*') {
-        number exponent;
+        exg_number exponent;
         exg_status status;
 
         e->at += 2;
@@ -508,40 +278,40 @@ static exg_status read_unary(evaluator *e, number *out)
         status = read_unary(e, &exponent);
         e->depth--;
         EXG_TRY(status);
-        return power(e, *out, exponent, out);
+        return exg_operation(e, EXG_FN_POW, *out, exponent, out);
     }
     return EXG_OK;
 }
 
-static exg_status read_product(evaluator *e, number *out)
+static exg_status read_product(exg_evaluator *e, exg_number *out)
 {
     EXG_TRY(read_unary(e, out));
     for (;;) {
-        number right;
+        exg_number right;
 
         skip_spaces(e);
         if (take(e, "//") || (*e->at == '%' && take(e, "%"))) {
-            bool remainder = e->at[-1] == '%';
+            exg_function_kind kind = e->at[-1] == '%' ? EXG_FN_MOD : EXG_FN_FLOORDIV;
 
             EXG_TRY(read_unary(e, &right));
-            EXG_TRY(divide(e, remainder, *out, right, out));
+            EXG_TRY(exg_operation(e, kind, *out, right, out));
         } else if (take(e, "*")) {
             EXG_TRY(read_unary(e, &right));
-            EXG_TRY(arithmetic(e, '*', *out, right, out));
+            EXG_TRY(exg_arithmetic(e, '*', *out, right, out));
         } else if (take(e, "/")) {
             EXG_TRY(read_unary(e, &right));
-            *out = floating(as_float(*out) / as_float(right));
+            EXG_TRY(exg_operation(e, EXG_FN_TRUEDIV, *out, right, out));
         } else {
             return EXG_OK;
         }
     }
 }
 
-static exg_status read_sum(evaluator *e, number *out)
+static exg_status read_sum(exg_evaluator *e, exg_number *out)
 {
     EXG_TRY(read_product(e, out));
     for (;;) {
-        number right;
+        exg_number right;
         char operation;
 
         skip_spaces(e);
@@ -551,31 +321,61 @@ static exg_status read_sum(evaluator *e, number *out)
         }
         e->at++;
         EXG_TRY(read_product(e, &right));
-        EXG_TRY(arithmetic(e, operation, *out, right, out));
+        EXG_TRY(exg_arithmetic(e, operation, *out, right, out));
     }
 }
 
-static exg_status read_comparison(evaluator *e, number *out)
-{
-    static const struct {
-        const char *token;
-        function fn;
-    } rows[] = {{"==", FN_EQ}, {"!=", FN_NE}, {"<=", FN_LE}, {">=", FN_GE}, {"<", FN_LT}, {">", FN_GT}};
+typedef struct operation {
+    const char *token;
+    exg_function_kind kind;
+} operation;
 
-    EXG_TRY(read_sum(e, out));
+/* The operations on bits, the weakest first; a level of one has an empty second token. */
+static exg_status read_bits(exg_evaluator *e, uint32_t level, exg_number *out)
+{
+    static const operation levels[][2] = {{{"|", EXG_FN_BITOR}, {"", EXG_FN_BITOR}},
+                                          {{"^", EXG_FN_BITXOR}, {"", EXG_FN_BITXOR}},
+                                          {{"&", EXG_FN_BITAND}, {"", EXG_FN_BITAND}},
+                                          {{"<<", EXG_FN_LSHIFT}, {">>", EXG_FN_RSHIFT}}};
+    const operation *row;
+
+    if (level == sizeof(levels) / sizeof(levels[0])) {
+        return read_sum(e, out);
+    }
+    EXG_TRY(read_bits(e, level + 1, out));
+    for (;;) {
+        exg_number right;
+
+        row = levels[level];
+        if (!take(e, row->token)) {
+            row++;
+            if (row->token[0] == '\0' || !take(e, row->token)) {
+                return EXG_OK;
+            }
+        }
+        EXG_TRY(read_bits(e, level + 1, &right));
+        EXG_TRY(exg_operation(e, row->kind, *out, right, out));
+    }
+}
+
+static exg_status read_comparison(exg_evaluator *e, exg_number *out)
+{
+    static const operation rows[] = {{"==", EXG_FN_EQ}, {"!=", EXG_FN_NE}, {"<=", EXG_FN_LE},
+                                     {">=", EXG_FN_GE}, {"<", EXG_FN_LT},  {">", EXG_FN_GT}};
+
+    EXG_TRY(read_bits(e, 0, out));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (take(e, rows[i].token)) {
-            number right;
+            exg_number right;
 
-            EXG_TRY(read_sum(e, &right));
-            *out = integer(compare(rows[i].fn, *out, right));
-            return EXG_OK;
+            EXG_TRY(read_bits(e, 0, &right));
+            return exg_operation(e, rows[i].kind, *out, right, out);
         }
     }
     return EXG_OK;
 }
 
-static bool take_word(evaluator *e, const char *word)
+static bool take_word(exg_evaluator *e, const char *word)
 {
     size_t length = strlen(word);
 
@@ -587,12 +387,7 @@ static bool take_word(evaluator *e, const char *word)
     return true;
 }
 
-static bool is_true(number n)
-{
-    return n.is_float ? n.f != 0 : n.i != 0;
-}
-
-static exg_status read_not(evaluator *e, number *out)
+static exg_status read_not(exg_evaluator *e, exg_number *out)
 {
     bool negates = false;
     bool any = false;
@@ -602,35 +397,68 @@ static exg_status read_not(evaluator *e, number *out)
         any = true;
     }
     EXG_TRY(read_comparison(e, out));
-    *out = any ? integer(is_true(*out) != negates) : *out;
+    *out = any ? exg_number_int(exg_number_true(*out) != negates) : *out;
     return EXG_OK;
 }
 
-static exg_status read_and(evaluator *e, number *out)
+/* Reads with `read` what is computed only where `counts`. */
+static exg_status read_where(exg_evaluator *e, bool counts,
+                             exg_status (*read)(exg_evaluator *e, exg_number *out),
+                             exg_number *out)
+{
+    const exg_symbols *symbols = e->symbols;
+    exg_status status;
+
+    e->symbols = counts ? symbols : NULL;
+    status = read(e, out);
+    e->symbols = symbols;
+    return status;
+}
+
+static exg_status read_and(exg_evaluator *e, exg_number *out)
 {
     EXG_TRY(read_not(e, out));
     while (take_word(e, "and")) {
-        number right;
+        exg_number right;
 
-        EXG_TRY(read_not(e, &right));
-        *out = integer(is_true(*out) && is_true(right));
+        EXG_TRY(read_where(e, exg_number_true(*out), read_not, &right));
+        EXG_TRY(exg_function_fold(e, EXG_FN_AND, right, out));
     }
     return EXG_OK;
 }
 
-static exg_status read_or(evaluator *e, number *out)
+static exg_status read_or(exg_evaluator *e, exg_number *out)
 {
     EXG_TRY(read_and(e, out));
     while (take_word(e, "or")) {
-        number right;
+        exg_number right;
 
-        EXG_TRY(read_and(e, &right));
-        *out = integer(is_true(*out) || is_true(right));
+        EXG_TRY(read_where(e, !exg_number_true(*out), read_and, &right));
+        EXG_TRY(exg_function_fold(e, EXG_FN_OR, right, out));
     }
     return EXG_OK;
 }
 
-static exg_status read_expr(evaluator *e, number *out)
+/* "a if condition else b"; `a` is computed before it is known whether it counts. */
+static exg_status read_choice(exg_evaluator *e, exg_number *out)
+{
+    exg_number condition;
+    exg_number other;
+
+    EXG_TRY(read_or(e, out));
+    if (!take_word(e, "if")) {
+        return EXG_OK;
+    }
+    EXG_TRY(read_or(e, &condition));
+    if (!take_word(e, "else")) {
+        return syntax(e, "'else'");
+    }
+    EXG_TRY(read_where(e, !exg_number_true(condition), read_expr, &other));
+    *out = exg_number_true(condition) ? *out : other;
+    return EXG_OK;
+}
+
+static exg_status read_expr(exg_evaluator *e, exg_number *out)
 {
     exg_status status;
 
@@ -638,12 +466,12 @@ static exg_status read_expr(evaluator *e, number *out)
         return EXG_FAIL(e->err, LIMIT, "SYM-010", "expression nests deeper than %d", DEPTH_MAX);
     }
     e->depth++;
-    status = read_or(e, out);
+    status = read_choice(e, out);
     e->depth--;
     return status;
 }
 
-static exg_status evaluate(evaluator *e, number *out)
+static exg_status evaluate(exg_evaluator *e, exg_number *out)
 {
     e->at = e->text;
     EXG_TRY(read_expr(e, out));
@@ -718,8 +546,8 @@ exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int
                                exg_error *err)
 {
     EXG_GIVEN(err, expr, value);
-    evaluator e = {.text = expr, .symbols = symbols, .err = err};
-    number result;
+    exg_evaluator e = {.text = expr, .symbols = symbols, .err = err};
+    exg_number result;
 
     EXG_TRY(evaluate(&e, &result));
     if (result.is_float) {
@@ -733,11 +561,11 @@ exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols, d
                                  exg_error *err)
 {
     EXG_GIVEN(err, expr, value);
-    evaluator e = {.text = expr, .symbols = symbols, .err = err};
-    number result;
+    exg_evaluator e = {.text = expr, .symbols = symbols, .err = err};
+    exg_number result;
 
     EXG_TRY(evaluate(&e, &result));
-    *value = as_float(result);
+    *value = exg_number_real(result);
     return EXG_OK;
 }
 
@@ -746,8 +574,8 @@ exg_status exg_symint_visit(const char *expr,
                             exg_error *err)
 {
     EXG_GIVEN(err, expr);
-    evaluator e = {.text = expr, .visit = visit, .user = user, .err = err};
-    number result;
+    exg_evaluator e = {.text = expr, .visit = visit, .user = user, .err = err};
+    exg_number result;
 
     return evaluate(&e, &result);
 }

@@ -287,6 +287,27 @@ static exg_status bind_part(functionalizer *f, uint32_t input, uint32_t whole)
                     f->r.refs[id]);
 }
 
+/* From here on no alias is left, and strides are those of what the run is given. */
+static exg_status take_given(functionalizer *f)
+{
+    const exg_graph *graph = f->r.in->graph;
+
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        exg_value *value;
+
+        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        value = &f->r.out->graph->values[f->r.refs[graph->inputs[i].as_tensor].id];
+        value->tensor = exg_meta_copy(f->r.out->arena, value->tensor);
+        if (value->tensor == NULL) {
+            return EXG_OUT_OF_MEMORY(f->r.err);
+        }
+        exg_input_given(f->r.in, i, value->tensor);
+    }
+    return EXG_OK;
+}
+
 static exg_status bind_inputs(functionalizer *f)
 {
     const exg_graph *graph = f->r.in->graph;
@@ -326,7 +347,6 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
     exg_value_id self = old_first_input(node);
     const exg_argument alias_args[] = {args[0]};
     exg_argument twin_args[EXG_REWRITE_ARGS_MAX];
-    uint32_t count = op->schema->argument_count;
 
     if (self == EXG_NO_VALUE) {
         return EXG_FAIL(f->r.err, MALFORMED, "NOD-006", "%s without a tensor to write", op->target);
@@ -335,9 +355,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
         const exg_tensor_meta *meta = exg_ref_meta(b, exg_get_ref(&args[0]));
         exg_ref content;
 
-        for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
-            twin_args[i] = i < count ? args[i] : functional->schema->arguments[i].default_value;
-        }
+        exg_operator_functional_args(op, functional, args, twin_args);
         content = exg_emit(b, functional->id, twin_args, functional->schema->argument_count);
         EXG_TRY(exg_builder_status(b));
         if (exg_ref_meta(b, content)->dtype != meta->dtype) {
@@ -456,6 +474,7 @@ exg_status exg_functionalize(const exg_program *decomposed, const exg_operators 
     f.r.user = &f;
     f.tensors = EXG_NEW_ARRAY(f.r.out->arena, tensor, graph->value_count);
     status = f.tensors == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&f.r);
+    status = status == EXG_OK ? take_given(&f) : status;
     status = status == EXG_OK ? bind_inputs(&f) : status;
     for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {
         status = functionalize_node(&f, &graph->nodes[n]);

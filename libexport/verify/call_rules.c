@@ -1,7 +1,5 @@
-/* call_rules.c - module calls and the trees of their arguments (MCG). A tree is JSON in
- * a text: [1, NODE], NODE = {"type", "context", "children_spec"}; a leaf has no type.
- */
-#include "libexport/formats/json.h"
+/* call_rules.c - module calls and the trees of their arguments (MCG). */
+#include "libexport/verify/tree.h"
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
@@ -78,30 +76,22 @@ static void check_named_tuple(tree *t, const char *type, exg_json context)
 }
 
 /* JSON does not nest deeper than EXG_JSON_DEPTH_MAX, so this does not either. */
-static bool walk(tree *t, exg_json node)
+static bool walk(tree *t, exg_json json)
 {
-    exg_json type;
-    exg_json context;
-    exg_json children;
+    exg_tree_node node;
     exg_json child;
     exg_json_walk each;
-    const char *name;
 
-    if (!exg_json_find(node, "type", &type) || !exg_json_find(node, "context", &context) ||
-        !exg_json_find(node, "children_spec", &children) ||
-        exg_json_array(children, &each, NULL) != EXG_OK) {
+    if (!exg_tree_node_read(json, &node)) {
         return false;
     }
-    if (exg_json_is_null(type)) {
+    if (node.type == NULL) {
         t->leaves++;
         return true;
     }
-    if (exg_json_type_of(type) != EXG_JSON_STRING ||
-        exg_json_string(type, &name, NULL, NULL) != EXG_OK) {
-        return false;
-    }
-    check_dict(t, name, context, exg_json_count(children));
-    check_named_tuple(t, name, context);
+    check_dict(t, node.type, node.context, exg_json_count(node.children));
+    check_named_tuple(t, node.type, node.context);
+    (void)exg_json_array(node.children, &each, NULL);
     while (exg_json_next(&each, &child)) {
         if (!walk(t, child)) {
             return false;
@@ -132,23 +122,15 @@ static void check_tree(exg_verifier *v, const char *text, const char *code, bool
 {
     tree t = {.v = v, .place = place};
     exg_json_doc *doc;
-    exg_json protocol = {0};
-    exg_json node = {0};
-    exg_json_walk pair;
-    int64_t number = 0;
+    exg_json node;
     exg_error err;
 
-    if (exg_json_parse(text, strlen(text), EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, &err) !=
-        EXG_OK) {
+    if (exg_tree_parse(text, &doc, &node, &err) != EXG_OK) {
         v->failed = v->failed || err.status == EXG_NO_MEMORY;
         exg_found(v, code, place, "%s", err.message);
         return;
     }
-    if (exg_json_array(exg_json_root(doc), &pair, NULL) != EXG_OK ||
-        !exg_json_next(&pair, &protocol) || !exg_json_next(&pair, &node) ||
-        exg_json_int(protocol, &number, NULL) != EXG_OK || number != 1) {
-        exg_found(v, code, place, "a tree is [1, NODE]");
-    } else if (of_call && !is_call(node)) {
+    if (of_call && !is_call(node)) {
         exg_found(v, code, place, "the tree is no pair of a tuple and a dict");
     } else if (!walk(&t, node)) {
         exg_found(v, "MCG-006", place, "a node lacks its type, context or children");
@@ -240,11 +222,13 @@ void exg_verify_calls(exg_verifier *v)
         return;
     }
     if (root->in_spec != NULL) {
-        check_tree(v, root->in_spec, "MCG-002", true, count_user_inputs(&p->signature),
+        check_tree(v, root->in_spec, "MCG-002", true,
+                   v->inputs_paired ? count_user_inputs(&p->signature) : UINT32_MAX,
                    EXG_AT(place, "signature.in_spec"));
     }
     if (root->out_spec != NULL) {
-        check_tree(v, root->out_spec, "MCG-003", false, count_user_outputs(&p->signature),
+        check_tree(v, root->out_spec, "MCG-003", false,
+                   v->outputs_paired ? count_user_outputs(&p->signature) : UINT32_MAX,
                    EXG_AT(place, "signature.out_spec"));
     }
 }

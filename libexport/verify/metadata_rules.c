@@ -148,5 +148,7 @@ void exg_verify_archive(exg_verifier *v)
     for (uint32_t i = 0; i < v->program->extra_file_count; i++) {
         check_extra_file(v, &v->program->extra_files[i]);
     }
-    check_samples(v);
+    if (v->inputs_paired) {
+        check_samples(v);
+    }
 }

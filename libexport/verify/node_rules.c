@@ -270,12 +270,13 @@ static bool updates_statistics(const exg_operator *op, const exg_argument *args)
            args[3].kind == EXG_ARGUMENT_TENSOR;
 }
 
+/* `args`: NULL where they are not known. */
 static void check_functional(exg_verifier *v, const exg_operator *op, const exg_argument *args,
                              const exg_place *place)
 {
     if (op->schema->is_mutable) {
         exg_found(v, "NOD-013", place, "%s writes to an argument", op->target);
-    } else if (updates_statistics(op, args)) {
+    } else if (args != NULL && updates_statistics(op, args)) {
         exg_found(v, "NOD-013", place, "%s in training writes to running_mean and running_var",
                   op->target);
     }
@@ -293,6 +294,11 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
         return;
     }
     op = target->op;
+    if (node->is_hop_single_tensor_return != EXG_UNSET && !target->is_higher_order) {
+        exg_found(v, "NOD-012", place, "%s is no higher-order operator", node->target);
+    } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
+        exg_found(v, "NOD-012", place, "one bare value in %u outputs", node->output_count);
+    }
     if (!target->is_call) {
         exg_found(v, "NOD-014", place, "'%s' is no function", node->target);
         return;
@@ -300,11 +306,6 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (!target->is_allowed) {
         exg_found(v, "NOD-002", place, "'%s' is nothing that a program may call", node->target);
         return;
-    }
-    if (node->is_hop_single_tensor_return != EXG_UNSET && !target->is_higher_order) {
-        exg_found(v, "NOD-012", place, "%s is no higher-order operator", node->target);
-    } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
-        exg_found(v, "NOD-012", place, "one bare value in %u outputs", node->output_count);
     }
     if (v->edge_dialect && !target->is_core) {
         exg_found(v, "NOD-021", place, "%s is no core operator", node->target);
@@ -331,8 +332,8 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (!target->is_size_operator) {
         fine = check_outputs(v, op, node, place) && fine;
     }
-    if (v->functional_dialect && fine) {
-        check_functional(v, op, args, place);
+    if (v->functional_dialect) {
+        check_functional(v, op, fine ? args : NULL, place);
     }
     if (v->tells_all && op->symbolic == NULL) {
         check_kinds(v, op, node, place);
@@ -417,7 +418,7 @@ static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objec
 }
 
 /* What autocast makes of graphs, against what is recorded there: the conversions are written
- * out, as for a run. */
+ * out, as for a run, so only of sound graphs. */
 static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
     exg_graph flat;
@@ -489,7 +490,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
     }
     check_names(v, graph, place);
     /* PyTorch traces branches and loops without autocast, so records within them say less. */
-    if (casts && graph == v->program->graph) {
+    if (casts && graph == v->program->graph && v->graphs_sound) {
         check_casts(v, graph, place);
     }
 }

@@ -4,6 +4,7 @@
  * passed over.
  */
 #include "libexport/base/checked.h"
+#include "libexport/operators/complex.h"
 #include "libexport/operators/lower.h"
 #include "libexport/program/uses.h"
 #include "libexport/verify/verifier.h"
@@ -460,8 +461,34 @@ static void tell_recorded(const call *c, exg_builder *builder, const exg_tensor_
     exg_builder_next_recorded(builder, metas, c->node->output_count);
 }
 
+static void check_in_place(call *c, const exg_argument *args);
+
+/* What nodes that an operator was written out to write: to the tensors of their first arguments. */
+static exg_status check_writes(const call *c, exg_graph *graph)
+{
+    for (uint32_t n = 0; n < graph->node_count && !c->differs; n++) {
+        const exg_node *node = &graph->nodes[n];
+        const exg_operator *op = exg_operators_find(c->shapes->v->operators, node->target);
+        exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+        call inner = *c;
+
+        if (op == NULL || op->functional == EXG_OPERATOR_COUNT ||
+            exg_operator_normalize(op, node, args, NULL) != EXG_OK) {
+            continue;
+        }
+        inner.at = inner.from = graph;
+        inner.node = node;
+        inner.op = op;
+        check_in_place(&inner, args);
+        if (inner.differs) {
+            return EXG_USAGE; /* told */
+        }
+    }
+    return EXG_OK;
+}
+
 /* The results of an operator that is known by what it is made of: it is written out
- * in a graph that is thrown away. */
+ * in a graph that is thrown away, as far as it goes, as for a run. */
 static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
                             exg_error *err)
 {
@@ -473,6 +500,7 @@ static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made
     exg_status status;
 
     EXG_TRY(exg_builder_create(v->operators, &program, &builder, err));
+    exg_builder_set_lowering(builder, true);
     memset(results, 0, sizeof(results));
     status = hand_over(c, builder, args, err);
     tell_recorded(c, builder, recorded);
@@ -485,7 +513,28 @@ static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made
         exg_builder_destroy(builder);
         return status;
     }
-    return exg_builder_finish(builder, err);
+    EXG_TRY(exg_builder_finish(builder, err));
+    return check_writes(c, program.graph);
+}
+
+static bool is_complex(const call *c, const exg_argument *arg)
+{
+    return arg->kind == EXG_ARGUMENT_COMPLEX ||
+           (arg->kind == EXG_ARGUMENT_SCALAR_TYPE && exg_dtype_is_complex(arg->as_scalar_type)) ||
+           (arg->kind == EXG_ARGUMENT_TENSOR &&
+            exg_dtype_is_complex(c->from->values[arg->as_tensor].tensor->dtype));
+}
+
+/* Is the operator written out for a run though its results are known by a shape function? That
+ * asks more of its arguments. */
+static bool is_lowered_later(const call *c, const exg_argument *args)
+{
+    bool lowered = c->op->lowering != NULL;
+
+    for (uint32_t i = 0; !lowered && i < c->op->schema->argument_count; i++) {
+        lowered = is_complex(c, &args[i]) && exg_complex_lowering_of(c->op->id) != NULL;
+    }
+    return lowered;
 }
 
 static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
@@ -494,7 +543,14 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
     const exg_operator *op = c->op;
 
     if (op->shape != NULL || op->view != NULL || op->pointwise != EXG_POINTWISE_NOT) {
-        return exg_operator_infer(op, args, c->from, c->shapes->v->scratch, made, count, err);
+        exg_tensor_meta **unused;
+        uint32_t unused_count;
+
+        EXG_TRY(exg_operator_infer(op, args, c->from, c->shapes->v->scratch, made, count, err));
+        return is_lowered_later(c, args) && write_out(c, args, &unused, &unused_count, err) ==
+                                                EXG_MALFORMED
+                   ? EXG_MALFORMED
+                   : EXG_OK;
     }
     if (op->lowering != NULL) {
         return write_out(c, args, made, count, err);
@@ -502,7 +558,30 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
     return EXG_UNSUPPORTED; /* the other rules said all that is known */
 }
 
-static void check_tensors(call *c, exg_argument *args)
+/* `made` fills `self`. */
+static void compare_written(call *c, const exg_tensor_meta *self, const exg_tensor_meta *made)
+{
+    bool fits = made == NULL || made->rank == self->rank;
+    char said_text[120];
+    char made_text[120];
+    char sizes[120];
+
+    for (uint32_t d = 0; fits && made != NULL && d < self->rank; d++) {
+        fits = made->sizes[d].value == self->sizes[d].value;
+    }
+    if (fits) {
+        return;
+    }
+    describe(self, said_text, sizeof(said_text));
+    describe(made, made_text, sizeof(made_text));
+    describe_binding(c, sizes, sizeof(sizes));
+    exg_found(c->shapes->v, rule_of(c), c->place, "%s writes %s to a tensor of %s%s",
+              c->node->target, made_text, said_text, sizes);
+    c->differs = true;
+}
+
+/* `self`: what the results are written to; NULL: they are the node's. */
+static void check_tensors(call *c, exg_argument *args, const exg_tensor_meta *self)
 {
     exg_tensor_meta **made = NULL;
     uint32_t count = 0;
@@ -518,27 +597,41 @@ static void check_tensors(call *c, exg_argument *args)
         }
     }
     c->from = c->at;
-    if (c->op->functional != EXG_OPERATOR_COUNT) { /* in place: argument 0 itself */
-        exg_tensor_meta *self;
-
-        if (args[0].kind == EXG_ARGUMENT_TENSOR) {
-            self = c->at->values[args[0].as_tensor].tensor;
-            compare_results(c, &self, 1);
-        }
-        return;
-    }
     if (wraps && !wrap_numbers(c, args, &values)) {
         c->shapes->v->failed = true;
         return;
     }
     status = infer(c, args, &made, &count, &err);
-    if (status == EXG_OK) {
+    if (status == EXG_OK && self != NULL) {
+        compare_written(c, self, made[0]);
+    } else if (status == EXG_OK) {
         compare_results(c, made, count);
     } else if (status == EXG_MALFORMED && c->binding == 0) {
         /* elsewhere it says what PyTorch has no guard for, and the run will */
         exg_found(c->shapes->v, "NOD-017", c->place, "%s: %s", c->node->target, err.message);
         c->differs = true;
     }
+}
+
+/* What an operator computes and writes to its first argument, which is its result. */
+static void check_in_place(call *c, const exg_argument *args)
+{
+    const exg_operator *op = c->op;
+    exg_argument functional_args[EXG_NODE_ARGUMENTS_MAX];
+    exg_tensor_meta *self;
+
+    if (args[0].kind != EXG_ARGUMENT_TENSOR) {
+        return;
+    }
+    self = c->at->values[args[0].as_tensor].tensor;
+    compare_results(c, &self, 1);
+    c->op = exg_operators_get(c->shapes->v->operators, op->functional);
+    if (!c->differs && c->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
+        c->op->id != EXG_OP_alias_default) {
+        exg_operator_functional_args(op, c->op, args, functional_args);
+        check_tensors(c, functional_args, self);
+    }
+    c->op = op;
 }
 
 static void check_size(call *c, const exg_argument *args, uint32_t count)
@@ -573,7 +666,7 @@ void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operat
     uint32_t count = op->schema->argument_count;
     call c = {.shapes = shapes, .node = node, .op = op, .place = place};
 
-    if (op->schema->return_count == 0 || op->schema->return_count > RESULTS_MAX ||
+    if (op->schema->return_count > RESULTS_MAX ||
         (op->symbolic != NULL && count > EXG_SYMBOLIC_ARGUMENTS_MAX)) {
         return;
     }
@@ -590,8 +683,10 @@ void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operat
         }
         if (known && op->symbolic != NULL) {
             check_size(&c, own, count);
+        } else if (known && op->functional != EXG_OPERATOR_COUNT) {
+            check_in_place(&c, own);
         } else if (known) {
-            check_tensors(&c, own);
+            check_tensors(&c, own, NULL);
         }
     }
 }

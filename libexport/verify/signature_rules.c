@@ -77,12 +77,16 @@ static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_p
     }
 }
 
+/* Spec `i` against graph input `i`. */
 static void check_input(exg_verifier *v, uint32_t i)
 {
     const exg_input_spec *spec = &v->program->signature.inputs[i];
     const exg_argument *input = &v->program->graph->inputs[i];
     const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
 
+    if (input->kind == EXG_ARGUMENT_SYM_INT && input->as_sym.value == EXG_NO_VALUE) {
+        return; /* GRF-001 */
+    }
     if (is_constant(spec->arg.kind)) {
         if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
             exg_found(v, "SIG-004", place, "the graph input is another constant");
@@ -98,10 +102,8 @@ static void check_input(exg_verifier *v, uint32_t i)
             exg_found(v, spec->kind == EXG_INPUT_TOKEN ? "SIG-010" : "SIG-003", place,
                       "it names '%s', the graph input is '%s'",
                       spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
-            return;
         }
     }
-    check_state(v, spec, place);
 }
 
 /* Input specs by kind and by what they are for: a user input by its name, the others
@@ -183,6 +185,7 @@ static void check_mutated_meta(exg_verifier *v, uint32_t input, const exg_argume
     }
 }
 
+/* `output`: the graph's, or NULL where it is not known which. */
 static void check_target(exg_verifier *v, const names *inputs, const exg_output_spec *spec,
                          const exg_argument *output, const exg_place *place)
 {
@@ -208,7 +211,8 @@ static void check_target(exg_verifier *v, const names *inputs, const exg_output_
         if (input == EXG_MAP_NONE) {
             exg_found(v, rows[r].code, place, "there is no %s '%s'",
                       exg_input_kind_name(rows[r].input), spec->target == NULL ? "" : spec->target);
-        } else if (rank_of(spec->kind) == 1 && output->kind == EXG_ARGUMENT_TENSOR) {
+        } else if (v->inputs_paired && output != NULL && rank_of(spec->kind) == 1 &&
+                   output->kind == EXG_ARGUMENT_TENSOR) {
             check_mutated_meta(v, input, output, place);
         }
     }
@@ -220,31 +224,38 @@ static const char *naming_rule(exg_output_kind kind)
     return kind == EXG_OUTPUT_TOKEN ? "SIG-010" : kind == EXG_OUTPUT_USER ? "SIG-018" : "SIG-023";
 }
 
-static void check_output(exg_verifier *v, const names *inputs, uint32_t o)
+/* A spec against its graph output; false: it speaks of another one. */
+static bool check_output(exg_verifier *v, const exg_output_spec *spec, const exg_argument *output,
+                         const exg_place *place)
 {
-    const exg_signature *s = &v->program->signature;
-    const exg_output_spec *spec = &s->outputs[o];
-    const exg_argument *output = &v->program->graph->outputs[o];
-    const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
     bool named = output->kind == EXG_ARGUMENT_TENSOR || output->kind == EXG_ARGUMENT_SYM_INT ||
                  output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
     const char *name = named ? value_name(v->program->graph, output) : NULL;
 
+    if (!named && !is_constant(output->kind)) {
+        return false; /* GRF-003 */
+    }
     if (named && !same(name, spec->arg.name) && !is_constant(spec->arg.kind)) {
         exg_found(v, naming_rule(spec->kind), place, "it names '%s', the graph output is '%s'",
                   spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
-        return;
+        return false;
     }
     if (named != !is_constant(spec->arg.kind) ||
         (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
         exg_found(v, naming_rule(spec->kind), place, "the graph output is %s",
                   exg_argument_tag(output->kind));
-        return;
+        return false;
     }
-    check_target(v, inputs, spec, output, place);
-    if (o > 0 && rank_of(s->outputs[o - 1].kind) > rank_of(spec->kind)) {
-        exg_found(v, "SIG-013", place, "a %s after a %s", exg_output_kind_name(spec->kind),
-                  exg_output_kind_name(s->outputs[o - 1].kind));
+    return true;
+}
+
+static void check_order(exg_verifier *v, uint32_t o, const exg_place *place)
+{
+    const exg_output_spec *specs = v->program->signature.outputs;
+
+    if (o > 0 && rank_of(specs[o - 1].kind) > rank_of(specs[o].kind)) {
+        exg_found(v, "SIG-013", place, "a %s after a %s", exg_output_kind_name(specs[o].kind),
+                  exg_output_kind_name(specs[o - 1].kind));
     }
 }
 
@@ -350,23 +361,33 @@ void exg_verify_signature(exg_verifier *v)
     const exg_program *p = v->program;
     names inputs;
 
-    if (p->signature.input_count != p->graph->input_count) {
+    v->inputs_paired = p->signature.input_count == p->graph->input_count;
+    v->outputs_paired = p->signature.output_count == p->graph->output_count;
+    if (!v->inputs_paired) {
         exg_found(v, "SIG-001", EXG_AT(NULL, "signature.input_specs"),
                   "%u specs for %u graph inputs", p->signature.input_count, p->graph->input_count);
-        return;
     }
-    if (p->signature.output_count != p->graph->output_count) {
+    if (!v->outputs_paired) {
         exg_found(v, "SIG-002", EXG_AT(NULL, "signature.output_specs"),
                   "%u specs for %u graph outputs", p->signature.output_count,
                   p->graph->output_count);
-        return;
     }
     for (uint32_t i = 0; i < p->signature.input_count; i++) {
-        check_input(v, i);
+        check_state(v, &p->signature.inputs[i],
+                    EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i));
+        if (v->inputs_paired) {
+            check_input(v, i);
+        }
     }
     check_input_order(v, &inputs);
     for (uint32_t o = 0; o < p->signature.output_count; o++) {
-        check_output(v, &inputs, o);
+        const exg_argument *output = v->outputs_paired ? &p->graph->outputs[o] : NULL;
+        const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
+
+        if (output == NULL || check_output(v, &p->signature.outputs[o], output, place)) {
+            check_target(v, &inputs, &p->signature.outputs[o], output, place);
+        }
+        check_order(v, o, place);
     }
     check_outputs_together(v);
     check_assertion_token(v);

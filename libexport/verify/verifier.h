@@ -76,6 +76,9 @@ typedef struct exg_verifier {
     bool edge_dialect;   /* core operators alone */
     bool tells_all;      /* the caller takes a list: warnings that cost time are looked for */
     const bool *defined; /* by value of the top graph */
+    bool graphs_sound;   /* nothing is wrong with symbols, values and how graphs name them */
+    bool inputs_paired;  /* as many input specs as graph inputs, */
+    bool outputs_paired; /* as many output specs as graph outputs: they can be compared */
     int32_t autocasts;   /* open at the node in hand: dtypes there are the run's */
     exg_expression *expressions;
     exg_map expressions_by_text;
@@ -113,8 +116,8 @@ const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table ta
  * computed is told when `tells`. false: out of memory. */
 bool exg_binding_evaluate(exg_verifier *v, exg_binding *binding, bool tells);
 
-/* One room of rules each. Later rooms run only when the earlier found no error,
- * since they follow what those promise. */
+/* One room of rules each, in the order they run in. None may count on what an earlier one
+ * promises: its rules may be broken. Ids and counts can be followed (program.h). */
 void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *outer,
                       const exg_place *place); /* outer: NULL at the top */
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place);

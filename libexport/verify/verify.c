@@ -171,6 +171,8 @@ static void check_dialects(exg_verifier *v)
     }
 }
 
+/* Every room runs, whatever the earlier ones found: a fault hides no other. A rule passes over
+ * what it cannot trust, so that what follows from one fault alone is not told as another. */
 static void run_rules(exg_verifier *v)
 {
     const exg_place *graph = EXG_AT(NULL, "graph");
@@ -178,17 +180,16 @@ static void run_rules(exg_verifier *v)
     check_dialects(v);
     exg_verify_symbols(v);
     exg_verify_graph(v, v->program->graph, NULL, graph);
+    v->graphs_sound = v->found->error_count == 0;
     exg_verify_weights(v);
-    if (v->found->error_count > 0) {
+    exg_verify_signature(v);
+    if (v->failed) {
         return;
     }
-    exg_verify_signature(v);
-    if (v->found->error_count == 0) {
-        exg_verify_calls(v);
-    }
+    exg_verify_calls(v);
     exg_verify_bindings(v);
     exg_verify_nodes(v, v->program->graph, graph);
-    if (v->tells_all && v->found->error_count == 0) {
+    if (v->tells_all && !v->failed) {
         exg_verify_archive(v);
         exg_verify_metadata(v, v->program->graph, graph);
         exg_verify_uses(v, v->program->graph, graph);

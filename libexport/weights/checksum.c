@@ -7,6 +7,8 @@
 #include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
+#include <zlib.h>
 
 struct exg_hasher {
     exg_checksum_kind kind;
@@ -97,4 +99,25 @@ void exg_hasher_finish(exg_hasher *hasher, char *text)
     }
     XXH3_freeState(hasher->xxh3);
     free(hasher);
+}
+
+bool exg_checksum_is_known(const exg_checksum *checksum)
+{
+    return checksum->kind != EXG_CHECKSUM_NONE && checksum->kind != EXG_CHECKSUM_UNKNOWN;
+}
+
+exg_status exg_checksum_compare(const exg_checksum *checksum, const char *found, exg_error *err)
+{
+    return strcasecmp(found, checksum->text) == 0
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, MALFORMED, "ARC-012",
+                                        "checksum is %s, the file says %s: damaged bytes", found,
+                                        checksum->text),
+                               "the file is damaged: copy it again");
+}
+
+uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length)
+{
+    return all ^ (uint32_t)crc32_combine64(head, 0, (z_off64_t)length);
 }

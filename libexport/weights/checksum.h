@@ -19,4 +19,14 @@ void exg_hasher_add(exg_hasher *hasher, const void *data, size_t length);
 /* The digits, lower case, into `text` (EXG_CHECKSUM_TEXT_MAX); frees the hasher. */
 void exg_hasher_finish(exg_hasher *hasher, char *text);
 
+/* Is there anything to compare with? */
+bool exg_checksum_is_known(const exg_checksum *checksum);
+
+/* What was `found` of all the bytes, with what the file says: MALFORMED (ARC-012). */
+exg_status exg_checksum_compare(const exg_checksum *checksum, const char *found, exg_error *err);
+
+/* The CRC-32 of the last `length` bytes of something, of which that of all is known and that
+ * of the bytes before them. */
+uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length);
+
 #endif

@@ -23,12 +23,30 @@ exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_
                                  uint64_t length, void *out, exg_frame_reader *reader,
                                  exg_error *err);
 
+/* exg_storage_map() without looking at the checksum. */
+exg_status exg_storage_host_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
+                                  exg_error *err);
+
 /* Calls take() with the plain bytes of a storage, 1 MiB at a time and in order, while the
- * pool inflates those that follow. What was taken of a mapped file is given back to the
- * system, so that memory does not grow with the file. `pool` may be NULL. */
+ * pool inflates those that follow, and compares the checksum when all were taken. What was
+ * taken of a mapped file is given back to the system, so that memory does not grow with the
+ * file. `pool` may be NULL. MALFORMED (ARC-012). */
 typedef exg_status exg_take_fn(void *user, const uint8_t *bytes, uint64_t length, exg_error *err);
 exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
                               exg_take_fn *take, void *user, exg_error *err);
+
+/* Compares the checksum of a storage before the first of its bytes goes out, unless the
+ * weights are trusted: once, and who comes meanwhile waits.
+ * Frames have theirs compared whenever they are read. MALFORMED (ARC-012). */
+exg_status exg_storage_check_once(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                                  exg_error *err);
+
+/* true: the caller is to compare, and to tell with exg_storage_check_end() whether it held. */
+bool exg_storage_check_begin(exg_weights *weights, uint32_t storage);
+void exg_storage_check_end(exg_weights *weights, uint32_t storage, bool held);
+
+/* From now on what is read is not compared; what is written from it is. */
+void exg_weights_trust(exg_weights *weights);
 
 /* Brings the pages that hold the plain bytes [first, end) of a mapped file in at once:
  * they are read next. For a mebibyte or so, half the cost of a fault a page. */

@@ -9,10 +9,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
+#define STAYS_BYTES  (64u << 20) /* read once more at once: its pages are kept till then */
 #define ALONE_BYTES  (64u << 20) /* frames up to here are inflated by one worker, the others at
                                     other storages: less room to make, and no order to keep */
 
@@ -22,9 +22,11 @@ typedef struct stream {
     exg_weights *weights;
     uint32_t storage;
     uint64_t length;
+    exg_hasher *hasher; /* of the checksum that the storage has; NULL: none */
     const uint8_t *data; /* where the bytes lie, or NULL */
     exg_take_fn *take;
     void *user;
+    bool stays; /* it is read again at once */
     uint8_t **slots; /* BLOCK_BYTES each, where there is no data */
     exg_frame_reader **readers; /* of frames */
 } stream;
@@ -54,9 +56,16 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
     uint64_t at = block->index * BLOCK_BYTES;
     uint64_t part = part_at(s, block->index);
     uint64_t end = at + part;
+    const uint8_t *bytes = s->data == NULL ? s->slots[block->slot] : s->data + at;
 
-    EXG_TRY(s->take(s->user, s->data == NULL ? s->slots[block->slot] : s->data + at, part, err));
-    if (end % FORGET_BYTES == 0 || end == s->length) {
+    if (s->data != NULL) {
+        exg_storage_expect(s->weights, s->storage, at, end);
+    }
+    if (s->hasher != NULL) {
+        exg_hasher_add(s->hasher, bytes, (size_t)part);
+    }
+    EXG_TRY(s->take(s->user, bytes, part, err));
+    if (!s->stays && (end % FORGET_BYTES == 0 || end == s->length)) {
         exg_storage_forget(s->weights, s->storage, (end - 1) / FORGET_BYTES * FORGET_BYTES, end);
     }
     return EXG_OK;
@@ -64,8 +73,13 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
 
 static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_error *err)
 {
+    const exg_storage *storage = &s->weights->storages[s->storage];
+
     s->slots = calloc(slots, sizeof(*s->slots));
-    if (s->slots == NULL) {
+    if (exg_checksum_is_known(&storage->checksum)) {
+        s->hasher = exg_hasher_create(storage->checksum.kind);
+    }
+    if (s->slots == NULL || (s->hasher == NULL && exg_checksum_is_known(&storage->checksum))) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < slots && s->data == NULL; i++) {
@@ -74,76 +88,9 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    return s->weights->storages[s->storage].kind == EXG_STORAGE_FRAMES
+    return storage->kind == EXG_STORAGE_FRAMES
                ? exg_frame_readers_create(workers, &s->readers, err)
                : EXG_OK;
-}
-
-exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
-                              exg_take_fn *take, void *user, exg_error *err)
-{
-    stream s = {.weights = weights, .storage = storage, .take = take, .user = user};
-    uint32_t slots;
-    uint32_t workers;
-    exg_status status;
-
-    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &s.data, err), "storages[%u]",
-               storage);
-    s.length = weights->storages[storage].length;
-    if (s.length <= BLOCK_BYTES || s.data != NULL) {
-        pool = NULL; /* nothing to make */
-    }
-    slots = exg_pipeline_slots(pool);
-    workers = exg_pipeline_workers(pool);
-    status = make_room(&s, slots, workers, err);
-    if (status == EXG_OK) {
-        status = exg_pipeline_run(pool, exg_frame_count(s.length), make_block, use_block, &s, err);
-    }
-    for (uint32_t i = 0; s.slots != NULL && i < slots; i++) {
-        free(s.slots[i]);
-    }
-    exg_frame_readers_destroy(s.readers, workers);
-    free(s.slots);
-    return status;
-}
-
-/* ---- checking one -------------------------------------------------------------------------- */
-
-typedef struct checker {
-    exg_weights *weights;
-    const exg_check_options *options;
-    pthread_mutex_t lock; /* over `done` */
-    uint64_t done, total;
-    exg_status *results; /* a storage each */
-    exg_error *errors;
-    uint32_t *alone; /* storages that one worker checks */
-} checker;
-
-typedef struct check {
-    exg_hasher *hasher; /* NULL: frames alone are checked */
-    checker *all;       /* NULL: one storage */
-} check;
-
-static exg_status take_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
-{
-    check *c = user;
-
-    (void)err;
-    if (c->hasher != NULL) {
-        exg_hasher_add(c->hasher, bytes, (size_t)length);
-    }
-    if (c->all != NULL && c->all->options->progress != NULL) {
-        pthread_mutex_lock(&c->all->lock);
-        c->all->done += length;
-        c->all->options->progress(c->all->options->user, c->all->done, c->all->total);
-        pthread_mutex_unlock(&c->all->lock);
-    }
-    return EXG_OK;
-}
-
-static bool is_known(exg_checksum_kind kind)
-{
-    return kind != EXG_CHECKSUM_NONE && kind != EXG_CHECKSUM_UNKNOWN;
 }
 
 /* "storages[3], of layer.weight" */
@@ -163,35 +110,95 @@ static exg_status within_storage(const exg_weights *weights, uint32_t storage, e
     return exg_error_within(err, status, "storages[%u]", storage);
 }
 
+/* All of it passed: is it what the file says? The hasher goes. */
+static exg_status compare(stream *s, exg_status status, exg_error *err)
+{
+    char found[EXG_CHECKSUM_TEXT_MAX];
+
+    if (s->hasher == NULL) {
+        return status;
+    }
+    exg_hasher_finish(s->hasher, found);
+    EXG_TRY(status);
+    status = exg_checksum_compare(&s->weights->storages[s->storage].checksum, found, err);
+    if (status != EXG_OK) {
+        return within_storage(s->weights, s->storage, status, err);
+    }
+    exg_storage_check_end(s->weights, s->storage, true);
+    return EXG_OK;
+}
+
+static exg_status pass(exg_weights *weights, uint32_t storage, exg_pool *pool, exg_take_fn *take,
+                       void *user, bool stays, exg_error *err)
+{
+    stream s = {
+        .weights = weights, .storage = storage, .take = take, .user = user, .stays = stays};
+    uint32_t slots;
+    uint32_t workers;
+    exg_status status;
+
+    EXG_TRY_IN(err, exg_storage_plain_bytes(weights, storage, &s.data, err), "storages[%u]",
+               storage);
+    s.length = weights->storages[storage].length;
+    if (s.length <= BLOCK_BYTES || s.data != NULL) {
+        pool = NULL; /* nothing to make */
+    }
+    slots = exg_pipeline_slots(pool);
+    workers = exg_pipeline_workers(pool);
+    status = make_room(&s, slots, workers, err);
+    if (status == EXG_OK) {
+        status = exg_pipeline_run(pool, exg_frame_count(s.length), make_block, use_block, &s, err);
+    }
+    status = compare(&s, status, err);
+    for (uint32_t i = 0; s.slots != NULL && i < slots; i++) {
+        free(s.slots[i]);
+    }
+    exg_frame_readers_destroy(s.readers, workers);
+    free(s.slots);
+    return status;
+}
+
+exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                              exg_take_fn *take, void *user, exg_error *err)
+{
+    return pass(weights, storage, pool, take, user, false, err);
+}
+
+/* ---- checking one -------------------------------------------------------------------------- */
+
+typedef struct checker {
+    exg_weights *weights;
+    const exg_check_options *options;
+    pthread_mutex_t lock; /* over `done` */
+    uint64_t done, total;
+    exg_status *results; /* a storage each */
+    exg_error *errors;
+    uint32_t *alone; /* storages that one worker checks */
+} checker;
+
+static exg_status count_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    checker *all = user; /* NULL: one storage, nobody counts */
+
+    (void)bytes;
+    (void)err;
+    if (all != NULL && all->options->progress != NULL) {
+        pthread_mutex_lock(&all->lock);
+        all->done += length;
+        all->options->progress(all->options->user, all->done, all->total);
+        pthread_mutex_unlock(&all->lock);
+    }
+    return EXG_OK;
+}
+
 static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool *pool,
                                 checker *all, exg_error *err)
 {
     const exg_storage *s = &weights->storages[storage];
-    char found[EXG_CHECKSUM_TEXT_MAX] = "";
-    check c = {NULL, all};
-    exg_status status;
 
-    if (!is_known(s->checksum.kind) && s->kind != EXG_STORAGE_FRAMES) {
-        return EXG_OK;
-    }
-    if (is_known(s->checksum.kind)) {
-        c.hasher = exg_hasher_create(s->checksum.kind);
-        if (c.hasher == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-    }
-    status = exg_storage_stream(weights, storage, pool, take_bytes, &c, err);
-    if (c.hasher == NULL) {
-        return status;
-    }
-    exg_hasher_finish(c.hasher, found);
-    if (status == EXG_OK && strcasecmp(found, s->checksum.text) != 0) {
-        status =
-            EXG_FAIL(err, MALFORMED, "ARC-012", "checksum is %s, the file says %s: damaged bytes",
-                     found, s->checksum.text);
-        return within_storage(weights, storage, status, err);
-    }
-    return status;
+    return exg_checksum_is_known(&s->checksum) || s->kind == EXG_STORAGE_FRAMES
+               ? exg_storage_stream(weights, storage, pool, count_bytes, all, err)
+               : EXG_OK;
 }
 
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
@@ -201,6 +208,24 @@ exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *
         return EXG_FAIL(err, USAGE, "WGT-STORAGE", "there is no storage %u", storage);
     }
     return check_storage(weights, storage, NULL, NULL, err);
+}
+
+/* Frames are checked one by one, whenever they are read. */
+exg_status exg_storage_check_once(exg_weights *weights, uint32_t storage, exg_pool *pool,
+                                  exg_error *err)
+{
+    exg_status status;
+
+    if (storage >= weights->storage_count ||
+        weights->storages[storage].kind == EXG_STORAGE_FRAMES ||
+        !exg_checksum_is_known(&weights->storages[storage].checksum) ||
+        !exg_storage_check_begin(weights, storage)) {
+        return EXG_OK;
+    }
+    status = pass(weights, storage, pool, count_bytes, NULL,
+                  weights->storages[storage].length <= STAYS_BYTES, err);
+    exg_storage_check_end(weights, storage, status == EXG_OK);
+    return status;
 }
 
 /* Is it long enough to be inflated by all workers? */

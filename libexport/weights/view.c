@@ -299,6 +299,9 @@ static exg_status read_run(exg_weights *weights, const exg_weight *weight, run *
 
         EXG_TRY(exg_storage_read(weights, weight->storage, at * r->width, bytes, out, err));
     } else {
+        const uint8_t *data; /* asked for so that the checksum is compared */
+
+        EXG_TRY(exg_storage_map(weights, weight->storage, &data, err));
         EXG_TRY(read_apart(weights, weight->storage, r, out, err));
     }
     if (weights->storages[weight->storage].byte_order != exg_host_byte_order()) {

@@ -6,6 +6,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
+#include "libexport/base/map.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -33,8 +34,17 @@ struct exg_weights_private {
     owned *owned;         /* newest first */
     const char *directory;
     uint32_t metadata_capacity;
+    exg_map metadata_names; /* key -> place in the metadata */
+    exg_map repeats;        /* key -> the number that the last of this name got */
     mapped *mapped; /* files among `owned` */
+    uint8_t *checks; /* a storage each: what is known of its checksum */
+    uint32_t check_capacity;
+    pthread_cond_t checked; /* one of them became known */
+    bool trusts;            /* bytes are taken as they are */
 };
+
+/* Of the checksum of a storage. */
+enum { CHECK_DUE, CHECK_RUNS, CHECK_HELD };
 
 /* ---- life --------------------------------------------------------------------- */
 
@@ -54,7 +64,14 @@ exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weig
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
     }
+    if (pthread_cond_init(&w->private_->checked, NULL) != 0) {
+        pthread_mutex_destroy(&w->private_->lock);
+        exg_arena_destroy(arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
     w->private_->directory = "";
+    exg_map_init(&w->private_->metadata_names, arena);
+    exg_map_init(&w->private_->repeats, arena);
     atomic_init(&w->private_->references, 1);
     *weights = w;
     return EXG_OK;
@@ -75,6 +92,7 @@ void exg_weights_release(exg_weights *weights)
     for (owned *o = weights->private_->owned; o != NULL; o = o->next) {
         o->release(o->user);
     }
+    pthread_cond_destroy(&weights->private_->checked);
     pthread_mutex_destroy(&weights->private_->lock);
     exg_arena_destroy(weights->arena);
 }
@@ -138,9 +156,12 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
         (storage->checksum.text != NULL && copy.checksum.text == NULL) ||
         weights->storage_count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &weights->storages, weights->storage_count,
-                           &weights->storage_capacity, sizeof(exg_storage))) {
+                           &weights->storage_capacity, sizeof(exg_storage)) ||
+        !exg_arena_reserve(weights->arena, &weights->private_->checks, weights->storage_count,
+                           &weights->private_->check_capacity, sizeof(uint8_t))) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    weights->private_->checks[weights->storage_count] = CHECK_DUE;
     weights->storages[weights->storage_count] = copy;
     *index = weights->storage_count++;
     return EXG_OK;
@@ -204,17 +225,46 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     return EXG_OK;
 }
 
+/* The metadata called `key`, or NULL. */
+static const exg_string_pair *find_metadata(const exg_weights *weights, const char *key)
+{
+    uint32_t at = exg_map_find(&weights->private_->metadata_names, key);
+
+    return at < weights->metadata.count ? &weights->metadata.items[at] : NULL;
+}
+
+/* "<key>_1", "<key>_2", ...: the next that is free. NULL: out of memory. */
+static const char *next_name(exg_weights *weights, const char *key)
+{
+    exg_map *repeats = &weights->private_->repeats;
+    uint32_t number = exg_map_find(repeats, key) + 1; /* NONE + 1 is 0 */
+    const char *name;
+
+    do {
+        number++;
+        name = exg_arena_printf(weights->arena, "%s_%u", key, number);
+    } while (name != NULL && find_metadata(weights, name) != NULL);
+    key = exg_arena_strdup(weights->arena, key);
+    return name != NULL && key != NULL && exg_map_put(repeats, key, number - 1) ? name : NULL;
+}
+
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err)
 {
     EXG_GIVEN(err, weights, key, value);
     exg_string_map *map = &weights->metadata;
-    exg_string_pair pair = {exg_arena_strdup(weights->arena, key),
-                            exg_arena_strdup(weights->arena, value)};
+    const exg_string_pair *same = find_metadata(weights, key);
+    exg_string_pair pair;
 
+    if (same != NULL && strcmp(same->value, value) == 0) {
+        return EXG_OK; /* said already */
+    }
+    pair.key = same == NULL ? exg_arena_strdup(weights->arena, key) : next_name(weights, key);
+    pair.value = exg_arena_strdup(weights->arena, value);
     if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &map->items, map->count,
-                           &weights->private_->metadata_capacity, sizeof(exg_string_pair))) {
+                           &weights->private_->metadata_capacity, sizeof(exg_string_pair)) ||
+        !exg_map_put(&weights->private_->metadata_names, pair.key, map->count)) {
         return EXG_OUT_OF_MEMORY(err);
     }
     map->items[map->count++] = pair;
@@ -339,6 +389,42 @@ exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const u
     return EXG_OK;
 }
 
+void exg_weights_trust(exg_weights *weights)
+{
+    weights->private_->trusts = true;
+}
+
+bool exg_storage_check_begin(exg_weights *weights, uint32_t storage)
+{
+    struct exg_weights_private *p = weights->private_;
+    uint8_t *check = &p->checks[storage];
+    bool due;
+
+    if (p->trusts || __atomic_load_n(check, __ATOMIC_ACQUIRE) == CHECK_HELD) {
+        return false;
+    }
+    pthread_mutex_lock(&p->lock);
+    while (*check == CHECK_RUNS) {
+        pthread_cond_wait(&p->checked, &p->lock);
+    }
+    due = *check == CHECK_DUE;
+    if (due) {
+        __atomic_store_n(check, CHECK_RUNS, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return due;
+}
+
+void exg_storage_check_end(exg_weights *weights, uint32_t storage, bool held)
+{
+    struct exg_weights_private *p = weights->private_;
+
+    pthread_mutex_lock(&p->lock);
+    __atomic_store_n(&p->checks[storage], held ? CHECK_HELD : CHECK_DUE, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&p->checked);
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* What lies nowhere as it is. */
 static exg_status read_made(exg_weights *weights, exg_storage *storage, uint64_t offset,
                             uint64_t length, void *out, exg_frame_reader *reader, exg_error *err)
@@ -356,6 +442,7 @@ exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t off
                             uint64_t length, void *out, exg_error *err)
 {
     EXG_GIVEN(err, weights, EXG_IF_ANY(length, out));
+    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
     return exg_storage_read_with(weights, storage, offset, length, out, NULL, err);
 }
 
@@ -389,6 +476,14 @@ exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t
                            exg_error *err)
 {
     EXG_GIVEN(err, weights, data);
+    *data = NULL;
+    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
+    return exg_storage_host_bytes(weights, storage, data, err);
+}
+
+exg_status exg_storage_host_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
+                                  exg_error *err)
+{
     *data = NULL;
     if (storage < weights->storage_count &&
         weights->storages[storage].byte_order != exg_host_byte_order()) {

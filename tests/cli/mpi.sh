@@ -94,6 +94,21 @@ done
 refused 3 EXG-022 'f=good; [ $rank = 1 ] && f=damaged; '"$exg"' run '"$work"'/$f.exg --input fixtures/lm.t200.inputs.safetensors --place tensor; code=$?; sleep 3; exit $code'
 [ "$(grep -c "EXG-022" "$work/err")" -eq 3 ] || fault "not every rank hears of damaged weights"
 
+# Bytes that ranks read parts of are compared by one of them, those that all read whole by each.
+damage() # AT: of a file's weights
+{
+    cp fixtures/lm.core.static.pt2 "$work/damaged.pt2"
+    printf X | dd of="$work/damaged.pt2" bs=1 seek="$1" conv=notrunc 2> /dev/null
+}
+for at in 130 1400000; do
+    damage "$at"
+    refused 2 ARC-012 "$exg run $work/damaged.pt2 --input fixtures/lm.inputs.safetensors --place tensor; code=\$?; sleep 3; exit \$code"
+    timeout 60 "$mpiexec" -n 2 "$exg" run "$work/damaged.pt2" --input fixtures/lm.inputs.safetensors --place tensor --no-check > /dev/null ||
+        fault "--no-check compares"
+done
+damage 130
+refused 2 ARC-012 'f='"$work"'/damaged; [ $rank = 0 ] && f=fixtures/lm.core.static; '"$exg"' run $f.pt2 --input fixtures/lm.inputs.safetensors --place replicate; code=$?; sleep 3; exit $code'
+
 # A rank that never starts, and one that stops on its way, within --timeout.
 refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
 refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'

@@ -104,7 +104,7 @@ static void check_transform(void)
 {
     exg_error err;
 
-    NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, &err));
+    NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));
@@ -119,7 +119,9 @@ static void check_verify(void)
 
     NULLED(exg_verify(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_verify_data(NULL, NULL, NULL, &err));
-    NULLED(exg_verify_file(NULL, NULL, NULL, &err));
+    NULLED(exg_file_describe(NULL, NULL, &err));
+    NULLED(exg_save_programs(NULL, 1, NULL, EXG_FORMAT_PT2, NULL, &err));
+    NULLED(exg_verify_file(NULL, NULL, NULL, NULL, &err));
 }
 
 static void check_weights(void)
@@ -330,7 +332,7 @@ static void a_program_that_did_not_pass_is_none(void **state)
     exg_error err;
 
     (void)state;
-    NULLED(exg_bind_inputs(&zeros, NULL, 0, arena, &symbols, &err));
+    NULLED(exg_bind_inputs(&zeros, NULL, 0, NULL, arena, &symbols, &err));
     NULLED(exg_specialize(&zeros, &symbols, &out, &err));
     NULLED(exg_diff_programs(&zeros, &zeros, NULL, &diff, &err));
     assert_int_equal(faults, 0);

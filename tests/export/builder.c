@@ -61,10 +61,11 @@ static void it_makes_a_whole_program(void **state)
                                      sizeof(read), NULL), EXG_OK);
     assert_memory_equal(read, values, sizeof(values));
     assert_int_equal(exg_verify(m.program, m.operators, &verified, NULL, NULL), EXG_OK);
-    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, arena, &symbols, NULL), EXG_OK);
+    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, NULL, arena, &symbols, NULL), EXG_OK);
     assert_int_equal(symbols.count, 0);
     binding.sizes = (int64_t[]){3};
-    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, arena, &symbols, &err), EXG_USAGE);
+    assert_int_equal(exg_bind_inputs(&verified, &binding, 1, NULL, arena, &symbols, &err),
+                     EXG_USAGE);
     assert_string_equal(err.code, "INP-004");
     assert_null(exg_arena_alloc(arena, 1u << 20, 2)); /* past the budget */
     assert_true(exg_arena_used(arena) <= 1u << 20);
@@ -108,7 +109,8 @@ static void it_finds_the_symbol_of_a_derived_size(void **state)
         exg_builder_output(m.b, &x, EXG_OUTPUT_USER, NULL);
         assert_int_equal(exg_builder_finish(m.b, NULL), EXG_OK);
         verified = (exg_verified){m.program, m.operators};
-        if (exg_bind_inputs(&verified, &binding, 1, m.program->arena, &symbols, &err) == EXG_OK) {
+        if (exg_bind_inputs(&verified, &binding, 1, NULL, m.program->arena, &symbols, &err) ==
+            EXG_OK) {
             assert_int_equal(exg_symbols_find(&symbols, "s95", 3)->value, cases[i].number);
         }
         assert_string_equal(err.code, cases[i].code);

@@ -179,8 +179,9 @@ static void it_checks_external_bytes(void **state)
         text = early_json(WHERE, external);
         write_file("e.json", text, strlen(text));
         p = open_program(in_folder("e.json"));
-        assert_int_equal(exg_weight_read(p->weights, &p->weights->items[0], got, 8, &err), EXG_OK);
-        assert_true(got[0] == 1.0f && got[1] == -2.0f);
+        assert_int_equal(exg_weight_read(p->weights, &p->weights->items[0], got, 8, &err),
+                         rows[i].good ? EXG_OK : EXG_MALFORMED);
+        assert_true(!rows[i].good || (got[0] == 1.0f && got[1] == -2.0f));
         if ((exg_storage_check(p->weights, 0, &err) == EXG_OK) != rows[i].good) {
             fail_msg("%s: %s", rows[i].checksum, err.message);
         }

@@ -47,6 +47,57 @@ static void it_writes_what_it_read(void **state)
     }
 }
 
+/* All programs of an archive, as PyTorch packed them: each is what it was, and so are the records
+ * by name. */
+static void it_writes_several_programs(void **state)
+{
+    static const char *const names[] = {"scale", "model", "other"};
+    const exg_program *all[3];
+    exg_program *before[3];
+    exg_open_options options = {.size = sizeof(options)};
+    exg_file_info info;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_file_describe("fixtures/archives/several.pt2", &info, &err), EXG_OK);
+    assert_int_equal(info.program_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(info.program_names[i], names[i]);
+        options.program = names[i];
+        assert_int_equal(exg_open("fixtures/archives/several.pt2", &options, &before[i], NULL,
+                                  &err), EXG_OK);
+        all[i] = before[i];
+    }
+    exg_file_info_free(&info);
+    assert_int_equal(exg_save_programs(all, 3, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, &err),
+                     EXG_OK);
+    for (int i = 0; i < 3; i++) {
+        exg_program *after;
+        char difference[256];
+
+        options.program = names[i];
+        assert_int_equal(exg_open(in_folder("a.pt2"), &options, &after, &info, &err), EXG_OK);
+        assert_int_equal(info.program_count, 3);
+        if (!exg_program_equal(before[i], after, true, difference)) {
+            fail_msg("%s: %s", names[i], difference);
+        }
+        exg_file_info_free(&info);
+        exg_program_destroy(after);
+    }
+    empty_folder();
+    assert_int_equal(exg_save_programs(all, 3, in_folder("a.exg"), EXG_FORMAT_EXG, NULL, &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "FMT-SEVERAL");
+    all[2] = all[1]; /* one name twice */
+    assert_int_equal(exg_save_programs(all, 3, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, &err),
+                     EXG_MALFORMED);
+    assert_string_equal(err.code, "ARC-009");
+    assert_int_equal(empty_folder(), 0);
+    for (int i = 0; i < 3; i++) {
+        exg_program_destroy(before[i]);
+    }
+}
+
 /* Bytes of records begin at multiples of 64 (reference 2.1). */
 static void it_aligns_records(void **state)
 {
@@ -103,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_writes_what_it_read),
+        cmocka_unit_test(it_writes_several_programs),
         cmocka_unit_test(it_aligns_records),
         cmocka_unit_test(it_refuses_what_it_cannot_say),
     };

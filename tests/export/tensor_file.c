@@ -89,6 +89,10 @@ static void it_refuses_headers_that_break_a_rule(void **state)
          "STF-SHAPE"                                                                                                            },
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,4]}}", 4,
          EXG_MALFORMED,                                                                                             "STF-SIZE"  },
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4611686018427387904,0],"
+         "\"data_offsets\":[0,0]}}", 0, EXG_MALFORMED, "STF-SIZE"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,4611686018427387904],"
+         "\"data_offsets\":[0,0]}}", 0, EXG_OK, ""},
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,4]}}",                     4, EXG_UNSUPPORTED,
          "STF-DTYPE"                                                                                                            },
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}",                                           0, EXG_MALFORMED,   "STF-KEY"   },
@@ -244,18 +248,19 @@ static void it_writes_what_it_reads(void **state)
     static const float data[] = {1, 2, 3, 4, 5, 6};
     static const uint8_t flags[] = {1, 0, 1};
     static const int64_t three = 3;
+    static const int64_t passing[] = {INT64_C(1) << 62, INT64_C(1) << 62, 0};
     exg_named_tensor items[] = {
         {"b",     EXG_DTYPE_F32, 2, shape,  data,  sizeof(data)},
         {"a\n\"", EXG_DTYPE_B8,  1, &three, flags, 3           },
     };
     exg_string_pair pair = {"format", "pt"};
     exg_string_map metadata = {&pair, 1};
-    char path[] = "/tmp/exg-test-XXXXXX";
+    char path[] = "/tmp/exg-test-XXXXXX.safetensors";
     exg_tensor_file *file = NULL;
     exg_error err;
 
     (void)state;
-    close(mkstemp(path));
+    close(mkstemps(path, (int)strlen(".safetensors")));
     assert_int_equal(exg_tensor_file_save(path, items, 2, &metadata, &err), EXG_OK);
     assert_int_equal(exg_tensor_file_open(path, &file, &err), EXG_OK);
     assert_int_equal(file->count, 2);
@@ -280,9 +285,69 @@ static void it_writes_what_it_reads(void **state)
     assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_USAGE);
     items[1].dtype = EXG_DTYPE_C128;
     assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_UNSUPPORTED);
+    items[1].dtype = EXG_DTYPE_B8;
+    items[1].bytes = 0;
+    items[1].rank = 3;
+    items[1].shape = passing;
+    assert_int_equal(exg_tensor_file_save(path, items, 2, NULL, &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "STF-SIZE");
     assert_int_equal(exg_tensor_file_open(path, &file, &err), EXG_OK); /* the old one is there */
     assert_int_equal(file->count, 2);
     exg_tensor_file_close(file);
+    unlink(path);
+}
+
+/* What is read of them is what numpy put there; tests/interop lets numpy read them. */
+static void it_writes_arrays_of_numpy(void **state)
+{
+    static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7c00}; /* 1 - 2i, ... */
+    static const int64_t two = 2;
+    exg_named_tensor half = {"h", EXG_DTYPE_C32, 1, &two, halves, sizeof(halves)};
+    exg_tensor_file *want = NULL;
+    exg_tensor_file *got = NULL;
+    char path[] = "/tmp/exg-test-XXXXXX.npz";
+    exg_error err;
+
+    (void)state;
+    close(mkstemps(path, 4));
+    assert_int_equal(exg_tensor_file_open("fixtures/weights/stored.npz", &want, &err), EXG_OK);
+    assert_int_equal(exg_tensor_file_save(path, want->items, want->count, NULL, &err), EXG_OK);
+    assert_int_equal(exg_tensor_file_open(path, &got, &err), EXG_OK);
+    assert_int_equal(got->count, want->count);
+    for (uint32_t i = 0; i < want->count; i++) {
+        assert_string_equal(got->items[i].name, want->items[i].name);
+        assert_int_equal(got->items[i].dtype, want->items[i].dtype);
+        assert_int_equal(got->items[i].rank, want->items[i].rank);
+        assert_int_equal(got->items[i].bytes, want->items[i].bytes);
+        assert_memory_equal(got->items[i].data, want->items[i].data, want->items[i].bytes);
+    }
+    exg_tensor_file_close(got);
+    assert_int_equal(exg_tensor_file_save(path, &half, 1, NULL, &err), EXG_OK);
+    assert_int_equal(exg_tensor_file_open(path, &got, &err), EXG_OK);
+    assert_int_equal(got->items[0].dtype, EXG_DTYPE_C64);
+    assert_true(((const float *)got->items[0].data)[0] == 1.0f);
+    assert_true(((const float *)got->items[0].data)[1] == -2.0f);
+    assert_true(((const float *)got->items[0].data)[2] == 0x1p-24f);
+    assert_true(((const float *)got->items[0].data)[3] > 1e38f);
+    exg_tensor_file_close(got);
+    half.dtype = EXG_DTYPE_BF16;
+    half.bytes = 4;
+    assert_int_equal(exg_tensor_file_save(path, &half, 1, NULL, &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "NPY-DTYPE");
+    path[strlen(path) - 1] = 'y';
+    assert_int_equal(exg_tensor_file_save(path, want->items, 2, NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "NPY-COUNT");
+    assert_int_equal(exg_tensor_file_save(path, want->items, 1, NULL, &err), EXG_OK);
+    assert_int_equal(exg_tensor_file_open(path, &got, &err), EXG_OK);
+    assert_int_equal(got->items[0].bytes, want->items[0].bytes);
+    assert_memory_equal(got->items[0].data, want->items[0].data, want->items[0].bytes);
+    exg_tensor_file_close(got);
+    exg_tensor_file_close(want);
+    unlink(path);
+    path[strlen(path) - 1] = 'q';
+    assert_int_equal(exg_tensor_file_save(path, &half, 1, NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "TNS-NAME");
+    path[strlen(path) - 1] = 'z';
     unlink(path);
 }
 
@@ -295,6 +360,7 @@ int main(void)
         cmocka_unit_test(it_reads_npy_in_every_order),
         cmocka_unit_test(it_refuses_npy_that_breaks_a_rule),
         cmocka_unit_test(it_writes_what_it_reads),
+        cmocka_unit_test(it_writes_arrays_of_numpy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

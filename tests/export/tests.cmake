@@ -20,6 +20,7 @@ exg_test(export_signature_maps export/signature_maps.c LIBS exg::export)
 exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
 exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
+exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
@@ -40,6 +41,14 @@ exg_test(export_exg_save export/exg_save.c THREADS LIBS tests_folder exg::export
 exg_test(export_exg_faults export/exg_faults.c LIBS tests_folder exg::export)
 exg_test(export_exg_resume export/exg_resume.c LIBS tests_folder exg::export)
 exg_test(export_pipeline export/pipeline.c THREADS LIBS exg::export)
+
+# A fault hides no other: the files of fixtures/bad, two faults in each.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND TARGET exg)
+  add_test(NAME verify_pairs COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/export/verify/pairs.py $<TARGET_FILE:exg>)
+  set_tests_properties(verify_pairs PROPERTIES TIMEOUT 300)
+endif()
 
 # Two programs beside each other.
 exg_test(export_diff export/diff.c LIBS exg::export)

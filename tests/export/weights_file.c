@@ -39,6 +39,19 @@ static const exg_weight *weight_of(const exg_weights *weights, const char *name)
     return weight;
 }
 
+static void copy_file(const char *path, const char *name)
+{
+    char data[4096]; /* the fixtures are small */
+    FILE *file = fopen(path, "rb");
+    size_t length;
+
+    assert_non_null(file);
+    length = fread(data, 1, sizeof(data), file);
+    assert_true(length < sizeof(data));
+    fclose(file);
+    write_file(name, data, length);
+}
+
 /* Every tensor of one file is in the other, bit for bit. */
 static void assert_same_tensors(const char *got, const char *want)
 {
@@ -76,8 +89,11 @@ static const struct {
     {"stored.npz",                     "stored",   EXG_WEIGHTS_FORMAT_NPZ              },
     {"deflated.npz",                   "deflated", EXG_WEIGHTS_FORMAT_NPZ              },
     {"nested.pt",                      "nested",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
+    {"no_crc.pt",                      "no_crc",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
     {"little.gguf",                    "little",   EXG_WEIGHTS_FORMAT_GGUF             },
     {"big.gguf",                       "big",      EXG_WEIGHTS_FORMAT_GGUF             },
+    {"parts-00001-of-00003.gguf",      "parts",    EXG_WEIGHTS_FORMAT_GGUF             },
+    {"parts-00003-of-00003.gguf",      "parts",    EXG_WEIGHTS_FORMAT_GGUF             },
     {"sharded.safetensors.index.json", "sharded",  EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},
 };
 
@@ -269,6 +285,7 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
         {3, 2, 1, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-CUT"},
         {1, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-VERSION"},
         {3, UINT64_MAX, 0, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
+        {3, 2, 2, 32, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, ""}, /* a key twice */
         {3, 2, 1u << 30, 0, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-COUNT"},
     };
     /* clang-format on */
@@ -286,7 +303,7 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
         put(&b, rows[r].version, 4);
         put(&b, rows[r].tensors, 8);
         put(&b, rows[r].pairs, 8);
-        if (rows[r].alignment != 0) {
+        for (uint64_t k = 0; rows[r].alignment != 0 && k < rows[r].pairs; k++) {
             put_text(&b, "general.alignment");
             put(&b, 4, 4);
             put(&b, rows[r].alignment, 4);
@@ -357,25 +374,133 @@ static void it_refuses_an_index_that_lies(void **state)
     empty_folder();
 }
 
-/* A split model written over another: until the index is renamed, the old one is whole. */
+/* A split model written over another: refused, and the old one is whole; or it takes its place,
+ * and nothing of the old one is left for readers that look at names. */
 static void it_never_mixes_two_split_models(void **state)
 {
     exg_weights_save_options options = {.size = sizeof(options), .split = 20};
     exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
     exg_weights *b = open_weights("fixtures/weights/little.gguf", NULL);
-    size_t length;
-    uint8_t *index;
+    exg_error err;
+    int of_b;
 
     (void)state;
+    assert_int_equal(exg_weights_save(b, in_folder("m.safetensors"), &options, NULL), EXG_OK);
+    assert_int_equal(exg_weights_save(b, in_folder("m.safetensors"), &options, NULL), EXG_OK);
+    of_b = empty_folder();
     assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_OK);
-    index = read_file("m.safetensors.index.json", &length);
+    assert_int_equal(exg_weights_save(b, in_folder("m.safetensors"), &options, &err), EXG_USAGE);
+    assert_string_equal(err.code, "STF-BESIDE");
+    assert_same_tensors(in_folder("m.safetensors.index.json"), "fixtures/weights/nested.pt");
+    options.force = true;
     assert_int_equal(exg_weights_save(b, in_folder("m.safetensors"), &options, NULL), EXG_OK);
     assert_same_tensors(in_folder("m.safetensors.index.json"), "fixtures/weights/little.gguf");
-    write_file("m.safetensors.index.json", index, length); /* as if stopped just before */
-    assert_same_tensors(in_folder("m.safetensors.index.json"), "fixtures/weights/nested.pt");
-    free(index);
+    assert_int_equal(empty_folder(), of_b);
     exg_weights_release(a);
     exg_weights_release(b);
+}
+
+/* One file and several, in either order; and those of another writer. Other names stay. */
+static void it_leaves_no_other_form_of_a_model_beside(void **state)
+{
+    static const char *const foreign[] = {"m-00001-of-00002.safetensors",
+                                          "m.safetensors.index.json"};
+    exg_weights_save_options whole = {.size = sizeof(whole)};
+    exg_weights_save_options split = {.size = sizeof(split), .split = 20};
+    exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &whole, NULL), EXG_OK);
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &split, &err), EXG_USAGE);
+    assert_string_equal(err.code, "STF-BESIDE");
+    assert_int_equal(empty_folder(), 1);
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &split, NULL), EXG_OK);
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &whole, &err), EXG_USAGE);
+    assert_string_equal(err.code, "STF-BESIDE");
+    assert_int_equal(access(in_folder("m.safetensors"), F_OK), -1);
+    whole.force = true;
+    assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &whole, NULL), EXG_OK);
+    assert_int_equal(empty_folder(), 1);
+    for (size_t i = 0; i < 2; i++) {
+        whole.force = false;
+        write_file(foreign[i], "x", 1);
+        write_file("m-1-of-2.safetensors", "x", 1);
+        write_file("mm-00001-of-00002.safetensors", "x", 1);
+        assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &whole, &err), EXG_USAGE);
+        whole.force = true;
+        assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &whole, NULL), EXG_OK);
+        assert_int_equal(empty_folder(), 3);
+    }
+    exg_weights_release(a);
+}
+
+/* Keys are unique in what is written, as they must be in what is read. */
+static void it_writes_every_metadata_under_a_name_of_its_own(void **state)
+{
+    static const char *const keys[] = {"a", "a", "a", "a_1", "encoding:Q8_0", "total_size", "b"};
+    static const char *const values[] = {"1", "2", "1", "x", "other", "7", "3"};
+    exg_weights_save_options options = {.size = sizeof(options)};
+
+    (void)state;
+    for (uint64_t split = 0; split <= 20; split += 20) {
+        exg_weights *a = open_weights("fixtures/weights/little.gguf", NULL);
+        exg_weights *b;
+        uint32_t before = a->metadata.count;
+
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+            assert_int_equal(exg_weights_add_metadata(a, keys[i], values[i], NULL), EXG_OK);
+        }
+        assert_int_equal(a->metadata.count, before + 6); /* one was said twice */
+        assert_string_equal(a->metadata.items[before + 1].key, "a_1");
+        assert_string_equal(a->metadata.items[before + 2].key, "a_1_1");
+        options.split = split;
+        assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_OK);
+        b = open_weights(in_folder(split > 0 ? "m.safetensors.index.json" : "m.safetensors"), NULL);
+        assert_int_equal(b->metadata.count, a->metadata.count + 2); /* encodings of two tensors */
+        exg_weights_release(a);
+        exg_weights_release(b);
+        empty_folder();
+    }
+}
+
+/* A part stands for the whole, or it is refused. */
+static void it_takes_no_part_for_the_whole(void **state)
+{
+    static const char *const slices[] = {
+        "fixtures/weights/slices/shard-00001-model-00001-of-00001.safetensors",
+        "fixtures/weights/slices/shard-00002-model-00001-of-00001.safetensors"};
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(exg_weights_open(slices[i], NULL, &weights, NULL, &err), EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "STF-SLICE");
+        copy_file(slices[i], "x.safetensors");
+        assert_int_equal(exg_weights_open(in_folder("x.safetensors"), NULL, &weights, NULL, &err),
+                         EXG_UNSUPPORTED);
+        /* What one process saved is called so, and whole. */
+        copy_file(slices[i], "model-00001-of-00001.safetensors");
+        assert_int_equal(exg_weights_open(in_folder("model-00001-of-00001.safetensors"), NULL,
+                                          &weights, NULL, &err),
+                         i == 0 ? EXG_OK : EXG_UNSUPPORTED);
+        exg_weights_release(weights);
+    }
+    copy_file("fixtures/weights/parts-00002-of-00003.gguf", "p-00002-of-00003.gguf");
+    assert_int_equal(exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL,
+                                      &err), EXG_IO);
+    assert_string_equal(err.code, "GGUF-SPLIT");
+    assert_non_null(strstr(err.message, "p-00001-of-00003.gguf, p-00003-of-00003.gguf"));
+    copy_file("fixtures/weights/parts-00001-of-00003.gguf", "p-00001-of-00003.gguf");
+    copy_file("fixtures/weights/parts-00001-of-00003.gguf", "p-00003-of-00003.gguf");
+    assert_int_equal(exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL,
+                                      &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "GGUF-SPLIT");
+    copy_file("fixtures/weights/parts-00001-of-00003.gguf", "model.gguf");
+    assert_int_equal(exg_weights_open(in_folder("model.gguf"), NULL, &weights, NULL, &err),
+                     EXG_MALFORMED);
+    assert_string_equal(err.code, "GGUF-SPLIT");
     empty_folder();
 }
 
@@ -404,6 +529,9 @@ int main(void)
         cmocka_unit_test(it_refuses_gguf_that_breaks_a_rule),
         cmocka_unit_test(it_refuses_an_index_that_lies),
         cmocka_unit_test(it_never_mixes_two_split_models),
+        cmocka_unit_test(it_leaves_no_other_form_of_a_model_beside),
+        cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
+        cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
     };
 

@@ -14,6 +14,7 @@ try:
     import safetensors.numpy
     import safetensors.torch
     import torch
+    import torch.export.pt2_archive._package
 except ImportError as error:
     print(f"FAIL weights: {error}")
     print("0 passed, 1 failed")
@@ -227,6 +228,65 @@ class Checks:
             leaves += hashlib.sha256(head + sizes + data).digest()
         told = self.run("inspect", path, "--digest", "sha256").stdout.strip()
         assert told == f"sha256:{hashlib.sha256(leaves).hexdigest()}", told
+
+    def check_outputs_as_numpy(self):
+        """What `exg run --output` writes under the names of NumPy's files, NumPy reads."""
+
+        class Kinds(torch.nn.Module):
+            def forward(self, x):
+                wide = torch.complex(x.double(), -x.double())
+                return x, wide, x > 0, x.sum(), wide.to(torch.complex32)
+
+        x = torch.randn(3, 4)
+        program = self.path("kinds.pt2")
+        torch.export.save(torch.export.export(Kinds(), (x,)), program)
+        out = program.parent / "y.npz"
+        done = self.run("run", program, "--output", out)
+        assert done.returncode == 0, done.stderr
+        got, want = numpy.load(out), [y.resolve_conj() for y in Kinds()(x)]
+        assert sorted(got.files) == ["0", "1", "2", "3", "4"], got.files
+        want[4] = want[4].to(torch.complex64)  # which NumPy has
+        for i, y in enumerate(want):
+            assert got[str(i)].dtype == y.numpy().dtype and got[str(i)].shape == y.numpy().shape, i
+            assert numpy.allclose(got[str(i)], y.numpy(), rtol=1e-6), i
+        assert self.run("run", program, "--expect", out).returncode == 0
+        done = self.run("run", program, "--output", out.with_suffix(".safetensors"))
+        assert done.returncode == 5 and "STF-DTYPE" in done.stderr and ".npz" in done.stderr, done.stderr
+        torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (x,)), program)
+        done = self.run("run", program, "--output", out.with_suffix(".npy"))
+        assert done.returncode == 0, done.stderr
+        assert numpy.load(out.with_suffix(".npy")).shape == (3, 2)
+
+    def check_several_programs(self):
+        """All programs of an archive, and its extra files, come through and are loaded by PyTorch."""
+        package = torch.export.pt2_archive._package
+        modules = {"a": torch.nn.Linear(4, 2), "model": torch.nn.Linear(4, 3), "b": torch.nn.Linear(4, 5)}
+        x = torch.randn(2, 4)
+        path = self.path("several.pt2")
+        programs = {name: torch.export.export(m, (x,)) for name, m in modules.items()}
+        package.package_pt2(path, exported_programs=programs, extra_files={"notes.txt": "hello"})
+        out = path.with_name("out.pt2")
+        done = self.run("convert", path, out)
+        assert done.returncode == 0, done.stderr
+        got = package.load_pt2(out)
+        assert sorted(got.exported_programs) == sorted(modules) and got.extra_files == {"notes.txt": "hello"}, got
+        for name, module in modules.items():
+            assert torch.equal(got.exported_programs[name].module()(x), module(x)), name
+
+    def check_gguf_in_parts(self):
+        folder = self.path("x").parent
+        writer = gguf.GGUFWriter(folder / "m.gguf", "test", split_max_tensors=2)
+        arrays = {str(i): numpy.arange(i, i + 4, dtype="f4") for i in range(5)}
+        for name, array in arrays.items():
+            writer.add_tensor(name, array)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        for i in range(3):
+            same(self.load(folder / f"m-{i + 1:05}-of-00003.gguf"), {k: torch.from_numpy(v) for k, v in arrays.items()})
+        (folder / "m-00002-of-00003.gguf").unlink()
+        self.refused(folder / "m-00001-of-00003.gguf", "m-00002-of-00003.gguf")
 
     def check_gguf_types(self):
         """Our table against the library's (which counts Q8_1 otherwise than ggml itself: not ours)."""

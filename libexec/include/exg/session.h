@@ -59,6 +59,13 @@ typedef struct exg_session_options {
     /* Plans for sets of sizes that are kept, those used last; 0: all. Each has its memory
      * and, for programs of many nodes, megabytes that describe it. */
     uint32_t plan_limit;
+    /* Weights are not compared with the checksums of their file. Else each storage is, as a
+     * whole, when the session first reads of it (ARC-012). On a mesh of processes a rank
+     * compares what it reads as a whole, and of what ranks read in parts a share, about as
+     * many bytes as any other. Compressed frames are compared by whoever reads them, always. */
+    bool no_check;
+    bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
+                           (exg_bind_options) */
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -79,7 +86,8 @@ typedef struct exg_session_input {
 } exg_session_input;
 
 /* Runs once. USAGE (INP-...) when inputs do not fit, naming the expected and the
- * given; MALFORMED RUN-001 when the data were at fault (an index out of range, an
+ * given; UNSUPPORTED INP-011 when a guard of the program cannot be read; MALFORMED RUN-001 when
+ * the data were at fault (an index out of range, an
  * integer division by zero), RUN-006 when an assertion of the program does not hold for
  * them, RUN-007 when a number read from them is outside the range the program states;
  * LIMIT RUN-004 when loops go on for too long, PLC-009 past goal.memory_limit. Results are

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ALIGNMENT 64
 
@@ -160,7 +161,9 @@ static exg_status name_beside(beside *b, const char *path, const char *wanted, c
     return b->name == NULL || b->path == NULL ? EXG_OUT_OF_MEMORY(b->e->err) : EXG_OK;
 }
 
-static exg_status write_beside(exg_early_encoder *e, const char *path, const char *wanted)
+/* *fresh: its path when it was not there before; else NULL. */
+static exg_status write_beside(exg_early_encoder *e, const char *path, const char *wanted,
+                               const char **fresh)
 {
     beside b = {.e = e};
     exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_64);
@@ -184,12 +187,15 @@ static exg_status write_beside(exg_early_encoder *e, const char *path, const cha
         status = exg_writer_open(b.path, &b.file, e->err);
     }
     if (status == EXG_OK) {
+        bool is_new = access(b.path, F_OK) != 0;
+
         status = each_storage(&b, NULL);
         if (status == EXG_OK) {
             status = exg_writer_commit(b.file, e->err);
         } else {
             exg_writer_abort(b.file);
         }
+        *fresh = status == EXG_OK && is_new ? b.path : NULL;
     }
     e->ranges = status == EXG_OK ? b.ranges : NULL;
     return status;
@@ -230,6 +236,8 @@ static exg_status write_json(exg_early_encoder *e, const char *path, bool with_c
 static exg_status save(exg_early_encoder *e, const char *path, const exg_save_options *options)
 {
     bool with_carry = false;
+    const char *fresh = NULL;
+    exg_status status;
 
     if (options->compression == EXG_COMPRESSION_ZSTD) {
         return exg_error_fix(e->err,
@@ -242,17 +250,22 @@ static exg_status save(exg_early_encoder *e, const char *path, const exg_save_op
         return refuse_strictly(e);
     }
     if (options->weights == EXG_WEIGHTS_EXTERNAL) {
-        EXG_TRY(write_beside(e, path, options->external_name));
+        EXG_TRY(write_beside(e, path, options->external_name, &fresh));
     }
-    return write_json(e, path, with_carry);
+    status = write_json(e, path, with_carry);
+    if (status != EXG_OK && fresh != NULL) {
+        unlink(fresh); /* nothing names it */
+    }
+    return status;
 }
 
-exg_status exg_early_save(const exg_program *program, const char *path,
+exg_status exg_early_save(const exg_program *const *programs, uint32_t count, const char *path,
                           const exg_save_options *options, exg_error *err)
 {
-    exg_early_encoder e = {.program = program, .err = err};
+    exg_early_encoder e = {.program = programs[0], .err = err};
     exg_status status;
 
+    (void)count; /* one */
     e.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (e.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);

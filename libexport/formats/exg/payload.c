@@ -6,8 +6,6 @@
 #include "libexport/weights/storage.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
 
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define ALIGN_SMALL  64
@@ -98,21 +96,13 @@ static exg_status compare(payload *p, XXH128_hash_t hash, exg_error *err)
     if (p->declared != NULL) {
         exg_hasher_finish(p->declared, found);
         p->declared = NULL;
+    } else if (checksum->kind != EXG_CHECKSUM_XXH3_128) {
+        return EXG_OK;
     } else {
         snprintf(found, sizeof(found), "%016llx%016llx", (unsigned long long)hash.high64,
                  (unsigned long long)hash.low64);
-        if (checksum->kind != EXG_CHECKSUM_XXH3_128) {
-            return EXG_OK;
-        }
     }
-    if (strcasecmp(found, checksum->text) != 0) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, MALFORMED, "ARC-012",
-                                      "checksum is %s, the source says %s: damaged bytes", found,
-                                      checksum->text),
-                             "nothing was written; get the source again");
-    }
-    return EXG_OK;
+    return exg_checksum_compare(checksum, found, err);
 }
 
 static exg_status place(payload *p, exg_error *err)
@@ -135,13 +125,12 @@ static exg_status place(payload *p, exg_error *err)
 static exg_status write_blocks(payload *p, exg_error *err)
 {
     exg_saver *s = p->saver;
-    exg_checksum_kind kind = s->weights->storages[p->source].checksum.kind;
+    const exg_checksum *checksum = &s->weights->storages[p->source].checksum;
     XXH128_hash_t hash;
 
     EXG_TRY(exg_storage_plain_bytes(s->weights, p->source, &p->data, err));
-    if (kind != EXG_CHECKSUM_NONE && kind != EXG_CHECKSUM_UNKNOWN &&
-        kind != EXG_CHECKSUM_XXH3_128) {
-        p->declared = exg_hasher_create(kind);
+    if (exg_checksum_is_known(checksum) && checksum->kind != EXG_CHECKSUM_XXH3_128) {
+        p->declared = exg_hasher_create(checksum->kind);
         if (p->declared == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }

@@ -8,6 +8,7 @@
 #include "libexport/formats/exg/save.h"
 
 #include "libexport/formats/exg/resume.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,8 @@ static exg_status frames_pay(exg_saver *s, uint32_t i, uint32_t width, bool *pay
     uint32_t length = whole < EXG_FRAME_BYTES ? (uint32_t)whole : EXG_FRAME_BYTES;
     exg_frame frame;
 
-    EXG_TRY(exg_storage_read(s->weights, s->source[i], 0, length, s->plain[0], s->err));
+    EXG_TRY(exg_storage_read_with(s->weights, s->source[i], 0, length, s->plain[0],
+                                  s->readers[0], s->err)); /* all of it is compared later */
     *pay = exg_packer_pack(s->packers[0], width, s->plain[0], length, &frame, s->packed[0]) <
            length - length / 30;
     return EXG_OK;
@@ -333,12 +335,16 @@ static void free_room(exg_saver *s)
     }
 }
 
-exg_status exg_exg_save(const exg_program *program, const char *path,
+exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, const char *path,
                         const exg_save_options *options, exg_error *err)
 {
-    exg_saver s = {.program = program, .weights = program->weights, .options = options, .err = err};
+    exg_saver s = {.program = programs[0],
+                   .weights = programs[0]->weights,
+                   .options = options,
+                   .err = err};
     exg_status status;
 
+    (void)count; /* one */
     if ((options->align & (options->align - 1)) != 0 || options->align > ALIGN_MAX) {
         return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two up to 1 GiB",
                         (unsigned long long)options->align);

@@ -44,6 +44,13 @@ static exg_status read_entry(exg_archive *archive, const exg_zip_entry *entry, c
     return EXG_OK;
 }
 
+/* 0 is what PyTorch writes where it computes none (compute_crc32=False). */
+exg_status exg_archive_compare(const exg_archive *archive, const exg_zip_entry *entry,
+                               const uint8_t *data, exg_error *err)
+{
+    return entry->crc == 0 ? EXG_OK : exg_zip_check_crc(&archive->zip, entry, data, err);
+}
+
 exg_status exg_archive_json(exg_archive *archive, const exg_zip_entry *entry, exg_json_doc **doc,
                             exg_error *err)
 {
@@ -54,7 +61,7 @@ exg_status exg_archive_json(exg_archive *archive, const exg_zip_entry *entry, ex
 
     *doc = NULL;
     status = read_entry(archive, entry, &data, &owned, err);
-    status = status == EXG_OK ? exg_zip_check_crc(&archive->zip, entry, data, err) : status;
+    status = status == EXG_OK ? exg_archive_compare(archive, entry, data, err) : status;
     if (status == EXG_OK) {
         status = exg_json_parse(data, (size_t)entry->bytes, offset, EXG_JSON_KEYS_LATER, doc, err);
     }
@@ -87,8 +94,10 @@ exg_status exg_archive_storage(exg_archive *archive, const exg_zip_entry *entry,
     char crc[9];
 
     EXG_TRY(exg_archive_keep(archive, entry, weights, &made.data, err));
-    snprintf(crc, sizeof(crc), "%08x", (unsigned)entry->crc);
-    made.checksum = (exg_checksum){EXG_CHECKSUM_CRC32, crc};
+    if (entry->crc != 0) {
+        snprintf(crc, sizeof(crc), "%08x", (unsigned)entry->crc);
+        made.checksum = (exg_checksum){EXG_CHECKSUM_CRC32, crc};
+    }
     return exg_weights_add_storage(weights, &made, storage, err);
 }
 
@@ -101,7 +110,7 @@ exg_status exg_archive_check_crc(exg_archive *archive, exg_error *err)
         exg_status status;
 
         EXG_TRY(exg_zip_read(&archive->zip, entry, *archive->inflate_left, &data, &owned, err));
-        status = exg_zip_check_crc(&archive->zip, entry, data, err);
+        status = exg_archive_compare(archive, entry, data, err);
         free(owned);
         if (status != EXG_OK) {
             return status;

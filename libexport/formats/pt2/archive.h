@@ -57,6 +57,10 @@ exg_status exg_archive_storage(exg_archive *archive, const exg_zip_entry *entry,
                                exg_weights *weights, exg_byte_order order, uint32_t *storage,
                                exg_error *err);
 
+/* ARC-012 of a record's plain bytes, where it has a checksum. */
+exg_status exg_archive_compare(const exg_archive *archive, const exg_zip_entry *entry,
+                               const uint8_t *data, exg_error *err);
+
 /* ARC-012 over all records. */
 exg_status exg_archive_check_crc(exg_archive *archive, exg_error *err);
 

@@ -190,6 +190,22 @@ static exg_status fill_info(const exg_archive *archive, exg_file_info *info, exg
     return EXG_OK;
 }
 
+exg_status exg_pt2_describe(const exg_source *source, exg_file_info *info, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(source->allocator, source->budget);
+    exg_archive archive;
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    if (status == EXG_OK) {
+        status = exg_archive_open(source->data, source->length, source->budget, arena, &archive,
+                                  err);
+        status = status == EXG_OK ? fill_info(&archive, info, err) : status;
+        status = exg_arena_settle(arena, status, err);
+    }
+    exg_arena_destroy(arena);
+    return status;
+}
+
 static exg_status open_archive(exg_arena *arena, const exg_source *source,
                                const exg_open_options *options, exg_program *program,
                                exg_file_info *info, exg_error *err)

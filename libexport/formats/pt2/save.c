@@ -3,7 +3,8 @@
  * A storage that several weights of a table share is one record; a .pt2 cannot share
  * between state and constants, compress, or keep bytes outside, so frames and external
  * storages are written plain. Bytes become little endian. A model's sample inputs are the
- * record they came in, kept among the extra files.
+ * record they came in, kept among the extra files. Records of several programs are numbered on
+ * from one to the next.
  */
 #include "libexport/formats/format.h"
 #include "libexport/formats/pt2/encode.h"
@@ -12,18 +13,24 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/program/python.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_BYTES (1u << 20) /* a multiple of every element's size */
+enum { TABLES = 2 };
 
 typedef struct saver {
-    const exg_program *program;
+    const exg_program *const *programs;
+    uint32_t count;
+    const exg_program *program; /* at hand */
+    uint32_t numbers[TABLES][3]; /* of the next records, by table and kind */
+    exg_map extras;             /* names of those that are written -> program */
     const exg_save_options *options;
     exg_zip_writer zip;
     exg_arena *arena;
-    uint8_t *block;
+    exg_pool *pool;
+    uint8_t *block; /* EXG_FRAME_BYTES, a multiple of every element's size */
     uint64_t done, total;
     exg_error *err;
 } saver;
@@ -35,33 +42,44 @@ typedef struct table_row {
     const char *config;
 } table_row;
 
-static const table_row tables[] = {
+static const table_row tables[TABLES] = {
     {EXG_TABLE_STATE,     "data/weights/",   "weight_", "_weights_config.json"  },
     {EXG_TABLE_CONSTANTS, "data/constants/", "tensor_", "_constants_config.json"},
 };
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-/* Streams a storage into the member at hand; `dtype` tells how to turn big endian bytes. */
-static exg_status write_storage(saver *s, uint32_t storage, exg_dtype dtype)
+/* A storage on its way into the member at hand. */
+typedef struct passage {
+    saver *s;
+    exg_dtype swapped; /* what big endian bytes are; EXG_DTYPE_COUNT: they stay as they are */
+} passage;
+
+static exg_status write_block(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
 {
-    const exg_storage *from = &s->program->weights->storages[storage];
-    bool swaps = from->byte_order == EXG_BIG_ENDIAN && dtype != EXG_DTYPE_COUNT;
+    const passage *p = user;
+    saver *s = p->s;
 
-    for (uint64_t at = 0; at < from->length; at += BLOCK_BYTES) {
-        uint64_t part = from->length - at < BLOCK_BYTES ? from->length - at : BLOCK_BYTES;
-
-        EXG_TRY(exg_storage_read(s->program->weights, storage, at, part, s->block, s->err));
-        if (swaps) {
-            exg_bytes_swap(s->block, part, dtype);
-        }
-        EXG_TRY(exg_zip_write(&s->zip, s->block, part, s->err));
-        s->done += part;
-        if (s->options->progress != NULL) {
-            s->options->progress(s->options->user, s->done, s->total);
-        }
+    if (p->swapped != EXG_DTYPE_COUNT) {
+        memcpy(s->block, bytes, (size_t)length);
+        exg_bytes_swap(s->block, length, p->swapped);
+        bytes = s->block;
+    }
+    EXG_TRY(exg_zip_write(&s->zip, bytes, length, err));
+    s->done += length;
+    if (s->options->progress != NULL) {
+        s->options->progress(s->options->user, s->done, s->total);
     }
     return EXG_OK;
+}
+
+/* Its checksum is compared on the way: the member gets one of its own. */
+static exg_status write_storage(saver *s, uint32_t storage, exg_dtype dtype)
+{
+    bool is_big = s->program->weights->storages[storage].byte_order == EXG_BIG_ENDIAN;
+    passage p = {s, is_big ? dtype : EXG_DTYPE_COUNT};
+
+    return exg_storage_stream(s->program->weights, storage, s->pool, write_block, &p, s->err);
 }
 
 static exg_status put_storage(saver *s, const char *name, uint32_t storage, exg_dtype dtype)
@@ -89,8 +107,8 @@ static exg_status name_stem(saver *s, const table_row *row, const exg_weight *we
 
     *stem = row->tensor;
     if (weight->meta == NULL) {
-        EXG_TRY(exg_storage_read(s->program->weights, weight->storage, 0, length < 2 ? length : 2,
-                                 head, s->err));
+        EXG_TRY(exg_storage_read_with(s->program->weights, weight->storage, 0,
+                                      length < 2 ? length : 2, head, NULL, s->err));
         *stem = memcmp(head, "PK", 2) == 0 ? "custom_obj_" : "opaque_obj_";
     }
     return EXG_OK;
@@ -147,14 +165,14 @@ static exg_status put_table(saver *s, const table_row *row)
     const char **paths = EXG_NEW_ARRAY(s->arena, const char *, weights->storage_count);
     const char *name = exg_arena_printf(s->arena, "%s%s%s", row->folder, s->program->name,
                                         row->config);
-    uint32_t counters[3] = {0, 0, 0};
     exg_text config = EXG_TEXT_EMPTY;
     exg_status status = paths == NULL || name == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
 
     exg_text_puts(&config, "{\"config\": {");
     for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
         if (weights->items[i].table == row->table) {
-            status = put_weight(s, row, &weights->items[i], paths, counters, &config);
+            status = put_weight(s, row, &weights->items[i], paths, s->numbers[row - tables],
+                                &config);
         }
     }
     exg_text_puts(&config, "}}");
@@ -181,28 +199,84 @@ static exg_status put_model(saver *s)
     return status;
 }
 
-/* The sample inputs, empty when the model has none, then the others. */
-static exg_status put_extra_files(saver *s)
+/* Reads a block of the same place of both. */
+static exg_status same_block(saver *s, exg_weights *weights[2], const uint32_t storages[2],
+                             uint64_t at, uint64_t part, bool *same)
+{
+    uint8_t *blocks[2] = {s->block, s->block + EXG_FRAME_BYTES / 2};
+
+    for (int i = 0; i < 2; i++) {
+        EXG_TRY(exg_storage_read(weights[i], storages[i], at, part, blocks[i], s->err));
+    }
+    *same = memcmp(blocks[0], blocks[1], (size_t)part) == 0;
+    return EXG_OK;
+}
+
+/* Is an extra file what the program `other` has under this name? */
+static exg_status check_extra(saver *s, const exg_extra_file *file, uint32_t other)
+{
+    const exg_program *before = s->programs[other];
+    exg_weights *weights[2] = {s->program->weights, before->weights};
+    uint32_t storages[2] = {file->storage, 0};
+    uint64_t length = weights[0]->storages[file->storage].length;
+    bool same = false;
+
+    for (uint32_t i = 0; i < before->extra_file_count; i++) {
+        if (strcmp(before->extra_files[i].name, file->name) == 0) {
+            storages[1] = before->extra_files[i].storage;
+            same = weights[1]->storages[storages[1]].length == length;
+        }
+    }
+    for (uint64_t at = 0; same && at < length; at += EXG_FRAME_BYTES / 2) {
+        uint64_t part = length - at < EXG_FRAME_BYTES / 2 ? length - at : EXG_FRAME_BYTES / 2;
+
+        EXG_TRY(same_block(s, weights, storages, at, part, &same));
+    }
+    return same ? EXG_OK
+                : EXG_FAIL(s->err, UNSUPPORTED, "FMT-EXTRA",
+                           "the programs '%s' and '%s' have other files under the name %s",
+                           before->name, s->program->name, file->name);
+}
+
+/* Of one program: its sample inputs, which are a record of their own, or the others. */
+static exg_status put_extra_files(saver *s, uint32_t index, bool samples)
 {
     const exg_program *program = s->program;
-    const char *samples =
-        exg_arena_printf(s->arena, EXG_SAMPLES_FOLDER "%s.pt", program->name);
+    const char *name = exg_arena_printf(s->arena, EXG_SAMPLES_FOLDER "%s.pt", program->name);
     bool has_samples = false;
 
-    if (samples == NULL) {
+    if (name == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
     for (uint32_t i = 0; i < program->extra_file_count; i++) {
-        has_samples = has_samples || strcmp(program->extra_files[i].name, samples) == 0;
+        const exg_extra_file *file = &program->extra_files[i];
+        uint32_t before = exg_map_find(&s->extras, file->name);
+        bool is_samples = strcmp(file->name, name) == 0;
+
+        has_samples = has_samples || is_samples;
+        if (is_samples != samples) {
+            continue;
+        }
+        if (before != EXG_MAP_NONE) {
+            EXG_TRY(check_extra(s, file, before));
+            continue;
+        }
+        if (!exg_map_put(&s->extras, file->name, index)) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+        EXG_TRY(put_storage(s, file->name, file->storage, EXG_DTYPE_COUNT));
     }
-    if (!has_samples) {
-        EXG_TRY(exg_zip_put(&s->zip, samples, "", 0, s->err));
+    return samples && !has_samples ? exg_zip_put(&s->zip, name, "", 0, s->err) : EXG_OK;
+}
+
+static exg_status put_program(saver *s, uint32_t index)
+{
+    s->program = s->programs[index];
+    for (size_t i = 0; i < TABLES; i++) {
+        EXG_TRY(put_table(s, &tables[i]));
     }
-    for (uint32_t i = 0; i < program->extra_file_count; i++) {
-        EXG_TRY(put_storage(s, program->extra_files[i].name, program->extra_files[i].storage,
-                            EXG_DTYPE_COUNT));
-    }
-    return EXG_OK;
+    EXG_TRY(put_model(s));
+    return put_extra_files(s, index, true);
 }
 
 static exg_status put_records(saver *s)
@@ -214,11 +288,18 @@ static exg_status put_records(saver *s)
         {"byteorder",       "little"},
     };
 
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        EXG_TRY(put_table(s, &tables[i]));
+    for (uint32_t p = 0; p < s->count; p++) {
+        exg_status status = put_program(s, p);
+
+        if (status != EXG_OK) {
+            return s->count == 1 ? status
+                                 : exg_error_within(s->err, status, "%s", s->program->name);
+        }
     }
-    EXG_TRY(put_model(s));
-    EXG_TRY(put_extra_files(s));
+    for (uint32_t p = 0; p < s->count; p++) {
+        s->program = s->programs[p];
+        EXG_TRY(put_extra_files(s, p, false));
+    }
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         EXG_TRY(exg_zip_put(&s->zip, marks[i][0], marks[i][1], strlen(marks[i][1]), s->err));
     }
@@ -234,12 +315,14 @@ static const char *root_of(exg_arena *arena, const char *path)
     return exg_arena_printf(arena, "%s/", stem);
 }
 
-static uint64_t count_bytes(const exg_program *program)
+static uint64_t count_bytes(const exg_program *const *programs, uint32_t count)
 {
     uint64_t total = 0;
 
-    for (uint32_t i = 0; i < program->weights->storage_count; i++) {
-        total += program->weights->storages[i].length;
+    for (uint32_t p = 0; p < count; p++) {
+        for (uint32_t i = 0; i < programs[p]->weights->storage_count; i++) {
+            total += programs[p]->weights->storages[i].length;
+        }
     }
     return total;
 }
@@ -255,19 +338,22 @@ static exg_status check_options(const exg_save_options *options, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status save(const exg_program *program, const char *path,
+static exg_status save(const exg_program *const *programs, uint32_t count, const char *path,
                        const exg_save_options *options, exg_error *err)
 {
-    saver s = {.program = program, .options = options, .err = err};
+    saver s = {.programs = programs, .count = count, .options = options, .err = err};
     exg_status status;
 
     EXG_TRY(check_options(options, err));
-    s.total = count_bytes(program);
+    s.total = count_bytes(programs, count);
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    s.block = malloc(BLOCK_BYTES);
+    s.block = malloc(EXG_FRAME_BYTES);
+    exg_map_init(&s.extras, s.arena);
+    s.zip.arena = s.arena;
     s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
-    status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err)
-                                                   : exg_writer_open(path, &s.zip.file, err);
+    status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    status = status == EXG_OK ? exg_pool_create(options->threads, &s.pool, err) : status;
+    status = status == EXG_OK ? exg_writer_open(path, &s.zip.file, err) : status;
     if (status == EXG_OK) {
         status = put_records(&s);
         if (status == EXG_OK) {
@@ -277,25 +363,41 @@ static exg_status save(const exg_program *program, const char *path,
         }
     }
     exg_zip_writer_free(&s.zip);
+    exg_pool_destroy(s.pool);
     free(s.block);
     exg_arena_destroy(s.arena);
     return status;
 }
 
-exg_status exg_pt2_save(const exg_program *program, const char *path,
+/* PyTorch makes Python code of programs: those whose names are none get others, in copies. */
+static exg_status suit_python(const exg_program *const *programs, uint32_t count,
+                              const exg_program **suited, exg_program **copies, exg_error *err)
+{
+    for (uint32_t p = 0; p < count; p++) {
+        suited[p] = programs[p];
+        if (!exg_program_suits_python(programs[p])) {
+            EXG_TRY(exg_program_copy(programs[p], &copies[p], err));
+            EXG_TRY(exg_program_suit_python(copies[p], err));
+            suited[p] = copies[p];
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_pt2_save(const exg_program *const *programs, uint32_t count, const char *path,
                         const exg_save_options *options, exg_error *err)
 {
-    exg_program *named = NULL;
-    exg_status status;
+    const exg_program **suited = calloc(count, sizeof(*suited));
+    exg_program **copies = calloc(count, sizeof(*copies));
+    exg_status status = suited == NULL || copies == NULL
+                            ? EXG_OUT_OF_MEMORY(err)
+                            : suit_python(programs, count, suited, copies, err);
 
-    if (exg_program_suits_python(program)) {
-        return save(program, path, options, err);
+    status = status == EXG_OK ? save(suited, count, path, options, err) : status;
+    for (uint32_t p = 0; copies != NULL && p < count; p++) {
+        exg_program_destroy(copies[p]);
     }
-    EXG_TRY(exg_program_copy(program, &named, err)); /* PyTorch makes Python code of it */
-    status = exg_program_suit_python(named, err);
-    if (status == EXG_OK) {
-        status = save(named, path, options, err);
-    }
-    exg_program_destroy(named);
+    free(copies);
+    free(suited);
     return status;
 }

@@ -70,6 +70,7 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, e
         return EXG_FAIL(err, MALFORMED, "PKL-002", "the record data.pkl is missing");
     }
     EXG_TRY(exg_archive_keep(&file->archive, pickle, weights, &data, err));
+    EXG_TRY(exg_archive_compare(&file->archive, pickle, data, err));
     return exg_pickle_read(data, (size_t)pickle->bytes, arena, &file->object, err);
 }
 

@@ -494,6 +494,28 @@ static exg_status check_layout(const exg_zip *zip, const directory *dir, exg_zip
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+exg_status exg_zip_take_name(exg_map *folded, const char *name, exg_error *err)
+{
+    const char *fault = name_fault(name, strlen(name));
+    char *copy;
+
+    if (fault != NULL) {
+        return EXG_FAIL(err, MALFORMED, "ARC-014", "member name \"%s\" %s", name, fault);
+    }
+    copy = exg_arena_strdup(folded->arena, name);
+    if (copy == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (char *c = copy; *c != '\0'; c++) {
+        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+    }
+    if (exg_map_find(folded, copy) != EXG_MAP_NONE) {
+        return EXG_FAIL(err, MALFORMED, "ARC-009",
+                        "two members are called %s (without regard to case)", copy);
+    }
+    return exg_map_put(folded, copy, 0) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+}
+
 /* Names that differ by case alone are one name to many readers: ARC-009. */
 static exg_status check_unique(const exg_zip *zip, exg_arena *arena, exg_error *err)
 {
@@ -501,20 +523,10 @@ static exg_status check_unique(const exg_zip *zip, exg_arena *arena, exg_error *
 
     exg_map_init(&folded, arena);
     for (uint32_t i = 0; i < zip->count; i++) {
-        char *name = exg_arena_strdup(arena, zip->entries[i].name);
+        exg_status status = exg_zip_take_name(&folded, zip->entries[i].name, err);
 
-        if (name == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        for (char *c = name; *c != '\0'; c++) {
-            *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
-        }
-        if (exg_map_find(&folded, name) != EXG_MAP_NONE) {
-            return ZIP_FAIL(zip, zip->entries[i].header_offset, err, "ARC-009",
-                            "two members are called %s (without regard to case)", name);
-        }
-        if (!exg_map_put(&folded, name, i)) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (status != EXG_OK) {
+            return exg_error_at(err, status, zip->base + zip->entries[i].header_offset);
         }
     }
     return EXG_OK;

@@ -1,7 +1,7 @@
 /* zip_writer.c - see zip_writer.h. */
 #include "libexport/formats/pt2/zip_writer.h"
 
-#include "libexport/base/arena.h"
+#include "libexport/formats/pt2/zip.h"
 
 #include <assert.h>
 #include <libdeflate.h>
@@ -42,6 +42,7 @@ static void put_common(exg_text *out, uint64_t length, uint32_t crc)
 exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length, exg_error *err)
 {
     size_t name_bytes = strlen(zip->root) + strlen(name);
+    const char *whole = exg_arena_printf(zip->arena, "%s%s", zip->root, name);
     uint64_t at = exg_writer_position(zip->file);
     uint32_t size_bytes = length >= LARGE ? 20 : 0;
     exg_text header = EXG_TEXT_EMPTY;
@@ -51,6 +52,8 @@ exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length,
     if (name_bytes > 511) { /* torch reads no longer ones */
         return EXG_FAIL(err, LIMIT, "PT2-002", "the record name %.40s... is too long", name);
     }
+    zip->names.arena = zip->arena;
+    EXG_TRY(whole == NULL ? EXG_OUT_OF_MEMORY(err) : exg_zip_take_name(&zip->names, whole, err));
     padding = ALIGNMENT - (at + LOCAL_BYTES + name_bytes + size_bytes + 4) % ALIGNMENT;
     padding %= ALIGNMENT;
     put(&header, SIGNATURE(3, 4), 4);

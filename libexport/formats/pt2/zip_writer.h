@@ -2,13 +2,15 @@
  *
  * Members are stored, their bytes begin at multiples of 64, checksums are right, and the
  * archive ends with zip64 records. Times and modes are zero: equal members, equal bytes.
- * Memory: one buffer for the directory. Threads: one at a time.
+ * Memory: one buffer for the directory, and the names. Threads: one at a time.
  * Form: APPNOTE 6.3; reference: pt2 format 2.1.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H
 
+#include "libexport/base/arena.h"
 #include "libexport/base/files.h"
+#include "libexport/base/map.h"
 #include "libexport/base/text.h"
 
 #include <exg/status.h>
@@ -16,6 +18,8 @@
 typedef struct exg_zip_writer {
     exg_writer *file; /* borrowed */
     const char *root; /* "m/": stands before every name; borrowed */
+    exg_arena *arena; /* of names; borrowed */
+    exg_map names;    /* taken, by the reader's rules */
     exg_text directory;
     uint64_t count;
     uint64_t header;       /* of the member at hand */

@@ -33,6 +33,7 @@ typedef struct exg_open_options {
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
     bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
+    bool no_check;          /* checksums are not compared when tensors are first read */
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -59,6 +60,10 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
 /* The same from memory, which must stay as long as the program's weights. */
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
                            exg_program **program, exg_file_info *info, exg_error *err);
+
+/* What the file is, and which programs it holds, without opening one: of an archive all names,
+ * of other formats, which hold one, none. The caller frees *info. IO, MALFORMED, UNSUPPORTED. */
+exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *err);
 
 typedef enum exg_compression { EXG_COMPRESSION_KEEP, EXG_COMPRESSION_NONE, EXG_COMPRESSION_ZSTD } exg_compression;
 
@@ -92,6 +97,12 @@ typedef struct exg_save_options {
  * holds; MALFORMED for damaged sources; IO. */
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *options, exg_error *err);
+
+/* Several programs into one archive, in this order, each under its own name; .pt2 alone holds
+ * more than one (UNSUPPORTED FMT-SEVERAL). An extra file that several of them have is written
+ * once, and must be the same in all (FMT-EXTRA). */
+exg_status exg_save_programs(const exg_program *const *programs, uint32_t count, const char *path,
+                             exg_format format, const exg_save_options *options, exg_error *err);
 
 /* ---- files of weights ----------------------------------------------------------- */
 
@@ -127,13 +138,16 @@ typedef struct exg_weights_save_options {
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
     uint32_t threads; /* 0: every core */
+    bool force;       /* files of the model that was there, in another form, are removed */
 } exg_weights_save_options;
 
 /* Writes every plain tensor and the metadata as safetensors, atomically: the old model or
  * the new one, at any moment. Wider elements go first, so that all of them are aligned.
  * A split model is PATH.index.json and files beside it whose names carry the hash of their
- * bytes; files of another model that was there stay. Tensors are read block by block.
- * UNSUPPORTED when safetensors has no such dtype, IO. */
+ * bytes. Readers take what they find, so other files of a model of this name must not stay
+ * beside the new ones: an index beside a model in one file, one file or other parts beside
+ * an index (USAGE STF-BESIDE, and nothing is written; `force` removes them at the end).
+ * Tensors are read block by block. UNSUPPORTED when safetensors has no such dtype, IO. */
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *options, exg_error *err);
 
@@ -163,8 +177,11 @@ exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tens
 void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
 const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
 
-/* Writes safetensors atomically, names in the order given. The data begins at a
- * multiple of 64; between tensors the format allows no padding. */
+/* Writes what the name of the file says, atomically, names in the order given: .safetensors
+ * (data from a multiple of 64 on; between tensors the format allows no padding), .npz, or .npy
+ * for one tensor, whose name is not kept. NumPy has no complex32, which is written as
+ * complex64, and no bfloat16 or float8; safetensors has no complex128 and no complex32
+ * (UNSUPPORTED). Only safetensors has metadata, which may be NULL. USAGE for another name. */
 exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err);
 

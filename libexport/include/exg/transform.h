@@ -32,11 +32,20 @@ typedef struct exg_input_binding {
     int64_t as_int; /* INT, BOOL */
 } exg_input_binding;
 
+typedef struct exg_bind_options {
+    size_t size; /* sizeof(exg_bind_options) */
+    /* Go on without the program's guards, those that do not hold and those that cannot be read
+     * alike (as ExportedProgram.module(check_guards=False) does): the caller answers for them. */
+    bool ignore_guards;
+} exg_bind_options;
+
 /* The numbers symbols take when the inputs are `bindings` (any order, all user
- * inputs). Checks names, dtypes, concrete sizes, derived sizes, range constraints.
- * USAGE with codes INP-001..006 names the expected and the given. Lives in `arena`. */
+ * inputs). Checks names, dtypes, concrete sizes, derived sizes, range constraints, guards.
+ * USAGE with codes INP-001..006, INP-009 and INP-010 names the expected and the given; UNSUPPORTED
+ * INP-011: a guard cannot be read. Lives in `arena`. `options` may be NULL. */
 exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
-                           uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err);
+                           uint32_t count, const exg_bind_options *options, exg_arena *arena,
+                           exg_symbols *symbols, exg_error *err);
 
 /* The numbers of the example inputs the program was exported with (the hints). */
 exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,

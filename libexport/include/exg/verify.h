@@ -35,7 +35,7 @@ typedef enum exg_keeper {
     EXG_KEEPER_OPENING,   /* exg_open() refuses the file with the rule's code */
     EXG_KEEPER_VERIFYING, /* exg_verify() finds it */
     EXG_KEEPER_DATA,      /* exg_verify_data() reads the weights for it */
-    EXG_KEEPER_FILE,      /* exg_verify_file() looks at how the file is made */
+    EXG_KEEPER_FILE,      /* exg_verify_file() looks at the file, and at those beside it */
     EXG_KEEPER_NOTHING    /* no file can break it here; `fix` says why */
 } exg_keeper;
 
@@ -101,10 +101,12 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
 exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                            const exg_check_options *options, exg_error *err);
 
-/* What exg_open() found of the file `path` that other readers would mind. Adds notes to
- * `diagnostics`, which exg_verify() made. NO_MEMORY. */
-exg_status exg_verify_file(const char *path, const exg_file_info *info,
-                           exg_diagnostics *diagnostics, exg_error *err);
+/* What exg_open() found of the file `path` that other readers would mind, and whether the files
+ * of weights beside it are there, and long enough; reads none. Adds to `diagnostics`, which
+ * exg_verify() made. MALFORMED (WGT-015) when one is not: err holds the first. NO_MEMORY. */
+exg_status exg_verify_file(const exg_program *program, const char *path,
+                           const exg_file_info *info, exg_diagnostics *diagnostics,
+                           exg_error *err);
 
 #ifdef __cplusplus
 }

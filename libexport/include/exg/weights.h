@@ -3,7 +3,9 @@
  * A weight is a view into a storage; several weights may share one (tied
  * weights, views). A storage is a run of bytes in a mapped file, in memory, in
  * compressed frames, or in an external file that is opened when first read.
- * Opening a program reads no weight byte.
+ * Opening a program reads no weight byte. Before the first byte of a storage goes out, all
+ * of it is compared with the checksum that the file gives, if it gives one (MALFORMED
+ * ARC-012; exg_open_options.no_check). Of frames each is, whenever it is read.
  *
  * Lifetime: counted. Programs made from a program share its weights; the last
  * release unmaps the files.
@@ -103,6 +105,7 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
                                    uint32_t *index, exg_error *err);
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err);
 
+/* Keys are unique: another value of one that is there becomes "<key>_1" and so on. */
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err);
 

@@ -60,15 +60,15 @@ on_mesh()
 export EXG_STANDIN_DEVICES
 for place in "2 tensor" "3 tensor" "2x2 fsdp,tensor"; do
     EXG_STANDIN_DEVICES=1
-    on_mesh "${place% *}" "${place#* }" "the device's memory" "$work/shared"
+    on_mesh "${place% *}" "${place#* }" "the device's memory" "$work/shared.safetensors"
     EXG_STANDIN_DEVICES=4
-    on_mesh "${place% *}" "${place#* }" "NCCL" "$work/nccl"
+    on_mesh "${place% *}" "${place#* }" "NCCL" "$work/nccl.safetensors"
 done
 # The bits are those of collectives that go through the host.
 EXG_STANDIN_NCCL_VERSION=20000
 export EXG_STANDIN_NCCL_VERSION
-on_mesh 2x2 fsdp,tensor "the host (NCCL is too old" "$work/host"
-if ! cmp "$work/shared" "$work/host"; then
+on_mesh 2x2 fsdp,tensor "the host (NCCL is too old" "$work/host.safetensors"
+if ! cmp "$work/shared.safetensors" "$work/host.safetensors"; then
     echo "FAILED: ranks on one device have other bits"
     failed=$((failed + 1))
 fi

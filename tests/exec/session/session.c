@@ -346,34 +346,53 @@ static void each_step_is_measured(void **state)
     unload_fixture(&l);
 }
 
-/* Guards are Python; what the closed grammar reads of them is asked, the rest is not. */
+static void refuses(exg_session *session, const exg_session_input *input, exg_status status,
+                    const char *code, const char *guard)
+{
+    exg_error err;
+
+    assert_int_equal(exg_session_run(session, input, 1, &err), status);
+    assert_string_equal(err.code, code);
+    assert_non_null(strstr(err.message, guard));
+}
+
+/* Guards are Python; they are read, not run, and one that cannot be read may ask for anything. */
 static void guards_are_asked_when_inputs_are_bound(void **state)
 {
-    static const char *guards[] = {"L['tokens'].size()[1] % 200 == 0 or __import__('os')",
-                                   "(L['tokens'].size()[1] % 8) == 0",
-                                   "L['nobody'].size()[0] == 7"};
+    static const char *guards[] = {"L['flat_args'][0].size()[1] % 200 == 0",
+                                   "L['tokens'].size()[1] % 200 == 0 or __import__('os')"};
     const fixture row = {"lm.core.dynamic.pt2", "lm.t200.inputs.safetensors",
                          "lm.t200.expected.safetensors", 1e-3, 1e-3};
     int64_t tokens[17] = {1};
     exg_session_input input = {.name = "tokens",
                                .tensor = {.data = tokens, .dtype = EXG_DTYPE_I64, .rank = 2}};
+    exg_session_options options = {.size = sizeof(options), .ignore_guards = true};
     exg_session *session;
-    exg_error err;
     loaded l;
 
     (void)state;
     load_fixture(&row, &l);
     l.program->guards_code = guards;
-    l.program->guard_count = 3;
+    l.program->guard_count = 1;
     session = open_session(&l, NULL);
     input.tensor.sizes[0] = 1;
     input.tensor.sizes[1] = 17;
     exg_tensor_set_contiguous(&input.tensor);
-    assert_int_equal(exg_session_run(session, &input, 1, &err), EXG_USAGE);
-    assert_string_equal(err.code, "INP-009");
-    assert_non_null(strstr(err.message, guards[1]));
+    refuses(session, &input, EXG_USAGE, "INP-009", guards[0]);
     run_fixture(&l, session);
     compare_with_expected(&l, session, "after a refusal");
+    l.program->guard_count = 2;
+    refuses(session, &input, EXG_USAGE, "INP-009", guards[0]);
+    input.tensor.sizes[1] = 1;
+    l.program->guards_code = &guards[1];
+    l.program->guard_count = 1;
+    exg_tensor_set_contiguous(&input.tensor);
+    refuses(session, &input, EXG_UNSUPPORTED, "INP-011", guards[1]);
+    exg_session_destroy(session);
+    session = open_session(&l, &options);
+    assert_int_equal(exg_session_run(session, &input, 1, NULL), EXG_OK);
+    run_fixture(&l, session);
+    compare_with_expected(&l, session, "without guards");
     exg_session_destroy(session);
     unload_fixture(&l);
 }

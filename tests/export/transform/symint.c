@@ -144,6 +144,18 @@ static void infix_is_read(void **state)
         {"s77 == 18", 0},
         {"Mod(s77, 3)", 2},
         {"Max(1, s27)", 5},
+        {"s77 | 2 > 3", 1}, /* as Python reads it */
+        {"s77 & 3 | 8 ^ 12", 5},
+        {"1 << 2 + 1", 8},
+        {"s77 >> 1 << 2", 32},
+        {"u0 >> 1", -4},
+        {"s77 if s27 > 5 else s27 if s77 else 1", 5},
+        {"abs(u0) + round(s77/2) + round(s27/2) + math.ceil(s77/4)", 22},
+        {"math.log2(torch.sym_float(s77 - 1)) == 4.0", 1},
+        {"torch._sym_sqrt(torch.sym_float(s77 - 1)) == 4.0 and True", 1},
+        {"s27 == 0 or s77 % s27 == 2", 1},
+        {"s27 != 5 and s77 // 0 == 1", 0},
+        {"s77 < math.inf and not s77 > math.inf", 1},
     };
 
     (void)state;
@@ -308,7 +320,7 @@ static void anything_but_the_grammar_is_refused(void **state)
         "open('/etc/passwd')",
         "s77.__class__",
         "lambda: 1",
-        "s77 if s77 else 1",
+        "s77 if s77",
         "[1, 2]",
         "{1}",
         "\"s77\"",

@@ -1,0 +1,1 @@
+exg convert fixtures/weights/stored.npz $T/m.safetensors && exg convert fixtures/weights/stored.npz $T/m.safetensors --split 30

@@ -1,0 +1,1 @@
+exg convert fixtures/archives/several.pt2 $T/out.safetensors

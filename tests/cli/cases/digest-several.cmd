@@ -1,0 +1,1 @@
+exg inspect fixtures/archives/several.pt2 --digest xxh3

@@ -1,0 +1,1 @@
+exg help run plan; exg --version run

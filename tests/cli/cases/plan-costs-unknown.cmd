@@ -1,0 +1,1 @@
+printf '{"ns_per_flops": 1}' > $T/c.json; exg plan fixtures/mlp.pt2 --mesh 2 --costs $T/c.json; echo '{"links": [{"ns": 1}]}' > $T/c.json; exg plan fixtures/mlp.pt2 --mesh 2 --costs $T/c.json; echo '{}' > $T/c.json;  exg plan fixtures/mlp.pt2 --mesh 2 --costs $T/c.json

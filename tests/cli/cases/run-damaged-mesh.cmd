@@ -1,0 +1,1 @@
+cp fixtures/mlp.pt2 $T/bad.pt2 && printf X | dd of=$T/bad.pt2 bs=1 seek=900 conv=notrunc 2> /dev/null; exg run $T/bad.pt2 --input fixtures/mlp.inputs.safetensors --mesh 2 --place tensor ; code=$?; rm -f $T/bad.pt2; (exit $code)

@@ -1,0 +1,1 @@
+cp fixtures/mlp.pt2 $T/bad.pt2 && printf X | dd of=$T/bad.pt2 bs=1 seek=64 conv=notrunc 2> /dev/null; exg run $T/bad.pt2 --input fixtures/mlp.inputs.safetensors --no-check > $T/out && grep -c . $T/out; rm $T/out ; code=$?; rm -f $T/bad.pt2; (exit $code)

@@ -1,0 +1,1 @@
+exg run fixtures/many.pt2 --input fixtures/many.inputs.safetensors --output $T/y.npz && exg inspect $T/y.npz && exg run fixtures/many.pt2 --input fixtures/many.inputs.safetensors --expect $T/y.npz | tail -1

@@ -1,0 +1,1 @@
+cp fixtures/archives/several.pt2 $T/bad.pt2; at=$(grep -abo weight_3 $T/bad.pt2 | head -1 | cut -d: -f1); printf X | dd of=$T/bad.pt2 bs=1 seek=$((at + 40)) conv=notrunc 2> /dev/null; exg verify $T/bad.pt2 --data --json; code=$?; rm $T/bad.pt2; (exit $code)

@@ -1,0 +1,1 @@
+exg verify fixtures/archives/named.pt2
