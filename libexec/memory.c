@@ -47,6 +47,7 @@ typedef struct kept {
 
 struct exg_memory {
     exg_budget budget;
+    exg_scratch scratch;
     exg_weights *weights;
     exg_pool *pool;
     kept *storages;
@@ -73,6 +74,7 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
     }
     m->weights = exg_weights_retain(weights);
     m->budget.allocator = exg_arena_allocator(weights->arena);
+    m->scratch.budget = &m->budget;
     m->pool = pool;
     *memory = m;
     return EXG_OK;
@@ -133,6 +135,7 @@ void exg_memory_destroy(exg_memory *memory)
     if (memory == NULL) {
         return;
     }
+    exg_scratch_empty(&memory->scratch);
     for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
         drop_kept(memory, i);
     }
@@ -160,6 +163,11 @@ void exg_memory_destroy(exg_memory *memory)
 exg_budget *exg_memory_budget(exg_memory *memory)
 {
     return &memory->budget;
+}
+
+exg_scratch *exg_memory_scratch(exg_memory *memory)
+{
+    return &memory->scratch;
 }
 
 static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_input *input)

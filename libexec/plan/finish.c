@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* A copy in every run, even of what is the same in each. */
-static exg_status copy_apart(exg_planner *p, exg_location *location)
+/* A copy in every run, even of what is the same in each: other plans take turns in the memory of
+ * results. */
+static exg_status copy_result(exg_planner *p, exg_location *location)
 {
     extern const exg_kernel exg_kernel_copy;
     exg_location from = *location;
@@ -31,8 +32,7 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
         p->plan->buffers[location.buffer].is_once ||
         !exg_tensor_is_contiguous(&location.window)) {
-        EXG_TRY(p->outputs_apart ? copy_apart(p, &location)
-                                 : exg_planner_copy(p, &location, "output", &location));
+        EXG_TRY(copy_result(p, &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
     if (p->outputs_apart) {
