@@ -3,6 +3,7 @@
  */
 #include "libexport/base/given.h"
 #include "libexec/routine.h"
+#include "libexport/base/map.h"
 #include "libexec/sharding/cuts.h"
 #include "libexport/base/options.h"
 #include "libexport/base/text.h"
@@ -30,6 +31,7 @@ struct exg_session {
     exg_session_output *outputs;
     uint32_t output_count;
     exg_input_binding *bindings; /* by graph input */
+    exg_map inputs;              /* the user's, by name: which graph input */
     void **data;                 /* by graph input: of this run */
     void **given;                /* by input of this run */
     int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
@@ -150,10 +152,20 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->given = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
     s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
-    return s->bindings == NULL || s->data == NULL || s->given == NULL || s->last_sizes == NULL ||
-                   s->outputs == NULL
-               ? EXG_OUT_OF_MEMORY(err)
-               : EXG_OK;
+    if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->last_sizes == NULL ||
+        s->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_map_init(&s->inputs, s->arena);
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
+
+        if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
+            !exg_map_put(&s->inputs, spec->arg.name, i)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
 }
 
 /* Processes keep the same plans, so none lets go of one by itself. */
@@ -409,13 +421,11 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
 
 static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count)
 {
-    const exg_plan *plan = exg_bound_plan(s->routine.current);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
 
-    for (uint32_t p = 0; p < plan->input_count; p++) {
-        for (uint32_t i = 0; i < count && plan->inputs[p].kind == EXG_INPUT_USER; i++) {
-            if (plan->inputs[p].name != NULL && strcmp(plan->inputs[p].name, inputs[i].name) == 0) {
-                s->data[p] = s->given[i];
-            }
+        if (at != EXG_MAP_NONE) {
+            s->data[at] = s->given[i];
         }
     }
 }

@@ -45,16 +45,10 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
 
 static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec)
 {
-    for (uint32_t i = 0; i < p->plan->input_count; i++) {
-        exg_plan_input *input = &p->plan->inputs[i];
-        const char *name = input->kind == EXG_INPUT_USER ? input->name : input->target;
+    uint32_t i = exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION],
+                              spec->target);
 
-        if (input->mutated && strcmp(name, spec->target) == 0 &&
-            (input->kind == EXG_INPUT_USER) == (spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION)) {
-            return input;
-        }
-    }
-    return NULL;
+    return i < p->plan->input_count ? &p->plan->inputs[i] : NULL;
 }
 
 /* A new value that still lies in another input's memory is set aside first, since
