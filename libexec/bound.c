@@ -24,17 +24,9 @@ static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
                                                    : plan->buffers[plan->inputs[p].buffer].bytes;
 }
 
-void exg_bound_destroy(exg_bound *bound)
+/* Without those that follow. */
+static void destroy_one(exg_bound *bound)
 {
-    if (bound == NULL) {
-        return;
-    }
-    for (exg_bound *f = bound->follow; f != NULL;) {
-        exg_bound *next = f->next;
-
-        exg_bound_destroy(f);
-        f = next;
-    }
     exg_loop_destroy(bound->loop);
     for (uint32_t r = 0; bound->ranks != NULL && r < bound->rank_count; r++) {
         exg_rank_destroy(bound->ranks[r]);
@@ -44,6 +36,28 @@ void exg_bound_destroy(exg_bound *bound)
     exg_stretch_destroy(bound->stretch);
     exg_arena_destroy(bound->arena);
     free(bound);
+}
+
+/* A stretch needs the one before it, so the last go first: a program may have as many stretches as
+ * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
+void exg_bound_destroy(exg_bound *bound)
+{
+    exg_bound *up = NULL; /* those that wait for what follows them, the nearest first */
+
+    while (bound != NULL) {
+        exg_bound *first = bound->follow;
+
+        if (first != NULL) { /* down; the rest of the list comes after it */
+            bound->follow = first->next;
+            bound->next = up;
+            up = bound;
+            bound = first;
+            continue;
+        }
+        destroy_one(bound);
+        bound = up;
+        up = bound == NULL ? NULL : bound->next;
+    }
 }
 
 exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
