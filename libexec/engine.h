@@ -29,6 +29,9 @@ typedef struct exg_engine {
     struct exg_bound *running; /* what the team carries out */
     bool lost; /* a rank did not come back: what it may reach is never freed */
     exg_memory *memory;
+    struct exg_routine *routine; /* of the whole program */
+    uint64_t plan_bytes;         /* what plans take that they do not share */
+    uint64_t plan_bytes_limit;   /* past it the oldest go */
     uint64_t loops_left; /* iterations that this run may still take */
     uint64_t runs;       /* so far */
     uint64_t stretches;  /* that this run carried out */
@@ -46,6 +49,11 @@ static inline uint32_t exg_engine_places(const exg_engine *engine)
 }
 
 uint64_t exg_now_ns(void);
+
+/* Threads, ranks and devices, as the options and the mesh say; tables lie in the arena. What is
+ * there after a fault is left to exg_engine_close(). */
+exg_status exg_engine_open(exg_engine *engine, exg_arena *arena, exg_error *err);
+void exg_engine_close(exg_engine *engine);
 
 /* bound.c: the first cause among the ranks' outcomes. */
 exg_status exg_outcome_of(const exg_engine *engine, exg_error *err);

@@ -187,18 +187,14 @@ exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err
     if (pool == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    pool->thread_count = count;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->job_cond, NULL);
     pthread_cond_init(&pool->done_cond, NULL);
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        if (!exg_thread_start(&pool->threads[i], worker_main, pool)) {
-            exg_pool_destroy(pool);
-            return EXG_FAIL(err, NO_MEMORY, "POOL-001", "thread %u of %u could not be started",
-                            i + 1, count);
-        }
+    while (pool->started + 1 < count &&
+           exg_thread_start(&pool->threads[pool->started], worker_main, pool)) {
         pool->started++;
     }
+    pool->thread_count = pool->started + 1; /* the caller's alone would do */
     *out = pool;
     return EXG_OK;
 }

@@ -16,7 +16,8 @@ typedef struct exg_pool exg_pool;
 #define EXG_POOL_THREADS_MAX 1024
 
 /* `thread_count` workers in all, the caller counted; 0: one per core this process
- * may use. 1 starts no thread. USAGE POOL-002: more than there may be. */
+ * may use. 1 starts no thread; where the system refuses a thread, those before it do. USAGE
+ * POOL-002: more than there may be. NO_MEMORY. */
 exg_status exg_pool_create(uint32_t thread_count, exg_pool **pool, exg_error *err);
 void exg_pool_destroy(exg_pool *pool); /* NULL is allowed */
 uint32_t exg_pool_thread_count(const exg_pool *pool);

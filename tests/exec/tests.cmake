@@ -113,10 +113,13 @@ target_link_libraries(shards PRIVATE exg_flags exg::exec)
 target_include_directories(shards PRIVATE ${PROJECT_SOURCE_DIR})
 exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_budget exec/session/budget.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_turns exec/session/turns.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_calls exec/session/calls.c LIBS exg::exec)
 exg_test(exec_nulls exec/nulls.c LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
 exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
+exg_test(exec_no_threads exec/session/no_threads.c exec/session/fixture.c LIBS exg::exec
+  ${CMAKE_DL_LIBS})
 # What a session makes of weights before it runs.
 exg_test(exec_constant exec/session/constant.c THREADS LIBS exg::exec)
 exg_test(exec_weights exec/session/weights.c THREADS LIBS exg::exec)

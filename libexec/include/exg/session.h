@@ -1,9 +1,10 @@
 /* session.h - a program loaded and ready to run, again and again.
  *
  * A session takes a verified program, plans it for the sizes of the inputs it is
- * given (one plan for each set of sizes, kept; under plan_limit or goal.memory_limit
- * those used last), and carries plans out. After the first run with given sizes, running
- * allocates nothing while their plan is kept. Weights are used where they are mapped;
+ * given (one plan for each set of sizes; those used last are kept), and carries plans out. Plans
+ * take turns in one memory, as large as the largest needs. After the first run with given sizes,
+ * running allocates nothing while their plan is kept, unless less than half of goal.memory_limit is
+ * left: then each plan takes what it needs and no more. Weights are used where they are mapped;
  * what the program writes (buffers, an in-place cache) is the session's own state and
  * lasts from run to run.
  *
@@ -56,8 +57,9 @@ typedef struct exg_session_options {
     const char *device;
     bool check_ranks; /* with plan_only: those of all ranks are, and must fit (COM-010). Ranks
                          that are threads are checked always, processes by their digests */
-    /* Plans for sets of sizes that are kept, those used last; 0: all. Each has its memory
-     * and, for programs of many nodes, megabytes that describe it. */
+    /* Plans for sets of sizes that are kept, those used last; 0: as many as take 32 MiB together,
+     * or as much as the weights where that is more, and one. A plan of many nodes takes
+     * megabytes. */
     uint32_t plan_limit;
     /* Weights are not compared with the checksums of their file. Else each storage is, as a
      * whole, when the session first reads of it (ARC-012). On a mesh of processes a rank
@@ -76,7 +78,8 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
 /* One user input, by the name of its placeholder. Tensors are row-major, aligned for their
- * elements; the data is borrowed during the run, and written when the program writes the input. A
+ * elements; the data is borrowed during the run, and written when the program writes the input. One
+ * that lies in a result of the last run is copied first; what the program writes to it is lost. A
  * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
 typedef struct exg_session_input {
     const char *name;
@@ -102,7 +105,7 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
 /* One user output, in flat order, of the last run. */
 typedef struct exg_session_output {
     exg_argument constant; /* kind TENSOR: `tensor`; else the constant itself */
-    exg_tensor tensor;     /* row-major; valid until the next run */
+    exg_tensor tensor;     /* row-major; lent until the next run, whatever its sizes, begins */
 } exg_session_output;
 
 uint32_t exg_session_output_count(const exg_session *session);
