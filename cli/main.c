@@ -211,10 +211,17 @@ int main(int argc, char **argv)
     if (!wrote_all() && status == EXG_OK) {
         status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
     }
-    if (status != EXG_OK) {
+    if (status != EXG_OK && cli_interrupted() != 0 && cli_process_count() > 1) {
+        /* mpirun ends what is left, and one that failed has said why */
+    } else if (status != EXG_OK) {
         print_error(&err, json);
     } else if (ran && cli_process_count() > 1) {
         exg_mpi_finish(); /* a process that leaves without takes the others with it */
+    }
+    if (status != EXG_OK && cli_interrupted() != 0) { /* who sent the signal is to see it */
+        (void)fflush(NULL);
+        (void)signal(cli_interrupted(), SIG_DFL);
+        (void)raise(cli_interrupted());
     }
     return exg_status_exit_code(status);
 }

@@ -3,6 +3,8 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/loop.h"
 #include "libexec/routine.h"
+#include "libexec/work.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -105,17 +107,22 @@ static void note_handed_on(const exg_bound *b, bool is_part, exg_plan *plan)
 static exg_status check_memory(const exg_engine *e, const exg_plan *plan, exg_error *err)
 {
     const exg_plan_summary *s = &plan->summary;
-    uint64_t limit = e->options.goal.memory_limit;
-    uint64_t bytes =
-        s->weight_bytes + s->constant_bytes + s->arena_bytes + s->workspace_bytes;
+    const exg_budget *budget = exg_memory_budget(e->memory);
+    uint64_t bytes = (budget->of_machine ? 0 : s->weight_bytes) + s->constant_bytes;
 
-    return limit == 0 || bytes <= limit
-               ? EXG_OK
-               : exg_error_fix(err,
-                               EXG_FAIL(err, LIMIT, "PLC-009",
-                                        "the plan needs %" PRIu64 " bytes for weights, values and "
-                                        "workspace, and may take %" PRIu64, bytes, limit),
-                               EXG_BUDGET_FIX);
+    if (budget->limit == 0 || e->options.plan_only ||
+        (exg_add_u64(bytes, s->arena_bytes, &bytes) &&
+         exg_add_u64(bytes, s->workspace_bytes, &bytes) && bytes <= budget->limit)) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, LIMIT, "PLC-009",
+                                  "the plan needs %" PRIu64 " bytes for %svalues and "
+                                  "workspace, and %s %" PRIu64, bytes,
+                                  budget->of_machine ? "" : "weights, ",
+                                  budget->of_machine ? "the machine has" : "may take",
+                                  budget->limit),
+                         EXG_BUDGET_FIX);
 }
 
 /* Places, plans and binds one rank. */
@@ -202,6 +209,7 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
         is_part ? 0 : b->stretch->program->graph->input_count - b->stretch->input_count;
     status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
     b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
+    b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->stretch->program); /* planned: not needed any more */
     b->stretch->program = NULL;
     status = status == EXG_OK && !is_part && b->stretch->depth == 0
@@ -209,6 +217,9 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
                  : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
+        if (status == EXG_OK) {
+            exg_rank_watch(b->ranks[r], &e->stop, e->alone);
+        }
         if (status == EXG_OK && e->options.profile) {
             status = exg_rank_profile(b->ranks[r], err);
         }
@@ -455,11 +466,27 @@ static exg_status fill(exg_engine *engine, exg_bound *bound, exg_error *err)
     return status;
 }
 
+/* Before it is begun. */
+static exg_status take_work(exg_engine *e, const exg_bound *b, exg_error *err)
+{
+    if (b->work > e->work_left) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, LIMIT, "RUN-012",
+                     "%.3g operations are asked for, of %.3g that a run may take (%.3g are left)",
+                     b->work, e->work_limit, e->work_left),
+            "--work-limit, exg_session_options.work_limit");
+    }
+    e->work_left -= b->work;
+    return EXG_OK;
+}
+
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
 {
     const exg_stretch *s = bound->stretch;
     uint64_t draw = draw_of(engine);
 
+    EXG_TRY(take_work(engine, bound, err));
     EXG_TRY(fill(engine, bound, err));
     for (uint32_t r = 0; r < engine->rank_count; r++) {
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);

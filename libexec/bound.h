@@ -14,6 +14,7 @@ typedef struct exg_bound {
     uint32_t level; /* scratch.h */
     uint64_t bytes; /* that it takes beside what it shares, */
     uint64_t *plan_bytes; /* counted here */
+    double work; /* of a run (work.h) */
     int64_t *key; /* the numbers it was made for */
     uint32_t key_count;
     exg_rank **ranks;

@@ -21,7 +21,9 @@ static exg_status create_grids(exg_engine *e, exg_error *err)
         return exg_paper_grid(&e->mesh, 0, !e->options.processes, &e->grids[0], err);
     }
     if (e->options.processes) {
-        return exg_mpi_grid(&e->mesh, deadline, e->grids, &e->first_rank, err);
+        EXG_TRY(exg_mpi_grid(&e->mesh, deadline, e->grids, &e->first_rank, err));
+        exg_grid_watch(&e->grids[0], &e->stop);
+        return EXG_OK;
     }
     EXG_TRY(exg_local_grid(&e->mesh, e->grids, err));
     for (uint32_t r = 0; deadline > 0 && r < e->rank_count; r++) {
@@ -85,6 +87,8 @@ static exg_status create_ranks(exg_engine *e, exg_arena *arena, exg_error *err)
     if (size == 1) {
         return EXG_OK;
     }
+    EXG_TRY(exg_pool_create(1, &e->alone, err));
+    exg_pool_watch(e->alone, &e->stop);
     e->grids = EXG_NEW_ARRAY(arena, exg_grid, e->rank_count);
     return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);
 }
@@ -188,6 +192,19 @@ static void close_devices(exg_engine *e)
     }
 }
 
+exg_status exg_stop_check(const exg_stop *stop, exg_error *err)
+{
+    if (!exg_stop_is_due(stop)) {
+        return EXG_OK;
+    }
+    return atomic_load(&stop->asked)
+               ? EXG_FAIL(err, LIMIT, "RUN-010", "the run was stopped")
+               : exg_error_fix(err,
+                               EXG_FAIL(err, LIMIT, "RUN-011",
+                                        "the run took longer than it may"),
+                               "give it more time (--time-limit), smaller inputs, or more cores");
+}
+
 exg_status exg_engine_open(exg_engine *engine, exg_arena *arena, exg_error *err)
 {
     EXG_TRY(create_ranks(engine, arena, err));
@@ -203,4 +220,5 @@ void exg_engine_close(exg_engine *engine)
         exg_grid_close(&engine->grids[r]);
     }
     exg_pool_destroy(engine->pool);
+    exg_pool_destroy(engine->alone);
 }

@@ -272,6 +272,7 @@ static exg_status keep_carried(exg_loop_run *l, exg_error *err)
 
 static exg_status count_iteration(exg_loop_run *l, exg_error *err)
 {
+    EXG_TRY(exg_stop_check(&l->engine->stop, err));
     if (l->engine->loops_left == 0) {
         return exg_error_fix(err,
                              EXG_FAIL(err, LIMIT, "RUN-004",

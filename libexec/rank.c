@@ -34,6 +34,8 @@ struct exg_rank {
     const exg_grid *grid;
     exg_accelerator *device; /* NULL: the host */
     exg_pool *pool;
+    exg_pool *alone;      /* what steps take that do not take the pool */
+    const exg_stop *stop; /* NULL: nobody's */
     exg_lane *lane;     /* on a device: what the plan has there */
     uint32_t index, level;
     bool is_settled;    /* the scratch was asked, */
@@ -178,7 +180,8 @@ static void bind_steps(exg_rank *rank)
         exg_step *step = &rank->plan->steps[s];
 
         step->call.workspace = rank->workspace;
-        step->call.pool = s < rank->plan->once_count || rank->grid == NULL ? rank->pool : NULL;
+        step->call.pool =
+            s < rank->plan->once_count || rank->grid == NULL ? rank->pool : rank->alone;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
         if (rank->lane != NULL) {
@@ -354,6 +357,12 @@ void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run)
     rank->random = (exg_random_source){seed, run};
 }
 
+void exg_rank_watch(exg_rank *rank, const exg_stop *stop, exg_pool *alone)
+{
+    rank->stop = stop;
+    rank->alone = alone;
+}
+
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err)
 {
     rank->times = EXG_NEW_ARRAY(rank->plan->arena, step_time, rank->plan->step_count);
@@ -452,6 +461,7 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
         exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->supply.made[b->index] : NULL;
 
         if (made == NULL || !made->is_filled) {
+            EXG_TRY(exg_stop_check(rank->stop, err));
             EXG_TRY(exg_supply_fetch(&rank->supply, step, err));
             if (!step->on_host) {
                 (void)bind_operands(rank, step->inputs, step->call.inputs,
@@ -525,6 +535,7 @@ static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
     const exg_step *step = &rank->plan->steps[s];
 
     atomic_store_explicit(&rank->at, s, memory_order_relaxed);
+    EXG_TRY(exg_stop_check(rank->stop, err));
     EXG_TRY(carry_out(rank, s, err));
     note_fault(rank, s, &rank->now);
     return (step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0 ||
@@ -621,13 +632,25 @@ static exg_status run_on_device(exg_rank *rank, exg_error *err)
     return rank->grid == NULL ? EXG_OK : exchange_status(rank, exg_rank_at(rank), err);
 }
 
+/* Steps leave blocks out once the run is to stop: what it came to is not told then. */
+static exg_status run_watched(exg_rank *rank, exg_error *err)
+{
+    exg_pool *pool = rank->grid == NULL ? rank->pool : NULL; /* else the one that watches */
+    exg_status status;
+
+    exg_pool_watch(pool, rank->stop);
+    status = rank->lane != NULL    ? run_on_device(rank, err)
+             : rank->times != NULL ? run_measured(rank, err)
+                                   : run_steps(rank, err);
+    exg_pool_watch(pool, NULL);
+    return status == EXG_OK ? exg_stop_check(rank->stop, err) : status;
+}
+
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
     rebind_moved(rank);
     begin_faults(rank, &rank->now);
-    EXG_TRY(rank->lane != NULL    ? run_on_device(rank, err)
-            : rank->times != NULL ? run_measured(rank, err)
-                                  : run_steps(rank, err));
+    EXG_TRY(run_watched(rank, err));
     if (rank->once.fault != EXG_FAULT_NONE || rank->now.fault != EXG_FAULT_NONE) {
         return tell_fault(rank, rank->once.fault != EXG_FAULT_NONE ? &rank->once : &rank->now,
                           err);

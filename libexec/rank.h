@@ -87,6 +87,9 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            uint32_t level, exg_rank **rank, exg_error *err);
 /* Takes the plan over, to be looked at: it is not bound to memory and cannot run. */
 exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err);
+/* Runs end early when `stop` is due (exg_stop_check). `alone` (NULL: none), a pool of one thread
+ * that watches it, is what steps of a mesh take. Before exg_rank_settle(); both must stay. */
+void exg_rank_watch(exg_rank *rank, const exg_stop *stop, exg_pool *alone);
 /* From now on runs measure each step. */
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */

@@ -361,6 +361,7 @@ exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *e
 
     exg_routine_leave(routine);
     for (uint32_t depth = 0;; depth++) {
+        EXG_TRY(exg_stop_check(&routine->engine->stop, err));
         EXG_TRY(step_on(routine, b, depth, err));
         EXG_TRY(exg_bound_settle(routine->engine, b, err));
         set_inputs(routine, b, data);

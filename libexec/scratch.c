@@ -34,7 +34,7 @@ static const char *const names[] = {
  * is asked for. */
 static bool is_tight(const exg_budget *budget, uint64_t bytes)
 {
-    uint64_t taken = budget->held + budget->mapped;
+    uint64_t taken = budget->held + (budget->of_machine ? 0 : budget->mapped);
 
     return budget->limit != 0 && (taken > budget->limit / 2 || bytes > budget->limit / 2 - taken);
 }

@@ -21,6 +21,11 @@
 /* What plans may take where the options do not say how many are kept. */
 #define PLAN_BYTES (32u << 20)
 
+/* Operations a run may take where the options do not say: a few minutes of a core's, and more where
+ * there is more to work on. */
+#define WORK_LIMIT    1e12
+#define WORK_PER_BYTE 1e6 /* of weights and inputs */
+
 /* Iterations of loops a run may take where the options do not say. */
 #define LOOP_LIMIT 1000000u
 
@@ -34,6 +39,7 @@ struct exg_session {
     exg_map inputs;              /* the user's, by name: which graph input */
     void **data;                 /* by graph input: of this run */
     void **given;                /* by input of this run */
+    uint64_t *given_bytes;
     int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
     uint32_t last_count;
     exg_arena *arena;
@@ -150,10 +156,11 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->bindings = EXG_NEW_ARRAY(s->arena, exg_input_binding, graph->input_count);
     s->data = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
     s->given = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
+    s->given_bytes = EXG_NEW_ARRAY(s->arena, uint64_t, graph->input_count);
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
     s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
-    if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->last_sizes == NULL ||
-        s->outputs == NULL) {
+    if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
+        s->last_sizes == NULL || s->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     exg_map_init(&s->inputs, s->arena);
@@ -177,10 +184,8 @@ static bool spare(void *context)
            (!s->engine.options.processes && exg_routine_spare(&s->routine));
 }
 
-/* What plans may take by default: no more than the weights, but for small programs. */
-static uint64_t most_of_plans(const exg_session *s)
+static uint64_t weight_bytes(const exg_weights *weights)
 {
-    const exg_weights *weights = s->verified.program->weights;
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < weights->storage_count; i++) {
@@ -188,7 +193,7 @@ static uint64_t most_of_plans(const exg_session *s)
                     ? UINT64_MAX
                     : bytes + weights->storages[i].length;
     }
-    return bytes > PLAN_BYTES ? bytes : PLAN_BYTES;
+    return bytes;
 }
 
 /* All ranks here share it. */
@@ -196,6 +201,7 @@ static exg_status create_memory(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
     uint64_t limit = e->options.goal.memory_limit;
+    uint64_t weights = weight_bytes(s->verified.program->weights);
     exg_budget *budget;
 
     EXG_TRY(exg_memory_create(s->verified.program->weights, e->pool, &e->memory, err));
@@ -208,7 +214,16 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
     budget->spare = spare;
     budget->context = s;
-    e->plan_bytes_limit = e->options.plan_limit == 0 ? most_of_plans(s) : UINT64_MAX;
+    if (limit == 0 && e->devices == NULL) {
+        budget->limit = exg_machine_bytes();
+        budget->of_machine = true;
+    }
+    e->plan_bytes_limit = e->options.plan_limit != 0 ? UINT64_MAX
+                          : weights > PLAN_BYTES     ? weights
+                                                     : PLAN_BYTES;
+    e->work_limit = e->options.work_limit > 0
+                        ? e->options.work_limit
+                        : WORK_LIMIT + WORK_PER_BYTE * (double)weights;
     return EXG_OK;
 }
 
@@ -298,6 +313,7 @@ static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input 
                      exg_dtype_bytes(input->tensor.dtype);
 
     s->given[i] = input->tensor.data;
+    s->given_bytes[i] = input->is_number ? 0 : bytes;
     if (input->is_number || !exg_scratch_holds(scratch, input->tensor.data, bytes)) {
         return EXG_OK;
     }
@@ -491,13 +507,27 @@ static exg_status run_routine(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
     exg_budget *budget = exg_memory_budget(e->memory);
+    bool stopped = false;
     exg_status status;
 
+    e->stop.limit_ns =
+        e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
     e->stretches = 0;
     budget->refused = false;
+    e->work_left = e->work_limit;
+    for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
+        e->work_left += WORK_PER_BYTE * (double)s->given_bytes[i];
+    }
     status = exg_routine_run(&s->routine, s->data, err);
-    if ((status == EXG_NO_MEMORY || budget->refused) && e->options.processes && e->grids != NULL) {
+    if (status != EXG_OK && exg_stop_is_due(&e->stop)) {
+        status = exg_stop_check(&e->stop, err); /* the cause of all else */
+        atomic_store(&e->stop.asked, false);
+        stopped = true;
+    }
+    e->stop.limit_ns = 0;
+    if ((status == EXG_NO_MEMORY || budget->refused || stopped) && e->options.processes &&
+        e->grids != NULL) {
         exg_grid_abort(&e->grids[0], status); /* of this rank alone */
     }
     return status;
@@ -530,6 +560,13 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     session->engine.runs++;
     collect_outputs(session);
     return EXG_OK;
+}
+
+void exg_session_stop(exg_session *session)
+{
+    if (session != NULL) {
+        atomic_store(&session->engine.stop.asked, true);
+    }
 }
 
 uint32_t exg_session_output_count(const exg_session *session)

@@ -68,6 +68,11 @@ typedef struct exg_session_options {
     bool no_check;
     bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
                            (exg_bind_options) */
+    uint64_t time_limit_ns; /* of a run, looked at inside its steps: RUN-011; 0: none */
+    /* Operations of a run, foreseen before each stretch of it: RUN-012. Those of a product are its
+     * multiplications and additions, any other operator's one for four bytes that it reads or
+     * writes. 0: 1e12, and a million more for each byte of weights and inputs. */
+    double work_limit;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -93,14 +98,23 @@ typedef struct exg_session_input {
  * the data were at fault (an index out of range, an
  * integer division by zero), RUN-006 when an assertion of the program does not hold for
  * them, RUN-007 when a number read from them is outside the range the program states;
- * LIMIT RUN-004 when loops go on for too long, PLC-009 past goal.memory_limit. Results are
- * then not to be used; the session stays usable. PEER: a rank is gone, or runs another program
- * (COM-009, the same on every rank), and the session can only be destroyed; where a thread hangs
- * (COM-001, under options.timeout_ns) it leaves its memory behind, and the inputs' must stay too.
- * A program whose sizes or branches lie in the data runs in stretches: the numbers are
- * read on the way, and the plan for what follows is made, or found again by them. */
+ * LIMIT RUN-004 when loops go on for too long, RUN-010 when it was stopped, RUN-011 past
+ * time_limit_ns, RUN-012 past work_limit, PLC-009 past goal.memory_limit, or past what the machine
+ * has where that says nothing (weights that are mapped do not count then). Results are
+ * then not to be used; the session stays usable, but on a mesh whose ranks were stopped, which can
+ * only be destroyed. What the program writes may be half written when it is stopped. PEER: a rank
+ * is gone, or runs another program (COM-009, the same on every rank), and the session can only be
+ * destroyed; where a thread hangs (COM-001, under options.timeout_ns) it leaves its memory behind,
+ * and the inputs' must stay too. A program whose sizes or branches lie in the data runs in
+ * stretches: the numbers are read on the way, and the plan for what follows is made, or found again
+ * by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err);
+
+/* Ends the run under way, or else the next, with LIMIT RUN-010: within a step, after the blocks
+ * that have begun. For any thread and any signal handler, while the session is there; NULL is
+ * allowed. */
+void exg_session_stop(exg_session *session);
 
 /* One user output, in flat order, of the last run. */
 typedef struct exg_session_output {

@@ -107,7 +107,8 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
         status = EXG_OUT_OF_MEMORY(err);
     } else {
         try { /* std::bad_alloc alone is thrown */
-            status = encode_or_throw(program, storage_map, stored, stored_count, scratch, made, err);
+            status = encode_or_throw(program, storage_map, stored, stored_count, scratch, made,
+                                     err);
         } catch (...) {
             status = EXG_OUT_OF_MEMORY(err);
         }
