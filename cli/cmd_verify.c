@@ -160,7 +160,8 @@ static void put_text(exg_text *text, const report *r)
             exg_text_printf(text, "  fix: %s\n", d->fix);
         }
     }
-    exg_text_printf(text, "%s: %u errors, %u warnings", r->path, r->found.error_count,
+    exg_text_plain(text, r->path, false);
+    exg_text_printf(text, ": %u errors, %u warnings", r->found.error_count,
                     r->found.warning_count);
     if (r->found.note_count > 0) {
         exg_text_printf(text, ", %u notes", r->found.note_count);

@@ -182,6 +182,7 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
                             ? EXG_OUT_OF_MEMORY(err)
                             : exg_weights_set_directory(program->weights, directory, err);
 
+    exg_weights_copy_files(program->weights, mapping->is_copy);
     free(directory);
     return status == EXG_OK ? exg_weights_own_mapping(program->weights, mapping, err) : status;
 }
@@ -193,13 +194,15 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     exg_mapping mapping;
     exg_source source;
     exg_file_info found = {0};
+    exg_open_options own = {0};
     exg_status status;
 
     *program = NULL;
     if (info != NULL) {
         *info = found;
     }
-    status = exg_file_map(path, &mapping, err);
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    status = exg_file_map(path, own.copies_files, &mapping, err);
     if (status == EXG_OK) {
         source = (exg_source){mapping.data, mapping.length, path, 0};
         status = open_source(&source, options, program, &found, err);

@@ -125,7 +125,7 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
     EXG_GIVEN(err, path, format);
     exg_mapping mapping;
 
-    EXG_TRY(exg_file_map(path, &mapping, err));
+    EXG_TRY(exg_file_map(path, false, &mapping, err));
     *format = find_format(mapping.data, mapping.length);
     exg_mapping_release(&mapping);
     return EXG_OK;
@@ -215,6 +215,7 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
+    exg_weights_copy_files(*weights, own.copies_files);
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);
 }
@@ -225,10 +226,12 @@ exg_status exg_weights_open(const char *path, const exg_open_options *options,
     EXG_GIVEN(err, path, weights);
     exg_mapping mapping;
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
+    exg_open_options own = {0};
     exg_status status;
 
     *weights = NULL;
-    EXG_TRY(exg_file_map(path, &mapping, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
     if (exg_is_program(mapping.data, mapping.length) &&
         find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
         exg_mapping_release(&mapping);

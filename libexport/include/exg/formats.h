@@ -33,6 +33,11 @@ typedef struct exg_open_options {
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
     bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
+    /* Read files into memory, whole, in the place of mapping them. A mapped file that another
+     * process cuts short while it is open, or whose device fails, ends this process with SIGBUS
+     * when it is read there (a new file under the old name, as exg and others write them, does no
+     * harm): with copies that is a status, IO-CHANGED, while they are made. */
+    bool copies_files;
 } exg_open_options;
 
 typedef struct exg_file_info {
