@@ -48,7 +48,8 @@ static exg_status find_members(exg_json root, exg_json found[2], bool there[2], 
         while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &value)) {
             uint32_t m = 0;
 
-            while (m < 2 && (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
+            while (m < 2 &&
+                   (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
                 m++;
             }
             if (m == 2) {

@@ -110,7 +110,7 @@ static exg_status check_memory(const exg_engine *e, const exg_plan *plan, exg_er
     const exg_budget *budget = exg_memory_budget(e->memory);
     uint64_t bytes = (budget->of_machine ? 0 : s->weight_bytes) + s->constant_bytes;
 
-    if (budget->limit == 0 || e->options.plan_only ||
+    if (budget->limit == 0 || (e->options.plan_only && budget->of_machine) ||
         (exg_add_u64(bytes, s->arena_bytes, &bytes) &&
          exg_add_u64(bytes, s->workspace_bytes, &bytes) && bytes <= budget->limit)) {
         return EXG_OK;

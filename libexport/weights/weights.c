@@ -42,6 +42,7 @@ struct exg_weights_private {
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
+    bool copies_files;
 };
 
 /* Of the checksum of a storage. */
@@ -298,6 +299,16 @@ static void release_mapping(void *user)
     exg_mapping_release(&file->mapping);
 }
 
+void exg_weights_copy_files(exg_weights *weights, bool copies)
+{
+    weights->private_->copies_files = copies;
+}
+
+bool exg_weights_copies_files(const exg_weights *weights)
+{
+    return weights->private_->copies_files;
+}
+
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
 {
     mapped *file = EXG_NEW(weights->arena, mapped);
@@ -327,7 +338,7 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
 
         uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
 
-        if (first < end && first >= base && end <= last) {
+        if (!m->mapping.is_copy && first < end && first >= base && end <= last) {
             (void)madvise((void *)first, end - first, advice); /* private, read only */
         }
     }
@@ -345,7 +356,7 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     status = exg_file_map_range(descriptor, storage->location, storage->offset,
                                 storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
                                                                     : storage->length,
-                                &mapping, err);
+                                weights->private_->copies_files, &mapping, err);
     close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
