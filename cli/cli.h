@@ -146,6 +146,9 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err);
 /* Writes a text file, whole or not at all. */
 exg_status cli_save_text(const char *path, const char *text, exg_error *err);
 
+/* The signal that ended a run, or 0. */
+int cli_interrupted(void);
+
 /* Puts a text to where the command prints. NO_MEMORY where it could not be made. */
 exg_status cli_put(FILE *out, const struct exg_text *text, exg_error *err);
 

@@ -6,6 +6,7 @@
 #include "libexport/formats/weights_file.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -313,6 +314,38 @@ static exg_status finish(const cli_call *call, const comparison *results, double
     return status;
 }
 
+/* ---- signals ------------------------------------------------------------------------------- */
+
+static exg_session *volatile running;
+static volatile sig_atomic_t interrupted; /* by which signal */
+
+static void stop_running(int signal_number)
+{
+    interrupted = signal_number;
+    exg_session_stop(running);
+}
+
+int cli_interrupted(void)
+{
+    return interrupted;
+}
+
+/* Of `session` (NULL: none) the first signal ends the run, and a second the process. */
+static void watch_signals(exg_session *session)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    struct sigaction now;
+
+    running = session;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            now = (struct sigaction){.sa_handler = session == NULL ? SIG_DFL : stop_running,
+                                     .sa_flags = (int)SA_RESETHAND};
+            (void)sigaction(numbers[i], &now, NULL);
+        }
+    }
+}
+
 static exg_status run(const cli_call *call, exg_session *session, const exg_program *program,
                       const cli_inputs *inputs, exg_error *err)
 {
@@ -325,12 +358,14 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
     double *times = calloc(repeat, sizeof(*times));
     exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
 
+    watch_signals(session);
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
         double start = now_ns();
 
         status = exg_session_run(session, inputs->items, inputs->count, err);
         times[i] = now_ns() - start;
     }
+    watch_signals(NULL);
     status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;
     free(times);
     return status;

@@ -168,7 +168,7 @@ static void put_text(exg_text *text, const report *r)
             exg_text_printf(text, "  fix: %s\n", d->fix);
         }
     }
-    exg_text_puts(text, r->path);
+    exg_text_plain(text, r->path, false);
     if (r->programs > 1) {
         exg_text_printf(text, ", %u programs", r->programs);
     }

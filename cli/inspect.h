@@ -20,8 +20,12 @@ typedef struct cli_module {
     const char *type; /* its class, or "" */
     uint32_t parent;  /* UINT32_MAX of the whole */
     uint32_t depth;
+    uint32_t first, last; /* of those within it, and */
+    uint32_t next;        /* the one after it; 0: none */
     uint64_t numel, bytes;
 } cli_module;
+
+#define CLI_MODULE_DEPTH_MAX 64 /* what lies deeper counts as there */
 
 typedef struct cli_inspection {
     const cli_call *call;

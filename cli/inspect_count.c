@@ -69,6 +69,12 @@ static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, siz
         .type = "",
         .parent = parent,
         .depth = parent == UINT32_MAX ? 0 : i->modules[parent].depth + 1};
+    if (parent != UINT32_MAX) {
+        cli_module *within = &i->modules[parent];
+
+        *(within->first == 0 ? &within->first : &i->modules[within->last].next) = at;
+        within->last = at;
+    }
     return at;
 }
 
@@ -83,7 +89,7 @@ static bool add_weight(cli_inspection *i, exg_map *map, const exg_weight *weight
         i->modules[at].numel += numel;
         i->modules[at].bytes += bytes;
         dot = strchr(dot, '.');
-        if (dot == NULL) {
+        if (dot == NULL || i->modules[at].depth == CLI_MODULE_DEPTH_MAX) {
             return true;
         }
         at = module_at(i, map, weight->fqn, (size_t)(dot - weight->fqn), at);

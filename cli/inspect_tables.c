@@ -161,7 +161,7 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
 
 /* ---- modules ------------------------------------------------------------------------------- */
 
-static void put_module(exg_text *text, const cli_inspection *i, uint32_t at, uint32_t most)
+static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
 {
     const cli_module *m = &i->modules[at];
     const char *name = strrchr(m->path, '.');
@@ -181,15 +181,23 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at, uin
     exg_text_putc(text, '\n');
     exg_text_free(&label);
     exg_text_free(&bytes);
-    for (uint32_t c = at + 1; m->depth < most && c < i->module_count; c++) {
-        if (i->modules[c].parent == at) {
-            put_module(text, i, c, most);
-        }
-    }
 }
 
 void cli_put_tree(exg_text *text, const cli_inspection *i)
 {
+    uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : CLI_MODULE_DEPTH_MAX;
+    uint32_t at = 0;
+
     exg_text_printf(text, "  %-30s %12s  %10s\n", "module", "parameters", "bytes");
-    put_module(text, i, 0, i->call->has_depth ? (uint32_t)i->call->depth : 64);
+    do {
+        put_module(text, i, at);
+        if (i->modules[at].first != 0 && i->modules[at].depth < most) {
+            at = i->modules[at].first;
+            continue;
+        }
+        while (at != 0 && i->modules[at].next == 0) {
+            at = i->modules[at].parent;
+        }
+        at = at == 0 ? 0 : i->modules[at].next;
+    } while (at != 0);
 }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "libexport/base/text.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -145,18 +146,89 @@ static bool tell(int argc, char **argv, bool json, exg_status *status, exg_error
     return true;
 }
 
-/* A mapped file that another process cuts short cannot be read on: said, and ended. What
- * was being written has no name yet, so nothing is left behind. */
-static void report_cut_file(int signal_number)
-{
-    static const char text[] =
-        "exg: IO-CHANGED: a file that is being read became shorter, or its device failed\n";
+/* ---- files that are cut -------------------------------------------------------------------- */
 
-    (void)signal_number;
-    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+static char who[24]; /* "rank 1: ", of processes */
+
+static void say(const char *text, size_t length)
+{
+    if (write(STDERR_FILENO, text, length) < 0) {
         _exit(exg_status_exit_code(EXG_IO)); /* nobody listens */
     }
+}
+
+/* "55e0-55e2 r--p 00000000 08:01 17 /x/model.pt2": does it hold the address? Then its file. */
+static const char *file_of(char *line, uintptr_t address)
+{
+    char *end;
+    uintptr_t first = (uintptr_t)strtoull(line, &end, 16);
+    uintptr_t last = *end == '-' ? (uintptr_t)strtoull(end + 1, &end, 16) : 0;
+    char *path = strchr(end, '/');
+
+    for (char *c = path; c != NULL && *c != '\0'; c++) {
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
+    }
+    return address >= first && address < last ? path : NULL;
+}
+
+/* Among what this process has mapped; in a signal handler, so without memory. NULL: none. */
+static const char *find_file(uintptr_t address)
+{
+    static char text[8192];
+    size_t held = 0;
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+    for (ssize_t got = 1; maps >= 0 && got > 0;) {
+        char *line = text;
+        char *end;
+
+        got = read(maps, text + held, sizeof(text) - 1 - held);
+        held += got < 0 ? 0 : (size_t)got;
+        text[held] = '\0';
+        while ((end = strchr(line, '\n')) != NULL) {
+            const char *path;
+
+            *end = '\0';
+            path = file_of(line, address);
+            if (path != NULL) {
+                (void)close(maps);
+                return path;
+            }
+            line = end + 1;
+        }
+        held -= (size_t)(line - text);
+        memmove(text, line, held);
+        got = held == sizeof(text) - 1 ? 0 : got; /* no line is as long */
+    }
+    return NULL;
+}
+
+/* A mapped file that another process cuts short cannot be read on: said, and ended. What
+ * was being written has no name yet, so nothing is left behind. */
+static void report_cut_file(int signal_number, siginfo_t *info, void *unused)
+{
+    static const char code[] = "exg: IO-CHANGED: ";
+    static const char what[] = " became shorter while it was read, or its device failed\n";
+    const char *path = find_file((uintptr_t)info->si_addr);
+
+    (void)signal_number;
+    (void)unused;
+    path = path == NULL ? "a file" : path;
+    say(who, strlen(who));
+    say(code, sizeof(code) - 1);
+    say(path, strlen(path));
+    say(what, sizeof(what) - 1);
     _exit(exg_status_exit_code(EXG_IO));
+}
+
+static void watch_files(void)
+{
+    struct sigaction action = {.sa_sigaction = report_cut_file, .sa_flags = (int)SA_SIGINFO};
+
+    if (cli_process_count() > 1) {
+        snprintf(who, sizeof(who), "rank %u: ", cli_process_rank());
+    }
+    (void)sigaction(SIGBUS, &action, NULL);
 }
 
 /* Of the processes that mpirun started only the first speaks and writes files. */
@@ -207,7 +279,7 @@ int main(int argc, char **argv)
     exg_status status;
 
     exg_error_clear(&err);
-    signal(SIGBUS, report_cut_file);
+    watch_files();
     signal(SIGXFSZ, SIG_IGN); /* then it is an error of write() */
     if (argc < 2) {
         cli_help(stderr);
@@ -220,10 +292,17 @@ int main(int argc, char **argv)
     if (!wrote_all() && status == EXG_OK) {
         status = EXG_FAIL(&err, IO, "CLI-003", "cannot write the output");
     }
-    if (status != EXG_OK) {
+    if (status != EXG_OK && cli_interrupted() != 0 && cli_process_count() > 1) {
+        /* mpirun ends what is left, and one that failed has said why */
+    } else if (status != EXG_OK) {
         print_error(&err, json);
     } else if (ran && cli_process_count() > 1) {
         exg_mpi_finish(); /* a process that leaves without takes the others with it */
+    }
+    if (status != EXG_OK && cli_interrupted() != 0) { /* who sent the signal is to see it */
+        (void)fflush(NULL);
+        (void)signal(cli_interrupted(), SIG_DFL);
+        (void)raise(cli_interrupted());
     }
     return exg_status_exit_code(status);
 }

@@ -48,7 +48,8 @@ static exg_status find_members(exg_json root, exg_json found[2], bool there[2], 
         while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &value)) {
             uint32_t m = 0;
 
-            while (m < 2 && (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
+            while (m < 2 &&
+                   (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
                 m++;
             }
             if (m == 2) {
@@ -251,6 +252,17 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     placement->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     options->loop_limit = call->has_loop_limit ? (uint64_t)call->loop_limit : 0;
     options->timeout_ns = call->has_timeout ? (uint64_t)(fmin(call->timeout, 1e9) * 1e9) : 0;
+    if (call->has_work_limit && !(call->work_limit > 0)) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--work-limit %g allows nothing", call->work_limit);
+    }
+    options->work_limit = call->has_work_limit ? call->work_limit : 0;
+    if (call->has_time_limit) {
+        if (!(call->time_limit > 0 && call->time_limit < 1e9)) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "--time-limit %g is no time from 0 to 1e9 s",
+                            call->time_limit);
+        }
+        options->time_limit_ns = (uint64_t)(call->time_limit * 1e9) + 1;
+    }
     if (placement->arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

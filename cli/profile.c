@@ -64,9 +64,12 @@ static void put_rows(exg_text *text, bool json, const char *title, const profile
             exg_text_printf(text, ", \"steps\": %u, \"ns\": %.0f, \"share\": %.4f}", rows[i].steps,
                             ns, share);
         } else {
-            exg_text_printf(text, "%-56s %6u %12.1f %5.1f%%\n",
-                            rows[i].key[0] == '\0' ? "(none)" : rows[i].key, rows[i].steps,
-                            ns / 1e3, share * 100);
+            exg_text label = EXG_TEXT_EMPTY;
+
+            exg_text_plain(&label, rows[i].key[0] == '\0' ? "(none)" : rows[i].key, false);
+            exg_text_printf(text, "%-56s %6u %12.1f %5.1f%%\n", exg_text_part(text, &label),
+                            rows[i].steps, ns / 1e3, share * 100);
+            exg_text_free(&label);
         }
     }
     if (!json && count > ROWS_SHOWN) {

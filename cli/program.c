@@ -50,7 +50,7 @@ exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error 
     if (call->program != NULL) {
         return EXG_OK;
     }
-    EXG_TRY_IN(err, exg_file_describe(call->paths[0], &info, err), "%s:", call->paths[0]);
+    EXG_TRY_IN(err, exg_file_describe(call->paths[0], NULL, &info, err), "%s:", call->paths[0]);
     if (info.program_count > 1) {
         all->names = info.program_names;
         all->count = info.program_count;

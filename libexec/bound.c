@@ -2,6 +2,9 @@
 #include "libexec/bound.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/loop.h"
+#include "libexec/routine.h"
+#include "libexec/work.h"
+#include "libexport/base/checked.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,34 +26,40 @@ static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
                                                    : plan->buffers[plan->inputs[p].buffer].bytes;
 }
 
-static uint64_t copy_bytes(const exg_bound *b, uint32_t copy)
+/* Without those that follow. */
+static void destroy_one(exg_bound *bound)
 {
-    return input_bytes(exg_bound_plan(b), copy / b->rank_count);
-}
-
-void exg_bound_destroy(exg_bound *bound)
-{
-    if (bound == NULL) {
-        return;
-    }
-    for (exg_bound *f = bound->follow; f != NULL;) {
-        exg_bound *next = f->next;
-
-        exg_bound_destroy(f);
-        f = next;
-    }
     exg_loop_destroy(bound->loop);
-    for (uint32_t i = 0; bound->copies != NULL && i < bound->copy_count; i++) {
-        exg_budget_release(bound->budget, NULL, bound->copies[i],
-                           copy_bytes(bound, i));
-    }
     for (uint32_t r = 0; bound->ranks != NULL && r < bound->rank_count; r++) {
         exg_rank_destroy(bound->ranks[r]);
     }
     free(bound->report);
+    *bound->plan_bytes -= bound->bytes;
     exg_stretch_destroy(bound->stretch);
     exg_arena_destroy(bound->arena);
     free(bound);
+}
+
+/* A stretch needs the one before it, so the last go first: a program may have as many stretches as
+ * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
+void exg_bound_destroy(exg_bound *bound)
+{
+    exg_bound *up = NULL; /* those that wait for what follows them, the nearest first */
+
+    while (bound != NULL) {
+        exg_bound *first = bound->follow;
+
+        if (first != NULL) { /* down; the rest of the list comes after it */
+            bound->follow = first->next;
+            bound->next = up;
+            up = bound;
+            bound = first;
+            continue;
+        }
+        destroy_one(bound);
+        bound = up;
+        up = bound == NULL ? NULL : bound->next;
+    }
 }
 
 exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *functional,
@@ -98,17 +107,22 @@ static void note_handed_on(const exg_bound *b, bool is_part, exg_plan *plan)
 static exg_status check_memory(const exg_engine *e, const exg_plan *plan, exg_error *err)
 {
     const exg_plan_summary *s = &plan->summary;
-    uint64_t limit = e->options.goal.memory_limit;
-    uint64_t bytes =
-        s->weight_bytes + s->constant_bytes + s->arena_bytes + s->workspace_bytes;
+    const exg_budget *budget = exg_memory_budget(e->memory);
+    uint64_t bytes = (budget->of_machine ? 0 : s->weight_bytes) + s->constant_bytes;
 
-    return limit == 0 || bytes <= limit
-               ? EXG_OK
-               : exg_error_fix(err,
-                               EXG_FAIL(err, LIMIT, "PLC-009",
-                                        "the plan needs %" PRIu64 " bytes for weights, values and "
-                                        "workspace, and may take %" PRIu64, bytes, limit),
-                               EXG_BUDGET_FIX);
+    if (budget->limit == 0 || (e->options.plan_only && budget->of_machine) ||
+        (exg_add_u64(bytes, s->arena_bytes, &bytes) &&
+         exg_add_u64(bytes, s->workspace_bytes, &bytes) && bytes <= budget->limit)) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, LIMIT, "PLC-009",
+                                  "the plan needs %" PRIu64 " bytes for %svalues and "
+                                  "workspace, and %s %" PRIu64, bytes,
+                                  budget->of_machine ? "" : "weights, ",
+                                  budget->of_machine ? "the machine has" : "may take",
+                                  budget->limit),
+                         EXG_BUDGET_FIX);
 }
 
 /* Places, plans and binds one rank. */
@@ -135,32 +149,50 @@ static exg_status make_rank(exg_engine *e, exg_bound *b, bool is_part,
     note_handed_on(b, is_part, plan);
     return e->options.plan_only
                ? exg_rank_on_paper(plan, &b->ranks[r], err)
-               : exg_rank_create(plan, e->memory, e->pool, grid, device, r, &b->ranks[r], err);
+               : exg_rank_create(plan, e->memory, e->pool, grid, device, r, b->level,
+                                 &b->ranks[r], err);
 }
 
 /* Ranks that write one caller's tensor would disturb each other: each gets a copy of
- * its own. Made once a plan. */
-static exg_status make_copies(exg_bound *b, exg_error *err)
+ * its own. */
+static exg_status take_copies(exg_scratch *scratch, exg_bound *b, exg_error *err)
 {
     const exg_plan *plan = exg_bound_plan(b);
 
-    if (b->rank_count == 1) {
-        return EXG_OK;
-    }
-    b->copies = EXG_NEW_ARRAY(b->arena, void *, (size_t)plan->input_count * b->rank_count);
-    if (b->copies == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    b->copy_count = plan->input_count * b->rank_count;
-    for (uint32_t i = 0; i < b->copy_count; i++) {
-        const exg_plan_input *input = &plan->inputs[i / b->rank_count];
+    for (uint32_t i = 0; b->copies != NULL && i < plan->input_count * b->rank_count; i++) {
+        uint32_t p = i / b->rank_count;
 
-        if (input->kind == EXG_INPUT_USER && input->mutated) {
-            EXG_TRY(exg_budget_allocate(b->budget, NULL, copy_bytes(b, i), "a rank's input",
-                                        &b->copies[i], err));
+        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].mutated) {
+            EXG_TRY(exg_scratch_block(
+                scratch,
+                (exg_scratch_key){EXG_SCRATCH_COPY, b->level, i % b->rank_count, p}, NULL,
+                input_bytes(plan, p), &b->copies[i], err));
         }
     }
     return EXG_OK;
+}
+
+exg_status exg_bound_settle(const exg_engine *engine, exg_bound *bound, exg_error *err)
+{
+    exg_scratch *scratch = exg_memory_scratch(engine->memory);
+
+    scratch->live = bound->level + 1;
+    for (uint32_t r = 0; r < bound->rank_count; r++) {
+        EXG_TRY(exg_rank_settle(bound->ranks[r], err));
+    }
+    return take_copies(scratch, bound, err);
+}
+
+static exg_status create_tables(exg_bound *b, exg_error *err)
+{
+    const exg_plan *plan = exg_bound_plan(b);
+
+    b->callers = EXG_NEW_ARRAY(b->arena, void *, plan->input_count);
+    if (b->rank_count > 1) {
+        b->copies = EXG_NEW_ARRAY(b->arena, void *, (size_t)plan->input_count * b->rank_count);
+    }
+    return b->callers == NULL || (b->rank_count > 1 && b->copies == NULL) ? EXG_OUT_OF_MEMORY(err)
+                                                                          : EXG_OK;
 }
 
 static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_error *err)
@@ -176,6 +208,8 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
     b->named_inputs =
         is_part ? 0 : b->stretch->program->graph->input_count - b->stretch->input_count;
     status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
+    b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
+    b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->stretch->program); /* planned: not needed any more */
     b->stretch->program = NULL;
     status = status == EXG_OK && !is_part && b->stretch->depth == 0
@@ -183,6 +217,9 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
                  : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
+        if (status == EXG_OK) {
+            exg_rank_watch(b->ranks[r], &e->stop, e->alone);
+        }
         if (status == EXG_OK && e->options.profile) {
             status = exg_rank_profile(b->ranks[r], err);
         }
@@ -192,38 +229,59 @@ static exg_status make_ranks(exg_engine *e, exg_bound *b, bool is_part, exg_erro
         status = exg_bound_prove(e, b, functional, err);
     }
     exg_program_destroy(functional);
-    if (status == EXG_OK) {
-        b->callers = EXG_NEW_ARRAY(b->arena, void *, exg_bound_plan(b)->input_count);
-        status = b->callers == NULL ? EXG_OUT_OF_MEMORY(err) : make_copies(b, err);
-    }
-    return status;
+    return status == EXG_OK ? create_tables(b, err) : status;
 }
 
-exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part,
+/* Processes must let go of the same plans: there what they were planned from counts, which is the
+ * same on all. */
+static void count_bytes(exg_engine *engine, exg_bound *b)
+{
+    if (!engine->options.processes) {
+        b->bytes = exg_arena_held(b->arena);
+        for (uint32_t r = 0; r < b->rank_count; r++) {
+            b->bytes += exg_rank_own_bytes(b->ranks[r]);
+        }
+    }
+    b->bytes += exg_arena_held(b->stretch->arena);
+    engine->plan_bytes += b->bytes;
+}
+
+/* Plans that were not used for long go. */
+static void make_room(exg_engine *engine)
+{
+    while (engine->plan_bytes > engine->plan_bytes_limit && exg_routine_spare(engine->routine)) {
+    }
+}
+
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part, uint32_t level,
                             const int64_t *key, uint32_t key_count, exg_bound **bound,
                             exg_error *err)
 {
     exg_bound *b = calloc(1, sizeof(*b));
     exg_status status;
 
+    make_room(engine);
     *bound = NULL;
     if (b == NULL) {
         exg_stretch_destroy(stretch);
         return EXG_OUT_OF_MEMORY(err);
     }
     b->stretch = stretch;
-    b->budget = exg_memory_budget(engine->memory);
+    b->level = level + stretch->depth;
+    b->plan_bytes = &engine->plan_bytes;
     b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
     b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
     b->key_count = key_count;
     status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(engine, b, is_part, err);
     status = status == EXG_OK && stretch->pause == EXG_PAUSE_LOOP
-                 ? exg_loop_create(engine, stretch, &b->loop, err)
+                 ? exg_loop_create(engine, stretch, b->level, &b->loop, err)
                  : status;
     if (status != EXG_OK) {
+        b->bytes = 0; /* not counted */
         exg_bound_destroy(b);
         return status;
     }
+    count_bytes(engine, b);
     engine->plan_count++;
     *bound = b;
     return EXG_OK;
@@ -408,11 +466,27 @@ static exg_status fill(exg_engine *engine, exg_bound *bound, exg_error *err)
     return status;
 }
 
+/* Before it is begun. */
+static exg_status take_work(exg_engine *e, const exg_bound *b, exg_error *err)
+{
+    if (b->work > e->work_left) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, LIMIT, "RUN-012",
+                     "%.3g operations are asked for, of %.3g that a run may take (%.3g are left)",
+                     b->work, e->work_limit, e->work_left),
+            "--work-limit, exg_session_options.work_limit");
+    }
+    e->work_left -= b->work;
+    return EXG_OK;
+}
+
 exg_status exg_bound_run(exg_engine *engine, exg_bound *bound, exg_error *err)
 {
     const exg_stretch *s = bound->stretch;
     uint64_t draw = draw_of(engine);
 
+    EXG_TRY(take_work(engine, bound, err));
     EXG_TRY(fill(engine, bound, err));
     for (uint32_t r = 0; r < engine->rank_count; r++) {
         exg_rank_set_random(bound->ranks[r], engine->options.seed, draw);

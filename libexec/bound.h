@@ -11,7 +11,10 @@ typedef struct exg_bound {
     struct exg_bound *follow; /* those that may come after this one */
     exg_arena *arena;
     exg_stretch *stretch;
-    exg_budget *budget; /* of the copies */
+    uint32_t level; /* scratch.h */
+    uint64_t bytes; /* that it takes beside what it shares, */
+    uint64_t *plan_bytes; /* counted here */
+    double work; /* of a run (work.h) */
     int64_t *key; /* the numbers it was made for */
     uint32_t key_count;
     exg_rank **ranks;
@@ -19,7 +22,6 @@ typedef struct exg_bound {
     bool is_filled; /* the steps that run once have run, on all ranks */
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
-    uint32_t copy_count;
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
     exg_place_summary place;
     char *report;
@@ -27,8 +29,8 @@ typedef struct exg_bound {
 } exg_bound;
 
 /* Plans the stretch, which it takes over. `is_part`: of a loop, so its inputs are handed on to it
- * and its outputs by it. */
-exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part,
+ * and its outputs by it. `level`: of the first stretch of its chain. */
+exg_status exg_bound_create(exg_engine *engine, exg_stretch *stretch, bool is_part, uint32_t level,
                             const int64_t *key, uint32_t key_count, exg_bound **bound,
                             exg_error *err);
 
@@ -50,6 +52,9 @@ void exg_bound_destroy(exg_bound *bound);
 exg_bound *exg_bound_find(exg_bound **list, const int64_t *key, uint32_t key_count);
 
 const exg_plan *exg_bound_plan(const exg_bound *bound); /* of rank 0 */
+
+/* Takes its turn in the scratch: before its inputs are set. LIMIT, NO_MEMORY, DEVICE. */
+exg_status exg_bound_settle(const exg_engine *engine, exg_bound *bound, exg_error *err);
 void exg_bound_set_input(exg_bound *bound, uint32_t input, void *data);
 
 /* Where an output of the stretch lies in memory `place`, to be handed on to a later stretch or a

@@ -22,6 +22,7 @@ struct exg_accelerator;
 typedef struct exg_budget {
     const exg_allocator *allocator; /* of the host's blocks; NULL: the system's */
     uint64_t limit;                 /* 0: any */
+    bool of_machine;                /* the limit is what the machine has: of what is held alone */
     uint64_t held, mapped;
     bool (*spare)(void *context); /* lets go of something: false, there is nothing; may be NULL */
     void *context;
@@ -32,6 +33,10 @@ typedef struct exg_budget {
  * are for, in words. */
 exg_status exg_budget_take(exg_budget *budget, uint64_t *count, uint64_t bytes, const char *what,
                            exg_error *err);
+
+/* Bytes of memory that this process may have: the machine's, or its control group's where that is
+ * less; 0: nobody knows. */
+uint64_t exg_machine_bytes(void);
 
 /* A counted block, aligned to 64, on the host (`device` NULL) or the device. LIMIT PLC-009;
  * NO_MEMORY MEM-002, or what the device says. */

@@ -7,15 +7,14 @@
 #include "libexec/engine.h"
 
 typedef struct exg_keeping {
-    void **data; /* by place (exg_engine_places), NULL at first */
-    uint64_t capacity;
+    uint32_t level; /* of the stretch that ends at the loop (scratch.h) */
+    uint32_t index; /* among what the loop keeps */
+    void **data;    /* by place (exg_engine_places), NULL at first */
 } exg_keeping;
 
-/* At least `bytes`, counted by the engine's memory. What was there is lost when that is more than
- * before. LIMIT, NO_MEMORY, DEVICE. */
+/* At least `bytes`. What was there may be lost. LIMIT, NO_MEMORY, DEVICE. */
 exg_status exg_keeping_room(exg_keeping *keeping, const exg_engine *engine, uint64_t bytes,
                             exg_error *err);
-void exg_keeping_drop(exg_keeping *keeping, const exg_engine *engine);
 
 /* In place `place`, which both lie in; on a device asked for. */
 exg_status exg_keeping_copy(const exg_engine *engine, uint32_t place, void *to, const void *from,

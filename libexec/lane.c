@@ -1,4 +1,4 @@
-/* lane.c - a plan's memory on a device, and its runs there. */
+/* lane.c - a plan's turn in the memory of a device, and its runs there. */
 #include "libexec/lane.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
@@ -11,7 +11,6 @@
 struct exg_lane {
     exg_accelerator *device;
     exg_plan *plan;
-    exg_budget *budget;
     exg_staging_base *base;
     const void *context;
     void *arena, *workspace;
@@ -21,6 +20,7 @@ struct exg_lane {
     void *staging;              /* the host's, for the steps it computes: operands, */
     void *workspace_here;       /* and their workspace */
     uint64_t staging_bytes;
+    bool stages; /* is there such a step? */
     exg_fault_note *notes;      /* by step */
     exg_fault_note *notes_here; /* as they were when a run ended */
     exg_random_source *random;
@@ -33,47 +33,31 @@ struct exg_lane {
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* What the steps that the host computes take. */
-static exg_status allocate_staging(exg_lane *lane, exg_error *err)
-{
-    const exg_plan *plan = lane->plan;
-    bool any = false;
-
-    for (uint32_t s = 0; s < plan->step_count; s++) {
-        if (plan->steps[s].on_host) {
-            lane->staging_bytes = EXG_MAX(lane->staging_bytes, exg_staging_bytes(&plan->steps[s]));
-            any = true;
-        }
-    }
-    if (!any) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_budget_allocate(lane->budget, NULL, lane->staging_bytes,
-                                "steps that the host computes", &lane->staging, err));
-    return exg_budget_allocate(lane->budget, NULL, plan->summary.workspace_bytes,
-                               "steps that the host computes", &lane->workspace_here, err);
-}
-
-static exg_status allocate_inputs(exg_lane *lane, exg_error *err)
+static exg_status create_tables(exg_lane *lane, exg_error *err)
 {
     const exg_plan *plan = lane->plan;
 
     lane->inputs = EXG_NEW_ARRAY(plan->arena, void *, plan->input_count);
     lane->given = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
-    if (lane->inputs == NULL || lane->given == NULL) {
+    lane->taken = EXG_NEW_ARRAY(plan->arena, void *, plan->output_count);
+    lane->notes_here = EXG_NEW_ARRAY(plan->arena, exg_fault_note, plan->step_count);
+    if (lane->inputs == NULL || lane->given == NULL || lane->taken == NULL ||
+        lane->notes_here == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    for (uint32_t i = 0; i < plan->input_count; i++) {
-        const exg_plan_input *input = &plan->inputs[i];
-
-        if (input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER &&
-            !input->is_handed_on) {
-            EXG_TRY(exg_budget_allocate(lane->budget, lane->device,
-                                        plan->buffers[input->buffer].bytes, "inputs",
-                                        &lane->inputs[i], err));
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        if (plan->steps[s].on_host) {
+            lane->staging_bytes = EXG_MAX(lane->staging_bytes, exg_staging_bytes(&plan->steps[s]));
+            lane->stages = true;
         }
     }
     return EXG_OK;
+}
+
+/* Is it the caller's, who has it on the host? */
+static bool is_given(const exg_plan_input *input)
+{
+    return input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER && !input->is_handed_on;
 }
 
 /* Is it handed out, rather than handed on or written back to where it came from? */
@@ -91,58 +75,76 @@ static uint64_t result_bytes(const exg_plan_output *output)
            exg_dtype_bytes(output->location.window.dtype);
 }
 
-static exg_status allocate_results(exg_lane *lane, exg_error *err)
-{
-    const exg_plan *plan = lane->plan;
-
-    lane->taken = EXG_NEW_ARRAY(plan->arena, void *, plan->output_count);
-    if (lane->taken == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        if (is_result(&plan->outputs[o])) {
-            EXG_TRY(exg_budget_allocate(lane->budget, NULL, result_bytes(&plan->outputs[o]),
-                                        "results", &lane->taken[o], err));
-        }
-    }
-    return EXG_OK;
-}
-
 static exg_status allocate_notes(exg_lane *lane, exg_error *err)
 {
     const exg_device_table *table = lane->device->table;
     uint64_t bytes = lane->plan->step_count * sizeof(exg_fault_note);
     void *notes; /* and, behind them, what is drawn from */
 
-    lane->notes_here = EXG_NEW_ARRAY(lane->plan->arena, exg_fault_note, lane->plan->step_count);
-    if (lane->notes_here == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
     EXG_TRY(table->allocate(lane->device, bytes + sizeof(*lane->random), &notes, err));
     lane->notes = notes;
     lane->random = (exg_random_source *)(void *)((uint8_t *)notes + bytes);
     EXG_TRY(table->copy_in(lane->device, lane->random, &lane->random_here,
                            sizeof(lane->random_here), err));
-    return table->copy_in(lane->device, notes, lane->notes_here, bytes, err); /* zeros */
+    EXG_TRY(table->copy_in(lane->device, notes, lane->notes_here, bytes, err)); /* zeros */
+    return table->wait(lane->device, err);
 }
 
-static exg_status allocate(exg_lane *lane, exg_error *err)
+typedef struct turn {
+    exg_scratch *scratch;
+    uint32_t level, rank;
+    exg_error *err;
+} turn;
+
+/* `device` NULL: the host's. */
+static exg_status ask(const turn *t, exg_scratch_use use, uint32_t index, exg_accelerator *device,
+                      uint64_t bytes, void **block)
 {
-    const exg_plan_summary *summary = &lane->plan->summary;
+    bool passes = use == EXG_SCRATCH_WORKSPACE || use == EXG_SCRATCH_STAGING ||
+                  use == EXG_SCRATCH_STAGING_WORKSPACE; /* nothing of it lasts longer than a step */
+
+    return exg_scratch_block(t->scratch,
+                             (exg_scratch_key){use, passes ? 0 : t->level, t->rank, index}, device,
+                             bytes, block, t->err);
+}
+
+static exg_status ask_for_all(exg_lane *lane, const turn *t)
+{
+    const exg_plan *plan = lane->plan;
+    const exg_plan_summary *summary = &plan->summary;
 
     if (summary->arena_bytes > 0) {
-        EXG_TRY(exg_budget_allocate(lane->budget, lane->device, summary->arena_bytes,
-                                    "a plan's values", &lane->arena, err));
+        EXG_TRY(ask(t, EXG_SCRATCH_VALUES, 0, lane->device, summary->arena_bytes, &lane->arena));
     }
     if (summary->workspace_bytes > 0) {
-        EXG_TRY(exg_budget_allocate(lane->budget, lane->device, summary->workspace_bytes,
-                                    "a plan's workspace", &lane->workspace, err));
+        EXG_TRY(ask(t, EXG_SCRATCH_WORKSPACE, 0, lane->device, summary->workspace_bytes,
+                    &lane->workspace));
     }
-    EXG_TRY(allocate_inputs(lane, err));
-    EXG_TRY(allocate_results(lane, err));
-    EXG_TRY(allocate_notes(lane, err));
-    EXG_TRY(allocate_staging(lane, err));
-    return lane->device->table->wait(lane->device, err);
+    for (uint32_t i = 0; i < plan->input_count; i++) {
+        if (is_given(&plan->inputs[i])) {
+            EXG_TRY(ask(t, EXG_SCRATCH_INPUT, i, lane->device,
+                        plan->buffers[plan->inputs[i].buffer].bytes, &lane->inputs[i]));
+        }
+    }
+    for (uint32_t o = 0; o < plan->output_count; o++) {
+        if (is_result(&plan->outputs[o])) {
+            EXG_TRY(ask(t, EXG_SCRATCH_RESULT, o, NULL, result_bytes(&plan->outputs[o]),
+                        &lane->taken[o]));
+        }
+    }
+    if (lane->stages) {
+        EXG_TRY(ask(t, EXG_SCRATCH_STAGING, 0, NULL, lane->staging_bytes, &lane->staging));
+        EXG_TRY(ask(t, EXG_SCRATCH_STAGING_WORKSPACE, 0, NULL, summary->workspace_bytes,
+                    &lane->workspace_here));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_lane_settle(exg_lane *lane, exg_scratch *scratch, uint32_t level, uint32_t rank,
+                           exg_error *err)
+{
+    exg_lane_moved(lane); /* what was recorded works where blocks lay */
+    return ask_for_all(lane, &(turn){scratch, level, rank, err});
 }
 
 /* Is anything of a run the host's, or can go wrong in it? */
@@ -152,10 +154,10 @@ static bool has_to_wait(const exg_lane *lane)
     bool waits = false;
 
     for (uint32_t i = 0; i < plan->input_count; i++) {
-        waits = waits || lane->inputs[i] != NULL;
+        waits = waits || is_given(&plan->inputs[i]);
     }
     for (uint32_t o = 0; o < plan->output_count; o++) {
-        waits = waits || lane->taken[o] != NULL;
+        waits = waits || is_result(&plan->outputs[o]);
     }
     for (uint32_t s = 0; s < plan->step_count; s++) {
         waits = waits || exg_step_raises(&plan->steps[s]) ||
@@ -178,9 +180,8 @@ static bool records(const exg_step *step)
            step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
 }
 
-exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_budget *budget,
-                           exg_staging_base *base, const void *context, exg_lane **lane,
-                           exg_error *err)
+exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_base *base,
+                           const void *context, exg_lane **lane, exg_error *err)
 {
     exg_lane *l = calloc(1, sizeof(*l));
     exg_status status;
@@ -189,13 +190,13 @@ exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_budget *
     if (l == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *l = (exg_lane){
-        .device = device, .plan = plan, .budget = budget, .base = base, .context = context};
+    *l = (exg_lane){.device = device, .plan = plan, .base = base, .context = context};
     l->can_replay = device->table->record != NULL && !plan->outputs_apart;
     for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
         l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
     }
-    status = allocate(l, err);
+    status = create_tables(l, err);
+    status = status == EXG_OK ? allocate_notes(l, err) : status;
     if (status != EXG_OK) {
         exg_lane_destroy(l);
         return status;
@@ -216,29 +217,11 @@ void exg_lane_moved(exg_lane *lane)
 
 void exg_lane_destroy(exg_lane *lane)
 {
-    exg_accelerator *device = lane == NULL ? NULL : lane->device;
-    exg_budget *budget = lane == NULL ? NULL : lane->budget;
-    const exg_plan_summary *summary = lane == NULL ? NULL : &lane->plan->summary;
-
-    if (lane == NULL) {
-        return;
+    if (lane != NULL) {
+        exg_lane_moved(lane);
+        lane->device->table->release(lane->device, lane->notes);
+        free(lane);
     }
-    exg_lane_moved(lane);
-    exg_budget_release(budget, device, lane->arena, summary->arena_bytes);
-    exg_budget_release(budget, device, lane->workspace, summary->workspace_bytes);
-    device->table->release(device, lane->notes);
-    for (uint32_t i = 0; lane->inputs != NULL && i < lane->plan->input_count; i++) {
-        exg_budget_release(budget, device, lane->inputs[i],
-                           lane->inputs[i] == NULL
-                               ? 0
-                               : lane->plan->buffers[lane->plan->inputs[i].buffer].bytes);
-    }
-    for (uint32_t o = 0; lane->taken != NULL && o < lane->plan->output_count; o++) {
-        exg_budget_release(budget, NULL, lane->taken[o], result_bytes(&lane->plan->outputs[o]));
-    }
-    exg_budget_release(budget, NULL, lane->staging, lane->staging_bytes);
-    exg_budget_release(budget, NULL, lane->workspace_here, summary->workspace_bytes);
-    free(lane);
 }
 
 uint8_t *exg_lane_arena(const exg_lane *lane)

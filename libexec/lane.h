@@ -10,18 +10,20 @@
 #ifndef EXG_LIBEXEC_LANE_H
 #define EXG_LIBEXEC_LANE_H
 
-#include "libexec/budget.h"
+#include "libexec/scratch.h"
 #include "libexec/staging.h"
 #include "libexec/kernels/random.h"
 
 typedef struct exg_lane exg_lane;
 
-/* The plan and the budget must stay. `base` and `context` as staging.h asks for them. LIMIT,
- * NO_MEMORY, DEVICE. */
-exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_budget *budget,
-                           exg_staging_base *base, const void *context, exg_lane **lane,
-                           exg_error *err);
+/* The plan must stay. `base` and `context` as staging.h asks for them. NO_MEMORY, DEVICE. */
+exg_status exg_lane_create(exg_accelerator *device, exg_plan *plan, exg_staging_base *base,
+                           const void *context, exg_lane **lane, exg_error *err);
 void exg_lane_destroy(exg_lane *lane); /* NULL is allowed */
+
+/* Takes its turn in the scratch: before all that follows. LIMIT, NO_MEMORY, DEVICE. */
+exg_status exg_lane_settle(exg_lane *lane, exg_scratch *scratch, uint32_t level, uint32_t rank,
+                           exg_error *err);
 
 uint8_t *exg_lane_arena(const exg_lane *lane);
 uint8_t *exg_lane_input(const exg_lane *lane, uint32_t input); /* NULL: not the caller's */

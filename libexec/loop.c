@@ -40,9 +40,6 @@ void exg_loop_destroy(exg_loop_run *loop)
     }
     exg_routine_destroy(&loop->condition);
     exg_routine_destroy(&loop->body);
-    for (uint32_t i = 0; loop->kept != NULL && i < kept_count(loop); i++) {
-        exg_keeping_drop(&loop->kept[i], loop->engine);
-    }
     exg_arena_destroy(loop->arena);
     free(loop);
 }
@@ -63,7 +60,7 @@ void *exg_loop_held(const exg_loop_run *loop, uint32_t index, uint32_t place)
     return loop->kept[index].data[place];
 }
 
-static exg_status allocate(exg_loop_run *l, exg_error *err)
+static exg_status allocate(exg_loop_run *l, uint32_t level, exg_error *err)
 {
     exg_arena *arena = l->arena;
     uint32_t count = l->stretch->loop.operand_count;
@@ -84,6 +81,8 @@ static exg_status allocate(exg_loop_run *l, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < kept; i++) {
+        l->kept[i].level = level;
+        l->kept[i].index = i;
         l->kept[i].data = EXG_NEW_ARRAY(arena, void *, l->places);
         if (l->kept[i].data == NULL) {
             return EXG_OUT_OF_MEMORY(err);
@@ -99,8 +98,8 @@ static exg_status allocate(exg_loop_run *l, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_loop_run **loop,
-                           exg_error *err)
+exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, uint32_t level,
+                           exg_loop_run **loop, exg_error *err)
 {
     exg_loop_run *l = calloc(1, sizeof(*l));
     exg_arena *arena = l == NULL ? NULL : exg_arena_create(
@@ -113,11 +112,12 @@ exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_l
         return EXG_OUT_OF_MEMORY(err);
     }
     *l = (exg_loop_run){.engine = engine, .stretch = stretch, .arena = arena};
-    l->condition = (exg_routine){engine, stretch->loop.condition, .is_part = true};
-    l->body = (exg_routine){engine, stretch->loop.body, .is_part = true};
+    l->condition =
+        (exg_routine){engine, stretch->loop.condition, .is_part = true, .level = level + 1};
+    l->body = (exg_routine){engine, stretch->loop.body, .is_part = true, .level = level + 1};
     l->places = exg_engine_places(engine);
     *loop = l;
-    return allocate(l, err);
+    return allocate(l, level, err);
 }
 
 static uint64_t bytes_of(const exg_tensor *tensor)
@@ -272,6 +272,7 @@ static exg_status keep_carried(exg_loop_run *l, exg_error *err)
 
 static exg_status count_iteration(exg_loop_run *l, exg_error *err)
 {
+    EXG_TRY(exg_stop_check(&l->engine->stop, err));
     if (l->engine->loops_left == 0) {
         return exg_error_fix(err,
                              EXG_FAIL(err, LIMIT, "RUN-004",

@@ -6,9 +6,9 @@
 
 typedef struct exg_loop_run exg_loop_run;
 
-/* For a stretch that ends at a loop. */
-exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, exg_loop_run **loop,
-                           exg_error *err);
+/* For a stretch of that level that ends at a loop. */
+exg_status exg_loop_create(exg_engine *engine, const exg_stretch *stretch, uint32_t level,
+                           exg_loop_run **loop, exg_error *err);
 void exg_loop_destroy(exg_loop_run *loop); /* NULL is allowed */
 
 /* Runs it on the stretch's outputs. LIMIT RUN-004 when it takes more iterations than a run

@@ -18,6 +18,7 @@ typedef struct home {
 } home;
 
 typedef struct state {
+    struct state *next; /* of the same weight, of another rank */
     const char *fqn;
     uint32_t rank;
     exg_tensor tensor; /* row-major; data is the home's, or what was copied from there */
@@ -25,14 +26,16 @@ typedef struct state {
 } state;
 
 typedef struct made_block {
+    exg_made made; /* first: what others know it by */
+    struct made_block *next, *previous; /* of all */
+    struct made_block *chain;           /* of keys that fall together */
     uint64_t key;
     home home;
-    exg_made made;
 } made_block;
 
 /* A part of a storage that was copied to a device. */
 typedef struct resident {
-    uint32_t storage;
+    struct resident *next; /* of the same storage */
     exg_range range;
     home home;
     bool stays;
@@ -48,16 +51,18 @@ typedef struct kept {
 
 struct exg_memory {
     exg_budget budget;
+    exg_scratch scratch;
     exg_weights *weights;
     exg_pool *pool;
     kept *storages;
     uint32_t share, shares; /* of the storages whose checksums are compared here; 0: of none */
-    state *states;
-    uint32_t state_count, state_capacity;
-    made_block **made;
-    uint32_t made_count, made_capacity;
-    resident *residents;
-    uint32_t resident_count, resident_capacity;
+    state **states; /* by weight */
+    state **shown;  /* those of rank 0, as they were asked for */
+    uint32_t shown_count, shown_capacity;
+    made_block *made;
+    made_block **chains; /* by key, of those with one */
+    uint32_t chained, chain_count; /* a power of two, or 0 */
+    resident **residents; /* by storage */
 };
 
 exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **memory,
@@ -68,13 +73,21 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
     *memory = NULL;
     if (m != NULL) {
         m->storages = calloc(weights->storage_count + 1, sizeof(*m->storages));
+        m->residents = calloc(weights->storage_count + 1, sizeof(*m->residents));
+        m->states = calloc(weights->count + 1, sizeof(*m->states));
     }
-    if (m == NULL || m->storages == NULL) {
+    if (m == NULL || m->storages == NULL || m->residents == NULL || m->states == NULL) {
+        if (m != NULL) {
+            free(m->storages);
+            free(m->residents);
+            free(m->states);
+        }
         free(m);
         return EXG_OUT_OF_MEMORY(err);
     }
     m->weights = exg_weights_retain(weights);
     m->budget.allocator = exg_arena_allocator(weights->arena);
+    m->scratch.budget = &m->budget;
     m->pool = pool;
     m->shares = 1;
     *memory = m;
@@ -148,30 +161,56 @@ static void drop_kept(exg_memory *memory, uint32_t index)
     *k = (kept){.share = k->share};
 }
 
+static void drop_states(exg_memory *memory, state *s)
+{
+    while (s != NULL) {
+        state *next = s->next;
+
+        leave(memory, &s->home);
+        if (s->home.device != NULL) {
+            free(s->tensor.data);
+        }
+        free(s);
+        s = next;
+    }
+}
+
+static void drop_made(exg_memory *memory, made_block *block)
+{
+    *(block->previous == NULL ? &memory->made : &block->previous->next) = block->next;
+    if (block->next != NULL) {
+        block->next->previous = block->previous;
+    }
+    leave(memory, &block->home);
+    free(block);
+}
+
 void exg_memory_destroy(exg_memory *memory)
 {
     if (memory == NULL) {
         return;
     }
+    exg_scratch_empty(&memory->scratch);
     for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
         drop_kept(memory, i);
     }
-    for (uint32_t i = 0; i < memory->state_count; i++) {
-        leave(memory, &memory->states[i].home);
-        if (memory->states[i].home.device != NULL) {
-            free(memory->states[i].tensor.data);
+    for (uint32_t i = 0; i < memory->weights->count; i++) {
+        drop_states(memory, memory->states[i]);
+    }
+    while (memory->made != NULL) {
+        drop_made(memory, memory->made);
+    }
+    for (uint32_t i = 0; i < memory->weights->storage_count; i++) {
+        for (resident *r = memory->residents[i], *next; r != NULL; r = next) {
+            next = r->next;
+            leave(memory, &r->home);
+            free(r);
         }
-    }
-    for (uint32_t i = 0; i < memory->made_count; i++) {
-        leave(memory, &memory->made[i]->home);
-        free(memory->made[i]);
-    }
-    for (uint32_t i = 0; i < memory->resident_count; i++) {
-        leave(memory, &memory->residents[i].home);
     }
     free(memory->storages);
     free(memory->states);
-    free(memory->made);
+    free(memory->shown);
+    free(memory->chains);
     free(memory->residents);
     exg_weights_release(memory->weights);
     free(memory);
@@ -180,6 +219,11 @@ void exg_memory_destroy(exg_memory *memory)
 exg_budget *exg_memory_budget(exg_memory *memory)
 {
     return &memory->budget;
+}
+
+exg_scratch *exg_memory_scratch(exg_memory *memory)
+{
+    return &memory->scratch;
 }
 
 static const exg_weight *find_weight(const exg_memory *memory, const exg_plan_input *input)
@@ -416,38 +460,35 @@ static exg_status take_residence(exg_memory *memory, exg_accelerator *device,
                                  const exg_plan_input *input, const exg_weight *weight,
                                  exg_range range, resident **found, exg_error *err)
 {
-    resident new = {.storage = weight->storage, .range = range};
-    resident *residents;
+    resident **first = &memory->residents[weight->storage];
+    resident *new;
     exg_status status;
 
-    new.range.first = range.first / 256 * 256; /* aligned there as it is here */
-    for (uint32_t i = 0; i < memory->resident_count; i++) {
-        resident *r = &memory->residents[i];
-
-        if (r->home.device == device && r->storage == weight->storage &&
-            r->range.first <= range.first && r->range.end >= range.end) {
+    for (resident *r = *first; r != NULL; r = r->next) {
+        if (r->home.device == device && r->range.first <= range.first &&
+            r->range.end >= range.end) {
             *found = r;
             return EXG_OK;
         }
     }
-    residents = grow(memory->residents, memory->resident_count, &memory->resident_capacity,
-                     sizeof(*residents));
-    if (residents == NULL) {
+    new = calloc(1, sizeof(*new));
+    if (new == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    memory->residents = residents;
-    EXG_TRY(settle(memory, device, new.range.end - new.range.first, &new.home, err));
-    status = bring(memory, input, weight, new.range, &new.home, err);
+    new->range = (exg_range){range.first / 256 * 256, range.end}; /* aligned there as it is here */
+    status = settle(memory, device, new->range.end - new->range.first, &new->home, err);
+    status = status == EXG_OK ? bring(memory, input, weight, new->range, &new->home, err) : status;
     if (status != EXG_OK) {
-        leave(memory, &new.home);
+        leave(memory, &new->home);
+        free(new);
         return status;
     }
     if (memory->storages[weight->storage].data == NULL) {
-        exg_storage_forget(memory->weights, weight->storage, 0, new.range.end);
+        exg_storage_forget(memory->weights, weight->storage, 0, new->range.end);
     }
     drop_kept(memory, weight->storage);
-    residents[memory->resident_count] = new;
-    *found = &residents[memory->resident_count++];
+    new->next = *first;
+    *found = *first = new;
     return EXG_OK;
 }
 
@@ -479,12 +520,15 @@ uint64_t exg_memory_weight_key(const exg_memory *memory, const exg_plan_input *i
 
 static void forget_residents(exg_memory *memory, const exg_accelerator *device, uint32_t storage)
 {
-    for (uint32_t i = memory->resident_count; i-- > 0;) {
-        const resident *r = &memory->residents[i];
+    for (resident **at = &memory->residents[storage]; *at != NULL;) {
+        resident *r = *at;
 
-        if (r->home.device == device && r->storage == storage && !r->stays) {
+        if (r->home.device == device && !r->stays) {
+            *at = r->next;
             leave(memory, &r->home);
-            memory->residents[i] = memory->residents[--memory->resident_count];
+            free(r);
+        } else {
+            at = &r->next;
         }
     }
 }
@@ -510,23 +554,49 @@ void exg_memory_forget(exg_memory *memory, exg_accelerator *device, const exg_pl
     }
 }
 
+/* Room for one more key; keys are hashes. */
+static bool widen_chains(exg_memory *memory)
+{
+    uint32_t count = memory->chain_count == 0 ? 64 : memory->chain_count * 2;
+    made_block **chains;
+
+    if (memory->chained < memory->chain_count) {
+        return true;
+    }
+    chains = calloc(count, sizeof(made_block *));
+    if (chains == NULL) {
+        return false;
+    }
+    for (made_block *b = memory->made; b != NULL; b = b->next) {
+        if (b->key != 0) {
+            b->chain = chains[(b->key >> 1) % count];
+            chains[(b->key >> 1) % count] = b;
+        }
+    }
+    free(memory->chains);
+    memory->chains = chains;
+    memory->chain_count = count;
+    return true;
+}
+
 exg_status exg_memory_made(exg_memory *memory, exg_accelerator *device, uint64_t key,
                            uint64_t bytes, exg_made **made, exg_error *err)
 {
-    made_block **blocks;
+    made_block **chain;
     made_block *block;
     exg_status status;
 
-    for (uint32_t i = 0; key != 0 && i < memory->made_count; i++) {
-        block = memory->made[i];
+    if (!widen_chains(memory)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    chain = &memory->chains[(key >> 1) % memory->chain_count];
+    for (block = key == 0 ? NULL : *chain; block != NULL; block = block->chain) {
         if (block->key == key && block->home.bytes == bytes && block->home.device == device) {
             *made = &block->made;
             return EXG_OK;
         }
     }
-    blocks = grow(memory->made, memory->made_count, &memory->made_capacity, sizeof(made_block *));
-    block = blocks == NULL ? NULL : calloc(1, sizeof(*block));
-    memory->made = blocks == NULL ? memory->made : blocks;
+    block = calloc(1, sizeof(*block));
     if (block == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -537,33 +607,37 @@ exg_status exg_memory_made(exg_memory *memory, exg_accelerator *device, uint64_t
         return status;
     }
     block->made.data = block->home.data;
-    memory->made[memory->made_count++] = block;
+    block->next = memory->made;
+    if (block->next != NULL) {
+        block->next->previous = block;
+    }
+    memory->made = block;
+    if (key != 0) {
+        block->chain = *chain;
+        *chain = block;
+        memory->chained++;
+    }
     *made = &block->made;
     return EXG_OK;
 }
 
 void exg_memory_drop(exg_memory *memory, const exg_made *made)
 {
-    for (uint32_t i = 0; i < memory->made_count; i++) {
-        made_block *block = memory->made[i];
+    made_block *block = (made_block *)(uintptr_t)made;
 
-        if (&block->made == made && block->key == 0) {
-            leave(memory, &block->home);
-            memory->made[i] = memory->made[--memory->made_count];
-            free(block);
-            return;
-        }
+    if (block != NULL && block->key == 0) {
+        drop_made(memory, block);
     }
 }
 
-static state *find_state(exg_memory *memory, uint32_t rank, const char *fqn)
+static state *find_state(exg_memory *memory, uint32_t rank, const exg_weight *weight)
 {
-    for (uint32_t i = 0; i < memory->state_count; i++) {
-        if (memory->states[i].rank == rank && strcmp(memory->states[i].fqn, fqn) == 0) {
-            return &memory->states[i];
-        }
+    state *s = memory->states[weight - memory->weights->items];
+
+    while (s != NULL && s->rank != rank) {
+        s = s->next;
     }
-    return NULL;
+    return s;
 }
 
 /* The state as the file has it, row-major. */
@@ -602,9 +676,9 @@ exg_status exg_memory_state(exg_memory *memory, exg_accelerator *device, uint32_
                             const exg_plan_input *input, void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(memory, input);
-    state *s = weight == NULL ? NULL : find_state(memory, rank, weight->fqn);
-    state new = {.rank = rank, .tensor = input->tensor};
-    state *states;
+    state *s = weight == NULL ? NULL : find_state(memory, rank, weight);
+    state **first;
+    state **shown;
     exg_status status;
 
     if (s != NULL) {
@@ -612,33 +686,35 @@ exg_status exg_memory_state(exg_memory *memory, exg_accelerator *device, uint32_
         return EXG_OK;
     }
     EXG_TRY(exg_memory_check(memory, input, (exg_range){0, 0}, err));
-    new.fqn = weight->fqn;
-    states = grow(memory->states, memory->state_count, &memory->state_capacity, sizeof(*states));
-    if (states == NULL) {
+    shown = grow(memory->shown, memory->shown_count, &memory->shown_capacity, sizeof(state *));
+    memory->shown = shown == NULL ? memory->shown : shown;
+    s = shown == NULL ? NULL : calloc(1, sizeof(*s));
+    if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    memory->states = states;
-    EXG_TRY(settle(memory, device, state_bytes(&new.tensor), &new.home, err));
-    status = first_state(memory, input, &new.home, err);
+    *s = (state){.fqn = weight->fqn, .rank = rank, .tensor = input->tensor};
+    status = settle(memory, device, state_bytes(&s->tensor), &s->home, err);
+    status = status == EXG_OK ? first_state(memory, input, &s->home, err) : status;
     if (status != EXG_OK) {
-        leave(memory, &new.home);
+        leave(memory, &s->home);
+        free(s);
         return status;
     }
-    exg_tensor_set_contiguous(&new.tensor);
-    new.tensor.data = device == NULL ? new.home.data : NULL;
-    states[memory->state_count++] = new;
-    *data = new.home.data;
+    exg_tensor_set_contiguous(&s->tensor);
+    s->tensor.data = device == NULL ? s->home.data : NULL;
+    first = &memory->states[weight - memory->weights->items];
+    s->next = *first;
+    *first = s;
+    if (rank == 0) {
+        shown[memory->shown_count++] = s;
+    }
+    *data = s->home.data;
     return EXG_OK;
 }
 
 uint32_t exg_memory_state_count(const exg_memory *memory)
 {
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < memory->state_count; i++) {
-        count += memory->states[i].rank == 0;
-    }
-    return count;
+    return memory->shown_count;
 }
 
 /* What the device holds now. */
@@ -658,14 +734,14 @@ static void look_at(state *s)
 
 const char *exg_memory_state_at(exg_memory *memory, uint32_t index, exg_tensor *tensor)
 {
-    for (uint32_t i = 0; i < memory->state_count; i++) {
-        if (memory->states[i].rank == 0 && index-- == 0) {
-            if (memory->states[i].home.device != NULL) {
-                look_at(&memory->states[i]);
-            }
-            *tensor = memory->states[i].tensor;
-            return memory->states[i].fqn;
-        }
+    state *s = index < memory->shown_count ? memory->shown[index] : NULL;
+
+    if (s == NULL) {
+        return NULL;
     }
-    return NULL;
+    if (s->home.device != NULL) {
+        look_at(s);
+    }
+    *tensor = s->tensor;
+    return s->fqn;
 }

@@ -33,9 +33,15 @@ struct exg_rank {
     exg_supply supply;
     const exg_grid *grid;
     exg_accelerator *device; /* NULL: the host */
+    exg_pool *pool;
+    exg_pool *alone;      /* what steps take that do not take the pool */
+    const exg_stop *stop; /* NULL: nobody's */
     exg_lane *lane;     /* on a device: what the plan has there */
-    uint8_t *arena;
-    uint8_t *workspace;
+    uint32_t index, level;
+    bool is_settled;    /* the scratch was asked, */
+    uint64_t moves;     /* when it had moved so often */
+    uint8_t *arena;     /* of the scratch */
+    uint8_t *workspace; /* likewise */
     uint8_t **inputs; /* first byte behind each graph input */
     uint8_t **outputs; /* of each graph output's memory, where that is the caller's */
     bool is_filled;   /* the steps that run once have run */
@@ -54,6 +60,11 @@ const exg_plan *exg_rank_plan(const exg_rank *rank)
     return rank->plan;
 }
 
+uint64_t exg_rank_own_bytes(const exg_rank *rank)
+{
+    return exg_arena_held(rank->plan->arena) + rank->supply.own_bytes;
+}
+
 static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
 {
     const exg_buffer *b = &rank->plan->buffers[buffer];
@@ -66,7 +77,7 @@ static uint8_t *base_of(const exg_rank *rank, uint32_t buffer)
     case EXG_PLACE_OUTPUT:
         return rank->outputs[b->index];
     default:
-        return rank->arena + b->offset;
+        return rank->arena == NULL ? NULL : rank->arena + b->offset;
     }
 }
 
@@ -136,59 +147,66 @@ static uint32_t bind_operands(exg_rank *rank, const exg_location *locations, exg
     return found;
 }
 
-static uint32_t bind_steps(exg_rank *rank, exg_pool *pool, patch *patches)
+static uint32_t count_moving(const exg_rank *rank, const exg_location *locations, uint32_t count)
 {
     uint32_t found = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        found += locations[i].buffer != EXG_NO_BUFFER &&
+                 moving_base(rank, locations[i].buffer) != NULL;
+    }
+    return found;
+}
+
+static exg_status create_patches(exg_rank *rank, exg_error *err)
+{
+    for (uint32_t s = 0; s < rank->plan->step_count; s++) {
+        const exg_step *step = &rank->plan->steps[s];
+
+        if (!step->on_host) { /* its operands are copied */
+            rank->patch_count += count_moving(rank, step->inputs, exg_step_operands(step)) +
+                                 count_moving(rank, step->outputs, step->call.output_count);
+        }
+    }
+    rank->patches = EXG_NEW_ARRAY(rank->plan->arena, patch, rank->patch_count);
+    return rank->patches == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static void bind_steps(exg_rank *rank)
+{
+    patch *next = rank->patches;
 
     for (uint32_t s = 0; s < rank->plan->step_count; s++) {
         exg_step *step = &rank->plan->steps[s];
 
         step->call.workspace = rank->workspace;
-        step->call.pool = s < rank->plan->once_count || rank->grid == NULL ? pool : NULL;
+        step->call.pool =
+            s < rank->plan->once_count || rank->grid == NULL ? rank->pool : rank->alone;
         step->call.fault = &rank->fault;
         step->call.random = &rank->random;
         if (rank->lane != NULL) {
             exg_lane_bind(rank->lane, s, &rank->fault, &rank->random);
         }
-        if (step->on_host) { /* its operands are copied */
-            continue;
+        if (!step->on_host) {
+            next += bind_operands(rank, step->inputs, step->call.inputs, exg_step_operands(step),
+                                  next);
+            next += bind_operands(rank, step->outputs, step->call.outputs,
+                                  step->call.output_count, next);
         }
-        found += bind_operands(rank, step->inputs, step->call.inputs,
-                               exg_step_operands(step),
-                               patches == NULL ? NULL : patches + found);
-        found += bind_operands(rank, step->outputs, step->call.outputs, step->call.output_count,
-                               patches == NULL ? NULL : patches + found);
     }
-    return found;
 }
 
-/* The plan's own memory. */
-static exg_status allocate(exg_rank *r, exg_error *err)
+/* What describes the plan's memory. */
+static exg_status create_tables(exg_rank *r, exg_error *err)
 {
-    exg_budget *budget = exg_memory_budget(r->supply.memory);
-    void *arena;
-    void *workspace;
-
     r->inputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->input_count);
     r->outputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->output_count);
     if (r->inputs == NULL || r->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (r->device != NULL) {
-        EXG_TRY(exg_lane_create(r->device, r->plan, budget, base_for_lane, r, &r->lane, err));
-        r->arena = exg_lane_arena(r->lane);
-        for (uint32_t i = 0; i < r->plan->input_count; i++) {
-            r->inputs[i] = exg_lane_input(r->lane, i);
-        }
-        return EXG_OK;
-    }
-    EXG_TRY(exg_budget_allocate(budget, NULL, r->plan->summary.arena_bytes, "a plan's values",
-                                &arena, err));
-    r->arena = arena;
-    EXG_TRY(exg_budget_allocate(budget, NULL, r->plan->summary.workspace_bytes,
-                                "a plan's workspace", &workspace, err));
-    r->workspace = workspace;
-    return EXG_OK;
+    return r->device == NULL
+               ? EXG_OK
+               : exg_lane_create(r->device, r->plan, base_for_lane, r, &r->lane, err);
 }
 
 /* What a device that has not enough was asked for. */
@@ -208,7 +226,7 @@ static exg_status tell_need(const exg_plan *plan, exg_status status, exg_error *
 
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, exg_accelerator *device, uint32_t index,
-                           exg_rank **rank, exg_error *err)
+                           uint32_t level, exg_rank **rank, exg_error *err)
 {
     exg_rank *r = calloc(1, sizeof(*r));
     exg_status status;
@@ -221,15 +239,14 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
     r->plan = plan;
     r->grid = grid;
     r->device = device;
+    r->pool = pool;
+    r->index = index;
+    r->level = level;
     r->supply = (exg_supply){.plan = plan, .memory = memory, .device = device};
-    status = allocate(r, err);
+    status = create_tables(r, err);
     r->supply.inputs = r->inputs;
     status = status == EXG_OK ? exg_supply_bind(&r->supply, index, err) : status;
-    if (status == EXG_OK) {
-        r->patch_count = bind_steps(r, pool, NULL);
-        r->patches = EXG_NEW_ARRAY(plan->arena, patch, r->patch_count);
-        status = r->patches == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    }
+    status = status == EXG_OK ? create_patches(r, err) : status;
     if (status == EXG_NO_MEMORY && device != NULL) {
         (void)tell_need(plan, status, err);
     }
@@ -237,8 +254,54 @@ exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
         exg_rank_destroy(r);
         return status;
     }
-    (void)bind_steps(r, pool, r->patches);
     *rank = r;
+    return EXG_OK;
+}
+
+/* Asks for what the plan needs; the operands are bound when all is there. */
+static exg_status take_turn(exg_rank *r, exg_error *err)
+{
+    exg_scratch *scratch = exg_memory_scratch(r->supply.memory);
+    const exg_plan_summary *s = &r->plan->summary;
+    void *arena = NULL;
+    void *workspace = NULL;
+
+    if (r->lane != NULL) {
+        EXG_TRY(exg_lane_settle(r->lane, scratch, r->level, r->index, err));
+        r->arena = exg_lane_arena(r->lane);
+        for (uint32_t i = 0; i < r->plan->input_count; i++) {
+            uint8_t *own = exg_lane_input(r->lane, i);
+
+            r->inputs[i] = own == NULL ? r->inputs[i] : own;
+        }
+        return EXG_OK;
+    }
+    EXG_TRY(exg_scratch_block(scratch,
+                              (exg_scratch_key){EXG_SCRATCH_VALUES, r->level, r->index, 0}, NULL,
+                              s->arena_bytes, &arena, err));
+    EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_WORKSPACE, 0, r->index, 0},
+                              NULL, s->workspace_bytes, &workspace, err));
+    r->arena = arena;
+    r->workspace = workspace;
+    return EXG_OK;
+}
+
+exg_status exg_rank_settle(exg_rank *rank, exg_error *err)
+{
+    const exg_scratch *scratch = exg_memory_scratch(rank->supply.memory);
+    exg_status status;
+
+    if (rank->is_settled && rank->moves == scratch->moves) {
+        return EXG_OK;
+    }
+    status = take_turn(rank, err);
+    if (status == EXG_NO_MEMORY && rank->device != NULL) {
+        (void)tell_need(rank->plan, status, err);
+    }
+    EXG_TRY(status);
+    rank->is_settled = true;
+    rank->moves = scratch->moves;
+    bind_steps(rank);
     return EXG_OK;
 }
 
@@ -257,13 +320,6 @@ void exg_rank_destroy(exg_rank *rank)
 {
     if (rank != NULL) {
         exg_supply_release(&rank->supply);
-        if (rank->device == NULL && rank->supply.memory != NULL) { /* not only on paper */
-            exg_budget *budget = exg_memory_budget(rank->supply.memory);
-
-            exg_budget_release(budget, NULL, rank->arena, rank->plan->summary.arena_bytes);
-            exg_budget_release(budget, NULL, rank->workspace,
-                               rank->plan->summary.workspace_bytes);
-        }
         exg_lane_destroy(rank->lane);
         exg_plan_destroy(rank->plan);
         free(rank);
@@ -299,6 +355,12 @@ void exg_rank_set_output(exg_rank *rank, uint32_t index, void *data)
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run)
 {
     rank->random = (exg_random_source){seed, run};
+}
+
+void exg_rank_watch(exg_rank *rank, const exg_stop *stop, exg_pool *alone)
+{
+    rank->stop = stop;
+    rank->alone = alone;
 }
 
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err)
@@ -399,6 +461,7 @@ exg_status exg_rank_fill(exg_rank *rank, exg_error *err)
         exg_made *made = b->place == EXG_PLACE_CONSTANT ? rank->supply.made[b->index] : NULL;
 
         if (made == NULL || !made->is_filled) {
+            EXG_TRY(exg_stop_check(rank->stop, err));
             EXG_TRY(exg_supply_fetch(&rank->supply, step, err));
             if (!step->on_host) {
                 (void)bind_operands(rank, step->inputs, step->call.inputs,
@@ -472,6 +535,7 @@ static exg_status run_step(exg_rank *rank, uint32_t s, exg_error *err)
     const exg_step *step = &rank->plan->steps[s];
 
     atomic_store_explicit(&rank->at, s, memory_order_relaxed);
+    EXG_TRY(exg_stop_check(rank->stop, err));
     EXG_TRY(carry_out(rank, s, err));
     note_fault(rank, s, &rank->now);
     return (step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0 ||
@@ -568,13 +632,25 @@ static exg_status run_on_device(exg_rank *rank, exg_error *err)
     return rank->grid == NULL ? EXG_OK : exchange_status(rank, exg_rank_at(rank), err);
 }
 
+/* Steps leave blocks out once the run is to stop: what it came to is not told then. */
+static exg_status run_watched(exg_rank *rank, exg_error *err)
+{
+    exg_pool *pool = rank->grid == NULL ? rank->pool : NULL; /* else the one that watches */
+    exg_status status;
+
+    exg_pool_watch(pool, rank->stop);
+    status = rank->lane != NULL    ? run_on_device(rank, err)
+             : rank->times != NULL ? run_measured(rank, err)
+                                   : run_steps(rank, err);
+    exg_pool_watch(pool, NULL);
+    return status == EXG_OK ? exg_stop_check(rank->stop, err) : status;
+}
+
 exg_status exg_rank_run(exg_rank *rank, exg_error *err)
 {
     rebind_moved(rank);
     begin_faults(rank, &rank->now);
-    EXG_TRY(rank->lane != NULL    ? run_on_device(rank, err)
-            : rank->times != NULL ? run_measured(rank, err)
-                                  : run_steps(rank, err));
+    EXG_TRY(run_watched(rank, err));
     if (rank->once.fault != EXG_FAULT_NONE || rank->now.fault != EXG_FAULT_NONE) {
         return tell_fault(rank, rank->once.fault != EXG_FAULT_NONE ? &rank->once : &rank->now,
                           err);

@@ -5,6 +5,7 @@
 #include "libexec/budget.h"
 #include "libexec/comm/grid.h"
 #include "libexec/plan/plan_internal.h"
+#include "libexec/scratch.h"
 
 #include <exg/weights.h>
 
@@ -23,6 +24,9 @@ void exg_memory_compare(exg_memory *memory, uint32_t share, uint32_t shares);
 
 /* What is counted of them, and of all plans: without a limit at first. */
 exg_budget *exg_memory_budget(exg_memory *memory);
+
+/* What all plans take turns in. */
+exg_scratch *exg_memory_scratch(exg_memory *memory);
 
 /* Bytes of a storage. */
 typedef struct exg_range {
@@ -77,17 +81,21 @@ typedef struct exg_rank exg_rank;
 /* Takes the plan over. `memory`, `pool` (may be NULL), `grid` (NULL without a mesh) and the
  * device it was planned for (NULL: the host) must stay. The steps that run once take the pool,
  * others too where there is no mesh: its ranks run at once. `index`: whose states it writes, among
- * the ranks of this process. */
+ * the ranks of this process; `level`: of its values (scratch.h). */
 exg_status exg_rank_create(exg_plan *plan, exg_memory *memory, exg_pool *pool,
                            const exg_grid *grid, struct exg_accelerator *device, uint32_t index,
-                           exg_rank **rank, exg_error *err);
+                           uint32_t level, exg_rank **rank, exg_error *err);
 /* Takes the plan over, to be looked at: it is not bound to memory and cannot run. */
 exg_status exg_rank_on_paper(exg_plan *plan, exg_rank **rank, exg_error *err);
+/* Runs end early when `stop` is due (exg_stop_check). `alone` (NULL: none), a pool of one thread
+ * that watches it, is what steps of a mesh take. Before exg_rank_settle(); both must stay. */
+void exg_rank_watch(exg_rank *rank, const exg_stop *stop, exg_pool *alone);
 /* From now on runs measure each step. */
 exg_status exg_rank_profile(exg_rank *rank, exg_error *err);
 void exg_rank_destroy(exg_rank *rank); /* NULL is allowed */
 
 const exg_plan *exg_rank_plan(const exg_rank *rank);
+uint64_t exg_rank_own_bytes(const exg_rank *rank); /* that no other plan shares */
 
 /* Data of graph input `index`, a user input, the host's; before exg_rank_run. */
 void exg_rank_set_input(exg_rank *rank, uint32_t index, void *data);
@@ -100,6 +108,10 @@ uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
 /* What the next run draws random numbers from: equal seeds and runs draw equal bits, on
  * every rank. */
 void exg_rank_set_random(exg_rank *rank, uint64_t seed, uint64_t run);
+/* Takes its turn in the memory's scratch, which may let go of what other plans left in it: before
+ * inputs are set and before exg_rank_fill, one rank at a time. LIMIT, NO_MEMORY, DEVICE. */
+exg_status exg_rank_settle(exg_rank *rank, exg_error *err);
+
 /* Runs the steps that run once, if they have not: before exg_rank_run, and one rank at a
  * time. */
 exg_status exg_rank_fill(exg_rank *rank, exg_error *err);

@@ -96,8 +96,8 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
     }
     EXG_TRY(exg_stretch_begin(routine->program, routine->engine->operators, symbols, metas, numbers,
                               &stretch, err));
-    EXG_TRY(exg_bound_create(routine->engine, stretch, routine->is_part, key, key_count,
-                             &routine->current, err));
+    EXG_TRY(exg_bound_create(routine->engine, stretch, routine->is_part, routine->level, key,
+                             key_count, &routine->current, err));
     add_plan(&routine->plans, routine->current, plan_limit(routine), passed_first(routine));
     routine->engine->plan_ns += exg_now_ns() - start;
     return EXG_OK;
@@ -108,7 +108,7 @@ exg_status exg_routine_select(exg_routine *routine, const int64_t *key, uint32_t
 static exg_status bind(exg_routine *r, exg_bound *after, exg_stretch *stretch, const int64_t *key,
                        uint32_t key_count, exg_bound **next, exg_error *err)
 {
-    EXG_TRY(exg_bound_create(r->engine, stretch, r->is_part, key, key_count, next, err));
+    EXG_TRY(exg_bound_create(r->engine, stretch, r->is_part, r->level, key, key_count, next, err));
     add_plan(&after->follow, *next, EXG_FOLLOW_MAX, NULL);
     return EXG_OK;
 }
@@ -361,7 +361,9 @@ exg_status exg_routine_run(exg_routine *routine, void *const *data, exg_error *e
 
     exg_routine_leave(routine);
     for (uint32_t depth = 0;; depth++) {
+        EXG_TRY(exg_stop_check(&routine->engine->stop, err));
         EXG_TRY(step_on(routine, b, depth, err));
+        EXG_TRY(exg_bound_settle(routine->engine, b, err));
         set_inputs(routine, b, data);
         EXG_TRY(exg_bound_run(routine->engine, b, err));
         if (b->stretch->pause == EXG_PAUSE_END) {

@@ -17,6 +17,7 @@ typedef struct exg_routine {
     exg_engine *engine;
     const exg_program *program;
     bool is_part;         /* of another: state is kept, the first plans are limited too */
+    uint32_t level;       /* of its first stretch (scratch.h) */
     exg_bound *plans;     /* of the first stretch, newest use first */
     exg_bound *current;   /* the first stretch of this run */
     exg_bound *last;      /* the stretch the run ended with, or NULL */

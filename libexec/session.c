@@ -3,7 +3,7 @@
  */
 #include "libexport/base/given.h"
 #include "libexec/routine.h"
-#include "libexec/device/device.h"
+#include "libexport/base/map.h"
 #include "libexec/sharding/cuts.h"
 #include "libexport/base/options.h"
 #include "libexport/base/text.h"
@@ -18,7 +18,13 @@
 /* Of one input: name, dtype or "number", rank or the number, sizes. */
 #define SIGNATURE_WORDS (3 + EXG_RANK_MAX)
 
-#define EXG_SESSION_RANKS_MAX 64
+/* What plans may take where the options do not say how many are kept. */
+#define PLAN_BYTES (32u << 20)
+
+/* Operations a run may take where the options do not say: a few minutes of a core's, and more where
+ * there is more to work on. */
+#define WORK_LIMIT    1e12
+#define WORK_PER_BYTE 1e6 /* of weights and inputs */
 
 /* Iterations of loops a run may take where the options do not say. */
 #define LOOP_LIMIT 1000000u
@@ -30,7 +36,10 @@ struct exg_session {
     exg_session_output *outputs;
     uint32_t output_count;
     exg_input_binding *bindings; /* by graph input */
+    exg_map inputs;              /* the user's, by name: which graph input */
     void **data;                 /* by graph input: of this run */
+    void **given;                /* by input of this run */
+    uint64_t *given_bytes;
     int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
     uint32_t last_count;
     exg_arena *arena;
@@ -84,184 +93,6 @@ static exg_status check_layouts(const exg_graph *graph, exg_error *err)
         }
     }
     return EXG_OK;
-}
-
-/* A grid on paper, the threads of all ranks, or this process's place among others. */
-static exg_status create_grids(exg_engine *e, exg_error *err)
-{
-    uint64_t deadline = e->options.timeout_ns / 2;
-
-    if (e->options.plan_only) {
-        return exg_paper_grid(&e->mesh, 0, !e->options.processes, &e->grids[0], err);
-    }
-    if (e->options.processes) {
-        return exg_mpi_grid(&e->mesh, deadline, e->grids, &e->first_rank, err);
-    }
-    EXG_TRY(exg_local_grid(&e->mesh, e->grids, err));
-    for (uint32_t r = 0; deadline > 0 && r < e->rank_count; r++) {
-        exg_grid_set_deadline(&e->grids[r], deadline);
-    }
-    return deadline > 0 ? exg_team_create_watched(e->rank_count, &e->team, err)
-                        : exg_team_create(e->rank_count, &e->team, err);
-}
-
-static exg_status count_ranks(const exg_mesh_shape *mesh, uint32_t most, uint32_t *count,
-                              exg_error *err)
-{
-    uint64_t size = 1;
-
-    if (mesh->ndim > EXG_MESH_DIMS_MAX) {
-        return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", mesh->ndim,
-                        EXG_MESH_DIMS_MAX);
-    }
-    for (uint32_t d = 0; d < mesh->ndim; d++) {
-        size *= mesh->sizes[d];
-        if (size == 0 || size > most) {
-            return EXG_FAIL(err, LIMIT, "COM-004", "a mesh of %" PRIu64 " ranks%s; 1 to %u", size,
-                            d + 1 < mesh->ndim ? " and more" : "", most);
-        }
-    }
-    *count = (uint32_t)size;
-    return EXG_OK;
-}
-
-static bool is_set(const exg_plan_options *plan)
-{
-    return plan->no_fusion || plan->no_reuse || plan->outputs_apart ||
-           plan->overlap != EXG_OVERLAP_AUTO;
-}
-
-/* The parts of the options, where their mesh is one. */
-static exg_status check_parts(const exg_session_options *options, exg_error *err)
-{
-    EXG_TRY_IN(err, EXG_CHECK_PART(exg_plan_options, &options->plan, is_set(&options->plan), err),
-               "plan");
-    EXG_TRY_IN(err, EXG_CHECK_CHOICE(options->plan.overlap, EXG_OVERLAP_OFF, "overlap", err),
-               "plan");
-    return exg_place_check(options->place, &options->goal, &options->mesh, err);
-}
-
-static exg_status create_ranks(exg_session *s, exg_error *err)
-{
-    exg_engine *e = &s->engine;
-    bool is_one = e->options.processes || e->options.plan_only;
-    uint32_t size = 0;
-
-    EXG_TRY(count_ranks(&e->mesh, is_one ? UINT32_MAX : EXG_SESSION_RANKS_MAX, &size, err));
-    EXG_TRY(check_parts(&e->options, err));
-    e->rank_count = is_one ? 1 : size;
-    e->outcomes = EXG_NEW_ARRAY(s->arena, exg_outcome, e->rank_count);
-    if (e->outcomes == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    if (size == 1 || (!e->options.processes && !e->options.plan_only)) {
-        EXG_TRY(exg_pool_create(e->options.thread_count, &e->pool, err));
-    }
-    if (size == 1) {
-        return EXG_OK;
-    }
-    e->grids = EXG_NEW_ARRAY(s->arena, exg_grid, e->rank_count);
-    return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);
-}
-
-/* "NAME" or "NAME:INDEX". */
-static exg_status read_device(const char *text, char *name, size_t size, uint32_t *index,
-                              exg_error *err)
-{
-    size_t length = strcspn(text, ":");
-    char *end = NULL;
-    unsigned long number = text[length] == ':' ? strtoul(text + length + 1, &end, 10) : 0;
-
-    if (length >= size || number > 1024 || (end != NULL && (*end != '\0' || end[-1] == ':'))) {
-        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s'", text);
-    }
-    memcpy(name, text, length);
-    name[length] = '\0';
-    *index = (uint32_t)number;
-    return EXG_OK;
-}
-
-static exg_status open_devices(exg_session *s, exg_error *err)
-{
-    exg_engine *e = &s->engine;
-    const exg_device_table *table;
-    char name[16];
-    uint32_t first = 0;
-    uint32_t count;
-
-    if (e->options.device == NULL || strcmp(e->options.device, exg_device_kind(0)) == 0) {
-        return EXG_OK;
-    }
-    EXG_TRY(read_device(e->options.device, name, sizeof(name), &first, err));
-    EXG_TRY(exg_device_table_find(name, &table, err));
-    EXG_TRY(table->count(&count, err));
-    if (first >= count) {
-        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s': %s has %u", e->options.device,
-                        name, count);
-    }
-    e->devices = EXG_NEW_ARRAY(s->arena, exg_accelerator *, e->rank_count);
-    if (e->devices == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t r = 0; r < e->rank_count; r++) {
-        uint32_t index = (first + e->first_rank + r) % count;
-
-        EXG_TRY_IN(err, table->open(index, &e->devices[r], err), "%s:%u", name, index);
-    }
-    return EXG_OK;
-}
-
-static void join_rank(void *context, uint32_t r)
-{
-    exg_engine *e = context;
-    char unused[EXG_THROUGH_TEXT];
-
-    exg_error_clear(&e->outcomes[r].error);
-    e->outcomes[r].status = exg_grid_join(&e->grids[r], e->devices[r],
-                                          r == 0 ? e->through : unused, &e->outcomes[r].error);
-}
-
-static void leave_rank(void *context, uint32_t r)
-{
-    exg_grid_leave(&((exg_engine *)context)->grids[r]);
-}
-
-static void by_each_rank(exg_engine *e, void (*work)(void *context, uint32_t rank))
-{
-    if (e->team == NULL) {
-        work(e, 0);
-    } else {
-        exg_team_run(e->team, work, e);
-    }
-}
-
-/* So that collectives go from device to device, where they can. */
-static exg_status join_devices(exg_engine *e, exg_error *err)
-{
-    if (e->devices == NULL || e->grids == NULL) {
-        return EXG_OK;
-    }
-    if (e->options.plan_only) { /* nobody is there to be joined with */
-        snprintf(e->through, sizeof(e->through), "the host%s",
-                 e->devices[0]->table->join == NULL
-                     ? ""
-                     : ", as far as is planned here; where a run joins its devices, the devices");
-        return EXG_OK;
-    }
-    by_each_rank(e, join_rank);
-    return exg_outcome_of(e, err);
-}
-
-static void close_devices(exg_engine *e)
-{
-    if (e->devices != NULL && e->grids != NULL && !e->options.plan_only) {
-        by_each_rank(e, leave_rank);
-    }
-    for (uint32_t r = 0; e->devices != NULL && r < e->rank_count; r++) {
-        if (e->devices[r] != NULL) {
-            e->devices[r]->table->close(e->devices[r]);
-        }
-    }
 }
 
 static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
@@ -324,18 +155,53 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     }
     s->bindings = EXG_NEW_ARRAY(s->arena, exg_input_binding, graph->input_count);
     s->data = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
+    s->given = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
+    s->given_bytes = EXG_NEW_ARRAY(s->arena, uint64_t, graph->input_count);
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
     s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
-    return s->bindings == NULL || s->data == NULL || s->last_sizes == NULL || s->outputs == NULL
-               ? EXG_OUT_OF_MEMORY(err)
-               : EXG_OK;
+    if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
+        s->last_sizes == NULL || s->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_map_init(&s->inputs, s->arena);
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
+
+        if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
+            !exg_map_put(&s->inputs, spec->arg.name, i)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
 }
 
-/* All ranks here share it. Processes keep the same plans, so none lets go of one by itself. */
+/* Processes keep the same plans, so none lets go of one by itself. */
+static bool spare(void *context)
+{
+    exg_session *s = context;
+
+    return exg_scratch_spare(exg_memory_scratch(s->engine.memory)) ||
+           (!s->engine.options.processes && exg_routine_spare(&s->routine));
+}
+
+static uint64_t weight_bytes(const exg_weights *weights)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        bytes = weights->storages[i].length > UINT64_MAX - bytes
+                    ? UINT64_MAX
+                    : bytes + weights->storages[i].length;
+    }
+    return bytes;
+}
+
+/* All ranks here share it. */
 static exg_status create_memory(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
     uint64_t limit = e->options.goal.memory_limit;
+    uint64_t weights = weight_bytes(s->verified.program->weights);
     exg_budget *budget;
 
     EXG_TRY(exg_memory_create(s->verified.program->weights, e->pool, &e->memory, err));
@@ -346,8 +212,18 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     }
     budget = exg_memory_budget(e->memory);
     budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
-    budget->spare = e->options.processes ? NULL : exg_routine_spare;
-    budget->context = &s->routine;
+    budget->spare = spare;
+    budget->context = s;
+    if (limit == 0 && e->devices == NULL) {
+        budget->limit = exg_machine_bytes();
+        budget->of_machine = true;
+    }
+    e->plan_bytes_limit = e->options.plan_limit != 0 ? UINT64_MAX
+                          : weights > PLAN_BYTES     ? weights
+                                                     : PLAN_BYTES;
+    e->work_limit = e->options.work_limit > 0
+                        ? e->options.work_limit
+                        : WORK_LIMIT + WORK_PER_BYTE * (double)weights;
     return EXG_OK;
 }
 
@@ -378,10 +254,9 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     s->engine.mesh = s->engine.options.mesh;
     s->engine.operators = verified->operators;
     s->routine = (exg_routine){.engine = &s->engine, .program = verified->program};
+    s->engine.routine = &s->routine;
     status = create_tables(s, err);
-    status = status == EXG_OK ? create_ranks(s, err) : status;
-    status = status == EXG_OK ? open_devices(s, err) : status;
-    status = status == EXG_OK ? join_devices(&s->engine, err) : status;
+    status = status == EXG_OK ? exg_engine_open(&s->engine, s->arena, err) : status;
     status = status == EXG_OK ? create_memory(s, err) : status;
     status = status == EXG_OK && s->engine.options.processes ? take_digest(s, err) : status;
     if (status != EXG_OK) {
@@ -402,12 +277,7 @@ void exg_session_destroy(exg_session *session)
     exg_routine_destroy(&session->routine);
     exg_memory_destroy(e->memory);
     exg_text_free(&e->unproved);
-    close_devices(e);
-    exg_team_destroy(e->team);
-    for (uint32_t r = 0; e->grids != NULL && r < e->rank_count; r++) {
-        exg_grid_close(&e->grids[r]);
-    }
-    exg_pool_destroy(e->pool);
+    exg_engine_close(e);
     exg_arena_destroy(session->arena);
     free(session);
 }
@@ -431,6 +301,26 @@ static exg_input_binding binding_of(const exg_session_input *input)
         memcpy(&binding.as_int, input->tensor.data, sizeof(binding.as_int));
     }
     return binding;
+}
+
+/* An input that lies in a result of the last run would be overwritten while it is read: it is
+ * copied. */
+static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input *input,
+                            exg_error *err)
+{
+    exg_scratch *scratch = exg_memory_scratch(s->engine.memory);
+    uint64_t bytes = (uint64_t)exg_tensor_numel(&input->tensor) *
+                     exg_dtype_bytes(input->tensor.dtype);
+
+    s->given[i] = input->tensor.data;
+    s->given_bytes[i] = input->is_number ? 0 : bytes;
+    if (input->is_number || !exg_scratch_holds(scratch, input->tensor.data, bytes)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_GIVEN, 0, 0, i}, NULL, bytes,
+                              &s->given[i], err));
+    memcpy(s->given[i], input->tensor.data, bytes);
+    return EXG_OK;
 }
 
 /* What is looked at before the program is asked. */
@@ -554,13 +444,11 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
 
 static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count)
 {
-    const exg_plan *plan = exg_bound_plan(s->routine.current);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
 
-    for (uint32_t p = 0; p < plan->input_count; p++) {
-        for (uint32_t i = 0; i < count && plan->inputs[p].kind == EXG_INPUT_USER; i++) {
-            if (plan->inputs[p].name != NULL && strcmp(plan->inputs[p].name, inputs[i].name) == 0) {
-                s->data[p] = inputs[i].tensor.data;
-            }
+        if (at != EXG_MAP_NONE) {
+            s->data[at] = s->given[i];
         }
     }
 }
@@ -619,13 +507,27 @@ static exg_status run_routine(exg_session *s, exg_error *err)
 {
     exg_engine *e = &s->engine;
     exg_budget *budget = exg_memory_budget(e->memory);
+    bool stopped = false;
     exg_status status;
 
+    e->stop.limit_ns =
+        e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
     e->stretches = 0;
     budget->refused = false;
+    e->work_left = e->work_limit;
+    for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
+        e->work_left += WORK_PER_BYTE * (double)s->given_bytes[i];
+    }
     status = exg_routine_run(&s->routine, s->data, err);
-    if ((status == EXG_NO_MEMORY || budget->refused) && e->options.processes && e->grids != NULL) {
+    if (status != EXG_OK && exg_stop_is_due(&e->stop)) {
+        status = exg_stop_check(&e->stop, err); /* the cause of all else */
+        atomic_store(&e->stop.asked, false);
+        stopped = true;
+    }
+    e->stop.limit_ns = 0;
+    if ((status == EXG_NO_MEMORY || budget->refused || stopped) && e->options.processes &&
+        e->grids != NULL) {
         exg_grid_abort(&e->grids[0], status); /* of this rank alone */
     }
     return status;
@@ -647,6 +549,9 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     status = check_inputs(inputs, input_count, err);
     status = status == EXG_OK ? check_input_layout(inputs, input_count, err) : status;
     status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
+    for (uint32_t i = 0; status == EXG_OK && i < input_count; i++) {
+        status = set_aside(session, i, &inputs[i], err);
+    }
     EXG_TRY(agree(session, status, err));
     start = exg_now_ns();
     set_inputs(session, inputs, input_count);
@@ -655,6 +560,13 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     session->engine.runs++;
     collect_outputs(session);
     return EXG_OK;
+}
+
+void exg_session_stop(exg_session *session)
+{
+    if (session != NULL) {
+        atomic_store(&session->engine.stop.asked, true);
+    }
 }
 
 uint32_t exg_session_output_count(const exg_session *session)

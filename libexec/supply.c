@@ -190,8 +190,11 @@ static exg_status bind_constants(exg_supply *s, exg_error *err)
                                       : &plan->buffers[step->outputs[o].buffer];
 
             if (b != NULL && b->place == EXG_PLACE_CONSTANT && s->made[b->index] == NULL) {
-                EXG_TRY(exg_memory_made(s->memory, s->device, b->is_packed ? key_of(s, step) : 0,
-                                        b->bytes, &s->made[b->index], err));
+                uint64_t key = b->is_packed ? key_of(s, step) : 0;
+
+                EXG_TRY(exg_memory_made(s->memory, s->device, key, b->bytes, &s->made[b->index],
+                                        err));
+                s->own_bytes += key == 0 ? b->bytes : 0;
             }
         }
     }

@@ -18,6 +18,7 @@ typedef struct exg_supply {
     exg_made **made;   /* by constant */
     exg_range *ranges; /* by buffer: the bytes that the steps read and the results are */
     bool *is_passing;  /* by buffer */
+    uint64_t own_bytes; /* made for this plan alone */
 } exg_supply;
 
 /* Fills in the rest of `supply`, whose plan, memory, device and inputs are there and stay. `index`:

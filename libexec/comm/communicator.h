@@ -16,6 +16,8 @@
 #ifndef EXG_LIBEXEC_COMM_COMMUNICATOR_H
 #define EXG_LIBEXEC_COMM_COMMUNICATOR_H
 
+#include "libexport/base/stop.h"
+
 #include <exg/status.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,6 +66,9 @@ typedef struct exg_communicator_ops {
 
     /* Has a rank done so? For those who wait for something else meanwhile. */
     bool (*is_aborted)(exg_communicator *self);
+
+    /* Waits end when `stop` is due, with LIMIT; NULL where those that are waited for see it. */
+    void (*watch)(exg_communicator *self, const exg_stop *stop);
 
     void (*close)(exg_communicator *self); /* frees self */
 } exg_communicator_ops;

@@ -119,6 +119,15 @@ void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns)
     }
 }
 
+void exg_grid_watch(const exg_grid *grid, const exg_stop *stop)
+{
+    for (uint32_t d = 0; d < grid->ndim; d++) {
+        if (grid->dims[d]->ops->watch != NULL) {
+            grid->dims[d]->ops->watch(grid->dims[d], stop);
+        }
+    }
+}
+
 /* ---- agreement ------------------------------------------------------------------------ */
 
 /* What a rank brings: `rank` is the one whose fault it is. */

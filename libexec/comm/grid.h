@@ -32,6 +32,7 @@ exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends
                           exg_error *err);
 
 void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait */
+void exg_grid_watch(const exg_grid *grid, const exg_stop *stop); /* communicator.h */
 
 /* Called by every rank of the mesh: do all bring `digest`, and EXG_OK? If not, the first
  * rank's fault on every one of them, with its code and with the rank in `where`; COM-009

@@ -27,6 +27,8 @@ static exg_status outcome_status(const mpi *m, exg_mpi_outcome outcome, uint32_t
                         "expects", peer, m->base.rank);
     case EXG_MPI_ABORTED:
         return EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
+    case EXG_MPI_STOPPED:
+        return EXG_FAIL(err, LIMIT, "RUN-010", "the run was stopped");
     default:
         return EXG_FAIL(err, PEER, "COM-007", "MPI failed in an exchange with rank %u", peer);
     }
@@ -91,6 +93,11 @@ static bool mpi_is_aborted(exg_communicator *self)
     return ((mpi *)self)->plugin->is_aborted(((mpi *)self)->group);
 }
 
+static void mpi_watch(exg_communicator *self, const exg_stop *stop)
+{
+    ((mpi *)self)->plugin->watch(((mpi *)self)->group, stop);
+}
+
 static void mpi_close(exg_communicator *self)
 {
     mpi *m = (mpi *)self;
@@ -111,6 +118,7 @@ static const exg_communicator_ops mpi_ops = {
     .split = mpi_split,
     .abort = mpi_abort,
     .is_aborted = mpi_is_aborted,
+    .watch = mpi_watch,
     .close = mpi_close,
 };
 

@@ -30,6 +30,7 @@ typedef struct traffic {
 struct exg_mpi_group {
     MPI_Comm comm;
     int rank, size;
+    const exg_stop *stop; /* NULL: nobody's */
     bool broken; /* an exchange failed: nothing that waits for others is called on it again */
     traffic under_way[EXG_EXCHANGES_MAX]; /* by turn */
 };
@@ -299,6 +300,9 @@ static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, int first, int 
             if (called_off(g)) {
                 return EXG_MPI_ABORTED;
             }
+            if (exg_stop_is_due(g->stop)) {
+                return EXG_MPI_STOPPED;
+            }
             if (now_ns() - start_ns > deadline_ns) {
                 return EXG_MPI_LATE;
             }
@@ -432,10 +436,16 @@ static bool is_aborted(exg_mpi_group *g)
     return g->broken || called_off(g);
 }
 
+static void watch_stop(exg_mpi_group *g, const exg_stop *stop)
+{
+    g->stop = stop;
+}
+
 static void close_group(exg_mpi_group *g)
 {
     int finalized = 0;
 
+    g->stop = NULL;
     MPI_Finalized(&finalized);
     if (!finalized && !g->broken) {
         for (int s = 0; s < EXG_EXCHANGES_MAX; s++) { /* what others have still to take */
@@ -473,6 +483,7 @@ __attribute__((visibility("default"))) const exg_mpi_plugin exg_mpi_plugin_table
     .split = split,
     .abort = call_off,
     .is_aborted = is_aborted,
+    .watch = watch_stop,
     .close = close_group,
     .stop = stop,
 };

@@ -7,8 +7,9 @@
 #define EXG_LIBEXEC_COMM_MPI_PLUGIN_H
 
 #include "libexec/comm/communicator.h"
+#include "libexport/base/stop.h"
 
-#define EXG_MPI_PLUGIN_VERSION 4
+#define EXG_MPI_PLUGIN_VERSION 5
 #define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
 #define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
 
@@ -17,6 +18,7 @@ typedef enum exg_mpi_outcome {
     EXG_MPI_LATE,     /* the deadline passed; `peer` is one that was waited for */
     EXG_MPI_MISMATCH, /* `peer` sent another number of bytes */
     EXG_MPI_ABORTED,  /* a rank ended the run */
+    EXG_MPI_STOPPED,  /* what watch() was given is due */
     EXG_MPI_FAILED    /* MPI says so */
 } exg_mpi_outcome;
 
@@ -40,6 +42,7 @@ typedef struct exg_mpi_plugin {
                              exg_mpi_group **out, uint32_t *rank, uint32_t *size);
     void (*abort)(exg_mpi_group *group); /* tells the others */
     bool (*is_aborted)(exg_mpi_group *group);
+    void (*watch)(exg_mpi_group *group, const exg_stop *stop); /* waits end when it is due */
     void (*close)(exg_mpi_group *group);
     void (*stop)(void); /* finalizes MPI, if start() initialized it */
 } exg_mpi_plugin;

@@ -524,7 +524,12 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
         if (entry->draws) {
             exg_rank_set_random(entry->rank, call->d->options.seed, call->d->draws++);
         }
-        status = exg_rank_run(entry->rank, call->err);
+        status = exg_rank_settle(entry->rank, call->err);
+        if (status == EXG_OK) {
+            status = exg_rank_run(entry->rank, call->err);
+        } else {
+            exg_communicator_abort(call->mesh->communicator, status);
+        }
     }
     for (uint32_t i = 0; entry->any_moves && i < brought; i++) {
         exg_dtensor_destroy(moved[i]);

@@ -150,7 +150,8 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
             results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->window.dtype);
         }
     }
-    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, call->device, 0, rank, err));
+    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, call->device, 0, 0, rank, err));
+    EXG_TRY(exg_rank_settle(*rank, err));
     EXG_TRY(exg_rank_fill(*rank, err));
     return EXG_OK;
 }

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* A copy in every run, even of what is the same in each. */
-static exg_status copy_apart(exg_planner *p, exg_location *location)
+/* A copy in every run, even of what is the same in each: other plans take turns in the memory of
+ * results. */
+static exg_status copy_result(exg_planner *p, exg_location *location)
 {
     extern const exg_kernel exg_kernel_copy;
     exg_location from = *location;
@@ -31,8 +32,7 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
         p->plan->buffers[location.buffer].is_once ||
         !exg_tensor_is_contiguous(&location.window)) {
-        EXG_TRY(p->outputs_apart ? copy_apart(p, &location)
-                                 : exg_planner_copy(p, &location, "output", &location));
+        EXG_TRY(copy_result(p, &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
     if (p->outputs_apart) {
@@ -45,16 +45,10 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
 
 static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec)
 {
-    for (uint32_t i = 0; i < p->plan->input_count; i++) {
-        exg_plan_input *input = &p->plan->inputs[i];
-        const char *name = input->kind == EXG_INPUT_USER ? input->name : input->target;
+    uint32_t i = exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION],
+                              spec->target);
 
-        if (input->mutated && strcmp(name, spec->target) == 0 &&
-            (input->kind == EXG_INPUT_USER) == (spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION)) {
-            return input;
-        }
-    }
-    return NULL;
+    return i < p->plan->input_count ? &p->plan->inputs[i] : NULL;
 }
 
 /* A new value that still lies in another input's memory is set aside first, since

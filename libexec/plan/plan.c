@@ -219,21 +219,34 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
 
 /* ---- inputs ----------------------------------------------------------------------- */
 
-static bool is_mutated(const exg_program *program, const exg_input_spec *spec)
+/* Fills p->written; which inputs they are is not known yet. */
+static exg_status find_written(exg_planner *p)
 {
-    for (uint32_t o = 0; o < program->signature.output_count; o++) {
-        const exg_output_spec *output = &program->signature.outputs[o];
-        const char *name = spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
-        bool to_user = output->kind == EXG_OUTPUT_USER_INPUT_MUTATION;
-        bool to_state = output->kind == EXG_OUTPUT_BUFFER_MUTATION ||
-                        output->kind == EXG_OUTPUT_PARAMETER_MUTATION;
+    const exg_signature *signature = &p->program->signature;
 
-        if ((spec->kind == EXG_INPUT_USER ? to_user : to_state) && name != NULL &&
-            output->target != NULL && strcmp(output->target, name) == 0) {
-            return true;
+    exg_map_init(&p->written[false], p->arena);
+    exg_map_init(&p->written[true], p->arena);
+    for (uint32_t o = 0; o < signature->output_count; o++) {
+        const exg_output_spec *output = &signature->outputs[o];
+        bool of_user = output->kind == EXG_OUTPUT_USER_INPUT_MUTATION;
+
+        if ((of_user || output->kind == EXG_OUTPUT_BUFFER_MUTATION ||
+             output->kind == EXG_OUTPUT_PARAMETER_MUTATION) &&
+            output->target != NULL &&
+            !exg_map_put(&p->written[of_user], output->target, EXG_MAP_NONE - 1)) {
+            return EXG_OUT_OF_MEMORY(p->err);
         }
     }
-    return false;
+    return EXG_OK;
+}
+
+/* Is input `i`, called `name`, written? */
+static bool is_written(exg_planner *p, uint32_t i, const char *name)
+{
+    exg_map *written = &p->written[p->plan->inputs[i].kind == EXG_INPUT_USER];
+
+    return name != NULL && exg_map_find(written, name) != EXG_MAP_NONE &&
+           exg_map_put(written, name, i); /* room is there */
 }
 
 static exg_status plan_input(exg_planner *p, uint32_t i)
@@ -257,7 +270,8 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
     location->offset = p->graph->values[arg->as_tensor].tensor->storage_offset.value;
     input->tensor = location->window;
     input->storage_offset = location->offset;
-    input->mutated = is_mutated(p->program, spec);
+    input->mutated =
+        is_written(p, i, spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target);
     if (input->mutated) { /* the session keeps a copy of its own, row-major */
         exg_tensor_set_contiguous(&location->window);
         location->offset = 0;
@@ -660,6 +674,7 @@ static exg_status prepare_tables(exg_planner *p)
 static exg_status plan_all(exg_planner *p)
 {
     EXG_TRY(prepare_tables(p));
+    EXG_TRY(find_written(p));
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         EXG_TRY_IN(p->err, plan_input(p, i), "graph.inputs[%u]", i);
     }

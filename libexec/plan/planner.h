@@ -3,6 +3,7 @@
 #define EXG_LIBEXEC_PLAN_PLANNER_H
 
 #include "libexec/plan/plan_internal.h"
+#include "libexport/base/map.h"
 
 #define EXG_GROUP_NODES_MAX 16
 #define EXG_GROUP_LOADS_MAX 8
@@ -30,6 +31,7 @@ typedef struct exg_planner {
     uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
     uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
+    exg_map written[2];     /* of state, and of user inputs: those that outputs write, by name */
     bool *constant;         /* by value id: the same in every run */
     bool once;              /* steps being added run once */
     const exg_node *origin; /* steps being added come from it; NULL: from no node */

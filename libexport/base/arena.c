@@ -122,6 +122,16 @@ const exg_allocator *exg_arena_allocator(const exg_arena *arena)
     return arena->allocator;
 }
 
+uint64_t exg_arena_held(const exg_arena *arena)
+{
+    uint64_t bytes = sizeof(*arena);
+
+    for (const chunk *c = arena->newest; c != NULL; c = c->next) {
+        bytes += sizeof(*c) + c->capacity;
+    }
+    return bytes;
+}
+
 static void free_chunks(const exg_allocator *allocator, chunk *c)
 {
     while (c != NULL) {

@@ -19,6 +19,9 @@ const exg_allocator *exg_arena_allocator(const exg_arena *arena);
 void *exg_allocate(const exg_allocator *allocator, uint64_t bytes);
 void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
 
+/* Bytes taken for what was handed out and for what will be. */
+uint64_t exg_arena_held(const exg_arena *arena);
+
 /* Was something refused because there is no more memory, and not for the budget? */
 bool exg_arena_is_dry(const exg_arena *arena);
 

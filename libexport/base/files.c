@@ -23,15 +23,35 @@ static exg_status refused(exg_error *err, const char *code, const char *what, co
     return EXG_FAIL(err, IO, code, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
+/* Fills memory with what the file has from `offset` on. */
+static exg_status read_range(int descriptor, const char *name, uint64_t offset, void *to,
+                             size_t length, exg_error *err)
+{
+    for (size_t at = 0; at < length;) {
+        ssize_t got = pread(descriptor, (uint8_t *)to + at, length - at, (off_t)(offset + at));
+
+        if (got < 0 && errno != EINTR) {
+            return refused(err, "IO-READ", "read", name);
+        }
+        if (got == 0) {
+            return EXG_FAIL(err, IO, "IO-CHANGED", "%s became shorter while it was read", name);
+        }
+        at += got < 0 ? 0 : (size_t)got;
+    }
+    return EXG_OK;
+}
+
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
-                              exg_mapping *mapping, exg_error *err)
+                              bool copies, exg_mapping *mapping, exg_error *err)
 {
     struct stat st;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t start = offset - offset % page;
     void *base;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0};
+    exg_status status;
+
+    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
     if (fstat(descriptor, &st) != 0) {
         return refused(err, "IO-STAT", "examine", name);
     }
@@ -50,11 +70,25 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
     if (length > SIZE_MAX - page) {
         return EXG_FAIL(err, LIMIT, "IO-SIZE", "%s is too large for this machine", name);
     }
-    base = mmap(NULL, (size_t)(offset - start + length), PROT_READ, MAP_PRIVATE, descriptor,
-                (off_t)start);
+    base = copies ? mmap(NULL, (size_t)(offset - start + length), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                  : mmap(NULL, (size_t)(offset - start + length), PROT_READ, MAP_PRIVATE,
+                         descriptor, (off_t)start);
     if (base == MAP_FAILED) {
-        return refused(err, "IO-MAP", "map", name);
+        return copies ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                      : refused(err, "IO-MAP", "map", name);
     }
+    status = copies ? read_range(descriptor, name, start, base, (size_t)(offset - start + length),
+                                 err)
+                    : EXG_OK;
+    if (status != EXG_OK) {
+        munmap(base, (size_t)(offset - start + length));
+        return status;
+    }
+    if (copies) { /* as a mapped file is */
+        (void)mprotect(base, (size_t)(offset - start + length), PROT_READ);
+    }
+    mapping->is_copy = copies;
     mapping->base = base;
     mapping->base_length = (size_t)(offset - start + length);
     mapping->data = (const uint8_t *)base + (offset - start);
@@ -63,7 +97,8 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
 }
 
 /* The whole of an open file, which is closed. */
-static exg_status map_whole(int descriptor, const char *name, exg_mapping *mapping, exg_error *err)
+static exg_status map_whole(int descriptor, const char *name, bool copies, exg_mapping *mapping,
+                            exg_error *err)
 {
     struct stat st;
     exg_status status;
@@ -73,31 +108,34 @@ static exg_status map_whole(int descriptor, const char *name, exg_mapping *mappi
     } else {
         uint64_t length = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
 
-        status = exg_file_map_range(descriptor, name, 0, length, mapping, err);
+        status = exg_file_map_range(descriptor, name, 0, length, copies, mapping, err);
     }
     close(descriptor);
     return status;
 }
 
-exg_status exg_file_map(const char *path, exg_mapping *mapping, exg_error *err)
-{
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    *mapping = (exg_mapping){nothing, 0, NULL, 0};
-    if (descriptor < 0) {
-        return refused(err, "IO-OPEN", "open", path);
-    }
-    return map_whole(descriptor, path, mapping, err);
-}
-
-exg_status exg_file_map_below(const char *directory, const char *location, exg_mapping *mapping,
-                              exg_error *err)
+exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg_error *err)
 {
     int descriptor;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0};
+    do {
+        descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (descriptor < 0 && errno == EINTR);
+    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    if (descriptor < 0) {
+        return refused(err, "IO-OPEN", "open", path);
+    }
+    return map_whole(descriptor, path, copies, mapping, err);
+}
+
+exg_status exg_file_map_below(const char *directory, const char *location, bool copies,
+                              exg_mapping *mapping, exg_error *err)
+{
+    int descriptor;
+
+    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
     EXG_TRY(exg_file_open_below(directory, location, &descriptor, err));
-    return map_whole(descriptor, location, mapping, err);
+    return map_whole(descriptor, location, copies, mapping, err);
 }
 
 void exg_mapping_release(exg_mapping *mapping)
@@ -105,7 +143,7 @@ void exg_mapping_release(exg_mapping *mapping)
     if (mapping->base != NULL) {
         munmap(mapping->base, mapping->base_length);
     }
-    *mapping = (exg_mapping){nothing, 0, NULL, 0};
+    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
 }
 
 bool exg_location_is_plain(const char *location)

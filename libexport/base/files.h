@@ -2,9 +2,10 @@
  * leave half a file.
  *
  * A mapping is read only and private; touching what another process has cut off its
- * file since raises SIGBUS. A writer writes beside its target and renames at the end: the
- * old file or the new one is there at any moment, and an aborted writer leaves nothing.
- * Where the file system knows files without a name, neither does a process that is killed.
+ * file since raises SIGBUS, but where it is a copy. A writer writes beside its target and renames
+ * at the end: the old file or the new one is there at any moment, and an aborted writer leaves
+ * nothing. Where the file system knows files without a name, neither does a process that is
+ * killed, but in the moment between a name beside an old file and the old file's own.
  * Threads: one at a time each.
  */
 #ifndef EXG_LIBEXPORT_BASE_FILES_H
@@ -22,15 +23,17 @@ typedef struct exg_mapping {
     uint64_t length;
     void *base; /* what munmap wants */
     size_t base_length;
+    bool is_copy; /* of memory that no file lies behind */
 } exg_mapping;
 
-/* Maps a regular file whole. IO, UNSUPPORTED (a folder, a pipe). */
-exg_status exg_file_map(const char *path, exg_mapping *mapping, exg_error *err);
+/* Maps a regular file whole, or reads it into memory (`copies`). IO, UNSUPPORTED (a folder, a
+ * pipe), NO_MEMORY. */
+exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg_error *err);
 
 /* Maps [offset, offset + length) of an open file; the range must lie inside it
  * (MALFORMED). The descriptor may be closed afterwards. */
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
-                              exg_mapping *mapping, exg_error *err);
+                              bool copies, exg_mapping *mapping, exg_error *err);
 
 /* An all-zero mapping is allowed. */
 void exg_mapping_release(exg_mapping *mapping);
@@ -52,8 +55,8 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
                                exg_error *err);
 
 /* Opens it so and maps it whole. */
-exg_status exg_file_map_below(const char *directory, const char *location, exg_mapping *mapping,
-                              exg_error *err);
+exg_status exg_file_map_below(const char *directory, const char *location, bool copies,
+                              exg_mapping *mapping, exg_error *err);
 
 /* The name behind the last slash of `path`, in it. */
 const char *exg_path_name(const char *path);

@@ -26,6 +26,7 @@ struct exg_pool {
     _Atomic uint64_t ticket;
     _Atomic(pool_work *) work;
     _Atomic(void *) context;
+    _Atomic(const exg_stop *) stop_wish; /* NULL: nobody's */
     _Atomic uint32_t block_count;
     _Atomic uint32_t done;
     _Atomic uint32_t sleepers;
@@ -48,7 +49,19 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Runs blocks of the job now in the ticket until none is left. */
+/* So many blocks are done, or left out. */
+static void count_done(exg_pool *pool, uint32_t blocks, uint32_t count)
+{
+    if (atomic_fetch_add(&pool->done, blocks) + blocks == count &&
+        atomic_load(&pool->caller_sleeps)) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_signal(&pool->done_cond);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+}
+
+/* Runs blocks of the job now in the ticket until none is left; all of them are taken at once, and
+ * not run, when it is to stop. */
 static void work_on_job(exg_pool *pool)
 {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
@@ -57,17 +70,18 @@ static void work_on_job(exg_pool *pool)
         pool_work *work = atomic_load_explicit(&pool->work, memory_order_relaxed);
         void *context = atomic_load_explicit(&pool->context, memory_order_relaxed);
         uint32_t count = atomic_load_explicit(&pool->block_count, memory_order_relaxed);
+        bool stops =
+            exg_stop_is_due(atomic_load_explicit(&pool->stop_wish, memory_order_relaxed));
+        uint32_t taken = stops ? BLOCKS_LEFT(ticket) : 1;
 
-        if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - 1,
+        if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - taken,
                                                    memory_order_acq_rel, memory_order_acquire)) {
             continue;
         }
-        work(context, count - BLOCKS_LEFT(ticket));
-        if (atomic_fetch_add(&pool->done, 1) + 1 == count && atomic_load(&pool->caller_sleeps)) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->done_cond);
-            pthread_mutex_unlock(&pool->mutex);
+        if (!stops) {
+            work(context, count - BLOCKS_LEFT(ticket));
         }
+        count_done(pool, taken, count);
         ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     }
 }
@@ -134,10 +148,12 @@ static void wait_until_done(exg_pool *pool, uint32_t block_count)
 void exg_pool_run(exg_pool *pool, void (*work)(void *context, uint32_t block), void *context,
                   uint32_t block_count)
 {
+    const exg_stop *stop =
+        pool == NULL ? NULL : atomic_load_explicit(&pool->stop_wish, memory_order_relaxed);
     uint64_t ticket;
 
     if (pool == NULL || pool->thread_count == 1 || block_count <= 1) {
-        for (uint32_t b = 0; b < block_count; b++) {
+        for (uint32_t b = 0; b < block_count && !exg_stop_is_due(stop); b++) {
             work(context, b);
         }
         return;
@@ -155,6 +171,13 @@ void exg_pool_run(exg_pool *pool, void (*work)(void *context, uint32_t block), v
     }
     work_on_job(pool);
     wait_until_done(pool, block_count);
+}
+
+void exg_pool_watch(exg_pool *pool, const exg_stop *stop)
+{
+    if (pool != NULL) {
+        atomic_store_explicit(&pool->stop_wish, stop, memory_order_relaxed);
+    }
 }
 
 /* Cores this process may use. */
@@ -187,18 +210,14 @@ exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err
     if (pool == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    pool->thread_count = count;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->job_cond, NULL);
     pthread_cond_init(&pool->done_cond, NULL);
-    for (uint32_t i = 0; i + 1 < count; i++) {
-        if (!exg_thread_start(&pool->threads[i], worker_main, pool)) {
-            exg_pool_destroy(pool);
-            return EXG_FAIL(err, NO_MEMORY, "POOL-001", "thread %u of %u could not be started",
-                            i + 1, count);
-        }
+    while (pool->started + 1 < count &&
+           exg_thread_start(&pool->threads[pool->started], worker_main, pool)) {
         pool->started++;
     }
+    pool->thread_count = pool->started + 1; /* the caller's alone would do */
     *out = pool;
     return EXG_OK;
 }

@@ -25,6 +25,7 @@ struct exg_writer {
     char *directory; /* "" is the working directory */
     size_t temporary_capacity;
     bool kept; /* when it is aborted */
+    bool is_there; /* under the target's name */
     uint64_t position;
     size_t buffered;
     unsigned char buffer[BUFFER_BYTES];
@@ -100,6 +101,16 @@ static bool link_temporary(exg_writer *writer)
         }
     }
     return writer->temporary[0] != '\0';
+}
+
+/* The target itself, where there is none yet: no other name comes first, and none can be left. */
+static bool link_target(exg_writer *writer)
+{
+    char self[64];
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", writer->descriptor);
+    writer->is_there = linkat(AT_FDCWD, self, AT_FDCWD, writer->path, AT_SYMLINK_FOLLOW) == 0;
+    return writer->is_there;
 }
 
 static exg_status check_target(const char *path, exg_error *err)
@@ -337,7 +348,7 @@ static exg_status settle(exg_writer *writer, exg_error *err)
     if (fsync(writer->descriptor) != 0 && errno != EINVAL) {
         return refused(writer, "sync", err);
     }
-    if (writer->temporary[0] == '\0' && !link_temporary(writer)) {
+    if (writer->temporary[0] == '\0' && !link_target(writer) && !link_temporary(writer)) {
         return refused(writer, "name a file beside", err);
     }
     return EXG_OK;
@@ -352,11 +363,14 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
     if (status == EXG_OK && closed != 0) {
         status = refused(writer, "close", err);
     }
-    if (status == EXG_OK && rename(writer->temporary, writer->path) != 0) {
+    if (status == EXG_OK && !writer->is_there &&
+        rename(writer->temporary, writer->path) != 0) {
         status = refused(writer, "rename to", err);
     }
     if (status == EXG_OK) {
         sync_folder(writer->directory);
+    } else if (writer->is_there) {
+        unlink(writer->path);
     } else if (writer->temporary[0] != '\0' && !writer->kept) {
         unlink(writer->temporary);
     }

@@ -401,12 +401,12 @@ static void compare_outputs(matcher *m)
 
     exg_map_init(&map, m->d->scratch);
     for (uint32_t i = 0; i < m->a->graph->output_count; i++) {
-        const char *key = exg_side_output_key(m->d, m->a, i); /* may fail itself */
+        const char *key = m->a->output_keys[i];
 
         m->d->failed = m->d->failed || !exg_map_put(&map, key, i);
     }
     for (uint32_t i = 0; i < m->b->graph->output_count && !m->d->failed; i++) {
-        const char *key = exg_side_output_key(m->d, m->b, i);
+        const char *key = m->b->output_keys[i];
         uint32_t at = exg_map_find(&map, key);
         const exg_argument *y = &m->b->graph->outputs[i];
         const exg_argument *x = at == EXG_MAP_NONE ? NULL : &m->a->graph->outputs[at];

@@ -115,26 +115,22 @@ static const char *input_key(exg_differ *d, const exg_side *side, uint32_t index
     return exg_differ_keep(d, &out);
 }
 
-const char *exg_side_output_key(exg_differ *d, const exg_side *side, uint32_t index)
+/* `places`: of the next output of each kind. */
+static const char *output_key(exg_differ *d, const exg_side *side, uint32_t index,
+                              uint32_t *places)
 {
-    const exg_output_spec *specs = side->signature == NULL ? NULL : side->signature->outputs;
+    const exg_output_spec *spec =
+        side->signature == NULL ? NULL : &side->signature->outputs[index];
+    const char *kind = spec == NULL ? "USER_OUTPUT" : exg_output_kind_name(spec->kind);
     exg_text out = EXG_TEXT_EMPTY;
-    uint32_t place = index;
 
-    if (specs != NULL) {
-        place = 0;
-        for (uint32_t i = 0; i < index; i++) {
-            place += specs[i].kind == specs[index].kind;
-        }
-    }
-    if (specs != NULL && specs[index].target != NULL) {
-        exg_text_printf(&out, "%s %s", exg_output_kind_name(specs[index].kind),
-                        common_name(side, specs[index].target));
+    exg_text_printf(&out, "%s ", kind);
+    if (spec != NULL && spec->target != NULL) {
+        exg_text_puts(&out, common_name(side, spec->target));
     } else {
-        exg_text_printf(&out, "%s %u",
-                        specs == NULL ? "USER_OUTPUT" : exg_output_kind_name(specs[index].kind),
-                        place);
+        exg_text_printf(&out, "%u", places[spec == NULL ? EXG_OUTPUT_USER : spec->kind]);
     }
+    places[spec == NULL ? EXG_OUTPUT_USER : spec->kind]++;
     return exg_differ_keep(d, &out);
 }
 
@@ -298,7 +294,7 @@ static void hash_backward(exg_differ *d, exg_side *side)
         return;
     }
     for (uint32_t o = 0; o < side->graph->output_count; o++) {
-        use u = {.values = values, .hash = hash_text(exg_side_output_key(d, side, o))};
+        use u = {.values = values, .hash = hash_text(side->output_keys[o])};
 
         visit(&side->graph->outputs[o], add_use, &u);
     }
@@ -328,12 +324,13 @@ static bool reserve(exg_differ *d, exg_side *side)
     side->up = EXG_NEW_ARRAY(d->scratch, uint64_t, nodes);
     side->down = EXG_NEW_ARRAY(d->scratch, uint64_t, nodes);
     side->keys = EXG_NEW_ARRAY(d->scratch, const char *, side->graph->input_count);
+    side->output_keys = EXG_NEW_ARRAY(d->scratch, const char *, side->graph->output_count);
     side->blank = EXG_NEW_ARRAY(d->scratch, exg_value, values);
     side->view = *side->graph;
     side->view.values = EXG_NEW_ARRAY(d->scratch, exg_value, values);
     if (names == NULL || side->targets == NULL || side->labels == NULL || side->up == NULL ||
-        side->down == NULL || side->keys == NULL || side->blank == NULL ||
-        side->view.values == NULL) {
+        side->down == NULL || side->keys == NULL || side->output_keys == NULL ||
+        side->blank == NULL || side->view.values == NULL) {
         d->failed = true;
         return false;
     }
@@ -347,6 +344,7 @@ static bool reserve(exg_differ *d, exg_side *side)
 void exg_side_fill(exg_differ *d, exg_side *side)
 {
     uint32_t users = 0;
+    uint32_t places[EXG_OUTPUT_TOKEN + 1] = {0};
 
     if (!reserve(d, side)) {
         return;
@@ -360,6 +358,9 @@ void exg_side_fill(exg_differ *d, exg_side *side)
         visit(&side->graph->inputs[i], put_annotation, all);
         namer.hash = hash_text(side->keys[i]); /* its dtype and shape are its own difference */
         visit(&side->graph->inputs[i], name_output, &namer);
+    }
+    for (uint32_t o = 0; o < side->graph->output_count; o++) {
+        side->output_keys[o] = output_key(d, side, o, places);
     }
     hash_forward(d, side);
     if (!d->failed) {

@@ -22,6 +22,7 @@ struct exg_side {
     uint64_t *up;      /* and of all it is computed from */
     uint64_t *down;    /* and of all that is computed from it, not of its inputs */
     const char **keys; /* by graph input: what tells it from the others */
+    const char **output_keys; /* by graph output: its kind and target, or its place */
 };
 
 /* Fills `side` from its first five members. d->failed without memory. */
@@ -30,9 +31,6 @@ void exg_side_fill(exg_differ *d, exg_side *side);
 /* 'f32[s0, 4]' or 'Sym(s0 + 1)' of a value; symbols by number when `numbered`. */
 const char *exg_side_annotation(exg_differ *d, const exg_side *side, exg_value_id id,
                                 bool numbered);
-
-/* What tells output `index` from the others: its kind and target, or its place. */
-const char *exg_side_output_key(exg_differ *d, const exg_side *side, uint32_t index);
 
 /* `text` with symbols replaced by their numbers. */
 const char *exg_symbols_numbered(exg_differ *d, exg_symbol_names *names, const char *text);

@@ -127,14 +127,14 @@ static void compare_outputs(exg_differ *d, const exg_side *a, const exg_side *b)
     for (int s = 0; s < 2; s++) {
         exg_map_init(&maps[s], d->scratch);
         for (uint32_t i = 0; i < sides[s]->graph->output_count && !d->failed; i++) {
-            const char *key = exg_side_output_key(d, sides[s], i); /* may fail itself */
+            const char *key = sides[s]->output_keys[i];
 
             d->failed = d->failed || !exg_map_put(&maps[s], key, i);
         }
     }
     for (int s = 0; s < 2; s++) {
         for (uint32_t i = 0; i < sides[s]->graph->output_count && !d->failed; i++) {
-            const char *key = exg_side_output_key(d, sides[s], i);
+            const char *key = sides[s]->output_keys[i];
             const char *at = place(d, "outputs", i, NULL);
 
             if (exg_map_find(&maps[1 - s], key) != EXG_MAP_NONE) {

@@ -549,7 +549,8 @@ static exg_status read_part(set *s, uint64_t number)
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(exg_file_map_below(s->folder, s->name, &mapping, s->err));
+    EXG_TRY(exg_file_map_below(s->folder, s->name, exg_weights_copies_files(s->weights),
+                               &mapping, s->err));
     source.data = mapping.data;
     source.length = mapping.length;
     status = exg_weights_own_mapping(s->weights, &mapping, s->err);

@@ -1,5 +1,7 @@
 /* json.cpp - the door to simdjson, and the only C++ of the JSON reader: text in,
- * tape out. No exception, no C++ type and no static constructor gets past here.
+ * tape out. No exception, no C++ type and no static constructor gets past here: what throws is
+ * caught at the door (std::bad_alloc alone does, out of simdjson), and nothing is asked of simdjson
+ * that could throw where it may not.
  *
  * simdjson is lent its buffers: one mapping on large pages holds text, tape,
  * strings and scratch, since fresh small pages cost more than parsing does.
@@ -89,6 +91,53 @@ void copy_text(exg_json_doc *doc, const void *text)
     }
 }
 
+template <typename implementation>
+bool create(size_t capacity, lender *lent, simdjson::error_code *code)
+{
+    const implementation made; /* its constructor may throw */
+
+    if (!made.supported_by_runtime_system()) {
+        return false;
+    }
+    *code = made.create_dom_parser_implementation(capacity, EXG_JSON_DEPTH_MAX,
+                                                  lent->parser.implementation);
+    return true;
+}
+
+/* The best that the processor runs. simdjson would seek it when it is first asked for any, in
+ * functions that may not throw, and allocates there: without memory that ends the process. */
+simdjson::error_code create_implementation(size_t capacity, lender *lent)
+{
+    simdjson::error_code code = simdjson::UNSUPPORTED_ARCHITECTURE;
+
+#if defined(SIMDJSON_ICELAKE_H) && SIMDJSON_IMPLEMENTATION_ICELAKE
+    if (create<simdjson::icelake::implementation>(capacity, lent, &code)) {
+        return code;
+    }
+#endif
+#if defined(SIMDJSON_HASWELL_H) && SIMDJSON_IMPLEMENTATION_HASWELL
+    if (create<simdjson::haswell::implementation>(capacity, lent, &code)) {
+        return code;
+    }
+#endif
+#if defined(SIMDJSON_WESTMERE_H) && SIMDJSON_IMPLEMENTATION_WESTMERE
+    if (create<simdjson::westmere::implementation>(capacity, lent, &code)) {
+        return code;
+    }
+#endif
+#if defined(SIMDJSON_ARM64_H) && SIMDJSON_IMPLEMENTATION_ARM64
+    if (create<simdjson::arm64::implementation>(capacity, lent, &code)) {
+        return code;
+    }
+#endif
+#if defined(SIMDJSON_FALLBACK_H) && SIMDJSON_IMPLEMENTATION_FALLBACK
+    (void)create<simdjson::fallback::implementation>(capacity, lent, &code);
+    return code;
+#else /* of a simdjson that does not show them */
+    return lent->parser.allocate(capacity, EXG_JSON_DEPTH_MAX);
+#endif
+}
+
 /* Parses `length` padded bytes at `text` with the buffers of `doc`. */
 simdjson::error_code parse(exg_json_doc *doc, lender *lent, const char *text, size_t length)
 {
@@ -96,7 +145,7 @@ simdjson::error_code parse(exg_json_doc *doc, lender *lent, const char *text, si
     const layout places(length);
     char *base = const_cast<char *>(doc->text);
     const size_t capacity = length < length_min ? length_min : length;
-    simdjson::error_code code = parser.allocate(capacity, EXG_JSON_DEPTH_MAX);
+    simdjson::error_code code = create_implementation(capacity, lent);
 
     if (code == simdjson::SUCCESS) {
         code = parser.doc.allocate(capacity);
@@ -150,7 +199,7 @@ simdjson::error_code parse_rewritten(exg_json_doc *doc, lender *lent, size_t len
     return parse(doc, lent, doc->rewritten, length);
 }
 
-exg_status parse_into(exg_json_doc *doc, exg_error *err)
+exg_status parse_or_throw(exg_json_doc *doc, exg_error *err)
 {
     lender lent;
     simdjson::error_code code = parse(doc, &lent, doc->text, doc->length);
@@ -175,6 +224,15 @@ exg_status parse_into(exg_json_doc *doc, exg_error *err)
     doc->tape = lent.parser.doc.tape.get();
     doc->strings = lent.parser.doc.string_buf.get();
     return EXG_OK;
+}
+
+exg_status parse_into(exg_json_doc *doc, exg_error *err)
+{
+    try {
+        return parse_or_throw(doc, err);
+    } catch (...) {
+        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    }
 }
 
 } // namespace

@@ -185,6 +185,7 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
                             ? EXG_OUT_OF_MEMORY(err)
                             : exg_weights_set_directory(program->weights, directory, err);
 
+    exg_weights_copy_files(program->weights, mapping->is_copy);
     free(directory);
     return status == EXG_OK ? exg_weights_own_mapping(program->weights, mapping, err) : status;
 }
@@ -196,13 +197,15 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     exg_mapping mapping;
     exg_source source;
     exg_file_info found = {0};
+    exg_open_options own = {0};
     exg_status status;
 
     *program = NULL;
     if (info != NULL) {
         *info = found;
     }
-    status = exg_file_map(path, &mapping, err);
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    status = exg_file_map(path, own.copies_files, &mapping, err);
     if (status == EXG_OK) {
         source = (exg_source){mapping.data, mapping.length, path, 0};
         status = open_source(&source, options, program, &found, err);
@@ -225,9 +228,11 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     return EXG_OK;
 }
 
-exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *err)
+exg_status exg_file_describe(const char *path, const exg_open_options *options,
+                             exg_file_info *info, exg_error *err)
 {
     EXG_GIVEN(err, path, info);
+    exg_open_options own = {0};
     exg_mapping mapping;
     exg_format format = EXG_FORMAT_COUNT;
     exg_file_info found = {0};
@@ -235,9 +240,10 @@ exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *e
     exg_status status;
 
     *info = found;
-    EXG_TRY(exg_file_map(path, &mapping, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
     source = (exg_source){mapping.data, mapping.length, path, 0, NULL};
-    exg_source_limit(&source, (exg_open_options){0});
+    exg_source_limit(&source, own);
     status = find_format(&source, &format, err);
     found.format = format;
     found.file_bytes = mapping.length;

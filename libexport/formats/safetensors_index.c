@@ -48,7 +48,8 @@ static exg_status read_shard(reader *r, const char *name)
     uint32_t pairs = r->weights->metadata.count;
     exg_status status;
 
-    EXG_TRY(exg_file_map_below(r->folder, name, &mapping, r->err));
+    EXG_TRY(exg_file_map_below(r->folder, name, exg_weights_copies_files(r->weights), &mapping,
+                               r->err));
     source = (exg_source){mapping.data, mapping.length, name, exg_default_budget(mapping.length),
                           exg_arena_allocator(r->weights->arena)};
     status = exg_weights_own_mapping(r->weights, &mapping, r->err);

@@ -118,7 +118,7 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
     EXG_GIVEN(err, path, format);
     exg_mapping mapping;
 
-    EXG_TRY(exg_file_map(path, &mapping, err));
+    EXG_TRY(exg_file_map(path, false, &mapping, err));
     *format = find_format(mapping.data, mapping.length);
     exg_mapping_release(&mapping);
     return EXG_OK;
@@ -214,6 +214,7 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
     if (own.no_check) {
         exg_weights_trust(*weights);
     }
+    exg_weights_copy_files(*weights, own.copies_files);
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);
 }
@@ -224,10 +225,12 @@ exg_status exg_weights_open(const char *path, const exg_open_options *options,
     EXG_GIVEN(err, path, weights);
     exg_mapping mapping;
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
+    exg_open_options own = {0};
     exg_status status;
 
     *weights = NULL;
-    EXG_TRY(exg_file_map(path, &mapping, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
     if (exg_is_program(mapping.data, mapping.length) &&
         find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
         exg_mapping_release(&mapping);

@@ -37,6 +37,8 @@ typedef struct printer {
     exg_map defined; /* names of lines so far, for those FX makes up */
     line *lines;
     uint32_t *uses; /* ids, line after line */
+    uint32_t *used_by;  /* by id: the number of lines when it was noted last */
+    uint32_t used_by_capacity;
     const char **id_names;
     uint32_t *last_use; /* line, by id */
     uint32_t line_count, line_capacity;
@@ -93,18 +95,30 @@ static line *new_line(printer *p, line_kind kind, const exg_node *node)
     return &p->lines[p->line_count++];
 }
 
+/* Has the newest line this use? It has from now on. */
+static bool is_noted(printer *p, uint32_t id)
+{
+    void *used_by = p->used_by;
+    bool noted;
+
+    while (id >= p->used_by_capacity) {
+        if (!reserve(p, &used_by, p->used_by_capacity, &p->used_by_capacity, sizeof(uint32_t))) {
+            return true;
+        }
+    }
+    p->used_by = used_by;
+    noted = p->used_by[id] == p->line_count;
+    p->used_by[id] = p->line_count;
+    return noted;
+}
+
 /* Adds a use to the newest line, once. */
 static void add_use(printer *p, uint32_t id)
 {
     line *l = &p->lines[p->line_count - 1];
     void *uses = p->uses;
 
-    for (uint32_t i = 0; i < l->use_count; i++) {
-        if (p->uses[l->first_use + i] == id) {
-            return;
-        }
-    }
-    if (reserve(p, &uses, p->use_count, &p->use_capacity, sizeof(uint32_t))) {
+    if (!is_noted(p, id) && reserve(p, &uses, p->use_count, &p->use_capacity, sizeof(uint32_t))) {
         p->uses = uses;
         p->uses[p->use_count++] = id;
         l->use_count++;

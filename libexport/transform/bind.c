@@ -28,6 +28,9 @@ static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char
 /* The symbols of an expression that have no number yet. */
 typedef struct unbound {
     const exg_symbols *symbols;
+    exg_symbols *bound; /* gets those that have one; may be NULL */
+    exg_arena *arena;
+    bool failed;        /* out of memory */
     const char *name; /* the first */
     size_t length;
     bool several;
@@ -36,8 +39,14 @@ typedef struct unbound {
 static void note_unbound(void *user, const char *name, size_t length)
 {
     unbound *found = user;
+    const exg_symbol *symbol = exg_symbols_find(found->symbols, name, length);
 
-    if (exg_symbols_find(found->symbols, name, length) != NULL) {
+    if (symbol != NULL) {
+        found->failed = found->failed ||
+                        (found->bound != NULL &&
+                         exg_symbols_find(found->bound, name, length) == NULL &&
+                         exg_symbols_add(found->bound, found->arena, name, length, symbol->value,
+                                         NULL) != EXG_OK);
         return;
     }
     if (found->name == NULL) {
@@ -64,23 +73,17 @@ static exg_status evaluate_at(const char *expr, exg_symbols trial, const unbound
 static exg_status bind_derived(exg_symbols *symbols, exg_arena *arena, const char *expr,
                                int64_t value, exg_error *err)
 {
-    unbound symbol = {.symbols = symbols};
     exg_symbols trial = {0};
+    unbound symbol = {.symbols = symbols, .bound = &trial, .arena = arena};
     int64_t at_two, at_three, far, on_line, slope, rest, number;
 
     EXG_TRY(exg_symint_visit(expr, note_unbound, &symbol, err));
     if (symbol.name == NULL || symbol.several) {
         return EXG_OK;
     }
-    trial.items = EXG_NEW_ARRAY(arena, exg_symbol, symbols->count + 1u);
-    if (trial.items == NULL) {
+    if (symbol.failed) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (symbols->count > 0) {
-        memcpy(trial.items, symbols->items, symbols->count * sizeof(exg_symbol));
-    }
-    trial.count = symbols->count;
-    trial.capacity = symbols->count + 1u;
     if (evaluate_at(expr, trial, &symbol, arena, 2, &at_two, NULL) != EXG_OK ||
         evaluate_at(expr, trial, &symbol, arena, 3, &at_three, NULL) != EXG_OK ||
         evaluate_at(expr, trial, &symbol, arena, 2 + FAR, &far, NULL) != EXG_OK ||
@@ -93,15 +96,18 @@ static exg_status bind_derived(exg_symbols *symbols, exg_arena *arena, const cha
     return exg_symbols_add(symbols, arena, symbol.name, symbol.length, number, err);
 }
 
-static const exg_input_binding *find_binding(const exg_input_binding *bindings, uint32_t count,
-                                             const char *name)
+/* What the caller brings, by name. */
+typedef struct given {
+    const exg_input_binding *bindings;
+    uint32_t count;
+    exg_map names;
+} given;
+
+static const exg_input_binding *find_binding(const given *g, const char *name)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(bindings[i].name, name) == 0) {
-            return &bindings[i];
-        }
-    }
-    return NULL;
+    uint32_t at = exg_map_find(&g->names, name);
+
+    return at == EXG_MAP_NONE ? NULL : &g->bindings[at];
 }
 
 static bool is_user_value(const exg_program *program, uint32_t i)
@@ -133,36 +139,52 @@ static void list_user_inputs(const exg_program *program, char *names, size_t len
     }
 }
 
-static exg_status check_names(const exg_program *program, const exg_input_binding *bindings,
-                              uint32_t count, exg_error *err)
+/* The names of what the program asks for. */
+static bool map_inputs(const exg_program *program, exg_arena *arena, exg_map *inputs)
+{
+    bool mapped = true;
+
+    exg_map_init(inputs, arena);
+    for (uint32_t i = 0; mapped && i < program->graph->input_count; i++) {
+        mapped = !is_user_value(program, i) ||
+                 exg_map_put(inputs, value_of(program, &program->graph->inputs[i])->name, i);
+    }
+    return mapped;
+}
+
+/* Fills `g`, whose bindings are there. */
+static exg_status check_names(const exg_program *program, given *g, exg_arena *arena,
+                              exg_error *err)
 {
     char names[160];
     exg_status status;
+    exg_map inputs;
 
     list_user_inputs(program, names, sizeof(names));
-    for (uint32_t b = 0; b < count; b++) {
-        bool found = false;
+    exg_map_init(&g->names, arena);
+    if (!map_inputs(program, arena, &inputs)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t b = 0; b < g->count; b++) {
+        const char *name = g->bindings[b].name;
 
-        for (uint32_t i = 0; bindings[b].name != NULL && i < program->graph->input_count; i++) {
-            found = found || (is_user_value(program, i) &&
-                              strcmp(value_of(program, &program->graph->inputs[i])->name,
-                                     bindings[b].name) == 0);
-        }
-        if (!found) {
+        if (name == NULL || exg_map_find(&inputs, name) == EXG_MAP_NONE) {
             status = EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
-                              bindings[b].name == NULL ? "" : bindings[b].name);
+                              name == NULL ? "" : name);
             return exg_error_fix(err, status, "its inputs are: %s", names);
         }
-        if (find_binding(bindings, b, bindings[b].name) != NULL) {
-            return exg_error_fix(
-                err, EXG_FAIL(err, USAGE, "INP-010", "input '%s' is given twice", bindings[b].name),
-                "give it once");
+        if (find_binding(g, name) != NULL) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "INP-010", "input '%s' is given twice", name),
+                                 "give it once");
+        }
+        if (!exg_map_put(&g->names, name, b)) {
+            return EXG_OUT_OF_MEMORY(err);
         }
     }
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i) &&
-            find_binding(bindings, count, value_of(program, &program->graph->inputs[i])->name) ==
-                NULL) {
+            find_binding(g, value_of(program, &program->graph->inputs[i])->name) == NULL) {
             status = EXG_FAIL(err, USAGE, "INP-002", "input '%s' is not given",
                               value_of(program, &program->graph->inputs[i])->name);
             return exg_error_fix(err, status, "give all of: %s", names);
@@ -253,9 +275,8 @@ static exg_status check_ranges(const exg_program *program, const exg_symbols *sy
 typedef exg_status bind_function(exg_symbols *symbols, exg_arena *arena, const char *expr,
                                  int64_t value, exg_error *err);
 
-static exg_status bind_sizes(const exg_program *program, const exg_input_binding *bindings,
-                             uint32_t count, bind_function *bind, exg_arena *arena,
-                             exg_symbols *symbols, exg_error *err)
+static exg_status bind_sizes(const exg_program *program, const given *g, bind_function *bind,
+                             exg_arena *arena, exg_symbols *symbols, exg_error *err)
 {
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         const exg_value *value;
@@ -265,7 +286,7 @@ static exg_status bind_sizes(const exg_program *program, const exg_input_binding
             continue;
         }
         value = value_of(program, &program->graph->inputs[i]);
-        binding = find_binding(bindings, count, value->name);
+        binding = find_binding(g, value->name);
         for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
             if (value->tensor->sizes[d].expr != NULL) {
                 EXG_TRY(bind(symbols, arena, value->tensor->sizes[d].expr, binding->sizes[d], err));
@@ -318,29 +339,31 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
     EXG_GIVEN(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
     EXG_GIVEN(err, verified->program, verified->operators);
     const exg_program *program = verified->program;
-    exg_bind_options own = {.size = sizeof(own)};
+    exg_bind_options chosen = {.size = sizeof(chosen)};
+    given own = {.bindings = bindings, .count = count};
+    const given *g = &own;
 
-    EXG_TRY(EXG_READ_OPTIONS(exg_bind_options, &own, options, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_bind_options, &chosen, options, err));
     *symbols = (exg_symbols){0};
-    EXG_TRY(check_names(program, bindings, count, err));
+    EXG_TRY(check_names(program, &own, arena, err));
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i)) {
             const exg_value *value = value_of(program, &program->graph->inputs[i]);
 
-            EXG_TRY(check_kind(value, find_binding(bindings, count, value->name), err));
+            EXG_TRY(check_kind(value, find_binding(g, value->name), err));
         }
     }
-    EXG_TRY(bind_sizes(program, bindings, count, bind_symbol, arena, symbols, err));
-    EXG_TRY(bind_sizes(program, bindings, count, bind_derived, arena, symbols, err));
+    EXG_TRY(bind_sizes(program, g, bind_symbol, arena, symbols, err));
+    EXG_TRY(bind_sizes(program, g, bind_derived, arena, symbols, err));
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i)) {
             const exg_value *value = value_of(program, &program->graph->inputs[i]);
 
-            EXG_TRY(check_sizes(value, find_binding(bindings, count, value->name), symbols, err));
+            EXG_TRY(check_sizes(value, find_binding(g, value->name), symbols, err));
         }
     }
     EXG_TRY(check_ranges(program, symbols, err));
-    return own.ignore_guards ? EXG_OK : check_guards(program, arena, symbols, err);
+    return chosen.ignore_guards ? EXG_OK : check_guards(program, arena, symbols, err);
 }
 
 static exg_status bind_hints(const exg_program *program, bind_function *bind, exg_arena *arena,

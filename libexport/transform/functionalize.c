@@ -1,17 +1,19 @@
 /* functionalize.c - writes and aliases become values.
  *
- * Every tensor is a base, or a view of another tensor. A base has a current value;
- * a write to it, or through a chain of views, makes the next one: the view's new
- * content is scattered into its parent, the parent's into its own, down to the
- * base. A view read after such a write is taken again from the current value.
+ * Every tensor is a base, or a view of another tensor. A write makes the next value of
+ * the tensor that is written, the newest of its base: what lies above it, down to the base,
+ * lacks it until something other than a view of the newest is read or written. Then the newest
+ * is put into its parent, that into its own, as far as they have that one above them in common;
+ * and a view is taken again from there. So a chain of views of which each is written costs a
+ * step for each, not its length.
  * A weight that lies in another one is a view of it. What was written of the inputs
  * comes out as mutation outputs.
  */
 #include "libexport/base/given.h"
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
+#include "libexport/transform/places.h"
 #include "libexport/transform/stretch.h"
-#include "libexport/weights/storage.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>
@@ -21,24 +23,24 @@
 
 typedef struct tensor {
     bool known;
+    bool may_share;  /* it, or what it is a view of, is a view whose elements may share memory */
     uint32_t parent; /* old value id this is a view of, or NO_TENSOR: a base */
     uint32_t base;   /* old value id of the base */
+    uint32_t depth;  /* views down to the base */
     const exg_operator *view;
     exg_argument *args;  /* of the view, normalized; args[0] is replaced when read */
     exg_ref ref;         /* the new value, as of `version` */
-    uint32_t version;    /* of a base: counts its writes */
+    uint32_t version;    /* a number of the base's writes */
+    uint32_t writes;     /* of a base: how many there were */
+    uint32_t newest;     /* of a base: the tensor that is up to date while those above it are not */
 } tensor;
-
-/* The bytes of its storage that an input reaches over. */
-typedef struct place {
-    const exg_weight *weight; /* NULL: no weight, or an empty one */
-    uint64_t first, end;
-} place;
 
 typedef struct functionalizer {
     exg_rewrite r;
-    tensor *tensors; /* by old value id */
-    place *places;   /* by input */
+    tensor *tensors;  /* by old value id */
+    uint32_t *named;  /* by old value id: the tensor that it is another name of, or itself */
+    uint32_t *path;   /* room for a chain of views */
+    exg_weight_place *places; /* by input */
 } functionalizer;
 
 static exg_strided strided_of(const exg_builder *b, exg_ref ref)
@@ -53,9 +55,7 @@ static exg_strided strided_of(const exg_builder *b, exg_ref ref)
     return s;
 }
 
-/* ---- reading ------------------------------------------------------------------- */
-
-static exg_ref current(functionalizer *f, uint32_t id);
+/* ---- views ----------------------------------------------------------------------- */
 
 /* The tensor's view of `parent`. */
 static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
@@ -68,30 +68,6 @@ static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
     args[0] = exg_arg_ref(parent);
     return exg_emit(b, op, args, count);
 }
-
-/* The new value of an old one, with all writes so far. */
-static exg_ref current(functionalizer *f, uint32_t id)
-{
-    tensor *t = &f->tensors[id];
-    uint32_t version;
-
-    if (!t->known) {
-        return EXG_NO_REF;
-    }
-    version = f->tensors[t->base].version;
-    if (t->version != version) { /* never a base */
-        t->ref = view_of(f->r.builder, t, current(f, t->parent));
-        t->version = version;
-    }
-    return t->ref;
-}
-
-static exg_ref read_current(void *user, exg_value_id id)
-{
-    return current(user, id);
-}
-
-/* ---- writing ------------------------------------------------------------------- */
 
 static exg_ref inverse_permute(exg_builder *b, exg_ref content, const exg_argument *dims)
 {
@@ -176,96 +152,174 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
     }
 }
 
-/* Whether `content` is what the tensor holds now: elements that share memory hold what one of them
- * was given, and are read anew. */
-static bool write_tensor(functionalizer *f, uint32_t id, exg_ref content)
-{
-    tensor *t = &f->tensors[id];
-    bool holds = true;
+/* ---- reading ------------------------------------------------------------------- */
 
-    if (t->parent == NO_TENSOR) {
-        t->version++;
-    } else {
-        holds = write_tensor(f, t->parent, put_view(f, t, current(f, t->parent), content)) &&
-                !may_share_elements(t->view);
+static bool is_current(const functionalizer *f, const tensor *t)
+{
+    return t->version == f->tensors[t->base].writes;
+}
+
+/* What both are views of, or one of them. */
+static uint32_t meet(const functionalizer *f, uint32_t a, uint32_t b)
+{
+    while (a != b) {
+        if (f->tensors[a].depth >= f->tensors[b].depth) {
+            a = f->tensors[a].parent;
+        } else {
+            b = f->tensors[b].parent;
+        }
     }
-    if (holds) {
-        t->ref = content;
-        t->version = f->tensors[t->base].version;
+    return a;
+}
+
+/* What was written below `id` goes into it. */
+static void put_newest(functionalizer *f, uint32_t id)
+{
+    tensor *base = &f->tensors[f->tensors[id].base];
+
+    while (base->newest != id) {
+        const tensor *t = &f->tensors[base->newest];
+        tensor *parent = &f->tensors[t->parent];
+
+        parent->ref = put_view(f, t, parent->ref, t->ref);
+        parent->version = base->writes;
+        base->newest = t->parent;
     }
-    return holds;
+}
+
+/* The new value of an old one, with all writes so far. */
+static exg_ref current(functionalizer *f, uint32_t id)
+{
+    uint32_t at = f->named[id];
+    const tensor *t = &f->tensors[at];
+    uint32_t count = 0;
+
+    if (!t->known) {
+        return EXG_NO_REF;
+    }
+    if (!is_current(f, t)) {
+        put_newest(f, meet(f, f->tensors[t->base].newest, at));
+    }
+    while (!is_current(f, &f->tensors[at])) {
+        f->path[count++] = at;
+        at = f->tensors[at].parent;
+    }
+    while (count > 0) {
+        tensor *view = &f->tensors[f->path[--count]];
+
+        view->ref = view_of(f->r.builder, view, f->tensors[view->parent].ref);
+        view->version = f->tensors[view->base].writes;
+    }
+    return t->ref;
+}
+
+static exg_ref read_current(void *user, exg_value_id id)
+{
+    return current(user, id);
+}
+
+/* ---- a write --------------------------------------------------------------------- */
+
+/* The tensor becomes `content`: what shares its memory is read anew. Elements that may share
+ * memory hold what one of them was given, so that content goes on to what they are views of. */
+static void write_tensor(functionalizer *f, exg_value_id written, exg_ref content)
+{
+    uint32_t id = f->named[written];
+    tensor *t = &f->tensors[id];
+    tensor *base = &f->tensors[t->base];
+    uint32_t top;
+
+    while (t->may_share) {
+        content = put_view(f, t, current(f, t->parent), content);
+        id = t->parent;
+        t = &f->tensors[id];
+    }
+    top = meet(f, base->newest, id);
+    if (top != id) { /* else all that lies below it is written */
+        put_newest(f, top);
+        (void)current(f, t->parent); /* what is between them, as it was */
+    }
+    base->writes++;
+    base->newest = id;
+    t->ref = content;
+    t->version = base->writes;
 }
 
 /* ---- what is known of values ------------------------------------------------------- */
 
 static void set_base(functionalizer *f, exg_value_id id, exg_ref ref)
 {
-    f->tensors[id] =
-        (tensor){.known = true, .parent = NO_TENSOR, .base = id, .ref = ref, .version = 0};
+    f->tensors[id] = (tensor){
+        .known = true, .parent = NO_TENSOR, .base = id, .newest = id, .ref = ref};
+}
+
+/* Does the view leave the elements in their order, so that its sizes are all there is to it? */
+static bool is_reshape(const exg_operator *view)
+{
+    return view->id == EXG_OP_view_default || view->id == EXG_OP_unsqueeze_default ||
+           view->id == EXG_OP_squeeze_dims;
+}
+
+/* Of a view of a view that is as easily said at once, the one view. */
+static exg_status join_views(functionalizer *f, tensor *t)
+{
+    const tensor *parent = &f->tensors[t->parent];
+    exg_builder *b = f->r.builder;
+
+    if (parent->parent == NO_TENSOR) {
+        return EXG_OK;
+    }
+    if (is_reshape(t->view) && is_reshape(parent->view)) {
+        exg_strided sizes = strided_of(b, t->ref);
+
+        t->view = exg_operators_get(f->r.operators, EXG_OP_view_default);
+        t->args = EXG_NEW_ARRAY(f->r.out->arena, exg_argument, 2);
+        if (t->args == NULL) {
+            return EXG_OUT_OF_MEMORY(f->r.err);
+        }
+        t->args[1] = exg_arg_ints(b, sizes.sizes, sizes.rank);
+        t->parent = parent->parent;
+    } else if (t->view->id == EXG_OP_permute_default &&
+               parent->view->id == EXG_OP_permute_default) {
+        int64_t own[EXG_SHAPE_RANK_MAX];
+        int64_t before[EXG_SHAPE_RANK_MAX];
+        uint32_t rank = exg_get_ints(&t->args[1], own, EXG_SHAPE_RANK_MAX);
+
+        (void)exg_get_ints(&parent->args[1], before, EXG_SHAPE_RANK_MAX);
+        for (uint32_t i = 0; i < rank; i++) {
+            own[i] = before[own[i] < 0 ? own[i] + rank : own[i]];
+        }
+        t->args[1] = exg_arg_ints(b, own, rank);
+        t->parent = parent->parent;
+    }
+    return EXG_OK;
 }
 
 static exg_status set_view(functionalizer *f, exg_value_id id, exg_value_id parent,
                            const exg_operator *view, const exg_argument *args, exg_ref ref)
 {
-    uint32_t count = view->schema->argument_count;
-    exg_argument *kept = exg_arena_memdup(f->r.out->arena, args, count, sizeof(*args));
+    uint32_t above = f->named[parent];
+    const tensor *base = &f->tensors[f->tensors[above].base];
+    tensor *t = &f->tensors[id];
 
-    if (kept == NULL) {
+    *t = (tensor){.known = true,
+                  .parent = above,
+                  .base = f->tensors[above].base,
+                  .view = view,
+                  .args = exg_arena_memdup(f->r.out->arena, args, view->schema->argument_count,
+                                           sizeof(*args)),
+                  .ref = ref,
+                  .version = base->writes};
+    if (t->args == NULL) {
         return EXG_OUT_OF_MEMORY(f->r.err);
     }
-    f->tensors[id] = (tensor){.known = true,
-                              .parent = parent,
-                              .base = f->tensors[parent].base,
-                              .view = view,
-                              .args = kept,
-                              .ref = ref,
-                              .version = f->tensors[f->tensors[parent].base].version};
+    EXG_TRY(join_views(f, t));
+    t->depth = f->tensors[t->parent].depth + 1;
+    t->may_share = may_share_elements(t->view) || f->tensors[t->parent].may_share;
     return EXG_OK;
 }
 
 /* ---- inputs ----------------------------------------------------------------------- */
-
-static exg_status find_places(functionalizer *f)
-{
-    const exg_program *in = f->r.in;
-    bool shared = false;
-
-    f->places = EXG_NEW_ARRAY(f->r.out->arena, place, in->graph->input_count);
-    if (f->places == NULL) {
-        return EXG_OUT_OF_MEMORY(f->r.err);
-    }
-    EXG_TRY(exg_weights_share(in->weights, f->r.out->arena, &shared, f->r.err));
-    for (uint32_t i = 0; shared && i < in->graph->input_count; i++) {
-        const exg_weight *weight = exg_input_weight(in, i);
-        place *p = &f->places[i];
-
-        if (weight != NULL && weight->meta != NULL) {
-            EXG_TRY(exg_tensor_meta_reach(weight->meta, &p->first, &p->end, f->r.err));
-            p->weight = p->first < p->end ? weight : NULL;
-        }
-    }
-    return EXG_OK;
-}
-
-/* The greatest weight that an input is part of, the first of equals; perhaps itself. */
-static uint32_t whole_of(const functionalizer *f, uint32_t input)
-{
-    const place *own = &f->places[input];
-    uint32_t found = input;
-
-    for (uint32_t i = 0; own->weight != NULL && i < f->r.in->graph->input_count; i++) {
-        const place *other = &f->places[i];
-        const place *best = &f->places[found];
-
-        if (other->weight != NULL && other->weight->storage == own->weight->storage &&
-            other->weight->meta->dtype == own->weight->meta->dtype && other->first <= own->first &&
-            other->end >= own->end && exg_tensor_meta_is_packed(other->weight->meta) &&
-            (other->end - other->first > best->end - best->first || i < found)) {
-            found = i;
-        }
-    }
-    return found;
-}
 
 static exg_status bind_part(functionalizer *f, uint32_t input, uint32_t whole)
 {
@@ -312,17 +366,15 @@ static exg_status bind_inputs(functionalizer *f)
 {
     const exg_graph *graph = f->r.in->graph;
 
-    EXG_TRY(find_places(f));
+    EXG_TRY(exg_weight_places(f->r.in, f->r.out->arena, &f->places, f->r.err));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             set_base(f, graph->inputs[i].as_tensor, f->r.refs[graph->inputs[i].as_tensor]);
         }
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        uint32_t whole = whole_of(f, i);
-
-        if (whole != i) {
-            EXG_TRY(bind_part(f, i, whole));
+        if (f->places[i].whole != i) {
+            EXG_TRY(bind_part(f, i, f->places[i].whole));
         }
     }
     return EXG_OK;
@@ -345,7 +397,6 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
     exg_builder *b = f->r.builder;
     const exg_operator *functional = exg_operators_get(f->r.operators, op->functional);
     exg_value_id self = old_first_input(node);
-    const exg_argument alias_args[] = {args[0]};
     exg_argument twin_args[EXG_REWRITE_ARGS_MAX];
 
     if (self == EXG_NO_VALUE) {
@@ -365,9 +416,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
         EXG_TRY(exg_builder_status(b));
     }
     if (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
-        return set_view(f, node->outputs[0].as_tensor, self,
-                        exg_operators_get(f->r.operators, EXG_OP_alias_default), alias_args,
-                        current(f, self));
+        f->named[node->outputs[0].as_tensor] = f->named[self];
     }
     return EXG_OK;
 }
@@ -380,6 +429,10 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
     if (op->functional != EXG_OPERATOR_COUNT) {
         return write_in_place(f, node, op, args);
+    }
+    if (op->id == EXG_OP_alias_default && old_first_input(node) != EXG_NO_VALUE) {
+        f->named[node->outputs[0].as_tensor] = f->named[old_first_input(node)];
+        return EXG_OK;
     }
     EXG_TRY(exg_rewrite_emit(&f->r, node,
                              op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
@@ -403,22 +456,43 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
 
 /* ---- mutation outputs -------------------------------------------------------------- */
 
+static uint32_t base_of(const functionalizer *f, uint32_t input)
+{
+    return f->tensors[f->r.in->graph->inputs[input].as_tensor].base;
+}
+
+/* By the number of places that lie over one another: are they all views of one base? */
+static bool *find_mixed(const functionalizer *f)
+{
+    uint32_t count = f->r.in->graph->input_count;
+    bool *mixed = EXG_NEW_ARRAY(f->r.out->arena, bool, count + 1);
+    uint32_t *first = EXG_NEW_ARRAY(f->r.out->arena, uint32_t, count + 1);
+
+    for (uint32_t i = 0; mixed != NULL && first != NULL && i < count; i++) {
+        uint32_t together = f->places[i].together;
+
+        if (f->places[i].weight != NULL) {
+            first[together] = first[together] == 0 ? i + 1 : first[together];
+            mixed[together] |= base_of(f, first[together] - 1) != base_of(f, i);
+        }
+    }
+    return first == NULL ? NULL : mixed;
+}
+
 /* Another input that lies where a written weight does would see the write; where it is no view of
  * one with it, the program is refused rather than run wrong. */
 static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 {
-    const exg_graph *graph = f->r.in->graph;
-    const place *own = &f->places[input];
+    const exg_weight_place *own = &f->places[input];
 
-    for (uint32_t i = 0; own->weight != NULL && i < graph->input_count; i++) {
-        const place *other = &f->places[i];
+    for (uint32_t i = 0; i < f->r.in->graph->input_count; i++) {
+        const exg_weight_place *other = &f->places[i];
 
         if (other->weight == NULL || other->weight->storage != own->weight->storage ||
             other->first >= own->end || own->first >= other->end) {
             continue;
         }
-        if (f->tensors[graph->inputs[i].as_tensor].base !=
-            f->tensors[graph->inputs[input].as_tensor].base) {
+        if (base_of(f, i) != base_of(f, input)) {
             return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-002",
                             "'%s' is written and lies in one storage with '%s', of which it is no "
                             "part",
@@ -436,20 +510,26 @@ static exg_status add_mutations(functionalizer *f)
         [EXG_INPUT_BUFFER] = EXG_OUTPUT_BUFFER_MUTATION,
         [EXG_INPUT_CONSTANT_TENSOR] = EXG_OUTPUT_BUFFER_MUTATION};
     const exg_graph *graph = f->r.in->graph;
+    const bool *mixed = find_mixed(f);
 
+    if (mixed == NULL) {
+        return EXG_OUT_OF_MEMORY(f->r.err);
+    }
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &f->r.in->signature.inputs[i];
         exg_argument arg;
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
-            f->tensors[f->tensors[graph->inputs[i].as_tensor].base].version == 0) {
+            f->tensors[base_of(f, i)].writes == 0) {
             continue;
         }
         if (spec->kind > EXG_INPUT_CONSTANT_TENSOR) {
             return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-003", "a write to the %s input '%s'",
                             exg_input_kind_name(spec->kind), spec->arg.name);
         }
-        EXG_TRY(check_not_shared(f, i));
+        if (f->places[i].weight != NULL && mixed[f->places[i].together]) {
+            EXG_TRY(check_not_shared(f, i));
+        }
         arg = exg_arg_ref(current(f, graph->inputs[i].as_tensor));
         exg_builder_output(f->r.builder, &arg, kinds[spec->kind],
                            exg_arena_strdup(f->r.out->arena, spec->kind == EXG_INPUT_USER
@@ -457,6 +537,23 @@ static exg_status add_mutations(functionalizer *f)
                                                                  : spec->target));
     }
     return exg_builder_status(f->r.builder);
+}
+
+static exg_status create_tables(functionalizer *f)
+{
+    exg_arena *arena = f->r.out->arena;
+    uint32_t count = f->r.in->graph->value_count;
+
+    f->tensors = EXG_NEW_ARRAY(arena, tensor, count);
+    f->named = EXG_NEW_ARRAY(arena, uint32_t, count);
+    f->path = EXG_NEW_ARRAY(arena, uint32_t, count);
+    if (f->tensors == NULL || f->named == NULL || f->path == NULL) {
+        return EXG_OUT_OF_MEMORY(f->r.err);
+    }
+    for (uint32_t v = 0; v < count; v++) {
+        f->named[v] = v;
+    }
+    return EXG_OK;
 }
 
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
@@ -472,8 +569,8 @@ exg_status exg_functionalize(const exg_program *decomposed, const exg_operators 
     exg_builder_set_lowering(f.r.builder, true);
     f.r.read = read_current;
     f.r.user = &f;
-    f.tensors = EXG_NEW_ARRAY(f.r.out->arena, tensor, graph->value_count);
-    status = f.tensors == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&f.r);
+    status = create_tables(&f);
+    status = status == EXG_OK ? exg_rewrite_inputs(&f.r) : status;
     status = status == EXG_OK ? take_given(&f) : status;
     status = status == EXG_OK ? bind_inputs(&f) : status;
     for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {

@@ -5,8 +5,8 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/base/text.h"
 #include "libexport/base/map.h"
+#include "libexport/base/text.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -36,11 +36,13 @@ struct exg_weights_private {
     uint32_t metadata_capacity;
     exg_map metadata_names; /* key -> place in the metadata */
     exg_map repeats;        /* key -> the number that the last of this name got */
+    exg_map names[2]; /* by table: of weights, the first of a name */
     mapped *mapped; /* files among `owned` */
     uint8_t *checks; /* a storage each: what is known of its checksum */
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
+    bool copies_files;
 };
 
 /* Of the checksum of a storage. */
@@ -72,6 +74,8 @@ exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weig
     w->private_->directory = "";
     exg_map_init(&w->private_->metadata_names, arena);
     exg_map_init(&w->private_->repeats, arena);
+    exg_map_init(&w->private_->names[EXG_TABLE_STATE], arena);
+    exg_map_init(&w->private_->names[EXG_TABLE_CONSTANTS], arena);
     atomic_init(&w->private_->references, 1);
     *weights = w;
     return EXG_OK;
@@ -199,6 +203,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
 {
     EXG_GIVEN(err, weights, weight);
     exg_weight copy = *weight;
+    exg_map *names;
 
     if (weight->storage >= weights->storage_count) {
         return EXG_FAIL(err, USAGE, "WGT-STORAGE", "weight %s names storage %u of %u", weight->fqn,
@@ -219,6 +224,11 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
         (weight->encoding != NULL && copy.encoding == NULL) || weights->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &weights->items, weights->count, &weights->capacity,
                            sizeof(exg_weight))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    names = &weights->private_->names[copy.table == EXG_TABLE_CONSTANTS];
+    if (exg_map_find(names, copy.fqn) == EXG_MAP_NONE &&
+        !exg_map_put(names, copy.fqn, weights->count)) {
         return EXG_OUT_OF_MEMORY(err);
     }
     weights->items[weights->count++] = copy;
@@ -274,12 +284,10 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
                                    const char *fqn)
 {
-    for (uint32_t i = 0; i < weights->count; i++) {
-        if (weights->items[i].table == table && strcmp(weights->items[i].fqn, fqn) == 0) {
-            return &weights->items[i];
-        }
-    }
-    return NULL;
+    uint32_t at =
+        exg_map_find(&weights->private_->names[table == EXG_TABLE_CONSTANTS], fqn);
+
+    return at == EXG_MAP_NONE ? NULL : &weights->items[at];
 }
 
 /* ---- reading ------------------------------------------------------------------ */
@@ -289,6 +297,16 @@ static void release_mapping(void *user)
     mapped *file = user;
 
     exg_mapping_release(&file->mapping);
+}
+
+void exg_weights_copy_files(exg_weights *weights, bool copies)
+{
+    weights->private_->copies_files = copies;
+}
+
+bool exg_weights_copies_files(const exg_weights *weights)
+{
+    return weights->private_->copies_files;
 }
 
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
@@ -320,7 +338,7 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
 
         uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
 
-        if (first < end && first >= base && end <= last) {
+        if (!m->mapping.is_copy && first < end && first >= base && end <= last) {
             (void)madvise((void *)first, end - first, advice); /* private, read only */
         }
     }
@@ -338,7 +356,7 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     status = exg_file_map_range(descriptor, storage->location, storage->offset,
                                 storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
                                                                     : storage->length,
-                                &mapping, err);
+                                weights->private_->copies_files, &mapping, err);
     close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {

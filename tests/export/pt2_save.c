@@ -59,7 +59,7 @@ static void it_writes_several_programs(void **state)
     exg_error err;
 
     (void)state;
-    assert_int_equal(exg_file_describe("fixtures/archives/several.pt2", &info, &err), EXG_OK);
+    assert_int_equal(exg_file_describe("fixtures/archives/several.pt2", NULL, &info, &err), EXG_OK);
     assert_int_equal(info.program_count, 3);
     for (int i = 0; i < 3; i++) {
         assert_string_equal(info.program_names[i], names[i]);

@@ -67,7 +67,7 @@ bool exg_cuda_cache_find(const uint64_t key[2], void **code, size_t *bytes)
     bool is_whole;
 
     *code = NULL;
-    if (!path_of(key, path) || exg_file_map(path, &file, NULL) != EXG_OK) {
+    if (!path_of(key, path) || exg_file_map(path, false, &file, NULL) != EXG_OK) {
         return false;
     }
     is_whole = file.length > sizeof(head);

@@ -1,9 +1,10 @@
 /* session.h - a program loaded and ready to run, again and again.
  *
  * A session takes a verified program, plans it for the sizes of the inputs it is
- * given (one plan for each set of sizes, kept; under plan_limit or goal.memory_limit
- * those used last), and carries plans out. After the first run with given sizes, running
- * allocates nothing while their plan is kept. Weights are used where they are mapped;
+ * given (one plan for each set of sizes; those used last are kept), and carries plans out. Plans
+ * take turns in one memory, as large as the largest needs. After the first run with given sizes,
+ * running allocates nothing while their plan is kept, unless less than half of goal.memory_limit is
+ * left: then each plan takes what it needs and no more. Weights are used where they are mapped;
  * what the program writes (buffers, an in-place cache) is the session's own state and
  * lasts from run to run.
  *
@@ -56,8 +57,9 @@ typedef struct exg_session_options {
     const char *device;
     bool check_ranks; /* with plan_only: those of all ranks are, and must fit (COM-010). Ranks
                          that are threads are checked always, processes by their digests */
-    /* Plans for sets of sizes that are kept, those used last; 0: all. Each has its memory
-     * and, for programs of many nodes, megabytes that describe it. */
+    /* Plans for sets of sizes that are kept, those used last; 0: as many as take 32 MiB together,
+     * or as much as the weights where that is more, and one. A plan of many nodes takes
+     * megabytes. */
     uint32_t plan_limit;
     /* Weights are not compared with the checksums of their file. Else each storage is, as a
      * whole, when the session first reads of it (ARC-012). On a mesh of processes a rank
@@ -66,6 +68,11 @@ typedef struct exg_session_options {
     bool no_check;
     bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
                            (exg_bind_options) */
+    uint64_t time_limit_ns; /* of a run, looked at inside its steps: RUN-011; 0: none */
+    /* Operations of a run, foreseen before each stretch of it: RUN-012. Those of a product are its
+     * multiplications and additions, any other operator's one for four bytes that it reads or
+     * writes. 0: 1e12, and a million more for each byte of weights and inputs. */
+    double work_limit;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -76,7 +83,8 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
 /* One user input, by the name of its placeholder. Tensors are row-major, aligned for their
- * elements; the data is borrowed during the run, and written when the program writes the input. A
+ * elements; the data is borrowed during the run, and written when the program writes the input. One
+ * that lies in a result of the last run is copied first; what the program writes to it is lost. A
  * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
 typedef struct exg_session_input {
     const char *name;
@@ -90,19 +98,28 @@ typedef struct exg_session_input {
  * the data were at fault (an index out of range, an
  * integer division by zero), RUN-006 when an assertion of the program does not hold for
  * them, RUN-007 when a number read from them is outside the range the program states;
- * LIMIT RUN-004 when loops go on for too long, PLC-009 past goal.memory_limit. Results are
- * then not to be used; the session stays usable. PEER: a rank is gone, or runs another program
- * (COM-009, the same on every rank), and the session can only be destroyed; where a thread hangs
- * (COM-001, under options.timeout_ns) it leaves its memory behind, and the inputs' must stay too.
- * A program whose sizes or branches lie in the data runs in stretches: the numbers are
- * read on the way, and the plan for what follows is made, or found again by them. */
+ * LIMIT RUN-004 when loops go on for too long, RUN-010 when it was stopped, RUN-011 past
+ * time_limit_ns, RUN-012 past work_limit, PLC-009 past goal.memory_limit, or past what the machine
+ * has where that says nothing (weights that are mapped do not count then). Results are
+ * then not to be used; the session stays usable, but on a mesh whose ranks were stopped, which can
+ * only be destroyed. What the program writes may be half written when it is stopped. PEER: a rank
+ * is gone, or runs another program (COM-009, the same on every rank), and the session can only be
+ * destroyed; where a thread hangs (COM-001, under options.timeout_ns) it leaves its memory behind,
+ * and the inputs' must stay too. A program whose sizes or branches lie in the data runs in
+ * stretches: the numbers are read on the way, and the plan for what follows is made, or found again
+ * by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err);
+
+/* Ends the run under way, or else the next, with LIMIT RUN-010: within a step, after the blocks
+ * that have begun. For any thread and any signal handler, while the session is there; NULL is
+ * allowed. */
+void exg_session_stop(exg_session *session);
 
 /* One user output, in flat order, of the last run. */
 typedef struct exg_session_output {
     exg_argument constant; /* kind TENSOR: `tensor`; else the constant itself */
-    exg_tensor tensor;     /* row-major; valid until the next run */
+    exg_tensor tensor;     /* row-major; lent until the next run, whatever its sizes, begins */
 } exg_session_output;
 
 uint32_t exg_session_output_count(const exg_session *session);

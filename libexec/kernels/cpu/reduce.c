@@ -15,6 +15,7 @@
 #define COLUMNS      1024  /* outputs of a tile: long stretches of memory */
 #define CHUNK        1024  /* brought in at once, of a row or a tile */
 #define PIECE_TERMS  65536 /* of all outputs of a task */
+#define PIECES_MAX  (1 << 20) /* each has a state in the workspace */
 #define FLUSH        64    /* rows added in f32 before they go to double */
 
 typedef enum reduce_op { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES } reduce_op;
@@ -654,6 +655,7 @@ static void cut(reduce_params *p)
 
         p->terms_of_piece = EXG_MAX(PIECE_TERMS / EXG_MAX(outputs, 1), 64);
     }
+    p->terms_of_piece = EXG_MAX(p->terms_of_piece, exg_ceil_div(p->terms.count, PIECES_MAX));
     p->terms_of_piece = EXG_MAX(EXG_MIN(p->terms_of_piece, p->terms.count), 1);
     p->pieces = EXG_MAX(exg_ceil_div(p->terms.count, p->terms_of_piece), 1);
 }

@@ -73,6 +73,23 @@ exg_status damaged(const char *what, exg_error *err)
     return EXG_FAIL(err, MALFORMED, "EXG-001", "%s", what);
 }
 
+exg_status encode_or_throw(const exg_program *program, const uint32_t *storage_map,
+                           const exg_stored *stored, uint32_t stored_count, exg_arena *scratch,
+                           exg_flat *made, exg_error *err)
+{
+    encoder e(made->base, scratch);
+
+    e.builder().Finish(e.program(program, storage_map, stored, stored_count),
+                       flat::ProgramIdentifier());
+    made->data = e.builder().GetBufferPointer();
+    made->length = e.builder().GetSize();
+    return !e.failed()   ? EXG_OK
+           : e.too_large() ? EXG_FAIL(err, LIMIT, "EXG-050", "the metadata passes 2 GiB")
+           : e.no_text()   ? EXG_FAIL(err, UNSUPPORTED, "FMT-TEXT",
+                                      "the program holds a text that is not UTF-8")
+                           : EXG_OUT_OF_MEMORY(err);
+}
+
 } // namespace
 
 extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t *storage_map,
@@ -89,18 +106,12 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
         made->base = base == MAP_FAILED ? nullptr : base;
         status = EXG_OUT_OF_MEMORY(err);
     } else {
-        encoder e(base, scratch);
-
-        e.builder().Finish(e.program(program, storage_map, stored, stored_count),
-                           flat::ProgramIdentifier());
-        if (e.failed()) {
-            status = e.too_large() ? EXG_FAIL(err, LIMIT, "EXG-050", "the metadata passes 2 GiB")
-                     : e.no_text() ? EXG_FAIL(err, UNSUPPORTED, "FMT-TEXT",
-                                              "the program holds a text that is not UTF-8")
-                                   : EXG_OUT_OF_MEMORY(err);
+        try { /* std::bad_alloc alone is thrown */
+            status = encode_or_throw(program, storage_map, stored, stored_count, scratch, made,
+                                     err);
+        } catch (...) {
+            status = EXG_OUT_OF_MEMORY(err);
         }
-        made->data = e.builder().GetBufferPointer();
-        made->length = e.builder().GetSize();
     }
     exg_arena_destroy(scratch);
     if (status != EXG_OK) {

@@ -125,7 +125,8 @@ static bool begin(exg_resume *r, exg_saver *s, const exg_flat *flat)
         return false;
     }
     wanted = name_save(s, flat, state);
-    if (exg_file_map(r->path, &r->mapping, NULL) == EXG_OK && r->mapping.length >= sizeof(wanted) &&
+    if (exg_file_map(r->path, false, &r->mapping, NULL) == EXG_OK &&
+        r->mapping.length >= sizeof(wanted) &&
         memcmp(r->mapping.data, &wanted, sizeof(wanted)) == 0) {
         end = read_records(r, s, state);
         good = ftruncate(r->descriptor, (off_t)end) == 0;
@@ -239,7 +240,8 @@ static bool plain_agrees(const record *r, int descriptor)
 
         there = r->offset <= UINT64_MAX - at &&
                 exg_file_map_range(descriptor, "", r->offset + at,
-                                   left < PIECE_BYTES ? left : PIECE_BYTES, &piece, NULL) == EXG_OK;
+                                   left < PIECE_BYTES ? left : PIECE_BYTES, false, &piece,
+                                   NULL) == EXG_OK;
         if (there) {
             XXH3_128bits_update(state, piece.data, (size_t)piece.length);
             exg_mapping_release(&piece);
@@ -259,7 +261,7 @@ static bool frame_agrees(const record *r, const exg_frame *frame, int descriptor
 
     if (frame->offset > UINT64_MAX - r->offset ||
         exg_file_map_range(descriptor, "", r->offset + frame->offset, exg_frame_stored_bytes(frame),
-                           &mapping, NULL) != EXG_OK) {
+                           false, &mapping, NULL) != EXG_OK) {
         return false;
     }
     same = XXH3_64bits(mapping.data, (size_t)mapping.length) == frame->checksum;

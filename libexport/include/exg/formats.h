@@ -34,6 +34,11 @@ typedef struct exg_open_options {
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
     bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
     bool no_check;          /* checksums are not compared when tensors are first read */
+    /* Read files into memory, whole, in the place of mapping them. A mapped file that another
+     * process cuts short while it is open, or whose device fails, ends this process with SIGBUS
+     * when it is read there (a new file under the old name, as exg and others write them, does no
+     * harm): with copies that is a status, IO-CHANGED, while they are made. */
+    bool copies_files;
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -62,8 +67,10 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
                            exg_program **program, exg_file_info *info, exg_error *err);
 
 /* What the file is, and which programs it holds, without opening one: of an archive all names,
- * of other formats, which hold one, none. The caller frees *info. IO, MALFORMED, UNSUPPORTED. */
-exg_status exg_file_describe(const char *path, exg_file_info *info, exg_error *err);
+ * of other formats, which hold one, none. The caller frees *info. `options` may be NULL: how the file
+ * is read counts. IO, MALFORMED, UNSUPPORTED. */
+exg_status exg_file_describe(const char *path, const exg_open_options *options,
+                             exg_file_info *info, exg_error *err);
 
 typedef enum exg_compression { EXG_COMPRESSION_KEEP, EXG_COMPRESSION_NONE, EXG_COMPRESSION_ZSTD } exg_compression;
 

@@ -120,7 +120,7 @@ exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t len
 /* The folder external locations are relative to (copied). */
 exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err);
 
-/* The weight called `fqn` in `table`, or NULL. Linear. */
+/* The weight called `fqn` in `table`, the first of them, or NULL. */
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
                                    const char *fqn);
 

@@ -349,7 +349,8 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
         input++;
     }
     plan->inputs[input].is_handed_on = hands_on;
-    status = exg_rank_create(plan, memory, NULL, grid, device, 0, &rank, err);
+    status = exg_rank_create(plan, memory, NULL, grid, device, 0, 0, &rank, err);
+    status = status == EXG_OK ? exg_rank_settle(rank, err) : status;
     if (status == EXG_OK) {
         uint32_t o = plan->output_count - 1;
         size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.window) * sizeof(*y);

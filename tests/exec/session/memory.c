@@ -454,8 +454,9 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
         return -1;
     }
     assert_int_equal(exg_memory_create(program->weights, NULL, &memory, &err), EXG_OK);
-    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, NULL, 0, &rank, &err), EXG_OK);
+    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, NULL, 0, 0, &rank, &err), EXG_OK);
     exg_rank_set_input(rank, 1, x);
+    assert_int_equal(exg_rank_settle(rank, &err), EXG_OK);
     assert_int_equal(exg_rank_fill(rank, &err), EXG_OK);
     assert_int_equal(exg_rank_run(rank, &err), EXG_OK);
     for (uint32_t o = 0; o < k.shown; o++) {

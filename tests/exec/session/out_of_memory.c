@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,6 +172,39 @@ static void refuse_each(call *go, const char *path, const exg_session_input *inp
     }
 }
 
+/* What is set up once a process is set up then. */
+static void the_first_call_of_a_process_survives_it(void **state)
+{
+    int outcome = 0;
+
+    (void)state;
+    for (uint64_t n = 1; outcome != 2; n++) {
+        pid_t child = fork();
+        int how;
+
+        assert_int_not_equal(child, -1);
+        if (child == 0) {
+            exg_error err;
+            exg_status status;
+
+            atomic_store(&refuse_first, n);
+            atomic_store(&refuse_last, n);
+            atomic_store(&counts, true);
+            status = open_weights("fixtures/mlp.pt2", NULL, 0, &err);
+            atomic_store(&counts, false);
+            _exit(atomic_load(&requests) < n                      ? 2
+                  : status == EXG_OK || status == EXG_NO_MEMORY ? 0
+                                                                  : 1);
+        }
+        assert_int_equal(waitpid(child, &how, 0), child);
+        if (!WIFEXITED(how) || WEXITSTATUS(how) == 1) {
+            fail_msg("request %u refused: status %x", (unsigned)n, (unsigned)how);
+        }
+        outcome = WEXITSTATUS(how);
+        assert_true(n < 10000);
+    }
+}
+
 static void every_call_survives_it(void **state)
 {
     static const char *const programs[] = {"mlp", "convbn", "windows"};
@@ -226,6 +261,12 @@ static void what_is_read_is_not_taken_for_something_else(void **state)
 
 #else
 
+static void the_first_call_of_a_process_survives_it(void **state)
+{
+    (void)state;
+    skip();
+}
+
 static void what_is_read_is_not_taken_for_something_else(void **state)
 {
     (void)state;
@@ -242,6 +283,7 @@ static void every_call_survives_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_call_of_a_process_survives_it), /* so, before any other */
         cmocka_unit_test(every_call_survives_it),
         cmocka_unit_test(what_is_read_is_not_taken_for_something_else),
     };

@@ -361,7 +361,7 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
                 EXG_OK ||
             exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
             exg_memory_create(program->weights, NULL, &memory, &err) != EXG_OK ||
-            exg_rank_create(plan, memory, NULL, &grid, NULL, 0, &rank, &err) != EXG_OK) {
+            exg_rank_create(plan, memory, NULL, &grid, NULL, 0, 0, &rank, &err) != EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
         assert_int_equal(seen.first, r * 16 * 6 * sizeof(float));

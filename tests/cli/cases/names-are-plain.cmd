@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/m.json > /dev/null && LC_ALL=C sed -i 's/,up,torch/,\\u009b31m,torch/' $T/m.json && exg run $T/m.json --ignore-carry --input fixtures/mlp.inputs.safetensors --profile | grep -c '^.u{009b}31m '; cp fixtures/mlp.pt2 "$T/$(printf 'a\033[31m').pt2"; exg verify $T/a*.pt2 | sed 's|.*/||'; rm -r $T/*

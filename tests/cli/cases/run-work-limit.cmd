@@ -1,0 +1,1 @@
+exg run fixtures/loops.pt2 --work-limit 100
