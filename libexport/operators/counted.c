@@ -30,6 +30,16 @@ exg_status exg_shape_row_order(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, EXG_DTYPE_I64, &in, err);
 }
 
+/* A tensor that is read as one number; there is no result. */
+exg_status exg_shape_one_element(exg_shape_call *call, exg_error *err)
+{
+    int64_t numel;
+
+    return exg_tensor_meta_numel(exg_shape_input(call, 0), &numel) && numel == 1
+               ? EXG_OK
+               : EXG_SHAPE_FAIL(err, "a number of a tensor that does not have one element");
+}
+
 static exg_ref is_set(exg_builder *b, exg_ref x)
 {
     return exg_lower_dtype(b, x) == EXG_DTYPE_B8 ? x : EMIT(b, ne_Scalar, x, 0);

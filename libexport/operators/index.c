@@ -222,6 +222,34 @@ exg_status exg_shape_index_put(exg_shape_call *call, exg_error *err)
     return exg_shape_same(call, err);
 }
 
+/* The same where some indices are masks, whose places only the data know: a mask stands for as many
+ * dims as it has, of their sizes. */
+exg_status exg_shape_index_put_masks(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *self = exg_shape_input(call, 0);
+    const exg_argument *indices = &call->args[1];
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < indices->count; i++) {
+        exg_value_id id = indices->as_tensors[i];
+        const exg_tensor_meta *index = id == EXG_NO_VALUE ? NULL : call->graph->values[id].tensor;
+        bool is_mask =
+            index != NULL && (index->dtype == EXG_DTYPE_B8 || index->dtype == EXG_DTYPE_U8);
+
+        for (uint32_t d = 0; is_mask && d < index->rank && next + d < self->rank; d++) {
+            if (index->sizes[d].value != self->sizes[next + d].value) {
+                return EXG_SHAPE_FAIL(err, "a mask of size %" PRId64 " for dim %u of size %" PRId64,
+                                      index->sizes[d].value, next + d,
+                                      self->sizes[next + d].value);
+            }
+        }
+        next += is_mask ? index->rank : 1;
+    }
+    return next <= self->rank ? exg_shape_same(call, err)
+                              : EXG_SHAPE_FAIL(err, "%u indices for a tensor of rank %u", next,
+                                               self->rank);
+}
+
 /* The source of a *_scatter has the shape of the view it replaces; its dtype may be another. */
 static exg_status scatter_over_view(exg_shape_call *call, exg_view_function *view,
                                     const exg_argument *view_args, exg_error *err)
@@ -231,6 +259,7 @@ static exg_status scatter_over_view(exg_shape_call *call, exg_view_function *vie
     exg_strided window = {0};
 
     EXG_TRY(exg_strided_of(exg_shape_input(call, 0), &self, err));
+    self.offset = 0;
     EXG_TRY(view(view_args, &self, &window, err));
     if (src->rank != window.rank) {
         return EXG_SHAPE_FAIL(err, "the source does not have the window's rank");

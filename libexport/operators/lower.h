@@ -100,4 +100,9 @@ exg_ref exg_lower_cubic(exg_builder *b, exg_ref t, bool near);
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
 
+/* The arguments of the operator that the in-place `op` is of (op->functional), from its own
+ * normalized ones: what it does not take itself has its default. */
+void exg_operator_functional_args(const exg_operator *op, const exg_operator *functional,
+                                  const exg_argument *args, exg_argument *functional_args);
+
 #endif

@@ -332,6 +332,33 @@ void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_ar
     results[2] = all[2];
 }
 
+/* The same, where either statistic may be missing: a norm in training needs none, and writes those
+ * that there are. */
+void exg_lower_native_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_argument *given =
+        exg_lower_given(&args[3]) ? &args[3] : exg_lower_given(&args[4]) ? &args[4] : NULL;
+    exg_argument all[5];
+
+    if (exg_lower_given(&args[3]) && exg_lower_given(&args[4])) {
+        exg_lower_batch_norm_legit(b, args, results);
+        return;
+    }
+    if (!exg_get_bool(&args[5])) {
+        exg_lower_refuse(b, "a batch norm in evaluation takes its running mean and variance");
+        return;
+    }
+    if (given == NULL) {
+        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, results, args[0], args[1], args[2],
+                       exg_arg_bool(true), args[6], args[7]);
+        return;
+    }
+    (void)EMIT_ALL(b, _native_batch_norm_legit_functional_default, all, args[0], args[1], args[2],
+                   *given, *given, exg_arg_bool(true), args[6], args[7]);
+    (void)EMIT(b, copy__default, *given, all[given == &args[3] ? 3 : 4]);
+    memcpy(results, all, 3 * sizeof(*results));
+}
+
 /* The same, always training, with memory of the kernel's own at the end: none here. */
 void exg_lower_batch_norm_with_update_functional(exg_builder *b, const exg_argument *args,
                                                  exg_argument *results)
@@ -361,14 +388,9 @@ void exg_lower_batch_norm_with_update(exg_builder *b, const exg_argument *args,
  * signature says so (reference: pt2 format 3.7); functionalize sees the copies. */
 void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_argument three[3];
+    exg_argument three[3] = {exg_arg_none()};
 
-    if (exg_is_none(&args[3])) {
-        (void)EMIT_ALL(b, _native_batch_norm_legit_no_stats, three, args[0], args[1], args[2],
-                       exg_arg_bool(true), args[6], args[7]);
-    } else {
-        exg_lower_batch_norm_legit(b, args, three);
-    }
+    exg_lower_native_batch_norm(b, args, three);
     results[0] = three[0];
 }
 

@@ -1,5 +1,6 @@
 /* normalize.c - a node's arguments by schema position, checked against types. */
 #include "libexport/base/given.h"
+#include "libexport/operators/lower.h"
 #include <exg/operators.h>
 #include <string.h>
 

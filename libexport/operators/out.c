@@ -3,12 +3,19 @@
 
 #include <string.h>
 
-static void refuse(exg_builder *b, exg_operator_id id, const char *what)
+/* PyTorch gives out= other sizes (and warns); other elements it refuses where they are not cast. */
+static void refuse(exg_builder *b, exg_operator_id id, bool sizes)
 {
+    const char *target = exg_operators_get(exg_builder_operators(b), id)->target;
     exg_error err;
 
-    (void)EXG_FAIL(&err, USAGE, "OPR-007", "%s: the tensor for out= has other %s than the result",
-                   exg_operators_get(exg_builder_operators(b), id)->target, what);
+    if (sizes) {
+        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-007",
+                       "%s: the tensor for out= has other sizes than the result", target);
+    } else {
+        (void)EXG_FAIL(&err, MALFORMED, "OPR-007",
+                       "%s: the tensor for out= has other elements than the result", target);
+    }
     exg_builder_fail(b, &err);
 }
 
@@ -24,15 +31,20 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bo
     }
     for (uint32_t r = 0; r < exg_operators_get(operators, id)->schema->return_count; r++) {
         exg_ref out = exg_get_ref(&args[schema->argument_count + r]);
-        exg_dims want = exg_lower_dims(b, exg_get_ref(&made[r]));
         exg_dims have = exg_lower_dims(b, out);
+        exg_dims want;
 
-        if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
-            refuse(b, id, "sizes");
+        if (made[r].kind != EXG_ARGUMENT_TENSOR) {
+            exg_lower_refuse(b, "it gives no tensor for out=");
             return;
         }
+        want = exg_lower_dims(b, exg_get_ref(&made[r]));
         if (alike && exg_lower_dtype(b, out) != exg_lower_dtype(b, exg_get_ref(&made[r]))) {
-            refuse(b, id, "elements");
+            refuse(b, id, false);
+            return;
+        }
+        if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
+            refuse(b, id, true);
             return;
         }
         results[r] = exg_arg_ref(EMIT(b, copy__default, out, made[r]));

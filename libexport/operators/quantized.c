@@ -132,6 +132,10 @@ static exg_ref groups_of(exg_builder *b, const exg_argument *args)
     if (group > in.n[1] && scales.rank > 0 && EXG_END(scales, 1) == 1) {
         group = in.n[1];
     }
+    if (group == 0 || in.n[1] % group != 0) {
+        exg_lower_refuse(b, "the columns of a matrix are no whole groups");
+        return SELF;
+    }
     return EMIT(b, reshape_default, SELF, INTS(b, exg_lower_numel(b, SELF) / group, group));
 }
 

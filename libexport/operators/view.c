@@ -405,13 +405,15 @@ exg_status exg_view_as_strided(const exg_argument *args, const exg_strided *in, 
         return EXG_SHAPE_FAIL(err, "as_strided with sizes and strides of unlike length");
     }
     out->rank = rank;
-    out->offset = exg_is_none(&args[3]) ? in->offset : exg_get_int(&args[3]);
+    out->offset = exg_is_none(&args[3]) ? 0 : exg_get_int(&args[3]);
     for (uint32_t i = 0; i < rank; i++) {
         if (out->sizes[i] < 0 || out->strides[i] < 0 || out->offset < 0) {
             return EXG_SHAPE_FAIL(err, "as_strided with a negative size, stride or offset");
         }
     }
-    return EXG_OK;
+    return exg_add_i64(out->offset, in->offset, &out->offset)
+               ? EXG_OK
+               : EXG_SHAPE_FAIL(err, "as_strided: an offset past 2^63");
 }
 
 /* ---- lowerings ---------------------------------------------------------------- */
@@ -645,49 +647,6 @@ void exg_lower_narrow(exg_builder *b, const exg_argument *args, exg_argument *re
     start += start < 0 && s.rank > 0 ? s.sizes[dim] : 0;
     end = exg_add_i64(start, exg_get_int(&args[3]), &end) ? end : INT64_MAX;
     results[0] = exg_arg_ref(EMIT(b, slice_Tensor, SELF, dim, start, end, 1));
-}
-
-void exg_lower_contiguous(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(exg_lower_is_contiguous(b, SELF)
-                                 ? EMIT(b, alias_default, SELF)
-                                 : EMIT(b, clone_default, SELF, args[1]));
-}
-
-/* to(): the tensor itself when nothing changes, else a copy. */
-static exg_ref to(exg_builder *b, exg_ref x, exg_dtype dtype, bool copy)
-{
-    const exg_tensor_meta *meta = exg_ref_meta(b, x);
-
-    if (meta != NULL && meta->dtype == dtype) {
-        return copy ? EMIT(b, clone_default, x) : EMIT(b, alias_default, x);
-    }
-    return EMIT(b, _to_copy_default, x, DTYPE(dtype));
-}
-
-void exg_lower_to_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(to(b, SELF, args[1].as_scalar_type, exg_get_bool(&args[3])));
-}
-
-void exg_lower_to_dtype_layout(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    const exg_tensor_meta *meta = exg_ref_meta(b, SELF);
-    exg_dtype dtype = exg_dtype_argument(&args[1], meta == NULL ? EXG_DTYPE_F32 : meta->dtype);
-
-    results[0] = exg_arg_ref(to(b, SELF, dtype, exg_get_bool(&args[6])));
-}
-
-void exg_lower_to_device(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    results[0] = exg_arg_ref(to(b, SELF, args[2].as_scalar_type, exg_get_bool(&args[4])));
-}
-
-void exg_lower_type_as(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    const exg_tensor_meta *other = exg_ref_meta(b, exg_get_ref(&args[1]));
-
-    results[0] = exg_arg_ref(to(b, SELF, other == NULL ? EXG_DTYPE_F32 : other->dtype, false));
 }
 
 /* ---- of complex numbers, where there are none (complex.def has the others) ------------------- */

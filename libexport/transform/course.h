@@ -11,6 +11,7 @@ struct exg_course {
     exg_graph graph;
     exg_tensor_meta **metas; /* by graph input */
     exg_argument *numbers;   /* by graph input */
+    exg_symbols symbols;     /* that the inputs have given numbers */
     uint32_t *last_use; /* by value id: 1 + the last node that reads it, UINT32_MAX: an output */
     bool *own;          /* by value id: a graph input */
     bool *written;      /* by graph input: a node may write it, itself or through a view */

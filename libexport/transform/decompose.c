@@ -3,6 +3,7 @@
 #include "libexport/base/given.h"
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
+#include "libexport/transform/layout.h"
 #include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
@@ -40,11 +41,14 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
                               exg_argument *args, const exg_argument_kind *slots)
 {
     wrap_numbers(r, op, args, slots);
-    /* Strides of ours may differ from those the file was traced with, so a view
-     * that does not fit them is a view of a copy. */
-    return exg_rewrite_emit(r, node,
-                            op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
-                            op->schema->argument_count);
+    if (exg_layout_is_spoken_of(op)) {
+        return exg_layout_emit(r, node, op, args);
+    }
+    if (op->id == EXG_OP_view_default) {
+        EXG_TRY(exg_layout_allow_view(r, args));
+    }
+    EXG_TRY(exg_rewrite_emit(r, node, op->id, args, op->schema->argument_count));
+    return exg_layout_adopt_results(r, node);
 }
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)

@@ -287,6 +287,27 @@ static exg_status bind_part(functionalizer *f, uint32_t input, uint32_t whole)
                     f->r.refs[id]);
 }
 
+/* From here on no alias is left, and strides are those of what the run is given. */
+static exg_status take_given(functionalizer *f)
+{
+    const exg_graph *graph = f->r.in->graph;
+
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        exg_value *value;
+
+        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        value = &f->r.out->graph->values[f->r.refs[graph->inputs[i].as_tensor].id];
+        value->tensor = exg_meta_copy(f->r.out->arena, value->tensor);
+        if (value->tensor == NULL) {
+            return EXG_OUT_OF_MEMORY(f->r.err);
+        }
+        exg_input_given(f->r.in, i, value->tensor);
+    }
+    return EXG_OK;
+}
+
 static exg_status bind_inputs(functionalizer *f)
 {
     const exg_graph *graph = f->r.in->graph;
@@ -453,6 +474,7 @@ exg_status exg_functionalize(const exg_program *decomposed, const exg_operators 
     f.r.user = &f;
     f.tensors = EXG_NEW_ARRAY(f.r.out->arena, tensor, graph->value_count);
     status = f.tensors == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&f.r);
+    status = status == EXG_OK ? take_given(&f) : status;
     status = status == EXG_OK ? bind_inputs(&f) : status;
     for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {
         status = functionalize_node(&f, &graph->nodes[n]);

@@ -9,15 +9,18 @@
 #include "libexport/base/arena.h"
 
 #include <exg/operators.h>
+#include <exg/symint.h>
 
 #define EXG_REWRITE_ARGS_MAX 32
 
 typedef struct exg_rewrite {
     const exg_program *in;
     const exg_operators *operators;
+    const exg_symbols *symbols; /* of what `in` records; NULL: it has none */
     exg_program *out;
     exg_builder *builder;
-    exg_ref *refs; /* by old value id */
+    exg_ref *refs;    /* by old value id */
+    uint32_t *makers; /* by old value id, the node that gives it alone; NULL: not asked for yet */
     /* The new value to read for an old one; NULL: refs[id]. */
     exg_ref (*read)(void *user, exg_value_id id);
     void *user;

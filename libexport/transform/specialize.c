@@ -70,8 +70,8 @@ exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
     return copy == NULL || copy->sizes == NULL || copy->strides == NULL ? NULL : copy;
 }
 
-static exg_status evaluate_meta(const exg_tensor_meta *in, const exg_symbols *symbols,
-                                exg_arena *arena, exg_tensor_meta **out, exg_error *err)
+exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
+                             exg_arena *arena, exg_tensor_meta **out, exg_error *err)
 {
     exg_tensor_meta *meta = exg_meta_copy(arena, in);
 
@@ -105,7 +105,7 @@ static exg_status copy_values(specializer *s)
     for (uint32_t v = 0; v < in->value_count; v++) {
         if (in->values[v].tensor != NULL && !has_unknown(s, in->values[v].tensor)) {
             EXG_TRY_IN(s->err,
-                       evaluate_meta(in->values[v].tensor, s->symbols, s->arena,
+                       exg_meta_evaluate(in->values[v].tensor, s->symbols, s->arena,
                                      &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
@@ -153,9 +153,7 @@ const exg_weight *exg_input_weight(const exg_program *in, uint32_t i)
                           : exg_weights_find(in->weights, EXG_TABLE_CONSTANTS, spec->target);
 }
 
-/* Inputs lie as they will be given: a caller's tensor row-major, a weight as its
- * payload describes it, whatever strides the graph recorded. */
-static void describe_input(const exg_program *in, uint32_t i, exg_tensor_meta *meta)
+void exg_input_given(const exg_program *in, uint32_t i, exg_tensor_meta *meta)
 {
     const exg_weight *weight = exg_input_weight(in, i);
 
@@ -172,9 +170,8 @@ exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *
 {
     const exg_value *value = &in->graph->values[in->graph->inputs[i].as_tensor];
 
-    EXG_TRY_IN(err, evaluate_meta(value->tensor, symbols, arena, meta, err), "tensor_values[\"%s\"]",
-               value->name);
-    describe_input(in, i, *meta);
+    EXG_TRY_IN(err, exg_meta_evaluate(value->tensor, symbols, arena, meta, err),
+               "tensor_values[\"%s\"]", value->name);
     return EXG_OK;
 }
 
@@ -327,9 +324,6 @@ static exg_status copy_inputs(specializer *s)
         exg_value_id id = in->inputs[i].as_sym.value;
         int64_t value;
 
-        if (in->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
-            describe_input(s->in, i, out->values[in->inputs[i].as_tensor].tensor);
-        }
         if (in->inputs[i].kind != EXG_ARGUMENT_SYM_INT) {
             continue;
         }

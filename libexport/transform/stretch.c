@@ -1,5 +1,6 @@
 /* stretch.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
+#include "libexport/transform/layout.h"
 #include "libexport/transform/maker.h"
 #include "libexport/transform/simplify.h"
 
@@ -463,6 +464,9 @@ static exg_status earlier_inputs(exg_maker *m, const exg_state *state)
 
         *place_of(m, carried->id) =
             exg_builder_input(b, carried->name, carried->meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        if ((carried->id & EXG_EXTRA_VALUE) == 0) {
+            EXG_TRY(exg_layout_adopt(&m->r, carried->id));
+        }
     }
     for (uint32_t i = 0; i < state->known_count; i++) {
         m->numbers[state->known[i].id] = state->known[i].number;
@@ -474,8 +478,10 @@ static exg_status earlier_inputs(exg_maker *m, const exg_state *state)
 
         memcpy(args, again->args, count * sizeof(*args));
         args[0] = exg_arg_ref(*place_of(m, again->from));
-        *place_of(m, again->to) = exg_emit(
-            b, again->op == EXG_OP_view_default ? EXG_OP_reshape_default : again->op, args, count);
+        if (again->op == EXG_OP_view_default) {
+            EXG_TRY(exg_layout_allow_view(&m->r, args));
+        }
+        *place_of(m, again->to) = exg_emit(b, again->op, args, count);
     }
     return exg_builder_status(b);
 }
@@ -584,6 +590,7 @@ exg_status exg_stretch_make(exg_stretch *s, exg_course *course, const exg_state 
 
     s->course = course;
     EXG_TRY(exg_rewrite_begin(&m.r, &course->flat, course->operators, err));
+    m.r.symbols = &course->symbols;
     exg_builder_set_lowering(m.r.builder, true);
     m.numbers = EXG_NEW_ARRAY(m.r.out->arena, exg_argument, course->graph.value_count);
     m.at = state == NULL ? 0 : state->at;
@@ -623,6 +630,12 @@ static exg_status describe_inputs(exg_course *c, const exg_symbols *symbols,
 {
     const exg_graph *graph = &c->graph;
 
+    for (uint32_t i = 0; symbols != NULL && i < symbols->count; i++) {
+        const exg_symbol *symbol = &symbols->items[i];
+
+        EXG_TRY(exg_symbols_add(&c->symbols, arena, symbol->name, strlen(symbol->name),
+                                symbol->value, err));
+    }
     c->metas = EXG_NEW_ARRAY(arena, exg_tensor_meta *, graph->input_count);
     c->numbers = EXG_NEW_ARRAY(arena, exg_argument, graph->input_count);
     if (c->metas == NULL || c->numbers == NULL) {

@@ -139,9 +139,18 @@ bool exg_is_true(const exg_argument *number);
 /* What an input is bound to; NULL: a user's, or none is there. */
 const exg_weight *exg_input_weight(const exg_program *in, uint32_t i);
 
-/* A graph input as the run will be given it, its symbols numbers. */
+/* A graph input as it is recorded, its symbols numbers. */
 exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *symbols,
                           exg_arena *arena, exg_tensor_meta **meta, exg_error *err);
+
+/* The layout in which the run is given input `i`: a caller's tensor row-major, a weight as its
+ * payload describes it, whatever strides the graph recorded. Up to functionalize strides are
+ * PyTorch's, since what aliases what depends on them. */
+void exg_input_given(const exg_program *in, uint32_t i, exg_tensor_meta *meta);
+
+/* A copy with numbers for the symbols. MALFORMED, USAGE INP-006 (a negative size). */
+exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
+                             exg_arena *arena, exg_tensor_meta **out, exg_error *err);
 
 /* A copy with sizes and strides of its own, or NULL; row-major strides, offset 0. */
 exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta);

@@ -461,10 +461,36 @@ static void tell_recorded(const call *c, exg_builder *builder, const exg_tensor_
     exg_builder_next_recorded(builder, metas, c->node->output_count);
 }
 
+static void check_in_place(call *c, const exg_argument *args);
+
+/* What nodes that an operator was written out to write: to the tensors of their first arguments. */
+static exg_status check_writes(const call *c, exg_graph *graph)
+{
+    for (uint32_t n = 0; n < graph->node_count && !c->differs; n++) {
+        const exg_node *node = &graph->nodes[n];
+        const exg_operator *op = exg_operators_find(c->shapes->v->operators, node->target);
+        exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+        call inner = *c;
+
+        if (op == NULL || op->functional == EXG_OPERATOR_COUNT ||
+            exg_operator_normalize(op, node, args, NULL) != EXG_OK) {
+            continue;
+        }
+        inner.at = inner.from = graph;
+        inner.node = node;
+        inner.op = op;
+        check_in_place(&inner, args);
+        if (inner.differs) {
+            return EXG_USAGE; /* told */
+        }
+    }
+    return EXG_OK;
+}
+
 /* The results of an operator that is known by what it is made of: it is written out
- * in a graph that is thrown away; `lowers`: as far as it goes, as for a run. */
-static exg_status write_out(call *c, exg_argument *args, bool lowers, exg_tensor_meta ***made,
-                            uint32_t *count, exg_error *err)
+ * in a graph that is thrown away, as far as it goes, as for a run. */
+static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made, uint32_t *count,
+                            exg_error *err)
 {
     exg_verifier *v = c->shapes->v;
     exg_program program = {.arena = v->scratch};
@@ -474,7 +500,7 @@ static exg_status write_out(call *c, exg_argument *args, bool lowers, exg_tensor
     exg_status status;
 
     EXG_TRY(exg_builder_create(v->operators, &program, &builder, err));
-    exg_builder_set_lowering(builder, lowers);
+    exg_builder_set_lowering(builder, true);
     memset(results, 0, sizeof(results));
     status = hand_over(c, builder, args, err);
     tell_recorded(c, builder, recorded);
@@ -487,13 +513,16 @@ static exg_status write_out(call *c, exg_argument *args, bool lowers, exg_tensor
         exg_builder_destroy(builder);
         return status;
     }
-    return exg_builder_finish(builder, err);
+    EXG_TRY(exg_builder_finish(builder, err));
+    return check_writes(c, program.graph);
 }
 
-static bool is_complex_tensor(const call *c, const exg_argument *arg)
+static bool is_complex(const call *c, const exg_argument *arg)
 {
-    return arg->kind == EXG_ARGUMENT_TENSOR &&
-           exg_dtype_is_complex(c->from->values[arg->as_tensor].tensor->dtype);
+    return arg->kind == EXG_ARGUMENT_COMPLEX ||
+           (arg->kind == EXG_ARGUMENT_SCALAR_TYPE && exg_dtype_is_complex(arg->as_scalar_type)) ||
+           (arg->kind == EXG_ARGUMENT_TENSOR &&
+            exg_dtype_is_complex(c->from->values[arg->as_tensor].tensor->dtype));
 }
 
 /* Is the operator written out for a run though its results are known by a shape function? That
@@ -503,7 +532,7 @@ static bool is_lowered_later(const call *c, const exg_argument *args)
     bool lowered = c->op->lowering != NULL;
 
     for (uint32_t i = 0; !lowered && i < c->op->schema->argument_count; i++) {
-        lowered = is_complex_tensor(c, &args[i]) && exg_complex_lowering_of(c->op->id) != NULL;
+        lowered = is_complex(c, &args[i]) && exg_complex_lowering_of(c->op->id) != NULL;
     }
     return lowered;
 }
@@ -518,13 +547,13 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
         uint32_t unused_count;
 
         EXG_TRY(exg_operator_infer(op, args, c->from, c->shapes->v->scratch, made, count, err));
-        return is_lowered_later(c, args) && write_out(c, args, true, &unused, &unused_count, err) ==
+        return is_lowered_later(c, args) && write_out(c, args, &unused, &unused_count, err) ==
                                                 EXG_MALFORMED
                    ? EXG_MALFORMED
                    : EXG_OK;
     }
     if (op->lowering != NULL) {
-        return write_out(c, args, false, made, count, err);
+        return write_out(c, args, made, count, err);
     }
     return EXG_UNSUPPORTED; /* the other rules said all that is known */
 }

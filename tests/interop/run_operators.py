@@ -451,7 +451,7 @@ REFUSED.update(refusals())
 # ---- refused whatever the inputs: name -> (function, inputs, code) --------------------------------
 
 WRONG = {
-    f"{name} into elements of another kind": (function, inputs, "OPR-007")
+    f"{name} into elements of another kind": (function, inputs, "NOD-017")
     for name, (function, inputs) in {
         "complex": (lambda x, y: torch.view_as_real(torch.complex(x, y, out=torch.empty(4, dtype=torch.complex128))), (EDGES[:4], EDGES[2:])),
         "aminmax": (lambda x: tuple(torch.aminmax(x, out=(torch.empty(()).double(), torch.empty(()).double()))), (EDGES,)),
