@@ -183,11 +183,6 @@ struct exg_shape_call {
     bool results_fixed; /* set when result_count was decided by the shape function */
 };
 
-/* The arguments of the operator that the in-place `op` is of (op->functional), from its own
- * normalized ones: what it does not take itself has its default. */
-void exg_operator_functional_args(const exg_operator *op, const exg_operator *functional,
-                                  const exg_argument *args, exg_argument *functional_args);
-
 /* Result metas of `op` on normalized `args`. MALFORMED (NOD-017) says which sizes
  * do not go together. */
 exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
