@@ -3,8 +3,19 @@
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define GIB (1024.0 * 1024 * 1024)
+
+/* The levels of instructions that the host has. */
+static void put_levels(exg_text *text, bool json)
+{
+    const char *level;
+
+    for (uint32_t i = 0; (level = exg_isa_level(i)) != NULL; i++) {
+        exg_text_printf(text, json ? "%s\"%s\"" : "%s%s", i > 0 ? ", " : "", level);
+    }
+}
 
 static void put_device(exg_text *text, bool json, const char *kind, uint32_t index,
                        const exg_device_info *info)
@@ -21,12 +32,22 @@ static void put_device(exg_text *text, bool json, const char *kind, uint32_t ind
         exg_text_json_string(text, info->libraries);
         exg_text_puts(text, ", \"collectives\": ");
         exg_text_json_string(text, info->collectives);
+        if (strcmp(kind, exg_device_kind(0)) == 0) {
+            exg_text_puts(text, ", \"levels\": [");
+            put_levels(text, json);
+            exg_text_putc(text, ']');
+        }
         exg_text_putc(text, '}');
         return;
     }
     exg_text_printf(text, "%-11s %2u  %s", kind, index, info->name);
     if (info->architecture[0] != '\0') {
         exg_text_printf(text, ", %s", info->architecture);
+    }
+    if (strcmp(kind, exg_device_kind(0)) == 0) {
+        exg_text_puts(text, " (of ");
+        put_levels(text, json);
+        exg_text_putc(text, ')');
     }
     if (info->memory_bytes > 0) {
         exg_text_printf(text, ", %.1f GiB, %.1f free", (double)info->memory_bytes / GIB,

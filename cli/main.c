@@ -249,6 +249,14 @@ static bool wrote_all(void)
     return fflush(stdout) == 0 && ferror(stdout) == 0;
 }
 
+/* --isa, else EXG_ISA: for all that this process does. */
+static exg_status choose_isa(const cli_call *call, exg_error *err)
+{
+    const char *level = call->isa != NULL ? call->isa : getenv("EXG_ISA");
+
+    return level == NULL || level[0] == '\0' ? EXG_OK : exg_isa_choose(level, err);
+}
+
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
@@ -257,6 +265,7 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
                                      : cli_parse(argc - 2, argv + 2, room, &call, err);
 
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
+    status = status == EXG_OK ? choose_isa(&call, err) : status;
     status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
     free(room);
     return status;

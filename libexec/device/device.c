@@ -116,3 +116,55 @@ exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info
     EXG_TRY(exg_device_table_find(kind, &table, err));
     return table->describe(index, info, err);
 }
+
+/* ---- what the host's kernels run by ------------------------------------------------------ */
+
+const char *exg_isa_level(uint32_t index)
+{
+    for (int isa = 0; isa < EXG_ISA_COUNT; isa++) {
+        if (exg_isa_has((exg_isa)isa) && index-- == 0) {
+            return exg_isa_name((exg_isa)isa);
+        }
+    }
+    return NULL;
+}
+
+static exg_status no_such_level(const char *level, exg_error *err)
+{
+    char levels[64] = "";
+    const char *name;
+
+    for (uint32_t i = 0; (name = exg_isa_level(i)) != NULL; i++) {
+        snprintf(levels + strlen(levels), sizeof(levels) - strlen(levels), "%s%s",
+                 i > 0 ? ", " : "", name);
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, USAGE, "DEV-013",
+                                  "this processor and build have no instruction-set level '%s'",
+                                  level),
+                         "they have %s", levels);
+}
+
+exg_status exg_isa_choose(const char *level, exg_error *err)
+{
+    EXG_GIVEN(err, level);
+    int isa = 0;
+    exg_isa in_force;
+
+    while (isa < EXG_ISA_COUNT &&
+           (!exg_isa_has((exg_isa)isa) || strcmp(exg_isa_name((exg_isa)isa), level) != 0)) {
+        isa++;
+    }
+    if (isa == EXG_ISA_COUNT) {
+        return no_such_level(level, err);
+    }
+    in_force = exg_isa_decide((exg_isa)isa);
+    if (in_force != (exg_isa)isa) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "DEV-014",
+                                      "instruction-set level %s is in force, not '%s'",
+                                      exg_isa_name(in_force), level),
+                             "choose before anything is planned");
+    }
+    return EXG_OK;
+}

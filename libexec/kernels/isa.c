@@ -10,8 +10,9 @@
 #include <unistd.h>
 #endif
 
-static _Atomic int limit = EXG_ISA_COUNT - 1;
-static _Atomic int assumed = EXG_ISA_GENERIC;
+/* What is in force, from the first time that somebody asks; EXG_ISA_COUNT: nobody did yet. */
+static _Atomic int in_force = EXG_ISA_COUNT;
+static _Atomic int assumed = EXG_ISA_GENERIC; /* as good as had, by tests */
 
 #if defined(EXG_HAVE_V4_LOOPS) && defined(__linux__)
 #define ARCH_REQ_XCOMP_PERM 0x1023
@@ -59,43 +60,80 @@ static bool has_tiles(void)
 }
 #endif
 
-static exg_isa best(void)
-{
 #ifdef EXG_HAVE_X86_64_LOOPS
+static bool has_v3(void)
+{
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") ||
-        !__builtin_cpu_supports("popcnt")) {
-        return EXG_ISA_GENERIC;
-    }
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("popcnt");
+}
+#endif
 #ifdef EXG_HAVE_V4_LOOPS
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
-        if (!__builtin_cpu_supports("avx512vnni")) {
-            return EXG_ISA_V4;
-        }
-        if (has_tiles()) {
-            return EXG_ISA_AMX;
-        }
-        return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd") ? EXG_ISA_BF16
-                                                                               : EXG_ISA_VNNI;
+static bool has_v4(void)
+{
+    return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+bool exg_isa_has(exg_isa isa)
+{
+    if ((int)isa <= atomic_load_explicit(&assumed, memory_order_relaxed)) {
+        return true;
     }
+    switch (isa) {
+    case EXG_ISA_GENERIC: return true;
+#ifdef EXG_HAVE_X86_64_LOOPS
+    case EXG_ISA_V3: return has_v3();
 #endif
-    return EXG_ISA_V3;
+#ifdef EXG_HAVE_V4_LOOPS
+    case EXG_ISA_V4: return has_v4();
+    case EXG_ISA_VNNI: return has_v4() && __builtin_cpu_supports("avx512vnni");
+    case EXG_ISA_BF16:
+        return has_v4() && __builtin_cpu_supports("avx512vnni") &&
+               __builtin_cpu_supports("avx512bf16");
+    case EXG_ISA_AMX: return has_v4() && __builtin_cpu_supports("avx512vnni") && has_tiles();
+#endif
+    default: return false;
+    }
+}
+
+/* Whether it gains over those before it: AVX512-BF16 alone does on AMD's. */
+static bool gains(exg_isa isa)
+{
+#ifdef EXG_HAVE_V4_LOOPS
+    return isa != EXG_ISA_BF16 || __builtin_cpu_is("amd");
 #else
-    return EXG_ISA_GENERIC;
+    (void)isa;
+    return true;
 #endif
+}
+
+/* The best of those up to `most`, or that one itself. */
+static exg_isa best_of(exg_isa most)
+{
+    int isa = (int)most;
+
+    while (!exg_isa_has((exg_isa)isa) || (isa != (int)most && !gains((exg_isa)isa))) {
+        isa--;
+    }
+    return (exg_isa)isa;
 }
 
 exg_isa exg_isa_current(void)
 {
-    int isa = (int)best();
-    int least = atomic_load_explicit(&assumed, memory_order_relaxed);
-    int most = atomic_load_explicit(&limit, memory_order_relaxed);
+    int isa = atomic_load_explicit(&in_force, memory_order_relaxed);
 
-    isa = isa > least ? isa : least;
-    return (exg_isa)(isa <= most ? isa : most);
+    return isa == EXG_ISA_COUNT ? exg_isa_decide(best_of(EXG_ISA_AMX)) : (exg_isa)isa;
+}
+
+exg_isa exg_isa_decide(exg_isa isa)
+{
+    int was = EXG_ISA_COUNT;
+
+    return atomic_compare_exchange_strong(&in_force, &was, (int)isa) ? isa : (exg_isa)was;
 }
 
 const char *exg_isa_name(exg_isa isa)
@@ -107,10 +145,11 @@ const char *exg_isa_name(exg_isa isa)
 
 void exg_isa_limit(exg_isa isa)
 {
-    atomic_store_explicit(&limit, (int)isa, memory_order_relaxed);
+    atomic_store_explicit(&in_force, (int)best_of(isa), memory_order_relaxed);
 }
 
 void exg_isa_assume(exg_isa isa)
 {
     atomic_store_explicit(&assumed, (int)isa, memory_order_relaxed);
+    atomic_store_explicit(&in_force, EXG_ISA_COUNT, memory_order_relaxed);
 }

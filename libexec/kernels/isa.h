@@ -14,6 +14,8 @@
 #ifndef EXG_LIBEXEC_KERNELS_ISA_H
 #define EXG_LIBEXEC_KERNELS_ISA_H
 
+#include <stdbool.h>
+
 typedef enum exg_isa {
     EXG_ISA_GENERIC,
     EXG_ISA_V3,
@@ -24,13 +26,18 @@ typedef enum exg_isa {
     EXG_ISA_COUNT
 } exg_isa;
 
-/* The best the processor and this build have, or what tests have limited it to. */
+/* Whether the processor, and this build, have it. */
+bool exg_isa_has(exg_isa isa);
+/* What is in force: the best there is, unless another was decided on before somebody asked. From
+ * then on it stays, so that whatever is prepared at any time meets. */
 exg_isa exg_isa_current(void);
+/* Decides on it, if nobody has asked yet; gives what is in force. */
+exg_isa exg_isa_decide(exg_isa isa);
 const char *exg_isa_name(exg_isa isa);
 
-/* For tests: nothing better than `isa` from now on, in calls prepared later. */
+/* For tests: `isa`, or the best below it, from now on, in calls prepared later. */
 void exg_isa_limit(exg_isa isa);
-/* For tests: `isa` runs here, whatever the processor says. */
+/* For tests: `isa` runs here, whatever the processor says, and nobody has asked yet. */
 void exg_isa_assume(exg_isa isa);
 
 /* Inside loops/: the name of this copy. */

@@ -293,8 +293,8 @@ static int64_t scalar_int(const exg_argument *a)
     return a->kind == EXG_ARGUMENT_SYM_INT ? a->as_sym.as_int : (int64_t)scalar_float(a);
 }
 
-/* In the compute type, packed from the front. NaN is the plain one: nothing follows its upper
- * half. */
+/* In the compute type, packed from the front; of bool whether it is 0. NaN is the plain one:
+ * nothing follows its upper half. */
 static void set_scalars(uint64_t *packed, exg_compute compute, exg_dtype round_to,
                         const exg_argument *scalars, uint32_t count)
 {
@@ -304,7 +304,7 @@ static void set_scalars(uint64_t *packed, exg_compute compute, exg_dtype round_t
     for (uint32_t k = 0; k < count; k++) {
         double f64 = scalar_float(&scalars[k]);
         float f32 = isnan(f64) ? NAN : (float)f64;
-        int64_t i64 = scalar_int(&scalars[k]);
+        int64_t i64 = round_to == EXG_DTYPE_B8 ? f64 != 0 : scalar_int(&scalars[k]);
         int32_t i32 = (int32_t)i64;
         const void *from = compute == EXG_COMPUTE_F32   ? (const void *)&f32
                            : compute == EXG_COMPUTE_F64 ? (const void *)&f64

@@ -416,6 +416,12 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     b->depth--;
     b->recorded = outer;
     b->recorded_count = outer_count;
+    if (b->error.status == EXG_OK && op->schema->return_count > 0 &&
+        results[0].kind == EXG_ARGUMENT_TENSOR && results[0].as_tensor != EXG_NO_VALUE &&
+        exg_check_held(op, args, b->graph->values[results[0].as_tensor].tensor->dtype, &err) !=
+            EXG_OK) {
+        exg_builder_fail(b, &err);
+    }
     if (b->error.status != EXG_OK) {
         return;
     }

@@ -595,18 +595,11 @@ void exg_complex_itself(exg_builder *b, exg_operator_id id, const exg_argument *
     results[0] = exg_arg_ref(EMIT(b, alias_default, args[0]));
 }
 
-void exg_complex_adjoint(exg_builder *b, exg_operator_id id, const exg_argument *args,
-                         exg_argument *results)
-{
-    exg_complex_conj(b, id, args, results);
-    results[0] = exg_arg_ref(EMIT(b, transpose_int, results[0], -2, -1));
-}
-
-/* ---- sums, products
- * ------------------------------------------------------------------------------ */
+/* ---- sums, products ------------------------------------------------------------------------ */
 
 /* The operator on each part; a dtype asked for is of the parts then. */
-static pair by_part(exg_builder *b, exg_operator_id id, const exg_argument *args)
+static void by_part(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                    exg_argument *results)
 {
     const exg_operator *op = exg_operators_get(exg_builder_operators(b), id);
     uint32_t count = op->schema->argument_count;
@@ -614,6 +607,9 @@ static pair by_part(exg_builder *b, exg_operator_id id, const exg_argument *args
     exg_argument real[8];
     pair out;
 
+    if (exg_complex_as_real(b, id, args, results)) {
+        return;
+    }
     for (uint32_t i = 0; i < count && i < 8; i++) {
         real[i] = args[i];
         if (args[i].kind == EXG_ARGUMENT_SCALAR_TYPE) {
@@ -624,14 +620,14 @@ static pair by_part(exg_builder *b, exg_operator_id id, const exg_argument *args
     out.re = exg_emit(b, id, real, count);
     real[0] = exg_arg_ref(z.im);
     out.im = exg_emit(b, id, real, count);
-    return out;
+    results[0] = joined(b, out);
 }
 
 #define BY_PART(name)                                                                              \
     void exg_complex_##name(exg_builder *b, exg_operator_id id, const exg_argument *args,          \
                             exg_argument *results)                                                 \
     {                                                                                              \
-        results[0] = joined(b, by_part(b, id, args));                                              \
+        by_part(b, id, args, results);                                                             \
     }
 
 BY_PART(sum)
@@ -662,7 +658,9 @@ void exg_complex_prod(exg_builder *b, exg_operator_id id, const exg_argument *ar
     int64_t size = dims.rank == 0 ? 1 : dims.n[dim];
     pair z = as_dtype(b, parts_of(b, x), exg_real_of(dtype));
 
-    (void)id;
+    if (exg_complex_as_real(b, id, args, results)) {
+        return;
+    }
     if (size == 0) {
         dims.n[dim] = 1;
         z = filled(b, exg_arg_ints(b, dims.n, dims.rank),

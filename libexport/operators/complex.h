@@ -15,6 +15,10 @@ typedef void exg_complex_lowering(exg_builder *b, exg_operator_id id, const exg_
 /* What an operator is of complex numbers, or NULL. */
 exg_complex_lowering *exg_complex_lowering_of(exg_operator_id id);
 
+/* Where `args` ask for a dtype that is not complex: the operator of the real parts of args[0]. */
+bool exg_complex_as_real(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                         exg_argument *results);
+
 /* A convolution whose bias is not of the dtype of its input. */
 exg_complex_lowering exg_lower_other_bias;
 

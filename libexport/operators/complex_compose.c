@@ -59,6 +59,13 @@ void exg_complex_logaddexp(exg_builder *b, exg_operator_id id, const exg_argumen
     results[0] = exg_arg_ref(EMIT(b, add_Tensor, large, rest));
 }
 
+void exg_complex_adjoint(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                         exg_argument *results)
+{
+    exg_complex_conj(b, id, args, results);
+    results[0] = exg_arg_ref(EMIT(b, transpose_int, results[0], -2, -1));
+}
+
 /* (self, dim, keepdim) */
 void exg_complex_logsumexp(exg_builder *b, exg_operator_id id, const exg_argument *args,
                            exg_argument *results)
@@ -74,6 +81,25 @@ void exg_complex_logsumexp(exg_builder *b, exg_operator_id id, const exg_argumen
     results[0] = exg_arg_ref(exg_get_bool(&args[2]) ? sum : EMIT(b, squeeze_dims, sum, args[1]));
 }
 
+bool exg_complex_as_real(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                         exg_argument *results)
+{
+    uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
+    exg_argument real[8];
+    bool is = false;
+
+    for (uint32_t i = 0; i < count && i < 8; i++) {
+        real[i] = args[i];
+        is = is || (args[i].kind == EXG_ARGUMENT_SCALAR_TYPE &&
+                    !exg_dtype_is_complex(args[i].as_scalar_type));
+    }
+    if (is) {
+        real[0] = exg_arg_ref(real_part(b, SELF));
+        results[0] = exg_arg_ref(exg_emit(b, id, real, count));
+    }
+    return is;
+}
+
 /* (self, dim, dtype): each multiplied by the one 1, 2, 4, ... places before */
 void exg_complex_cumprod(exg_builder *b, exg_operator_id id, const exg_argument *args,
                          exg_argument *results)
@@ -84,7 +110,9 @@ void exg_complex_cumprod(exg_builder *b, exg_operator_id id, const exg_argument 
     int64_t size = dims.rank == 0 ? 1 : dims.n[dim];
     exg_ref x = EMIT(b, _to_copy_default, SELF, DTYPE(dtype));
 
-    (void)id;
+    if (exg_complex_as_real(b, id, args, results)) {
+        return;
+    }
     for (int64_t shift = 1; shift < size; shift *= 2) {
         exg_ref before = exg_lower_slice(b, x, dim, 0, size - shift);
         exg_ref after = exg_lower_slice(b, x, dim, shift, size - shift);

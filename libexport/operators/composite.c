@@ -179,24 +179,28 @@ void exg_lower_polar(exg_builder *b, const exg_argument *args, exg_argument *res
                                      EMIT(b, mul_Tensor, SELF, EMIT(b, sin_default, args[1]))));
 }
 
-/* The number as a tensor of the other's dtype. */
-static exg_ref beside(exg_builder *b, const exg_argument *number, const exg_argument *other)
+/* The number as a tensor of the other's dtype, or, of bools, both as int64. */
+static exg_argument shifted(exg_builder *b, exg_operator_id shift, const exg_argument *args)
 {
-    return EMIT(b, scalar_tensor_default, *number, DTYPE(exg_lower_dtype(b, exg_get_ref(other))));
+    exg_ref by = exg_get_ref(&args[1]);
+    exg_dtype dtype = exg_lower_dtype(b, by) == EXG_DTYPE_B8 ? EXG_DTYPE_I64
+                                                              : exg_lower_dtype(b, by);
+    const exg_argument both[] = {exg_arg_ref(exg_lower_wrapped(b, &args[0], dtype)),
+                                 exg_arg_ref(exg_lower_cast(b, by, dtype))};
+
+    return exg_arg_ref(exg_emit(b, shift, both, 2));
 }
 
 void exg_lower_bitwise_left_shift_scalar(exg_builder *b, const exg_argument *args,
                                          exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(EMIT(b, bitwise_left_shift_Tensor, beside(b, &args[0], &args[1]), args[1]));
+    results[0] = shifted(b, EXG_OP_bitwise_left_shift_Tensor, args);
 }
 
 void exg_lower_bitwise_right_shift_scalar(exg_builder *b, const exg_argument *args,
                                           exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(EMIT(b, bitwise_right_shift_Tensor, beside(b, &args[0], &args[1]), args[1]));
+    results[0] = shifted(b, EXG_OP_bitwise_right_shift_Tensor, args);
 }
 
 void exg_lower_chalf(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -29,12 +29,12 @@ void exg_lower_mv(exg_builder *b, const exg_argument *args, exg_argument *result
     results[0] = exg_arg_ref(EMIT(b, matmul_default, args[0], args[1]));
 }
 
-/* The factor of integers is one: 0.6 of them are none, as in PyTorch. */
+/* The factor of integers is one: 0.6 of them are none, as in PyTorch. That of bools is 0 or 1. */
 static exg_argument factor_of(exg_dtype dtype, const exg_argument *factor)
 {
-    return exg_dtype_is_float(dtype) || exg_dtype_is_complex(dtype)
-               ? *factor
-               : exg_arg_int((int64_t)exg_get_float(factor));
+    return !exg_dtype_is_integral(dtype) ? *factor
+           : dtype == EXG_DTYPE_B8       ? exg_arg_bool(exg_get_float(factor) != 0)
+                                         : exg_arg_int((int64_t)exg_get_float(factor));
 }
 
 static exg_ref scaled_sum(exg_builder *b, exg_ref self, exg_ref product, const exg_argument *beta,

@@ -321,15 +321,20 @@ static bool is_true(const exg_argument *arg, bool otherwise)
     return exg_is_none(arg) ? otherwise : exg_get_bool(arg);
 }
 
-/* (.., normalized, onesided, return_complex) from position `at` */
+/* (.., normalized, onesided, return_complex, align_to_window) from position `at`: where windows are
+ * aligned they begin where the signal does, not their frames. */
 static void stft(exg_builder *b, const exg_argument *args, exg_ref x, uint32_t at,
                  exg_argument *results)
 {
     frames f = frames_of(b, args);
+    int64_t left = (f.n - f.width) / 2;
     bool is_complex =
         exg_dtype_is_complex(exg_lower_dtype(b, SELF)) ||
         (f.window.id != EXG_NO_VALUE && exg_dtype_is_complex(exg_lower_dtype(b, f.window)));
 
+    if (is_true(&args[at + 3], false)) {
+        x = EMIT(b, constant_pad_nd_default, x, INTS(b, left, f.n - f.width - left), 0);
+    }
     results[0] = exg_arg_ref(short_time(b, x, &f, exg_get_bool(&args[at]),
                                         is_true(&args[at + 1], !is_complex),
                                         !is_true(&args[at + 2], is_complex)));
@@ -347,6 +352,10 @@ void exg_lower_stft_center(exg_builder *b, const exg_argument *args, exg_argumen
     bool one = exg_lower_dims(b, x).rank == 1;
     int64_t half = exg_get_int(&args[1]) / 2;
 
+    if (exg_get_bool(&args[5]) && is_true(&args[10], false)) {
+        exg_lower_refuse(b, "stft: windows aligned and frames centered");
+        return;
+    }
     if (exg_get_bool(&args[5])) {
         x = one ? EMIT(b, unsqueeze_default, x, 0) : x;
         x = EMIT(b, unsqueeze_default, x, 0);

@@ -462,8 +462,8 @@ void exg_lower_multi_margin_loss(exg_builder *b, const exg_argument *args, exg_a
 typedef struct labels {
     exg_ref x, target;
     exg_ref places; /* a score for each label; what is no class lies outside */
-    exg_ref valid;  /* (N, C), as x is stored */
-    exg_ref others; /* (N, C): 1 where no label is */
+    exg_ref valid;  /* (N, C), bool */
+    exg_ref others; /* (N, C): where no label is */
     exg_ref is_target;
     int64_t classes;
     bool one; /* a single row */
@@ -481,13 +481,13 @@ static labels labels_of(exg_builder *b, exg_ref x, exg_ref target)
     }
     l.classes = exg_lower_dims(b, l.x).n[1];
     ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, l.target, 0), 1);
-    l.valid = exg_lower_cast(b, EMIT(b, eq_Scalar, ended, 0), dtype);
+    l.valid = EMIT(b, eq_Scalar, ended, 0);
     l.places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, l.target, -1),
                     exg_arg_int(l.classes), EMIT(b, clamp_min_default, l.target, 0));
     l.is_target = EMIT(b, scatter_add_default, EMIT(b, zeros_like_default, l.x), 1, l.places,
-                       l.valid);
+                       exg_lower_cast(b, l.valid, dtype));
     l.is_target = EMIT(b, ne_Scalar, l.is_target, 0);
-    l.others = exg_lower_cast(b, EMIT(b, logical_not_default, l.is_target), dtype);
+    l.others = EMIT(b, logical_not_default, l.is_target);
     return l;
 }
 
@@ -500,11 +500,14 @@ static exg_ref gaps(exg_builder *b, const labels *l)
     return EMIT(b, add_Scalar, gap, 1.);
 }
 
-/* Of labels and of classes that are none. */
-static exg_ref counted_gaps(exg_builder *b, const labels *l, exg_ref gap)
+/* Of labels and of classes that are none; NaN is no gap. */
+static exg_ref counted_gaps(exg_builder *b, const labels *l, exg_ref gap, exg_ref counted)
 {
-    gap = EMIT(b, mul_Tensor, gap, EMIT(b, unsqueeze_default, l->valid, 2));
-    return EMIT(b, mul_Tensor, gap, EMIT(b, unsqueeze_default, l->others, 1));
+    exg_ref is_wide = EMIT(b, gt_Scalar, gap, 0.);
+
+    is_wide = EMIT(b, logical_and_default, is_wide, EMIT(b, unsqueeze_default, l->valid, 2));
+    is_wide = EMIT(b, logical_and_default, is_wide, EMIT(b, unsqueeze_default, l->others, 1));
+    return EMIT(b, where_ScalarOther, is_wide, counted, 0.0);
 }
 
 /* (self, target, reduction) -> loss, is_target */
@@ -513,8 +516,9 @@ void exg_lower_multilabel_margin_loss_forward(exg_builder *b, const exg_argument
 {
     exg_dims dims = exg_lower_dims(b, exg_get_ref(&args[1]));
     labels l = labels_of(b, SELF, exg_get_ref(&args[1]));
-    exg_ref gap = counted_gaps(b, &l, EMIT(b, relu_default, gaps(b, &l)));
+    exg_ref gap = gaps(b, &l);
 
+    gap = counted_gaps(b, &l, gap, gap);
     gap = EMIT(b, div_Scalar, EMIT(b, sum_dim_IntList, gap, INTS(b, 1, 2)), (double)l.classes);
     gap = l.one ? EMIT(b, squeeze_dims, gap, INTS(b, 0)) : gap;
     results[0] = exg_arg_ref(exg_lower_reduced(b, gap, exg_get_int(&args[2])));
@@ -537,13 +541,12 @@ void exg_lower_multilabel_margin_loss_backward(exg_builder *b, const exg_argumen
 {
     exg_dims dims = exg_lower_dims(b, exg_get_ref(&args[1]));
     labels l = labels_of(b, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
-    exg_ref left = exg_lower_cast(b, EMIT(b, gt_Scalar, gaps(b, &l), 0.),
-                                  exg_lower_dtype(b, l.x));
+    exg_ref gap = gaps(b, &l);
+    exg_ref left = counted_gaps(b, &l, gap, EMIT(b, full_like_default, gap, 1.0));
     double rows = (double)exg_lower_dims(b, l.x).n[0];
     exg_ref g = SELF;
     exg_ref down;
 
-    left = counted_gaps(b, &l, left);
     down = EMIT(b, neg_default, EMIT(b, sum_dim_IntList, left, INTS(b, 2)));
     left = EMIT(b, sum_dim_IntList, left, INTS(b, 1));
     left = EMIT(b, scatter_add_default, left, 1, l.places, down);

@@ -170,6 +170,15 @@ exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype)
     return EMIT(b, scalar_tensor_default, value, DTYPE(dtype));
 }
 
+exg_ref exg_lower_wrapped(exg_builder *b, const exg_argument *number, exg_dtype dtype)
+{
+    exg_dtype own = number->kind == EXG_ARGUMENT_FLOAT  ? EXG_DTYPE_F64
+                    : number->kind == EXG_ARGUMENT_BOOL ? EXG_DTYPE_B8
+                                                        : EXG_DTYPE_I64;
+
+    return exg_lower_cast(b, EMIT(b, scalar_tensor_default, *number, DTYPE(own)), dtype);
+}
+
 exg_argument exg_lower_least(exg_dtype dtype)
 {
     uint32_t bits = 8 * exg_dtype_bytes(dtype);

@@ -83,6 +83,9 @@ exg_dtype exg_number_dtype(exg_argument_kind kind, exg_dtype beside);
 /* A scalar of a dtype. */
 exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
 
+/* A number of a program cast to a dtype: of an integer the low bits are left. */
+exg_ref exg_lower_wrapped(exg_builder *b, const exg_argument *number, exg_dtype dtype);
+
 /* What no number of the dtype is below; 0 of unsigned ones. */
 exg_argument exg_lower_least(exg_dtype dtype);
 

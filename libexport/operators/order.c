@@ -194,9 +194,12 @@ static exg_ref placed(exg_builder *b, exg_ref edges, const exg_argument *value, 
     const exg_argument both[] = {exg_arg_ref(edges), *value};
     bool is_tensor = value->kind == EXG_ARGUMENT_TENSOR;
     exg_dtype dtype = compared_in(b, is_tensor ? EXG_OP_lt_Tensor : EXG_OP_lt_Scalar, both);
-    exg_ref x = is_tensor ? exg_lower_cast(b, exg_get_ref(value), dtype)
-                          : EMIT(b, scalar_tensor_default, *value, DTYPE(dtype));
+    exg_dtype own = value->kind == EXG_ARGUMENT_INT && exg_lower_dtype(b, edges) != EXG_DTYPE_B8
+                        ? exg_lower_dtype(b, edges)
+                        : dtype;
+    exg_ref x = is_tensor ? exg_get_ref(value) : exg_lower_wrapped(b, value, own);
 
+    x = exg_lower_cast(b, x, dtype);
     return EMIT(b, searchsorted, exg_lower_cast(b, edges, dtype), x, exg_arg_bool(right),
                 DTYPE(narrow ? EXG_DTYPE_I32 : EXG_DTYPE_I64));
 }

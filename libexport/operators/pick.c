@@ -395,7 +395,9 @@ void exg_lower_index_add(exg_builder *b, const exg_argument *args, exg_argument 
         source = exg_lower_flat(b, source);
     }
     like = exg_lower_dims(b, source);
-    if (!(args[4].kind == EXG_ARGUMENT_INT && args[4].as_int == 1)) {
+    if (exg_lower_dtype(b, x) == EXG_DTYPE_B8) {
+        source = EMIT(b, mul_Scalar, source, exg_arg_bool(exg_get_float(&args[4]) != 0));
+    } else if (!(args[4].kind == EXG_ARGUMENT_INT && args[4].as_int == 1)) {
         source = EMIT(b, mul_Scalar, source, args[4]);
     }
     x = EMIT(b, scatter_add_default, x, (int)dim,

@@ -1,28 +1,38 @@
 /* same.c - lowerings of same.def and prims.def: the arguments go on as they are. */
 #include "libexport/operators/lower.h"
 
+#include <string.h>
+
 #define ARGUMENTS_MAX 16
 
-/* A generator of random numbers, where the other has none: the session's is meant, and a program
- * can hold no other. */
-static bool is_left_out(const exg_function_schema *given, uint32_t i,
-                        const exg_function_schema *taken, uint32_t at)
+static bool is_dropped(exg_operator_id id, const char *argument)
 {
-    return given->arguments[i].type.base == EXG_TYPE_GENERATOR &&
-           taken->arguments[at].type.base != EXG_TYPE_GENERATOR;
+    static const struct {
+        exg_operator_id id;
+        const char *argument;
+    } rows[] = {
+#define EXG_DROPPED(id, argument, why) {EXG_OP_##id, #argument},
+#include "libexport/operators/dropped.def"
+#undef EXG_DROPPED
+    };
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        is = is || (rows[i].id == id && strcmp(rows[i].argument, argument) == 0);
+    }
+    return is;
 }
 
 static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
                     const exg_argument *args, exg_argument *results)
 {
-    const exg_operators *operators = exg_builder_operators(b);
-    const exg_function_schema *given = exg_operators_get(operators, id)->schema;
-    const exg_function_schema *taken = exg_operators_get(operators, as)->schema;
+    const exg_function_schema *given =
+        exg_operators_get(exg_builder_operators(b), id)->schema;
     exg_argument kept[ARGUMENTS_MAX];
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < given->argument_count && count < ARGUMENTS_MAX; i++) {
-        if (count < taken->argument_count && !is_left_out(given, i, taken, count)) {
+        if (!is_dropped(id, given->arguments[i].name)) {
             kept[count++] = args[i];
         }
     }

@@ -434,6 +434,9 @@ exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
     } else {
         return EXG_FAIL(err, UNSUPPORTED, "OPR-001", "%s has no shape function", op->target);
     }
+    if (call.result_count > 0 && call.results[0] != NULL) {
+        EXG_TRY(exg_check_held(op, args, call.results[0]->dtype, err));
+    }
     *results = call.results;
     *result_count = call.result_count;
     return EXG_OK;

@@ -26,6 +26,10 @@ exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
 /* Refuses integers that no tensor has a use for, and lists longer than what they are of. */
 exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, exg_error *err);
 
+/* Refuses numbers that would be elements of the result's `dtype` and that it does not hold. */
+exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_dtype dtype,
+                          exg_error *err);
+
 /* The meta of the tensor at argument `position`; NULL when it is None. */
 const exg_tensor_meta *exg_shape_input(const exg_shape_call *call, uint32_t position);
 

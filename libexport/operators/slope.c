@@ -163,14 +163,14 @@ void exg_lower_shrink_backward(exg_builder *b, const exg_argument *args, exg_arg
 /* g / (x (1 - x)) between eps and 1 - eps, 0 elsewhere; without eps NaN */
 void exg_lower_logit_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    bool given = !exg_is_none(&args[2]);
+    bool given = !exg_is_none(&args[2]) && exg_get_float(&args[2]) >= 0;
     double eps = given ? exg_get_float(&args[2]) : 0;
     exg_ref x = exg_lower_wide(b, REF(1));
-    exg_ref inside = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, x, eps),
-                          EMIT(b, le_Scalar, x, 1 - eps));
+    exg_ref outside = EMIT(b, logical_or_default, EMIT(b, lt_Scalar, x, eps),
+                           EMIT(b, gt_Scalar, x, 1 - eps));
     exg_ref g = EMIT(b, div_Tensor, exg_lower_wide(b, SELF), bell(b, x));
 
-    g = EMIT(b, where_ScalarOther, inside, g, given ? 0.0 : (double)NAN);
+    g = EMIT(b, where_ScalarSelf, outside, given ? 0.0 : (double)NAN, g);
     results[0] = stored(b, g, REF(1));
 }
 

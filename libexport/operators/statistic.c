@@ -443,10 +443,12 @@ void exg_lower_logit(exg_builder *b, const exg_argument *args, exg_argument *res
                     ? SELF
                     : exg_lower_cast(b, SELF, EXG_DTYPE_F32);
 
-    if (!exg_is_none(&args[1])) {
+    if (!exg_is_none(&args[1]) && exg_get_float(&args[1]) >= 0) {
         double eps = exg_get_float(&args[1]);
 
-        x = EMIT(b, clamp_both, x, eps, 1 - eps);
+        /* the lower bound counts first, where it is the larger */
+        x = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, x, eps), eps,
+                 EMIT(b, clamp_max_default, x, 1 - eps));
     }
     x = EMIT(b, div_Tensor, x, EMIT(b, rsub_Scalar, x, 1));
     results[0] = exg_arg_ref(EMIT(b, log_default, x));
@@ -580,8 +582,7 @@ static void quantile(exg_builder *b, const exg_argument *args, exg_ref q, bool s
     }
     /* (count, ..., 1): the dim goes back to its place, or away */
     x = exg_lower_swapped(b, x, dim + 1, rows.rank);
-    x = EMIT(b, squeeze_dims, x, INTS(b, exg_get_bool(&args[3]) && !whole
-                                             ? (int64_t)rows.rank + 1 : (int64_t)dim + 1));
+    x = EMIT(b, squeeze_dims, x, INTS(b, (int64_t)dim + 1));
     if (exg_get_bool(&args[3]) || !many) {
         exg_dims out = {.rank = 0};
 

@@ -43,6 +43,7 @@ VALUES = {
     "--expect": "fixtures/mlp.expected.safetensors",
     "--trace": "{T}/trace.json",
     "--device": "nosuch",
+    "--isa": "nosuch",
     "--mesh": "2",
     "--place": "data",
     "--memory-limit": "1",

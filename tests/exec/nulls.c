@@ -193,6 +193,7 @@ static void check_device(void)
 
     NULLED(exg_device_count(NULL, NULL, &err));
     NULLED(exg_device_describe(NULL, 0, NULL, &err));
+    NULLED(exg_isa_choose(NULL, &err));
 }
 
 static void check_device_mesh(void)

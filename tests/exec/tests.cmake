@@ -89,7 +89,17 @@ exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_module exec/dtensor/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
 # A program that keeps state in buffers, call after call.
-exg_test(exec_decode exec/session/decode.c THREADS LIBS exg::exec)
+exg_test(exec_decode exec/session/decode.c THREADS LIBS tests_isa exg::exec)
+# The levels of instructions, EXG_ISA: amx by its stand-in where the processor has none. A level
+# that the machine lacks is skipped.
+exg_shared(isa exg::exec standin/amx.c standin/isa.c)
+function(exg_test_levels test)
+  foreach(isa ${ARGN})
+    add_test(NAME ${test}_${isa} COMMAND test_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${test}_${isa} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+      ENVIRONMENT EXG_ISA=${isa})
+  endforeach()
+endfunction()
 # Ranks: placements, collectives, programs split over a mesh; sessions.
 exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
 exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
@@ -111,7 +121,7 @@ exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS 
 add_executable(shards exec/sharding/shards.c exec/sharding/every.c)
 target_link_libraries(shards PRIVATE exg_flags exg::exec)
 target_include_directories(shards PRIVATE ${PROJECT_SOURCE_DIR})
-exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_session exec/session/session.c exec/session/fixture.c THREADS LIBS tests_isa exg::exec)
 exg_test(exec_budget exec/session/budget.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_turns exec/session/turns.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_stop exec/session/stop.c exec/session/fixture.c THREADS LIBS exg::exec)
@@ -122,11 +132,11 @@ exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
 exg_test(exec_no_threads exec/session/no_threads.c exec/session/fixture.c LIBS exg::exec
   ${CMAKE_DL_LIBS})
 # What a session makes of weights before it runs.
-exg_test(exec_constant exec/session/constant.c THREADS LIBS exg::exec)
-exg_test(exec_weights exec/session/weights.c THREADS LIBS exg::exec)
-exg_test(exec_attention exec/session/attention.c LIBS exg::exec)
+exg_test(exec_constant exec/session/constant.c THREADS LIBS tests_isa exg::exec)
+exg_test(exec_weights exec/session/weights.c THREADS LIBS tests_isa exg::exec)
+exg_test(exec_attention exec/session/attention.c LIBS tests_isa exg::exec)
 exg_test(exec_any_arguments exec/session/any_arguments.c LIBS exg::exec)
-exg_test(exec_quantized exec/session/quantized.c LIBS exg::exec)
+exg_test(exec_quantized exec/session/quantized.c LIBS tests_isa exg::exec)
 exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::exec)
 
 exg_test(exec_random exec/session/random.c THREADS LIBS exg::exec)
@@ -137,19 +147,26 @@ exg_test(exec_stretches exec/session/stretches.c exec/session/fixture.c THREADS 
 # Random programs of views and writes, beside a reference of the test's own.
 exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
 
-# What the strict device finds.
+# The level of instructions, and what the strict device finds.
+exg_test(exec_isa exec/device/isa.c LIBS exg::exec)
 exg_test(exec_strict exec/device/strict.c LIBS exg::exec)
 
 # Every case of the operator corpus, alone, with inputs split over three ranks, and over a
 # grid of two by two.
-exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/sharding/every.c standin/amx.c
-  LIBS exg::exec)
+exg_test(exec_corpus exec/corpus/corpus.c exec/corpus/eager.c exec/corpus/rows.c
+  exec/corpus/unset.c exec/sharding/every.c
+  LIBS tests_isa exg::exec)
 if(NOT TARGET exg_lapack)
   target_compile_definitions(test_exec_corpus PRIVATE EXG_NO_LAPACK)
 endif()
-add_test(NAME exec_corpus_amx COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(exec_corpus_amx PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
-  ENVIRONMENT EXG_CORPUS_AMX=1)
+if(EXG_SANITIZE)
+  exg_test_levels(exec_corpus amx)
+  exg_test_levels(exec_constant amx)
+else()
+  foreach(test attention constant corpus decode quantized session weights)
+    exg_test_levels(exec_${test} generic v3 v4 vnni bf16 amx)
+  endforeach()
+endif()
 add_test(NAME exec_corpus_mesh COMMAND test_exec_corpus WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_corpus_mesh PROPERTIES TIMEOUT 300 ENVIRONMENT EXG_CORPUS_MESH=3)
 if(NOT EXG_SANITIZE) # 14,000 runs more, of the same code
@@ -175,6 +192,7 @@ if(NOT EXG_SANITIZE)
   exg_eager_corpus(smallest 2x2 "P(min) S(0)")
   exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise, of other strides
   exg_eager_corpus(mixed_rows 3 "mixed 2")
+  exg_eager_corpus(pairs 3 pairs) # every two inputs in every way: a wrong sharding rule ends here
 endif()
 exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 

@@ -304,12 +304,10 @@ bool amx_stand_in(void)
 {
     struct sigaction action = {.sa_sigaction = refused, .sa_flags = SA_SIGINFO};
 
-    if (!stands_in && exg_isa_current() == EXG_ISA_AMX) {
+    if (!stands_in && exg_isa_has(EXG_ISA_AMX)) {
         return true;
     }
-    __builtin_cpu_init();
-    if (exg_isa_current() < EXG_ISA_VNNI || !__builtin_cpu_supports("avx512bf16") ||
-        sigaction(SIGILL, &action, NULL) != 0) {
+    if (!exg_isa_has(EXG_ISA_BF16) || sigaction(SIGILL, &action, NULL) != 0) {
         return false;
     }
     stands_in = true;

@@ -37,7 +37,7 @@ extern "C" {
 
 typedef struct exg_device_info {
     char name[96];         /* "NVIDIA H200" */
-    char architecture[32]; /* "sm_90"; of the host the instruction set its loops use */
+    char architecture[32]; /* "sm_90"; of the host the level of instructions in force */
     uint64_t memory_bytes, free_bytes; /* 0: not told */
     char libraries[48];   /* that compute for it: "cuBLASLt, no cuDNN"; or "" */
     char collectives[48]; /* what joins several of a kind: "NCCL 2.28.3", "no NCCL"; or "" */
@@ -53,6 +53,17 @@ exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err);
 /* The same faults, and USAGE DEV-001 for an index past the last. */
 exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info *info,
                                exg_error *err);
+
+/* Instruction-set level `index` of this processor and this build, from 0, the lowest; NULL past the
+ * last. Of x86-64: "generic", "v3" (AVX2, FMA), "v4" (AVX-512), "vnni", "bf16" (AVX512-BF16),
+ * "amx"; each level has those before it. */
+const char *exg_isa_level(uint32_t index);
+
+/* Chooses the level that kernels of the host run by, for the whole process: before anything is
+ * planned or described, for then the one that gains most is in force and stays. What is in force
+ * exg_device_describe of "cpu" tells. USAGE DEV-013: no such level here, with those there are;
+ * DEV-014: another is in force. */
+exg_status exg_isa_choose(const char *level, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -104,12 +104,22 @@ void exg_gemm_packing_run(const exg_kernel_call *call, const void *b)
                  exg_block_count(r.p->n, exg_round_up(EXG_GEMM_COLUMNS, r.p->loops->columns)));
 }
 
+/* Where the cell of row d and column j of a panel of B begins, in elements. */
+static int64_t cell_at(const exg_gemm_loops *loops, int64_t d, int64_t j)
+{
+    const int64_t sides = loops->columns / loops->side;
+    const int64_t cells = loops->group / loops->cell;
+    const int64_t row = (d / loops->group * sides + j / loops->side) * cells +
+                        d % loops->group / loops->cell;
+
+    return (row * loops->side + j % loops->side) * loops->cell;
+}
+
 void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels, int64_t j,
                              void *column)
 {
     const exg_gemm_loops *loops = packing->loops;
-    const size_t bytes = exg_dtype_bytes(packing->b.dtype);
-    const int64_t group = loops->group;
+    const int64_t bytes = exg_dtype_bytes(packing->b.dtype);
     const int64_t width = loops->columns;
     char *to = column;
 
@@ -117,15 +127,16 @@ void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels
         int64_t depth = EXG_MIN(packing->k - k, loops->depth);
         const char *panel = (const char *)panels + panels_at(packing, k, j / width * width);
 
-        for (int64_t d = 0; d < depth; d++, to += bytes) {
-            const char *from =
-                panel + (size_t)((d / group * width + j % width) * group + d % group) * bytes;
+        for (int64_t d = 0; d < depth; d += loops->cell) {
+            const char *from = panel + cell_at(loops, d, j % width) * bytes;
+            int64_t count = EXG_MIN(depth - d, loops->cell) * bytes;
 
-            if (bytes == 4) { /* a copy of known length is a move */
+            if (count == 4) { /* a copy of known length is a move */
                 memcpy(to, from, 4);
             } else {
-                memcpy(to, from, bytes);
+                memcpy(to, from, (size_t)count);
             }
+            to += count;
         }
     }
 }

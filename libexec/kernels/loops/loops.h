@@ -292,9 +292,13 @@ EXG_LOOPS_DECLARE(exg_fft_loops, exg_loops_fft);
 #define EXG_GEMM_K            256  /* depth of a packed block of reals */
 #define EXG_GEMM_AXPY_COLUMNS 4096 /* of one row that is in the first cache while b passes */
 
-/* A panel is `width` rows of A (or columns of B) side by side: groups of the depth, [depth /
- * group, rounded up][width][group], zeros where there are fewer. Strides count elements of
- * `dtype`. */
+/* A panel is `width` rows of A (or columns of B) over a depth, zeros where there are fewer, so many
+ * elements that a width of 1 would be whole groups of the depth. B's holds cells, `cell` elements
+ * of one column, `side` columns side by side:
+ *
+ *   [depth / group, rounded up][columns / side][group / cell][side][cell]
+ *
+ * Strides count elements of `dtype`. */
 typedef struct exg_gemm_loops {
     uint32_t real_bytes;  /* of c */
     uint32_t panel_bytes; /* of an element in panels */
@@ -303,6 +307,7 @@ typedef struct exg_gemm_loops {
                            * takes more than EXG_GEMM_K doubles */
     uint32_t rows;        /* width of A's panels */
     uint32_t columns;     /* of B's */
+    uint32_t side, cell;  /* of B's, as above */
     uint32_t lanes;       /* reals of a vector */
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,

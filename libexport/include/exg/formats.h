@@ -67,8 +67,8 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
                            exg_program **program, exg_file_info *info, exg_error *err);
 
 /* What the file is, and which programs it holds, without opening one: of an archive all names,
- * of other formats, which hold one, none. The caller frees *info. `options` may be NULL: how the
- * file is read counts. IO, MALFORMED, UNSUPPORTED. */
+ * of other formats, which hold one, none. The caller frees *info. `options` may be NULL: of them
+ * counts how the file is read. IO, MALFORMED, UNSUPPORTED. */
 exg_status exg_file_describe(const char *path, const exg_open_options *options,
                              exg_file_info *info, exg_error *err);
 

@@ -80,15 +80,13 @@ static exg_ref user(made *m, uint32_t rank, const int64_t *sizes, exg_dtype dtyp
 
 static double element(const exg_tensor *t, int64_t i)
 {
-    uint32_t bits;
-    float value;
-
-    if (t->dtype == EXG_DTYPE_F32) {
-        return (double)((const float *)t->data)[i];
+    switch (t->dtype) {
+    case EXG_DTYPE_F64: return ((const double *)t->data)[i];
+    case EXG_DTYPE_F32: return (double)((const float *)t->data)[i];
+    case EXG_DTYPE_I8: return ((const int8_t *)t->data)[i];
+    case EXG_DTYPE_F16: return (double)exg_f16_to_f32(((const uint16_t *)t->data)[i]);
+    default: return (double)exg_bf16_to_f32(((const uint16_t *)t->data)[i]);
     }
-    bits = (uint32_t)((const uint16_t *)t->data)[i] << 16;
-    memcpy(&value, &bits, 4);
-    return (double)value;
 }
 
 /* Runs with `x` and compares output 0; twice, since the first run makes the constants. */
@@ -271,7 +269,9 @@ static void *stored(const float *w, int64_t count, exg_dtype dtype)
         const uint16_t narrow =
             dtype == EXG_DTYPE_F16 ? exg_f32_to_f16(w[i]) : exg_f32_to_bf16(w[i]);
 
-        if (dtype == EXG_DTYPE_F64) {
+        if (dtype == EXG_DTYPE_I8) {
+            bytes[i] = (char)(w[i] * 64);
+        } else if (dtype == EXG_DTYPE_F64) {
             memcpy(bytes + i * 8, &wide, 8);
         } else if (dtype == EXG_DTYPE_F32) {
             memcpy(bytes + i * 4, &w[i], 4);
@@ -313,6 +313,33 @@ static exg_session *tied(made *m, int64_t rows, int64_t width, exg_dtype dtype, 
     return session;
 }
 
+/* The rows of the table by its columns, or itself. */
+static void check_tied_product(const exg_tensor *got, const float *w, const int64_t *ids,
+                               int64_t rows, int64_t width, use kind)
+{
+    const double tolerance = got->dtype == EXG_DTYPE_BF16  ? 8e-3
+                             : got->dtype == EXG_DTYPE_F16 ? 1e-3
+                                                           : 1e-5;
+
+    assert_int_equal(exg_tensor_numel(got), IDS * rows);
+    for (int64_t i = 0; i < IDS * rows; i++) {
+        const float *a = w + ids[i / rows] * width;
+        const int64_t j = i % rows;
+        double sum = 0;
+
+        for (int64_t k = 0; k < width; k++) {
+            sum += (double)a[k] * (double)w[kind == PLAIN_MM ? k * width + j : j * width + k];
+        }
+        if (got->dtype == EXG_DTYPE_I8) { /* which wraps */
+            sum = (int8_t)(int64_t)(sum * 64 * 64);
+        }
+        if (!(fabs(element(got, i) - sum) <= tolerance * (1 + fabs(sum)))) {
+            fail_msg("%s, use %d: element %lld of the product is %g, not %g",
+                     exg_dtype_name(got->dtype), (int)kind, (long long)i, element(got, i), sum);
+        }
+    }
+}
+
 static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
 {
     const int64_t ids[IDS] = {rows - 1, 0, rows / 2, 1, rows / 3};
@@ -338,9 +365,15 @@ static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
 
             assert_memory_equal(got + (size_t)i * bytes, table + (size_t)ids[i] * bytes, bytes);
         }
+        if (run != 1) {
+            check_tied_product(&exg_session_output_at(session, 1)->tensor, w, ids, rows, width,
+                               kind);
+        }
     }
     exg_session_statistics(session, &stats);
-    assert_int_equal(stats.plan.constant_bytes > 0, kind != PLAIN_MM);
+    if (dtype != EXG_DTYPE_I8) { /* of bytes products pack theirs, and leave the table */
+        assert_int_equal(stats.plan.constant_bytes > 0, kind != PLAIN_MM);
+    }
     exg_session_destroy(session);
     exg_program_destroy(m.program);
     exg_operators_destroy(m.operators);
@@ -351,15 +384,16 @@ static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
 /* The rows of a table of which a product has made its own order come from there. */
 static void a_table_that_a_product_has_packed_is_read_there(void **state)
 {
-    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16};
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+                                       EXG_DTYPE_I8};
     static const int64_t shapes[][2] = {{100, 64}, {530, 300}, {97, 1031}, {70, 70}};
 
     (void)state;
-    for (uint32_t i = 0; i < 4 * 4 * USE_COUNT; i++) {
-        const int64_t *n = shapes[i / 4 % 4];
+    for (uint32_t i = 0; i < 5 * 4 * USE_COUNT; i++) {
+        const int64_t *n = shapes[i / 5 % 4];
 
-        if (i / 16 != PLAIN_MM || n[0] == n[1]) { /* takes w itself: no rows of the table there */
-            check_tied(n[0], n[1], dtypes[i % 4], (use)(i / 16));
+        if (i / 20 != PLAIN_MM || n[0] == n[1]) { /* takes w itself: no rows of the table there */
+            check_tied(n[0], n[1], dtypes[i % 5], (use)(i / 20));
         }
     }
 }
