@@ -198,10 +198,10 @@ static exg_ref matrix_rank(exg_builder *b, exg_ref a, tolerance by, bool hermiti
     exg_ref sizes = hermitian ? EMIT(b, abs_default, EMIT(b, eigh, a, exg_arg_bool(false)))
                               : decomposed(b, a, false).s;
 
-    if (exg_lower_numel(b, a) == 0) {
+    if (exg_builder_status(b) == EXG_OK && exg_lower_numel(b, a) == 0) {
         exg_dims dims = exg_lower_dims(b, a);
 
-        dims.rank -= 2;
+        dims.rank -= 2; /* it has two: `a` could be decomposed */
         return EMIT(b, zeros_default, INTS_OF(b, dims.n, dims.rank), DTYPE(EXG_DTYPE_I64));
     }
     return EMIT(b, sum_dim_IntList, counting(b, a, sizes, by), INTS(b, -1));
