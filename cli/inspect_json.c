@@ -213,7 +213,7 @@ static void put_text_member(exg_text *text, const char *name, const char *part, 
     exg_text copy = EXG_TEXT_EMPTY;
 
     exg_text_printf(text, ", \"%s\": ", name);
-    exg_text_add(&copy, part == NULL ? "" : part, length);
+    exg_text_add(&copy, part, length);
     exg_text_json_string(text, exg_text_string(&copy));
     exg_text_free(&copy);
 }
@@ -253,9 +253,9 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
 {
     exg_module_frame module = exg_node_module(node);
     result_list list = {text, graph, 0};
-    uint32_t length = 0;
-    const char *line = exg_node_source_line(node, &length);
+    exg_source_line source;
 
+    (void)exg_node_source_line(node, &source);
     exg_text_putc(text, '{');
     put_member(text, "name", node->name);
     exg_text_puts(text, ", ");
@@ -277,7 +277,7 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
     exg_text_puts(text, "]");
     put_text_member(text, "module", module.path, module.path_length);
     put_text_member(text, "type", module.type, module.type_length);
-    put_text_member(text, "source", line, length);
+    put_text_member(text, "source", source.text, source.text_length);
     exg_text_puts(text, "}");
 }
 
