@@ -6,6 +6,7 @@
 #include "tests/exec/session/fixture.h"
 
 #include <exg/emit.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,13 +194,10 @@ static void options_that_cannot_be_are_refused(void **state)
 }
 
 /* What a placement of a fixture is predicted to take, and the memory it needs. */
-static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
-                                    const exg_place_mode *modes, uint64_t memory_limit,
-                                    bool overlaps)
+static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f,
+                                    const exg_mesh_shape *mesh, const exg_place_mode *modes)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
-                           .overlaps = overlaps};
     exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
                                     {.size = sizeof(options[0]), .mode = modes[1]}};
     exg_place_summary summary;
@@ -210,7 +208,7 @@ static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh
 
     load_fixture(f, &l);
     functional = functional_of(&l, arena);
-    if (exg_place(functional, l.operators, options, &goal, mesh, 0, &local, &summary, NULL, &err) !=
+    if (exg_place(functional, l.operators, options, goal, mesh, 0, &local, &summary, NULL, &err) !=
         EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
@@ -219,6 +217,16 @@ static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh
     exg_arena_destroy(arena);
     unload_fixture(&l);
     return summary;
+}
+
+static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
+                                    const exg_place_mode *modes, uint64_t memory_limit,
+                                    bool overlaps)
+{
+    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
+                           .overlaps = overlaps};
+
+    return summary_by(&goal, f, mesh, modes);
 }
 
 static void auto_is_predicted_no_worse_than_any_strategy(void **state)
@@ -269,6 +277,25 @@ static void moves_beside_computation_are_predicted_once(void **state)
         assert_true(beside.predicted_ns + beside.hidden_ns - apart.predicted_ns < 1e-3 &&
                     apart.predicted_ns - beside.predicted_ns - beside.hidden_ns < 1e-3);
         assert_true(m != EXG_PLACE_FSDP || beside.hidden_ns > 0);
+    }
+}
+
+/* Times that are added up in another order differ in their last bits: that hides nothing. */
+static void what_is_hidden_is_never_below_nothing(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    const fixture *f = fixture_named("lm.core.static.pt2");
+    const exg_place_mode tensor[2] = {EXG_PLACE_TENSOR};
+    exg_costs costs;
+    exg_place_goal goal = {.size = sizeof(goal), .costs = &costs, .overlaps = true};
+
+    (void)state;
+    exg_costs_init(&costs);
+    for (int i = 1; i < 8; i++) {
+        costs.ns_per_flop = 0.01 / i;
+        costs.ns_per_touched = 0.3 / i;
+        costs.links[0].ns_per_byte = 0.2 / i;
+        assert_false(signbit(summary_by(&goal, f, &mesh, tensor).hidden_ns));
     }
 }
 
@@ -463,6 +490,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
         cmocka_unit_test(moves_beside_computation_are_predicted_once),
+        cmocka_unit_test(what_is_hidden_is_never_below_nothing),
         cmocka_unit_test(collectives_are_parted_where_it_pays),
         cmocka_unit_test(auto_keeps_to_a_memory_limit),
         cmocka_unit_test(costs_are_measured_and_used),
