@@ -452,6 +452,59 @@ static void a_write_of_other_sizes_is_not_planned(void **state)
     }
 }
 
+/* Bytes of a weight [12, 4] that a rank reads, by nodes that read windows of it:
+ * rows [first, last), every other one turned. */
+static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
+{
+    static const float zeros[48];
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    const exg_place_options replicate = {.size = sizeof(replicate), .mode = EXG_PLACE_REPLICATE};
+    exg_operators *operators;
+    exg_program *program;
+    exg_program *local;
+    exg_place_summary summary;
+    exg_tensor_meta meta;
+    exg_builder *b;
+    exg_ref weight;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){12, 4}, 2);
+    weight = exg_builder_weight(b, "weight", &meta, EXG_INPUT_PARAMETER, zeros);
+    for (uint32_t r = 0; r < count; r++) {
+        exg_ref window = EMIT(b, slice_Tensor, weight, exg_arg_int(0), exg_arg_int(rows[r][0]),
+                              exg_arg_int(rows[r][1]), exg_arg_int(1));
+        exg_argument out;
+
+        window = r % 2 == 1 ? EMIT(b, t_default, window) : window;
+        out = exg_arg_ref(EMIT(b, neg_default, window));
+        exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    }
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_place(program, operators, &replicate, NULL, &mesh, 0, &local, &summary,
+                               NULL, NULL), EXG_OK);
+    exg_program_destroy(local);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return summary.weight_bytes;
+}
+
+/* Parts of one weight, as attention has of its projections, are all read; none of them twice. */
+static void windows_of_a_weight_are_all_counted_once(void **state)
+{
+    static const int64_t parts[][2] = {{0, 4}, {4, 8}, {8, 12}};
+    static const int64_t again[][2] = {{0, 4}, {0, 4}, {0, 4}};
+    static const int64_t overlapping[][2] = {{0, 12}, {0, 8}, {4, 12}};
+
+    (void)state;
+    assert_int_equal(read_of_windows(parts, 1), 64);
+    assert_int_equal(read_of_windows(parts, 2), 128);
+    assert_int_equal(read_of_windows(parts, 3), 192);
+    assert_int_equal(read_of_windows(again, 3), 64);
+    assert_int_equal(read_of_windows(overlapping, 3), 192); /* no more than there is */
+}
+
 static void it_knows_strides(void **state)
 {
     exg_tensor t = {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = {2, 1, 3}};
@@ -496,6 +549,7 @@ int main(void)
         cmocka_unit_test(costs_are_measured_and_used),
         cmocka_unit_test(it_prepares_without_running),
         cmocka_unit_test(a_write_of_other_sizes_is_not_planned),
+        cmocka_unit_test(windows_of_a_weight_are_all_counted_once),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
     };
