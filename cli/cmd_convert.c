@@ -60,7 +60,8 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
                                         .threads = (uint32_t)call->threads,
-                                        .force = call->force};
+                                        .force = call->force,
+                                        .expands = call->expand};
 
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));

@@ -187,6 +187,14 @@ static exg_status compare_one(const comparison *c, const exg_named_tensor *want,
     return weight == NULL ? EXG_OK : compare_unwritten(c, weight, want, err);
 }
 
+/* The one array of an .npy, which has no name, is the one output. */
+static void name_array(exg_tensor_file *file)
+{
+    if (file->count == 1 && file->items[0].name[0] == '\0') {
+        file->items[0].name = "0";
+    }
+}
+
 /* Every tensor among the outputs is in the file, and every one of the file names a result. */
 static exg_status compare_outputs(const cli_call *call, const comparison *c, exg_error *err)
 {
@@ -195,6 +203,7 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
     exg_status status = EXG_OK;
 
     EXG_TRY_IN(err, exg_tensor_file_open(call->expect, &file, err), "%s", call->expect);
+    name_array(file);
     for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(c->session); i++) {
         char name[12];
 

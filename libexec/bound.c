@@ -424,7 +424,7 @@ static exg_status run_process(exg_engine *e, exg_bound *b, exg_error *err)
         exg_grid_abort(&e->grids[0], status);
         return status;
     }
-    return exg_grid_agree(&e->grids[0], 0, status, err);
+    return exg_grid_agree(&e->grids[0], NULL, 0, status, err);
 }
 
 exg_session_output exg_bound_output(const exg_bound *bound, uint32_t index)
@@ -462,7 +462,7 @@ static exg_status fill(exg_engine *engine, exg_bound *bound, exg_error *err)
         status = exg_rank_fill(bound->ranks[r], err);
     }
     if (engine->options.processes && engine->grids != NULL) {
-        status = exg_grid_agree(&engine->grids[0], 0, status, err);
+        status = exg_grid_agree(&engine->grids[0], NULL, 0, status, err);
     }
     for (uint32_t r = 0; status == EXG_OK && r < engine->rank_count; r++) {
         exg_rank_forget(bound->ranks[r]);

@@ -47,6 +47,7 @@ typedef struct kept {
     exg_range read; /* what was asked for, which is counted; here it is filled */
     bool stays;
     uint32_t share; /* in which it is compared with its checksum */
+    bool is_weight;
 } kept;
 
 struct exg_memory {
@@ -56,6 +57,7 @@ struct exg_memory {
     exg_pool *pool;
     kept *storages;
     uint32_t share, shares; /* of the storages whose checksums are compared here; 0: of none */
+    uint32_t compared;      /* storages up to here were, or are looked at one by one */
     state **states; /* by weight */
     state **shown;  /* those of rank 0, as they were asked for */
     uint32_t shown_count, shown_capacity;
@@ -90,6 +92,11 @@ exg_status exg_memory_create(exg_weights *weights, exg_pool *pool, exg_memory **
     m->scratch.budget = &m->budget;
     m->pool = pool;
     m->shares = 1;
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (weights->items[i].storage < weights->storage_count) {
+            m->storages[weights->items[i].storage].is_weight = true;
+        }
+    }
     *memory = m;
     return EXG_OK;
 }
@@ -158,7 +165,7 @@ static void drop_kept(exg_memory *memory, uint32_t index)
 
     *count_of(memory, k) -= k->read.end - k->read.first;
     exg_release(memory->budget.allocator, k->data, memory->weights->storages[index].length);
-    *k = (kept){.share = k->share};
+    *k = (kept){.share = k->share, .is_weight = k->is_weight};
 }
 
 static void drop_states(exg_memory *memory, state *s)
@@ -262,6 +269,31 @@ exg_status exg_memory_check(const exg_memory *memory, const exg_plan_input *inpu
     return EXG_OK;
 }
 
+/* What is found is kept, but for faults: those come again when the storage is asked for. */
+static void compare_one(void *context, uint32_t block)
+{
+    exg_memory *memory = context;
+    uint32_t index = memory->compared + block;
+
+    if (memory->storages[index].is_weight && memory->storages[index].share == memory->share) {
+        (void)exg_storage_check_once(memory->weights, index, NULL, NULL);
+    }
+}
+
+/* A storage a core: this one, and those that are asked for next. */
+static void compare_ahead(exg_memory *memory, uint32_t storage)
+{
+    uint32_t left = memory->weights->storage_count - storage;
+    uint32_t workers = exg_pipeline_workers(memory->pool);
+    uint32_t count = left < workers ? left : workers;
+
+    if (storage >= memory->compared) {
+        memory->compared = storage;
+        exg_pool_run(memory->pool, compare_one, memory, count);
+        memory->compared = storage + count;
+    }
+}
+
 /* A storage is compared with its checksum as a whole before any of it is used: here when all
  * of it is read or it lies in the share, else by the rank in whose share it lies. */
 static exg_status compare(exg_memory *memory, const exg_plan_input *input, uint32_t storage,
@@ -273,6 +305,9 @@ static exg_status compare(exg_memory *memory, const exg_plan_input *input, uint3
     if (memory->shares == 0 ||
         (!is_whole && memory->storages[storage].share != memory->share)) {
         return EXG_OK;
+    }
+    if (memory->pool != NULL) {
+        compare_ahead(memory, storage);
     }
     EXG_TRY_IN(err, exg_storage_check_once(memory->weights, storage, memory->pool, err),
                "weights[\"%s\"]", input->target);

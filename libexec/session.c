@@ -2,6 +2,7 @@
  * out, results handed out.
  */
 #include "libexport/base/given.h"
+#include "libexec/agreement.h"
 #include "libexec/routine.h"
 #include "libexport/base/map.h"
 #include "libexec/sharding/cuts.h"
@@ -44,7 +45,7 @@ struct exg_session {
     uint32_t last_count;
     exg_arena *arena;
     uint64_t run_ns;
-    uint64_t digest; /* of processes: what all must run alike */
+    exg_agreement agreement; /* of processes */
 };
 
 static exg_status check_operators(const exg_verified *verified, exg_error *err)
@@ -93,56 +94,6 @@ static exg_status check_layouts(const exg_graph *graph, exg_error *err)
         }
     }
     return EXG_OK;
-}
-
-static void put_options(exg_text *text, const exg_session_options *options, uint32_t ndim)
-{
-    exg_text_printf(text, "%" PRIu64 " %" PRIu64 " %u %d %d %d\n", options->seed,
-                    options->loop_limit, options->plan_limit, options->plan.no_fusion,
-                    options->plan.no_reuse, options->plan.overlap);
-    for (uint32_t d = 0; d < ndim; d++) {
-        const exg_place_options *place = &options->place[d];
-
-        exg_text_printf(text, "%s\n", exg_place_mode_name(place->mode));
-        for (uint32_t i = 0; i < place->pattern_count; i++) {
-            char placement[EXG_PLACEMENT_TEXT];
-
-            exg_text_printf(text, "%d %s %s\n", place->patterns[i].of_inputs,
-                            place->patterns[i].pattern,
-                            exg_placement_print(place->patterns[i].placement, placement));
-        }
-    }
-}
-
-/* Of all that ranks must have alike: the program, its weights by name, size and the checksum
- * that the file gives, and the options. */
-static exg_status take_digest(exg_session *s, exg_error *err)
-{
-    const exg_weights *weights = s->verified.program->weights;
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
-    char *program;
-
-    EXG_TRY(exg_program_print(s->verified.program, &program, err));
-    exg_text_puts(&text, program);
-    free(program);
-    put_options(&text, &s->engine.options, s->engine.mesh.ndim);
-    for (uint32_t i = 0; i < weights->count; i++) {
-        exg_text_printf(&text, "%s %u\n", weights->items[i].fqn, weights->items[i].storage);
-    }
-    for (uint32_t i = 0; i < weights->storage_count; i++) {
-        const exg_checksum *checksum = &weights->storages[i].checksum;
-
-        exg_text_printf(&text, "%" PRIu64 " %s\n", weights->storages[i].length,
-                        checksum->text == NULL ? "" : checksum->text);
-    }
-    if (exg_text_string(&text) == NULL) {
-        status = EXG_OUT_OF_MEMORY(err);
-    } else {
-        s->digest = XXH3_64bits(exg_text_string(&text), strlen(exg_text_string(&text)));
-    }
-    exg_text_free(&text);
-    return status;
 }
 
 static exg_status create_tables(exg_session *s, exg_error *err)
@@ -258,7 +209,10 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = create_tables(s, err);
     status = status == EXG_OK ? exg_engine_open(&s->engine, s->arena, err) : status;
     status = status == EXG_OK ? create_memory(s, err) : status;
-    status = status == EXG_OK && s->engine.options.processes ? take_digest(s, err) : status;
+    status = status == EXG_OK && s->engine.options.processes
+                 ? exg_agreement_take(&s->verified, &s->engine.options, s->engine.mesh.ndim,
+                                      &s->agreement, err)
+                 : status;
     if (status != EXG_OK) {
         exg_session_destroy(s);
         return status;
@@ -487,20 +441,17 @@ exg_status exg_session_prepare(exg_session *session, const exg_session_input *in
                : EXG_OK;
 }
 
-/* All processes have the same plan for the same sizes, or none runs. */
-static exg_status agree(const exg_session *s, exg_status status, exg_error *err)
+/* All processes have the same, or none runs. */
+static exg_status agree(const exg_session *s, const exg_session_input *inputs, uint32_t count,
+                        exg_status status, exg_error *err)
 {
     const exg_engine *e = &s->engine;
     const exg_bound *b = s->routine.current;
-    uint64_t words[2] = {s->digest, 0};
 
-    if (!e->options.processes || e->options.plan_only || e->grids == NULL) {
-        return status;
-    }
-    if (status == EXG_OK) {
-        words[1] = XXH3_64bits(b->key, b->key_count * sizeof(*b->key));
-    }
-    return exg_grid_agree(&e->grids[0], XXH3_64bits(words, sizeof(words)), status, err);
+    return !e->options.processes || e->options.plan_only || e->grids == NULL
+               ? status
+               : exg_agreement_reach(&s->agreement, &e->grids[0], b == NULL ? NULL : b->key,
+                                     b == NULL ? 0 : b->key_count, inputs, count, status, err);
 }
 
 static exg_status run_routine(exg_session *s, exg_error *err)
@@ -552,7 +503,7 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
     for (uint32_t i = 0; status == EXG_OK && i < input_count; i++) {
         status = set_aside(session, i, &inputs[i], err);
     }
-    EXG_TRY(agree(session, status, err));
+    EXG_TRY(agree(session, inputs, input_count, status, err));
     start = exg_now_ns();
     set_inputs(session, inputs, input_count);
     EXG_TRY(run_routine(session, err));

@@ -2,7 +2,9 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
 
+#include <assert.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -132,7 +134,7 @@ void exg_grid_watch(const exg_grid *grid, const exg_stop *stop)
 
 /* What a rank brings: `rank` is the one whose fault it is. */
 typedef struct word {
-    uint64_t digest;
+    uint64_t digests[EXG_COMMON_MAX];
     uint32_t rank;
     exg_status status;
 } word;
@@ -161,8 +163,26 @@ static exg_status share_fault(exg_communicator *c, word *own, const word *fault,
     return EXG_OK;
 }
 
-static exg_status agree_along(exg_communicator *c, word *own, exg_error *error, exg_error *err)
+/* "weights, seed": what two ranks do not have alike. "" when there is nothing. */
+static const char *differences(const word *a, const word *b, const exg_common *own,
+                               uint32_t count, char *text, size_t length)
 {
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used < length; i++) {
+        if (a->digests[i] != b->digests[i]) {
+            used += (size_t)snprintf(text + used, length - used, "%s%s", used > 0 ? ", " : "",
+                                     own[i].what);
+        }
+    }
+    return text;
+}
+
+static exg_status agree_along(exg_communicator *c, word *own, const exg_common *common,
+                              uint32_t count, exg_error *error, exg_error *err)
+{
+    char what[120];
     word words[EXG_RANKS_MAX];
 
     if (c->size > EXG_RANKS_MAX) {
@@ -175,30 +195,35 @@ static exg_status agree_along(exg_communicator *c, word *own, exg_error *error, 
         }
     }
     for (uint32_t r = 1; r < c->size && own->status == EXG_OK; r++) {
-        if (words[r].digest != words[0].digest) {
+        if (differences(&words[r], &words[0], common, count, what, sizeof(what))[0] != '\0') {
             own->rank = words[r].rank;
             own->status = exg_error_fix(
                 error,
-                EXG_FAIL(error, PEER, "COM-009", "rank %u runs another program than rank %u",
-                         words[r].rank, words[0].rank),
-                "start all ranks with the same file, options and sizes of inputs");
+                EXG_FAIL(error, PEER, "COM-009", "rank %u has not the same as rank %u: %s",
+                         words[r].rank, words[0].rank, what),
+                "start all ranks with the same files, inputs and options");
         }
     }
     return EXG_OK;
 }
 
-exg_status exg_grid_agree(const exg_grid *grid, uint64_t digest, exg_status status,
-                          exg_error *err)
+exg_status exg_grid_agree(const exg_grid *grid, const exg_common *common, uint32_t count,
+                          exg_status status, exg_error *err)
 {
-    word own = {digest, grid->rank, status};
+    word own = {.rank = grid->rank, .status = status};
     exg_error error;
+
+    assert(count <= EXG_COMMON_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        own.digests[i] = common[i].digest;
+    }
 
     exg_error_clear(&error);
     if (status != EXG_OK && err != NULL) {
         error = *err;
     }
     for (uint32_t d = 0; d < grid->ndim; d++) {
-        exg_status told = agree_along(grid->dims[d], &own, &error, err);
+        exg_status told = agree_along(grid->dims[d], &own, common, count, &error, err);
 
         if (told != EXG_OK) { /* somebody did not come: nobody is to wait for anything */
             exg_grid_abort(grid, told);
@@ -232,7 +257,9 @@ static exg_status split_lines(const exg_mesh_shape *shape, exg_communicator *wor
 {
     exg_grid line = {.dims = {world}, .ndim = 1, .rank = grid->rank};
 
-    EXG_TRY(exg_grid_agree(&line, digest_of(shape), EXG_OK, err));
+    const exg_common mesh = {"mesh", digest_of(shape)};
+
+    EXG_TRY(exg_grid_agree(&line, &mesh, 1, EXG_OK, err));
     for (uint32_t d = 0; d < shape->ndim; d++) {
         uint32_t coordinate = exg_mesh_shape_coordinate(shape, grid->rank, d);
 

@@ -34,11 +34,20 @@ exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends
 void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait */
 void exg_grid_watch(const exg_grid *grid, const exg_stop *stop); /* communicator.h */
 
-/* Called by every rank of the mesh: do all bring `digest`, and EXG_OK? If not, the first
- * rank's fault on every one of them, with its code and with the rank in `where`; COM-009
- * when all are well and digests differ. `err` holds a rank's own fault when it comes. */
-exg_status exg_grid_agree(const exg_grid *grid, uint64_t digest, exg_status status,
-                          exg_error *err);
+/* What all ranks must have alike. */
+typedef struct exg_common {
+    const char *what; /* in words: "weights"; the same on every rank */
+    uint64_t digest;
+} exg_common;
+
+#define EXG_COMMON_MAX 8
+
+/* Called by every rank of the mesh with as many `own`, in the same order: do all bring the same
+ * digests, and EXG_OK? If not, the first rank's fault on every one of them, with its code and
+ * with the rank in `where`; COM-009, which names the rank and what it has otherwise, when all are
+ * well and digests differ. `err` holds a rank's own fault when it comes. */
+exg_status exg_grid_agree(const exg_grid *grid, const exg_common *own, uint32_t count,
+                          exg_status status, exg_error *err);
 
 /* Joins the ranks' devices along every dim, where these can be (lines.c). Called by every rank,
  * at once. `through` tells, for people, what carries out collectives. PEER, DEVICE. */

@@ -9,18 +9,19 @@
 #include <time.h>
 
 typedef struct exg_stop {
-    atomic_bool asked;  /* by any thread or signal handler */
-    uint64_t limit_ns;  /* on CLOCK_MONOTONIC; 0: none. Not changed while others look */
+    atomic_bool asked;         /* by any thread or signal handler */
+    _Atomic uint64_t limit_ns; /* on CLOCK_MONOTONIC; 0: none */
 } exg_stop;
 
 static inline bool exg_stop_is_late(const exg_stop *stop)
 {
+    uint64_t limit = atomic_load_explicit(&stop->limit_ns, memory_order_relaxed);
     struct timespec t;
 
-    if (stop->limit_ns == 0 || clock_gettime(CLOCK_MONOTONIC, &t) != 0) {
+    if (limit == 0 || clock_gettime(CLOCK_MONOTONIC, &t) != 0) {
         return false;
     }
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec >= stop->limit_ns;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec >= limit;
 }
 
 /* NULL: never. */

@@ -23,6 +23,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define HEADER_BYTES_MAX 100000000u
@@ -35,6 +36,10 @@ typedef struct part {
     exg_named_tensor item;
     const exg_weight *weight;
 } part;
+
+/* What may be written of tensors that repeat elements. */
+#define REPEATED_LEAST (UINT64_C(1) << 30)
+#define REPEATED_MOST  64 /* times what their storages hold */
 
 typedef struct saver {
     exg_weights *weights; /* of the weights among the parts */
@@ -605,6 +610,37 @@ static exg_status check_sources(saver *s)
     return exg_weights_check(s->weights, &options, s->err);
 }
 
+/* Views may repeat elements: a few bytes then ask for a disk full. */
+static exg_status check_size(const saver *s, const char *path)
+{
+    char *directory = exg_path_directory(path);
+    uint64_t stored = 0;
+    struct statvfs disk;
+    bool known;
+
+    if (directory == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    known = statvfs(directory[0] == '\0' ? "." : directory, &disk) == 0;
+    free(directory);
+    for (uint32_t i = 0; i < s->weights->storage_count; i++) {
+        stored = exg_add_u64(stored, s->weights->storages[i].length, &stored) ? stored : UINT64_MAX;
+    }
+    if (!s->options->expands && s->total > REPEATED_LEAST && s->total / REPEATED_MOST > stored) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, LIMIT, "STF-EXPAND",
+                                      "%" PRIu64 " bytes would be written of tensors that repeat "
+                                      "what %" PRIu64 " bytes hold", s->total, stored),
+                             "--expand, exg_weights_save_options.expands");
+    }
+    if (known && s->total / disk.f_frsize > disk.f_bavail) {
+        return EXG_FAIL(s->err, IO, "IO-ROOM",
+                        "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
+                        s->total, path, (uint64_t)disk.f_bavail * disk.f_frsize);
+    }
+    return EXG_OK;
+}
+
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *given, exg_error *err)
 {
@@ -622,6 +658,9 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
         s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_pool_create(options.threads, &s.pool, err);
     if (status == EXG_OK) {
         status = collect(&s);
+    }
+    if (status == EXG_OK) {
+        status = check_size(&s, path);
     }
     if (status == EXG_OK) {
         status = check_sources(&s);

@@ -48,7 +48,7 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
         EXG_TRY(exg_layout_allow_view(r, args));
     }
     EXG_TRY(exg_rewrite_emit(r, node, op->id, args, op->schema->argument_count));
-    return exg_layout_adopt_results(r, node);
+    return exg_layout_adopt_results(r, node, op);
 }
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)

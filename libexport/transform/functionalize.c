@@ -57,6 +57,24 @@ static exg_strided strided_of(const exg_builder *b, exg_ref ref)
 
 /* ---- views ----------------------------------------------------------------------- */
 
+/* What `view` can be taken of: strides are those of what the run is given, and these views want
+ * elements side by side. */
+static exg_ref viewed(exg_builder *b, const exg_operator *view, const exg_argument *args, exg_ref x)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+    exg_strided in = {0};
+    exg_strided out;
+
+    if ((view->id != EXG_OP_view_dtype && view->id != EXG_OP_view_as_complex_default) ||
+        meta == NULL || exg_strided_of(meta, &in, NULL) != EXG_OK ||
+        view->view(args, &in, &out, NULL) == EXG_OK) {
+        return x;
+    }
+    return EMIT(b, clone_default, x,
+                ((exg_argument){.kind = EXG_ARGUMENT_MEMORY_FORMAT,
+                                .as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS}));
+}
+
 /* The tensor's view of `parent`. */
 static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
 {
@@ -65,7 +83,7 @@ static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
     exg_operator_id op = t->view->id == EXG_OP_view_default ? EXG_OP_reshape_default : t->view->id;
 
     memcpy(args, t->args, count * sizeof(args[0]));
-    args[0] = exg_arg_ref(parent);
+    args[0] = exg_arg_ref(viewed(b, t->view, args, parent));
     return exg_emit(b, op, args, count);
 }
 
@@ -129,11 +147,15 @@ static exg_ref put_view(functionalizer *f, const tensor *t, exg_ref parent, exg_
     case EXG_OP_squeeze_dims:
         return EMIT(b, reshape_default, content, INTS_OF(b, sizes.sizes, sizes.rank));
     case EXG_OP_view_as_real_default:
+        a = (const exg_argument[]){exg_arg_ref(content)};
+        content = viewed(b, exg_operators_get(f->r.operators, EXG_OP_view_as_complex_default), a,
+                         content);
         return EMIT(b, view_as_complex_default, content);
     case EXG_OP_view_as_complex_default:
         return EMIT(b, view_as_real_default, content);
     case EXG_OP_view_dtype:
-        return EMIT(b, view_dtype, content, DTYPE(exg_ref_meta(b, parent)->dtype));
+        a = (const exg_argument[]){exg_arg_ref(content), DTYPE(exg_ref_meta(b, parent)->dtype)};
+        return EMIT(b, view_dtype, viewed(b, t->view, a, content), a[1]);
     case EXG_OP_permute_default:
         return inverse_permute(b, content, &a[1]);
     case EXG_OP_slice_Tensor:
@@ -433,6 +455,9 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
     if (op->id == EXG_OP_alias_default && old_first_input(node) != EXG_NO_VALUE) {
         f->named[node->outputs[0].as_tensor] = f->named[old_first_input(node)];
         return EXG_OK;
+    }
+    if (op->view != NULL) {
+        args[0] = exg_arg_ref(viewed(f->r.builder, op, args, exg_get_ref(&args[0])));
     }
     EXG_TRY(exg_rewrite_emit(&f->r, node,
                              op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,

@@ -87,7 +87,8 @@ static const exg_tensor_meta *recorded_of(exg_rewrite *r, exg_value_id old)
                : NULL;
 }
 
-exg_status exg_layout_adopt(exg_rewrite *r, exg_value_id old)
+/* `fresh`: it is no alias, so that its own strides say nothing of PyTorch's. */
+static exg_status adopt(exg_rewrite *r, exg_value_id old, bool fresh)
 {
     exg_ref ref = r->refs[old];
     const exg_tensor_meta *made = exg_ref_meta(r->builder, ref);
@@ -97,8 +98,9 @@ exg_status exg_layout_adopt(exg_rewrite *r, exg_value_id old)
 
     if (made == NULL || recorded == NULL || made->rank != recorded->rank ||
         made->rank > EXG_SHAPE_RANK_MAX || made->dtype != recorded->dtype ||
-        same_strides(made, recorded) || !dense_order(made, order) ||
-        !is_row_major(order, made) || !dense_order(recorded, order)) {
+        same_strides(made, recorded) ||
+        (!fresh && !(dense_order(made, order) && is_row_major(order, made))) ||
+        !dense_order(recorded, order)) {
         return EXG_OK;
     }
     for (uint32_t d = 0; d < made->rank; d++) {
@@ -115,16 +117,22 @@ exg_status exg_layout_adopt(exg_rewrite *r, exg_value_id old)
     return EXG_OK;
 }
 
-exg_status exg_layout_adopt_results(exg_rewrite *r, const exg_node *node)
+exg_status exg_layout_adopt(exg_rewrite *r, exg_value_id old)
 {
-    for (uint32_t o = 0; o < node->output_count; o++) {
+    return adopt(r, old, false);
+}
+
+exg_status exg_layout_adopt_results(exg_rewrite *r, const exg_node *node, const exg_operator *op)
+{
+    for (uint32_t o = 0; o < node->output_count && o < op->schema->return_count; o++) {
         const exg_argument *output = &node->outputs[o];
+        bool fresh = op->view == NULL && op->schema->returns[o].alias == 0;
 
         if (output->kind == EXG_ARGUMENT_TENSOR && output->as_tensor != EXG_NO_VALUE) {
-            EXG_TRY(exg_layout_adopt(r, output->as_tensor));
+            EXG_TRY(adopt(r, output->as_tensor, fresh));
         }
         for (uint32_t i = 0; output->kind == EXG_ARGUMENT_TENSORS && i < output->count; i++) {
-            EXG_TRY(exg_layout_adopt(r, output->as_tensors[i]));
+            EXG_TRY(adopt(r, output->as_tensors[i], fresh));
         }
     }
     return EXG_OK;
@@ -183,9 +191,15 @@ static size_t row_of(const exg_operator *op)
     return row;
 }
 
+static bool is_resize(const exg_operator *op)
+{
+    return op->id == EXG_OP_resize_default || op->id == EXG_OP_resize__default ||
+           op->id == EXG_OP_prims_resize || op->id == EXG_OP_resize_as__default;
+}
+
 bool exg_layout_is_spoken_of(const exg_operator *op)
 {
-    return row_of(op) < ROWS;
+    return row_of(op) < ROWS || is_resize(op);
 }
 
 static exg_status refuse(exg_rewrite *r, const exg_operator *op)
@@ -224,6 +238,14 @@ static bool fits(const exg_argument *sizes, const exg_argument *strides, int64_t
     return last < numel;
 }
 
+/* Others with an alias in their schema may copy (reshape). */
+static bool is_always_view(const exg_operator *op)
+{
+    return op->view != NULL || op->id == EXG_OP_narrow_default ||
+           (op->schema->return_count == 1 && op->schema->returns[0].type.is_list &&
+            op->schema->returns[0].alias != 0);
+}
+
 /* The tensor that `id` is a view of, by the node that made it; EXG_NO_VALUE: it is none. */
 static exg_value_id whole_of(exg_rewrite *r, exg_value_id id)
 {
@@ -238,15 +260,21 @@ static exg_value_id whole_of(exg_rewrite *r, exg_value_id id)
         }
         memset(r->makers, 0xff, graph->value_count * sizeof(*r->makers)); /* NO_NODE */
         for (uint32_t n = 0; n < graph->node_count; n++) {
-            if (graph->nodes[n].output_count == 1 &&
-                graph->nodes[n].outputs[0].kind == EXG_ARGUMENT_TENSOR) {
-                r->makers[graph->nodes[n].outputs[0].as_tensor] = n;
+            const exg_argument *output = graph->nodes[n].outputs;
+            bool one = graph->nodes[n].output_count == 1;
+
+            if (one && output->kind == EXG_ARGUMENT_TENSOR) {
+                r->makers[output->as_tensor] = n;
+            }
+            for (uint32_t i = 0; one && output->kind == EXG_ARGUMENT_TENSORS && i < output->count;
+                 i++) {
+                r->makers[output->as_tensors[i]] = n;
             }
         }
     }
     node = r->makers[id] == NO_NODE ? NULL : &graph->nodes[r->makers[id]];
     op = node == NULL ? NULL : exg_operators_find(r->operators, node->target);
-    return op != NULL && op->view != NULL && node->input_count > 0 &&
+    return op != NULL && is_always_view(op) && node->input_count > 0 &&
                    node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR
                ? node->inputs[0].arg.as_tensor
                : EXG_NO_VALUE;
@@ -279,35 +307,32 @@ static exg_ref in_dims(exg_builder *b, exg_ref flat, exg_ref like, const int64_t
     return EMIT(b, permute_default, flat, INTS_OF(b, inverse, meta->rank));
 }
 
-/* The tensor whose elements hold the window: self, or what it is a view of. */
+/* The tensor whose elements hold the window (sizes, strides, offset): `self`, which is argument 0
+ * of the node, or what it is a view of. */
 static exg_status find_memory(exg_rewrite *r, const exg_node *node, const exg_operator *op,
-                              const exg_argument *args, int64_t *offset, exg_ref *memory,
-                              int64_t *order)
+                              exg_ref self, const exg_argument *window, int64_t *offset,
+                              exg_ref *memory, int64_t *order)
 {
-    uint32_t at = rows[row_of(op)].sizes;
     exg_value_id old = node->inputs[0].arg.as_tensor;
     int64_t absolute;
 
-    *memory = exg_get_ref(&args[0]);
-    if (exg_ref_meta(r->builder, *memory) == NULL) {
+    *memory = self;
+    if (exg_ref_meta(r->builder, self) == NULL) {
         return exg_builder_status(r->builder);
     }
-    absolute = exg_is_none(&args[at + 2])
-                   ? exg_ref_meta(r->builder, *memory)->storage_offset.value
-                   : exg_get_int(&args[at + 2]);
+    absolute = exg_is_none(&window[2]) ? exg_ref_meta(r->builder, self)->storage_offset.value
+                                       : exg_get_int(&window[2]);
     for (;;) {
         const exg_tensor_meta *meta = exg_ref_meta(r->builder, *memory);
         const exg_tensor_meta *recorded = recorded_of(r, old);
 
         if (meta == NULL || recorded == NULL || meta->rank > EXG_SHAPE_RANK_MAX ||
-            !same_strides(meta, recorded)) {
-            return refuse(r, op);
-        }
-        if (!exg_sub_i64(absolute, meta->storage_offset.value, offset)) {
+            !same_strides(meta, recorded) ||
+            !exg_sub_i64(absolute, meta->storage_offset.value, offset)) {
             return refuse(r, op);
         }
         if (dense_order(meta, order) && (*offset >= 0 || absolute < 0) &&
-            fits(&args[at], &args[at + 1], *offset, exg_lower_numel(r->builder, *memory))) {
+            fits(&window[0], &window[1], *offset, exg_lower_numel(r->builder, *memory))) {
             return EXG_OK;
         }
         old = whole_of(r, old);
@@ -316,6 +341,65 @@ static exg_status find_memory(exg_rewrite *r, const exg_node *node, const exg_op
         }
         *memory = r->read != NULL ? r->read(r->user, old) : r->refs[old];
     }
+}
+
+/* ---- other sizes ---------------------------------------------------------------------------- */
+
+static bool is_channels_last(const exg_argument *format)
+{
+    return format->kind == EXG_ARGUMENT_MEMORY_FORMAT &&
+           (format->as_memory_format == EXG_MEMORY_FORMAT_CHANNELS_LAST ||
+            format->as_memory_format == EXG_MEMORY_FORMAT_CHANNELS_LAST_3D);
+}
+
+/* resize: the first elements of memory, row by row in the new sizes. What is more than there was
+ * has no meaning in PyTorch, but for a view, which would see what lies behind it. */
+static exg_status emit_resize(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                              const exg_argument *args)
+{
+    exg_builder *b = r->builder;
+    exg_ref self = exg_get_ref(&args[0]);
+    exg_dims own = exg_lower_dims(b, self);
+    exg_dims dims = {0};
+    int64_t strides[EXG_SHAPE_RANK_MAX];
+    int64_t order[EXG_SHAPE_RANK_MAX];
+    int64_t numel = 1;
+    exg_argument window[4] = {args[0]};
+    int64_t offset = 0;
+    exg_ref memory;
+
+    if (op->id == EXG_OP_resize_as__default) {
+        dims = exg_lower_dims(b, exg_get_ref(&args[1]));
+    } else {
+        dims.rank = exg_get_ints(&args[1], dims.n, EXG_SHAPE_RANK_MAX);
+    }
+    if (dims.rank > EXG_SHAPE_RANK_MAX ||
+        (own.rank == dims.rank && memcmp(own.n, dims.n, own.rank * sizeof(own.n[0])) == 0)) {
+        return exg_rewrite_emit(r, node, op->id, args, op->schema->argument_count);
+    }
+    for (uint32_t d = dims.rank; d-- > 0;) {
+        strides[d] = numel;
+        if (dims.n[d] < 0 || !exg_mul_i64(numel, dims.n[d] > 1 ? dims.n[d] : 1, &numel)) {
+            return exg_rewrite_emit(r, node, op->id, args, op->schema->argument_count);
+        }
+    }
+    if (op->schema->argument_count > 2 && is_channels_last(&args[2])) {
+        return refuse(r, op);
+    }
+    window[1] = INTS_OF(b, dims.n, dims.rank);
+    window[2] = INTS_OF(b, strides, dims.rank);
+    if (!fits(&window[1], &window[2], 0, exg_lower_numel(b, self)) &&
+        whole_of(r, node->inputs[0].arg.as_tensor) == EXG_NO_VALUE &&
+        dense_order(exg_ref_meta(b, self), order)) {
+        exg_argument longer[3] = {exg_arg_ref(in_memory_order(b, self, order)), args[1],
+                                  op->schema->argument_count > 2 ? args[2] : exg_arg_none()};
+
+        return exg_rewrite_emit(r, node, op->id, longer, op->schema->argument_count);
+    }
+    EXG_TRY(find_memory(r, node, op, self, &window[1], &offset, &memory, order));
+    window[0] = exg_arg_ref(in_memory_order(b, memory, order));
+    window[3] = exg_arg_int(offset);
+    return exg_rewrite_emit(r, node, EXG_OP_as_strided_default, window, 4);
 }
 
 exg_status exg_layout_emit(exg_rewrite *r, const exg_node *node, const exg_operator *op,
@@ -332,7 +416,11 @@ exg_status exg_layout_emit(exg_rewrite *r, const exg_node *node, const exg_opera
     if (node->input_count == 0 || node->inputs[0].arg.kind != EXG_ARGUMENT_TENSOR) {
         return refuse(r, op);
     }
-    EXG_TRY(find_memory(r, node, op, args, &offset, &memory, order));
+    if (is_resize(op)) {
+        return emit_resize(r, node, op, args);
+    }
+    EXG_TRY(find_memory(r, node, op, exg_get_ref(&args[0]), &args[rows[row].sizes], &offset,
+                        &memory, order));
     memcpy(own, args, op->schema->argument_count * sizeof(*args));
     own[rows[row].sizes + 2] = exg_arg_int(offset);
     if (!rows[row].scatters) {

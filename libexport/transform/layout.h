@@ -14,7 +14,7 @@
 exg_status exg_layout_adopt(exg_rewrite *r, exg_value_id old);
 
 /* The same of all results of a node. */
-exg_status exg_layout_adopt_results(exg_rewrite *r, const exg_node *node);
+exg_status exg_layout_adopt_results(exg_rewrite *r, const exg_node *node, const exg_operator *op);
 
 /* `args` of a view: it never copies, so where the strides recorded for its tensor do not allow it
  * they are wrong, and the tensor lies row by row. NO_MEMORY. */

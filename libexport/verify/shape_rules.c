@@ -560,10 +560,19 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
     return EXG_UNSUPPORTED; /* the other rules said all that is known */
 }
 
+/* May a result be written into a tensor of that dtype? (c10::canCast) */
+static bool can_cast(exg_dtype from, exg_dtype to)
+{
+    return !(exg_dtype_is_complex(from) && !exg_dtype_is_complex(to)) &&
+           !(exg_dtype_is_float(from) && exg_dtype_is_integral(to)) &&
+           !(from != EXG_DTYPE_B8 && to == EXG_DTYPE_B8);
+}
+
 /* `made` fills `self`. */
 static void compare_written(call *c, const exg_tensor_meta *self, const exg_tensor_meta *made)
 {
-    bool fits = made == NULL || made->rank == self->rank;
+    bool fits =
+        made == NULL || (made->rank == self->rank && can_cast(made->dtype, self->dtype));
     char said_text[120];
     char made_text[120];
     char sizes[120];

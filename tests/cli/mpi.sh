@@ -81,10 +81,28 @@ refused()
 }
 
 # Another program, inputs of other sizes, another placement, another mesh: the same on every rank.
-refused 3 COM-009 'f=mlp; [ $rank = 1 ] && f=tied; exec '"$exg"' run fixtures/$f.pt2'
-refused 2 COM-009 'p=data; [ $rank = 1 ] && p=tensor; exec '"$exg"' run fixtures/mlp.pt2 --place $p'
-refused 4 COM-009 'm=2x2; [ $rank = 3 ] && m=4; exec '"$exg"' run fixtures/mlp.pt2 --mesh $m'
-refused 2 COM-009 'i=t17; [ $rank = 0 ] && i=t200; exec '"$exg"' run fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.$i.inputs.safetensors'
+# differs RANKS WHAT WORDS...: refused with COM-009, and told is WHAT
+differs()
+{
+    ranks=$1 what=$2
+    shift 2
+    refused "$ranks" COM-009 "$@"
+    grep -q "COM-009: rank [0-9]* has not the same as rank [0-9]*: $what\$" "$work/err" || fault "not told that it is the $what: $*"
+}
+
+# the same inputs, but for the last byte; the same weights without checksums, but for one
+cp fixtures/mlp.inputs.safetensors "$work/other.inputs"
+printf '\001' | dd of="$work/other.inputs" bs=1 seek=$(($(wc -c < "$work/other.inputs") - 1)) conv=notrunc 2> /dev/null
+other=$work/other.inputs
+"$exg" repack fixtures/mlp.pt2 "$work/zeros.exg" --strip > /dev/null || fault "repack --strip"
+differs 3 'program, weights.*' 'f=mlp; [ $rank = 1 ] && f=tied; exec '"$exg"' run fixtures/$f.pt2'
+differs 2 placement 'p=data; [ $rank = 1 ] && p=tensor; exec '"$exg"' run fixtures/mlp.pt2 --place $p'
+differs 4 mesh 'm=2x2; [ $rank = 3 ] && m=4; exec '"$exg"' run fixtures/mlp.pt2 --mesh $m'
+differs 2 'sizes of inputs, values of inputs' 'i=t17; [ $rank = 0 ] && i=t200; exec '"$exg"' run fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.$i.inputs.safetensors'
+differs 3 'values of inputs' 'i=fixtures/mlp.inputs.safetensors; [ $rank = 2 ] && i='"$other"'; exec '"$exg"' run fixtures/mlp.pt2 --input $i'
+differs 2 seed 's=1; [ $rank = 1 ] && s=2; exec '"$exg"' run fixtures/mlp.pt2 --seed $s'
+differs 2 options 's=1000; [ $rank = 1 ] && s=2000; exec '"$exg"' run fixtures/mlp.pt2 --loop-limit $s'
+differs 2 weights 'f=fixtures/mlp.pt2; [ $rank = 1 ] && f='"$work"'/zeros.exg; exec '"$exg"' run $f --input fixtures/mlp.inputs.safetensors'
 # An input that one rank alone is not given.
 refused 3 INP-001 'i="--input fixtures/lm.inputs.safetensors"; [ $rank = 2 ] && i="--input fixtures/mlp.inputs.safetensors"; exec '"$exg"' run fixtures/lm.core.static.pt2 $i'
 

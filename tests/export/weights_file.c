@@ -2,6 +2,7 @@
  * what breaks a rule. */
 #include <exg/formats.h>
 
+#include "libexport/weights/storage.h"
 #include "tests/export/exg_folder.h"
 
 #include <stdio.h>
@@ -517,6 +518,45 @@ static void it_leaves_nothing_when_a_split_model_cannot_be_written(void **state)
     exg_weights_release(a);
 }
 
+/* One element that a view repeats. */
+static exg_status save_repeated(int64_t count, bool expands, exg_error *err)
+{
+    static float one = 1;
+    exg_weights_save_options options = {.size = sizeof(options), .expands = expands};
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
+                           .data = (const uint8_t *)&one,
+                           .length = sizeof(one),
+                           .byte_order = exg_host_byte_order()};
+    exg_sym_int sizes[] = {exg_sym_int_of(count)};
+    exg_sym_int strides[] = {exg_sym_int_of(0)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = sizes, .strides = strides};
+    exg_weight weight = {.fqn = "w", .meta = &meta};
+    exg_weights *weights;
+    exg_status status;
+
+    assert_int_equal(exg_weights_create(NULL, &weights, NULL), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, NULL), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, NULL), EXG_OK);
+    status = exg_weights_save(weights, in_folder("r.safetensors"), &options, err);
+    exg_weights_release(weights);
+    return status;
+}
+
+static void a_few_bytes_fill_no_disk(void **state)
+{
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(save_repeated(1000, false, &err), EXG_OK);
+    assert_int_equal(empty_folder(), 1);
+    assert_int_equal(save_repeated(INT64_C(1) << 36, false, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "STF-EXPAND");
+    assert_true(err.fix[0] != '\0');
+    assert_int_equal(save_repeated(INT64_C(1) << 58, true, &err), EXG_IO); /* no disk has that */
+    assert_string_equal(err.code, "IO-ROOM");
+    assert_int_equal(empty_folder(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +573,7 @@ int main(void)
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
         cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
+        cmocka_unit_test(a_few_bytes_fill_no_disk),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

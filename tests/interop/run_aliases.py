@@ -116,6 +116,17 @@ FORMS = {
     "as_strided of a result": lambda x, y: (x * 2).as_strided((3, 2), (2, 1)),
     "as_strided of a turned copy": lambda x, y: x.mT.contiguous().as_strided((3, 2), (2, 1)),
     "as_strided of a kept layout": lambda x, y: x.mT.clone().as_strided((3, 2), (2, 1)),
+    "as_strided of an unbound one": lambda x, y: x.unbind()[1].as_strided((2,), (2,)),
+    "as_strided of a part": lambda x, y: x.split(2)[1].as_strided((2, 2), (2, 1)),
+    "as_strided of a sum": lambda x, y: (x + y).as_strided((3, 2), (2, 1)),
+    "view dtype halves": lambda x, y: x.view(torch.int16),
+    "view dtype halves of rows": lambda x, y: x.mT.view(torch.int16),
+    "view_as_complex": lambda x, y: torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2)))),
+    "view_as_complex of rows": lambda x, y: torch.view_as_real(torch.view_as_complex(x.mT.unflatten(-1, (-1, 2)))),
+    "resize": lambda x, y: A.resize(x * 1, [3, 2]),
+    "resize_": lambda x, y: (x * 1).resize_(3, 2),
+    "resize_ of a clone": lambda x, y: x.clone().resize_(2, 5),
+    "resize_as_": lambda x, y: (x * 1).resize_as_(y[1:]),
 }  # fmt: skip
 
 FOUR = {
@@ -129,6 +140,9 @@ FOUR = {
     "as_strided of channels_last": lambda x, y: x.contiguous(memory_format=CL).as_strided((3, 4), (4, 1), 2),
     "scatter into channels_last": lambda x, y: torch.as_strided_scatter(
         x.contiguous(memory_format=CL), y.reshape(-1)[:4].view(2, 2), (2, 2), (2, 1), 1),
+    "view dtype of channels_last": lambda x, y: x.contiguous(memory_format=CL).permute(0, 2, 3, 1).view(torch.int32),
+    "halves of channels_last": lambda x, y: x.contiguous(memory_format=CL).permute(0, 2, 3, 1).view(torch.int16),
+    "resize_ of channels_last": lambda x, y: (x * 1).resize_(2, 3, 2, 2),
     "pool": lambda x, y: torch.nn.functional.avg_pool2d(x, 1).flatten(1),
 }  # fmt: skip
 

@@ -64,7 +64,9 @@ typedef struct exg_session_options {
     /* Weights are not compared with the checksums of their file. Else each storage is, as a
      * whole, when the session first reads of it (ARC-012). On a mesh of processes a rank
      * compares what it reads as a whole, and of what ranks read in parts a share, about as
-     * many bytes as any other. Compressed frames are compared by whoever reads them, always. */
+     * many bytes as any other. Compressed frames are compared by whoever reads them, always.
+     * Nor are the values of inputs compared between such ranks, and weights that have no checksum,
+     * which all must have alike (COM-009): that reads all their bytes once more. */
     bool no_check;
     bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
                            (exg_bind_options) */

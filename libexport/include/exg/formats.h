@@ -72,7 +72,11 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
 exg_status exg_file_describe(const char *path, const exg_open_options *options,
                              exg_file_info *info, exg_error *err);
 
-typedef enum exg_compression { EXG_COMPRESSION_KEEP, EXG_COMPRESSION_NONE, EXG_COMPRESSION_ZSTD } exg_compression;
+typedef enum exg_compression {
+    EXG_COMPRESSION_KEEP,
+    EXG_COMPRESSION_NONE,
+    EXG_COMPRESSION_ZSTD
+} exg_compression;
 
 typedef enum exg_placement_of_weights {
     EXG_WEIGHTS_KEEP,
@@ -146,6 +150,8 @@ typedef struct exg_weights_save_options {
     void *user;
     uint32_t threads; /* 0: every core */
     bool force;       /* files of the model that was there, in another form, are removed */
+    bool expands;     /* tensors may repeat elements of a storage past 64 times its bytes and
+                         1 GiB in all: else LIMIT STF-EXPAND, before anything is written */
 } exg_weights_save_options;
 
 /* Writes every plain tensor and the metadata as safetensors, atomically: the old model or

@@ -1,1 +1,1 @@
-exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --output $T/y.npy && exg inspect $T/y.npy
+exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --output $T/y.npy && exg inspect $T/y.npy && exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect $T/y.npy | tail -1

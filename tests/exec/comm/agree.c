@@ -27,13 +27,15 @@ static struct job {
 
 static void agree(void *context, uint32_t r)
 {
+    const exg_common own[] = {{"program", 7}, {"weights", j.digest[r]}, {"seed", j.digest[r]}};
+
     (void)context;
     exg_error_clear(&j.errors[r]);
     if (j.brings[r] != EXG_OK) {
         (void)exg_error_set(&j.errors[r], __FILE__, __LINE__, j.brings[r], "INP-004",
                             "an input of rank %u", r);
     }
-    j.status[r] = exg_grid_agree(&j.grids[r], j.digest[r], j.brings[r], &j.errors[r]);
+    j.status[r] = exg_grid_agree(&j.grids[r], own, 3, j.brings[r], &j.errors[r]);
 }
 
 static void on_mesh(const exg_mesh_shape *mesh)
@@ -80,6 +82,7 @@ static void another_program_is_the_same_error_on_every_rank(void **state)
             for (uint32_t r = 0; r < size; r++) {
                 assert_int_equal(j.status[r], EXG_PEER);
                 assert_string_equal(j.errors[r].code, "COM-009");
+                assert_non_null(strstr(j.errors[r].message, ": weights, seed"));
             }
         }
     }
