@@ -5,17 +5,21 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* What --mesh asks for, or all processes that mpirun started. */
 static void print_place(const cli_call *call, const exg_session *session, bool processes)
 {
     const char *report = exg_session_place_report(session);
     exg_session_stats stats;
 
     exg_session_statistics(session, &stats);
-    if (call->mesh == NULL) {
+    if (call->mesh != NULL) {
+        fprintf(call->out, "mesh %s", call->mesh);
+    } else if (cli_process_count() > 1) {
+        fprintf(call->out, "mesh %u", cli_process_count());
+    } else {
         return;
     }
-    fprintf(call->out, "mesh %s of %s, placement ", call->mesh,
-            processes ? "processes" : "threads");
+    fprintf(call->out, " of %s, placement ", processes ? "processes" : "threads");
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             ": %u nodes split, %u all_gather, %u all_reduce, "

@@ -22,8 +22,11 @@ typedef struct cli_module {
     uint32_t depth;
     uint32_t first, last; /* of those within it, and */
     uint32_t next;        /* the one after it; 0: none */
-    uint64_t numel, bytes;
+    uint64_t parameters, buffers; /* numbers in them; what has several names once */
+    uint64_t bytes;               /* of both, and of constants */
 } cli_module;
+
+typedef enum cli_weight_kind { CLI_PARAMETER, CLI_BUFFER, CLI_CONSTANT } cli_weight_kind;
 
 #define CLI_MODULE_DEPTH_MAX 64 /* what lies deeper counts as there */
 
@@ -32,7 +35,8 @@ typedef struct cli_inspection {
     const cli_program *p;
     exg_arena *arena;
     cli_operator_count *operators; /* most used first */
-    cli_module *modules;           /* parents before children, in file order; where shown */
+    cli_module *modules;           /* parents before children, in file order; [0] the whole */
+    cli_weight_kind *kinds;        /* by weight */
     uint32_t operator_count, module_count;
     uint64_t storage_bytes; /* of weights */
     uint32_t storage_count;

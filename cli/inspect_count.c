@@ -2,6 +2,7 @@
 #include "cli/inspect.h"
 #include "libexport/base/map.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,71 @@ static uint64_t numel_of(const exg_weight *weight)
                                                                                : 0;
 }
 
+/* What torch.nn.Module says of it: buffers that are not persistent lie among the constants. */
+static bool note_buffers(const exg_signature *signature, exg_map *buffers)
+{
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const exg_input_spec *spec = &signature->inputs[i];
+
+        if (spec->kind == EXG_INPUT_BUFFER && spec->target != NULL &&
+            exg_map_find(buffers, spec->target) == EXG_MAP_NONE &&
+            !exg_map_put(buffers, spec->target, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool find_kinds(cli_inspection *i)
+{
+    const exg_weights *weights = i->p->program->weights;
+    exg_map buffers;
+
+    exg_map_init(&buffers, i->arena);
+    i->kinds = EXG_NEW_ARRAY(i->arena, cli_weight_kind, weights->count);
+    if (i->kinds == NULL || !note_buffers(&i->p->program->signature, &buffers)) {
+        return false;
+    }
+    for (uint32_t w = 0; w < weights->count; w++) {
+        const exg_weight *weight = &weights->items[w];
+
+        i->kinds[w] = weight->table == EXG_TABLE_STATE && weight->is_param ? CLI_PARAMETER
+                      : weight->table == EXG_TABLE_STATE ||
+                              exg_map_find(&buffers, weight->fqn) != EXG_MAP_NONE
+                          ? CLI_BUFFER
+                          : CLI_CONSTANT;
+    }
+    return true;
+}
+
+/* The first weight that is the same tensor as weight `w`: the same view of the same storage,
+ * as tied ones are (and equal ones in a file where those are stored once). EXG_MAP_NONE: no
+ * memory. */
+static uint32_t first_of(cli_inspection *i, exg_map *tensors, uint32_t w)
+{
+    const exg_weight *weight = &i->p->program->weights->items[w];
+    const exg_tensor_meta *meta = weight->meta;
+    exg_text key = EXG_TEXT_EMPTY;
+    uint32_t first;
+    char *kept;
+
+    if (meta == NULL) {
+        return w;
+    }
+    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->kinds[w], weight->storage,
+                    (int)meta->dtype, meta->storage_offset.value);
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        exg_text_printf(&key, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
+                        meta->strides[d].value);
+    }
+    kept = key.failed ? NULL : exg_arena_strdup(i->arena, key.data);
+    exg_text_free(&key);
+    first = kept == NULL ? EXG_MAP_NONE : exg_map_find(tensors, kept);
+    return kept == NULL || first != EXG_MAP_NONE ? first
+           : exg_map_put(tensors, kept, w)       ? w
+                                                 : EXG_MAP_NONE;
+}
+
 /* The index of the module `path[0..length)` under `parent`, made when new. */
 static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, size_t length,
                           uint32_t parent)
@@ -78,21 +144,69 @@ static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, siz
     return at;
 }
 
-static bool add_weight(cli_inspection *i, exg_map *map, const exg_weight *weight)
+typedef struct counting {
+    cli_inspection *i;
+    exg_map modules; /* by path */
+    exg_map counted; /* "<module> <first weight>" of tensors with several names */
+    uint32_t *first; /* by weight: the first that is the same tensor */
+    bool *is_several; /* by first weight: others are the same tensor */
+} counting;
+
+static bool find_tensors(counting *c)
 {
+    uint32_t count = c->i->p->program->weights->count;
+    exg_map tensors;
+
+    exg_map_init(&tensors, c->i->arena);
+    c->first = EXG_NEW_ARRAY(c->i->arena, uint32_t, count);
+    c->is_several = EXG_NEW_ARRAY(c->i->arena, bool, count);
+    for (uint32_t w = 0; c->first != NULL && c->is_several != NULL && w < count; w++) {
+        c->first[w] = first_of(c->i, &tensors, w);
+        if (c->first[w] == EXG_MAP_NONE) {
+            return false;
+        }
+        c->is_several[c->first[w]] = c->first[w] != w || c->is_several[c->first[w]];
+    }
+    return c->first != NULL && c->is_several != NULL;
+}
+
+/* Is the tensor counted in module `at` under another name already? */
+static bool is_counted(counting *c, uint32_t at, uint32_t first, bool *failed)
+{
+    char *key = c->is_several[first] ? exg_arena_printf(c->i->arena, "%u %u", at, first) : NULL;
+    bool found = key != NULL && exg_map_find(&c->counted, key) != EXG_MAP_NONE;
+
+    if (c->is_several[first] && !found) {
+        *failed = key == NULL || !exg_map_put(&c->counted, key, at);
+    }
+    return found;
+}
+
+/* Counts it in its module and those around. A module counts a tensor once, whatever the number
+ * of its names there, as torch.nn.Module.parameters() and buffers() give it. */
+static bool add_weight(counting *c, uint32_t w)
+{
+    const cli_inspection *i = c->i;
+    const exg_weight *weight = &i->p->program->weights->items[w];
     uint64_t numel = numel_of(weight);
     uint64_t bytes =
         weight->meta == NULL ? 0 : numel * (uint64_t)exg_dtype_bytes(weight->meta->dtype);
     uint32_t at = 0;
+    bool failed = false;
 
     for (const char *dot = weight->fqn; at != EXG_MAP_NONE; dot++) {
-        i->modules[at].numel += numel;
-        i->modules[at].bytes += bytes;
-        dot = strchr(dot, '.');
-        if (dot == NULL || i->modules[at].depth == CLI_MODULE_DEPTH_MAX) {
-            return true;
+        cli_module *m = &i->modules[at];
+
+        if (!is_counted(c, at, c->first[w], &failed)) {
+            m->parameters += i->kinds[w] == CLI_PARAMETER ? numel : 0;
+            m->buffers += i->kinds[w] == CLI_BUFFER ? numel : 0;
+            m->bytes += bytes;
         }
-        at = module_at(i, map, weight->fqn, (size_t)(dot - weight->fqn), at);
+        dot = strchr(dot, '.');
+        if (failed || dot == NULL || m->depth == CLI_MODULE_DEPTH_MAX) {
+            return !failed;
+        }
+        at = module_at(c->i, &c->modules, weight->fqn, (size_t)(dot - weight->fqn), at);
     }
     return false;
 }
@@ -130,24 +244,26 @@ static bool count_modules(cli_inspection *i)
 {
     const exg_weights *weights = i->p->program->weights;
     uint64_t most = 1;
-    exg_map map;
+    counting c = {.i = i};
 
     for (uint32_t w = 0; w < weights->count; w++) {
-        for (const char *c = weights->items[w].fqn; *c != '\0'; c++) {
-            most += *c == '.';
+        for (const char *at = weights->items[w].fqn; *at != '\0'; at++) {
+            most += *at == '.';
         }
     }
-    exg_map_init(&map, i->arena);
+    exg_map_init(&c.modules, i->arena);
+    exg_map_init(&c.counted, i->arena);
     i->modules = EXG_NEW_ARRAY(i->arena, cli_module, most);
-    if (i->modules == NULL || module_at(i, &map, "", 0, UINT32_MAX) == EXG_MAP_NONE) {
+    if (i->modules == NULL || !find_tensors(&c) ||
+        module_at(i, &c.modules, "", 0, UINT32_MAX) == EXG_MAP_NONE) {
         return false;
     }
     for (uint32_t w = 0; w < weights->count; w++) {
-        if (!add_weight(i, &map, &weights->items[w])) {
+        if (!add_weight(&c, w)) {
             return false;
         }
     }
-    return name_types(i, &map);
+    return name_types(i, &c.modules);
 }
 
 /* ---- activations ------------------------------------------------------------------------ */
@@ -283,8 +399,8 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
     *made = (cli_inspection){.call = call, .p = p, .arena = arena};
     EXG_TRY(cli_activation_bytes(p, arena, &made->activation_bytes, &made->activations_known,
                                  err));
-    return count_storages(made) && count_operators(made) &&
-                   (!(call->json || call->tree || call->html != NULL) || count_modules(made))
+    return count_storages(made) && count_operators(made) && find_kinds(made) &&
+                   count_modules(made)
                ? EXG_OK
                : EXG_OUT_OF_MEMORY(err);
 }

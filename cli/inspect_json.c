@@ -96,6 +96,7 @@ static void put_ranges(exg_text *text, const exg_program *program)
 
 static void put_weights(exg_text *text, const cli_inspection *i)
 {
+    static const char *const kinds[] = {"parameter", "buffer", "constant"};
     uint32_t count;
     const exg_weight **shown = cli_weights_shown(i, &count);
 
@@ -107,9 +108,7 @@ static void put_weights(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, w > 0 ? ", {" : "{");
         put_member(text, "name", weight->fqn);
         exg_text_printf(text, ", \"storage\": %u, \"kind\": \"%s\"", weight->storage,
-                        weight->table == EXG_TABLE_CONSTANTS ? "constant"
-                        : weight->is_param                   ? "parameter"
-                                                             : "buffer");
+                        kinds[i->kinds[weight - i->p->program->weights->items]]);
         if (weight->meta != NULL) {
             put_meta(text, weight->meta);
         }
@@ -132,8 +131,9 @@ static void put_modules(exg_text *text, const cli_inspection *i)
         put_member(text, "path", i->modules[m].path);
         exg_text_puts(text, ", ");
         put_member(text, "type", i->modules[m].type);
-        exg_text_printf(text, ", \"parameters\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
-                        i->modules[m].numel, i->modules[m].bytes);
+        exg_text_printf(text, ", \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
+                        ", \"bytes\": %" PRIu64 "}", i->modules[m].parameters,
+                        i->modules[m].buffers, i->modules[m].bytes);
     }
     exg_text_puts(text, "]");
 }
@@ -172,8 +172,9 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, v > 0 ? ", " : "");
         exg_text_json_string(text, program->verifiers[v]);
     }
-    exg_text_printf(text, "], \"nodes\": %u, \"storage_bytes\": %" PRIu64,
-                    program->graph->node_count, i->storage_bytes);
+    exg_text_printf(text, "], \"nodes\": %u, \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
+                    ", \"storage_bytes\": %" PRIu64, program->graph->node_count,
+                    i->modules[0].parameters, i->modules[0].buffers, i->storage_bytes);
     exg_text_puts(text, ", \"activation_bytes\": ");
     exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
     put_signature(text, program);
@@ -213,7 +214,7 @@ static void put_text_member(exg_text *text, const char *name, const char *part, 
     exg_text copy = EXG_TEXT_EMPTY;
 
     exg_text_printf(text, ", \"%s\": ", name);
-    exg_text_add(&copy, part == NULL ? "" : part, length);
+    exg_text_add(&copy, part, length);
     exg_text_json_string(text, exg_text_string(&copy));
     exg_text_free(&copy);
 }
@@ -253,9 +254,9 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
 {
     exg_module_frame module = exg_node_module(node);
     result_list list = {text, graph, 0};
-    uint32_t length = 0;
-    const char *line = exg_node_source_line(node, &length);
+    exg_source_line source;
 
+    (void)exg_node_source_line(node, &source);
     exg_text_putc(text, '{');
     put_member(text, "name", node->name);
     exg_text_puts(text, ", ");
@@ -277,7 +278,7 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
     exg_text_puts(text, "]");
     put_text_member(text, "module", module.path, module.path_length);
     put_text_member(text, "type", module.type, module.type_length);
-    put_text_member(text, "source", line, length);
+    put_text_member(text, "source", source.text, source.text_length);
     exg_text_puts(text, "}");
 }
 

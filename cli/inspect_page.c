@@ -13,7 +13,7 @@ static void put_diagnostics(exg_text *text, const exg_diagnostics *found)
         const exg_diagnostic *item = &found->items[d];
 
         exg_text_printf(text, "%s{\"severity\": \"%s\", \"code\": ", d > 0 ? ", " : "",
-                        item->severity == EXG_SEVERITY_ERROR ? "error" : "warning");
+                        exg_severity_name(item->severity));
         exg_text_json_string(text, item->code);
         exg_text_puts(text, ", \"message\": ");
         exg_text_json_string(text, item->message);

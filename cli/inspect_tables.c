@@ -76,8 +76,9 @@ static bool passes(const char *filter, const char *name)
                                           : strstr(name, filter) != NULL;
 }
 
-static void put_row(exg_text *text, const row *r, int width)
+static void put_row(exg_text *text, const cli_inspection *i, const row *r, int width)
 {
+    cli_weight_kind kind = i->kinds[r->weight - i->p->program->weights->items];
     exg_text name = EXG_TEXT_EMPTY;
     exg_text shape = EXG_TEXT_EMPTY;
 
@@ -89,9 +90,9 @@ static void put_row(exg_text *text, const row *r, int width)
                     exg_text_part(text, &shape));
     cli_put_bytes(text, r->bytes);
     exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
-                    r->weight->table == EXG_TABLE_CONSTANTS ? ", constant"
-                    : r->weight->is_param                   ? ""
-                                                            : ", buffer",
+                    kind == CLI_CONSTANT ? ", constant"
+                    : kind == CLI_BUFFER ? ", buffer"
+                                         : "",
                     r->weight->use_pickle ? ", pickled, kept raw" : "");
     exg_text_free(&name);
     exg_text_free(&shape);
@@ -155,7 +156,7 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
     cli_put_bytes(text, sum);
     exg_text_putc(text, '\n');
     for (uint32_t r = 0; rows != NULL && r < count; r++) {
-        put_row(text, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
+        put_row(text, i, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
     }
 }
 
@@ -173,10 +174,10 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
 
     exg_text_plain(&label, at == 0 ? "(whole)" : name == NULL ? m->path : name + 1, false);
     cli_put_bytes(&bytes, m->bytes);
-    exg_text_printf(text, "  %*s%-*s %12" PRIu64 "  %10s  %5.1f %%%s", (int)m->depth * 2, "",
-                    (int)(m->depth < 14 ? 30 - m->depth * 2 : 2), exg_text_part(text, &label),
-                    m->numel, exg_text_part(text, &bytes), share,
-                    m->type[0] == '\0' ? "" : "  ");
+    exg_text_printf(text, "  %*s%-*s %12" PRIu64 " %10" PRIu64 "  %10s  %5.1f %%%s",
+                    (int)m->depth * 2, "", (int)(m->depth < 14 ? 30 - m->depth * 2 : 2),
+                    exg_text_part(text, &label), m->parameters, m->buffers,
+                    exg_text_part(text, &bytes), share, m->type[0] == '\0' ? "" : "  ");
     exg_text_plain(text, m->type, false);
     exg_text_putc(text, '\n');
     exg_text_free(&label);
@@ -188,7 +189,7 @@ void cli_put_tree(exg_text *text, const cli_inspection *i)
     uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : CLI_MODULE_DEPTH_MAX;
     uint32_t at = 0;
 
-    exg_text_printf(text, "  %-30s %12s  %10s\n", "module", "parameters", "bytes");
+    exg_text_printf(text, "  %-30s %12s %10s  %10s\n", "module", "parameters", "buffers", "bytes");
     do {
         put_module(text, i, at);
         if (i->modules[at].first != 0 && i->modules[at].depth < most) {

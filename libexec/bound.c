@@ -70,6 +70,7 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
     exg_place_options options[EXG_MESH_DIMS_MAX];
     exg_place_goal goal = e->options.goal;
     exg_program *local = NULL;
+    exg_place_summary placed;
     exg_status status;
 
     goal.overlaps = exg_plan_overlaps(&e->options.plan, grid, device);
@@ -78,12 +79,16 @@ exg_status exg_bound_plan_rank(exg_engine *e, exg_bound *b, const exg_program *f
         options[d].mode = b->place.modes[d];
     }
     status = exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank,
-                              b->named_inputs, cuts, &local, first ? &b->place : NULL,
+                              b->named_inputs, cuts, &local, &placed,
                               first ? &b->report : NULL, err);
+    b->place = first && status == EXG_OK ? placed : b->place;
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
                  : status;
     exg_program_destroy(local);
+    if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
+        (*plan)->summary.weight_bytes = placed.weight_bytes;
+    }
     return status;
 }
 

@@ -553,6 +553,10 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
     if (routine->current != NULL) {
         exg_plan_summarize(exg_bound_plan(routine->current), &stats->plan);
         stats->place = routine->current->place;
+        if (session->engine.grids == NULL) { /* one rank, for which nothing is placed */
+            stats->place.weight_bytes = stats->plan.weight_bytes;
+            stats->place.value_bytes = stats->plan.arena_bytes;
+        }
     }
     stats->collectives_through = session->engine.through;
 }

@@ -71,17 +71,15 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
 static bool note_origin(exg_planner *p, exg_step *step)
 {
     exg_module_frame module = {.path = ""};
-    const char *line = NULL;
-    uint32_t length = 0;
+    exg_source_line source = {.text = ""};
 
     if (p->origin != NULL) {
         module = exg_node_module(p->origin);
-        line = exg_node_source_line(p->origin, &length);
+        (void)exg_node_source_line(p->origin, &source);
     }
     step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
     step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
-    step->source = exg_arena_printf(p->arena, "%.*s", line == NULL ? 0 : (int)length,
-                                    line == NULL ? "" : line);
+    step->source = exg_arena_strndup(p->arena, source.text, source.text_length);
     return step->target != NULL && step->module != NULL && step->source != NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "libexec/comm/schedule.h"
 #include "libexec/sharding/placer.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct prediction {
@@ -269,7 +270,7 @@ static exg_status predict(prediction *p)
     if (p->goal->overlaps) {
         p->summary->predicted_ns =
             walk(p, order, exg_schedule(p->crossings, p->count, 0, nodes, order));
-        p->summary->hidden_ns = apart - p->summary->predicted_ns;
+        p->summary->hidden_ns = fmax(apart - p->summary->predicted_ns, 0); /* but for rounding */
     }
     return EXG_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
+#include "libexport/program/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -314,72 +315,15 @@ static void find_last_uses(printer *p)
 /* ---- where the code came from -----------------------------------------------------------------
  */
 
-static const char *find_metadata(const exg_node *node, const char *key)
-{
-    for (uint32_t i = 0; i < node->metadata.count; i++) {
-        if (strcmp(node->metadata.items[i].key, key) == 0) {
-            return node->metadata.items[i].value;
-        }
-    }
-    return NULL;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
-}
-
-/* [*from, *to) without blanks at both ends. */
-static void strip(const char **from, const char **to)
-{
-    while (*from < *to && is_blank(**from)) {
-        (*from)++;
-    }
-    while (*to > *from && is_blank((*to)[-1])) {
-        (*to)--;
-    }
-}
-
-/* 'File "F", line N, in NAME' -> F, N, NAME as [from, to) pairs. */
-static bool match_frame(const char *from, const char *to, const char *parts[6])
-{
-    const char *name;
-    const char *digits;
-
-    if (to - from < 7 || strncmp(from, "File \"", 6) != 0) {
-        return false;
-    }
-    for (name = to - 5; name > from; name--) { /* greedy: the last ", in " that fits */
-        const char *end = name;
-
-        if (strncmp(name, ", in ", 5) != 0 || name + 5 >= to) {
-            continue;
-        }
-        for (digits = end; digits > from && digits[-1] >= '0' && digits[-1] <= '9'; digits--) {
-        }
-        if (digits == end || digits - 8 <= from + 6 || strncmp(digits - 8, "\", line ", 8) != 0) {
-            continue;
-        }
-        parts[0] = from + 6;
-        parts[1] = digits - 8;
-        parts[2] = digits;
-        parts[3] = end;
-        parts[4] = name + 5;
-        parts[5] = to;
-        return true;
-    }
-    return false;
-}
-
 /* "File: F:N in NAME, code: C" of the innermost frame. */
 static void print_origin(exg_text *out, const char *trace)
 {
     const char *start = trace;
     const char *end = trace + strlen(trace);
     const char *code_end;
-    const char *parts[6];
+    exg_source_line frame;
 
-    strip(&start, &end);
+    exg_strip_blanks(&start, &end);
     code_end = end;
     for (const char *line_end = end; line_end > start;) {
         const char *line_start = line_end;
@@ -390,14 +334,14 @@ static void print_origin(exg_text *out, const char *trace)
             line_start--;
         }
         from = line_start;
-        strip(&from, &to);
-        if (line_end != end && match_frame(from, to, parts)) {
+        exg_strip_blanks(&from, &to);
+        if (line_end != end && exg_frame_match(from, to, &frame)) {
             const char *code = line_end + 1;
 
-            strip(&code, &code_end);
-            exg_text_printf(out, "File: %.*s:%.*s in %.*s, code: %.*s", (int)(parts[1] - parts[0]),
-                            parts[0], (int)(parts[3] - parts[2]), parts[2],
-                            (int)(parts[5] - parts[4]), parts[4], (int)(code_end - code), code);
+            exg_strip_blanks(&code, &code_end);
+            exg_text_printf(out, "File: %.*s:%u in %.*s, code: %.*s", (int)frame.file_length,
+                            frame.file, frame.line, (int)frame.function_length, frame.function,
+                            (int)(code_end - code), code);
             return;
         }
         code_end = line_end;
@@ -536,8 +480,8 @@ static void print_lines(printer *p, int indent, bool first)
     exg_text previous = EXG_TEXT_EMPTY;
 
     for (uint32_t l = 0; l < p->line_count; l++) {
-        const char *trace = find_metadata(p->lines[l].node, "stack_trace");
-        const char *custom = find_metadata(p->lines[l].node, "custom");
+        const char *trace = exg_node_metadata(p->lines[l].node, "stack_trace");
+        const char *custom = exg_node_metadata(p->lines[l].node, "custom");
         exg_text held;
 
         origin.length = 0;

@@ -12,14 +12,11 @@
 
 exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node)
 {
-    uint32_t length = 0;
-    const char *line = exg_node_source_line(node, &length);
+    exg_source_line source;
 
-    if (line != NULL && err != NULL && err->fix[0] == '\0') {
-        while (length > 0 && line[length - 1] == '\n') {
-            length--;
-        }
-        (void)exg_error_fix(err, status, "it comes from %.*s", (int)length, line);
+    if (err != NULL && err->fix[0] == '\0' && exg_node_source_line(node, &source)) {
+        (void)exg_error_fix(err, status, "it comes from %.*s", (int)source.text_length,
+                            source.text);
         for (char *c = err->fix; *c != '\0'; c++) {
             *c = *c == '\n' ? ' ' : *c;
         }

@@ -3,6 +3,7 @@
 #include "libexport/verify/verifier.h"
 
 #include <assert.h>
+#include <exg/module.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,40 +48,16 @@ static const char *printable(exg_arena *arena, const char *text)
     return copy;
 }
 
-/* The last frame of a traceback: `  File "model.py", line 12, in forward` and, where it
- * is there, the line of code. */
 static void keep_source(exg_verifier *v, const exg_node *node, exg_diagnostic *item)
 {
-    static const char file_part[] = "File \"";
-    static const char line_part[] = "\", line ";
-    const char *frame = NULL;
-    const char *end;
+    exg_source_line source;
 
-    for (uint32_t i = 0; i < node->metadata.count; i++) {
-        if (strcmp(node->metadata.items[i].key, "stack_trace") == 0) {
-            frame = node->metadata.items[i].value;
-        }
+    if (exg_node_source_line(node, &source)) {
+        item->source_file = exg_arena_strndup(v->found->arena, source.file, source.file_length);
+        item->source_text = exg_arena_strndup(v->found->arena, source.code, source.code_length);
+        item->source_line = source.line;
+        v->failed = v->failed || item->source_file == NULL || item->source_text == NULL;
     }
-    for (const char *next = frame; next != NULL && *next != '\0';
-         next = strstr(next + 1, file_part)) {
-        frame = strncmp(next, file_part, strlen(file_part)) == 0 ? next : frame;
-    }
-    if (frame == NULL || strncmp(frame, file_part, strlen(file_part)) != 0) {
-        return;
-    }
-    frame += strlen(file_part);
-    end = strstr(frame, line_part);
-    if (end == NULL) {
-        return;
-    }
-    item->source_file = exg_arena_strndup(v->found->arena, frame, (size_t)(end - frame));
-    item->source_line = (uint32_t)strtoul(end + strlen(line_part), NULL, 10);
-    frame = strchr(end, '\n');
-    if (frame != NULL) {
-        frame += strspn(frame, " \n");
-        item->source_text = exg_arena_strndup(v->found->arena, frame, strcspn(frame, "\n"));
-    }
-    v->failed = v->failed || item->source_file == NULL || item->source_text == NULL;
 }
 
 static void count(exg_diagnostics *found, exg_severity severity)

@@ -41,6 +41,21 @@ same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.sa
 same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --device strict
 same 3 3 sequence fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.t17.inputs.safetensors
 
+# A plan for processes says what one for as many threads says, and a run holds what it says.
+for mesh in 4 2x2; do
+    set -- fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --place tensor
+    [ $mesh = 4 ] || set -- "$@" --mesh $mesh
+    "$exg" plan fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --place tensor --mesh $mesh > "$work/threads" || fault "plan of threads: $mesh"
+    timeout 60 "$mpiexec" -n 4 "$exg" plan "$@" > "$work/processes" || fault "plan of processes: $mesh"
+    for pattern in "^memory of a rank: weights [0-9]* bytes" "^mesh $mesh of [a-z]*, placement tensor" "  move "; do
+        grep "$pattern" "$work/processes" | sed 's/, [0-9]* ns/, T/; s/processes/threads/; s/threads, \([a-z ,]*\):.*/\1/' > "$work/there"
+        grep "$pattern" "$work/threads" | sed 's/, [0-9]* ns/, T/; s/threads, \([a-z ,]*\):.*/\1/' > "$work/here"
+        [ -s "$work/there" ] && cmp -s "$work/here" "$work/there" || fault "plan of processes lacks '$pattern'"
+    done
+    held=$(sed -n 's/^memory of a rank: weights \([0-9]*\) bytes.*/\1/p' "$work/processes")
+    timeout 60 "$mpiexec" -n 4 "$exg" run "$@" --stats | grep -q "weights $held bytes" || fault "--stats of a rank: not $held"
+done
+
 # As many ranks as there are processes, and no others.
 timeout 60 "$mpiexec" -n 3 "$exg" run fixtures/mlp.pt2 --mesh 4 > "$work/out" 2> "$work/err" && fault "3 processes as a mesh of 4"
 grep -q DTN-001 "$work/err" || fault "a mesh of 4 on 3 processes is not refused as such"

@@ -234,6 +234,65 @@ def check_branches(exg):
             torch.testing.assert_close(got, result, rtol=0, atol=0)
 
 
+# ---- figures -------------------------------------------------------------------------------
+
+
+class Block(torch.nn.Module):
+    """Of ResNet-18 (He et al. 2015), as torchvision has it."""
+
+    def __init__(self, inner, outer, stride):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(inner, outer, 3, stride, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(outer)
+        self.conv2 = torch.nn.Conv2d(outer, outer, 3, 1, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(outer)
+        self.downsample = None
+        if inner != outer:
+            self.downsample = torch.nn.Sequential(torch.nn.Conv2d(inner, outer, 1, stride, bias=False), torch.nn.BatchNorm2d(outer))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+def resnet18():
+    parts = [torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
+    for inner, outer in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        parts += [Block(inner, outer, 1 if inner == outer else 2), Block(outer, outer, 1)]
+    return torch.nn.Sequential(*parts, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, 1000))
+
+
+class Tied(torch.nn.Module):
+    """One table for both ends, one norm under two names, a part of a module twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(50, 8), torch.nn.Linear(8, 50)
+        self.head.weight = self.table.weight
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8)) for _ in range(3))
+        self.layers[2][0].bias = self.layers[0][0].bias
+        self.layers[1][1] = self.layers[0][1]
+        self.register_buffer("scale", torch.ones(8), persistent=False)
+
+    def forward(self, ids):
+        x = self.table(ids) * self.scale
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def check_counts(exg, module, inputs, known=None):
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(module.eval(), inputs), path)
+    summary = json.loads(exg.command("inspect", path, "--json"))
+    shown = {m["path"]: (m["parameters"], m["buffers"]) for m in summary["modules"]}
+    for name, part in module.named_modules():
+        counts = tuple(sum(t.numel() for t in tensors) for tensors in (part.parameters(), part.buffers()))
+        equal(f"count of {name or 'all'}", shown.get(name, (0, 0)), counts)
+    equal("count of all", (summary["parameters"], summary["buffers"]), shown[""])
+    equal("count known", shown[""][0], known or shown[""][0])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
@@ -250,6 +309,9 @@ def main():
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
         report.check("several programs", lambda: check_several(exg))
         report.check("words", lambda: check_words(exg))
+        image, ids = torch.randn(1, 3, 32, 32), torch.tensor([1, 2, 3])
+        report.check("counts of resnet18", lambda: check_counts(exg, resnet18(), (image,), 11689512))
+        report.check("counts of what is tied", lambda: check_counts(exg, Tied(), (ids,)))
         report.check("branches with tensors", lambda: check_branches(exg))
         report.check("examples/mlp.c", lambda: check_example(exg, mlp))
         for name, (make_program, save_options) in generated.programs().items():

@@ -54,7 +54,7 @@ typedef struct exg_plan_summary {
     uint64_t arena_bytes;    /* one block for all values */
     uint64_t values_bytes;   /* what they would take without reuse */
     uint64_t workspace_bytes;
-    uint64_t weight_bytes;   /* of the weights that are read */
+    uint64_t weight_bytes;   /* of the weights that are read; on a mesh, by the rank */
     uint64_t constant_bytes; /* made from weights before the first run: folded and packed */
     uint32_t host_count;     /* steps that the host computes for a device, between copies */
 } exg_plan_summary;

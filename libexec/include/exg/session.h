@@ -139,7 +139,7 @@ typedef struct exg_session_stats {
     uint64_t plan_ns;      /* spent planning, all plans */
     uint64_t run_ns;       /* of the last run */
     uint64_t memory_bytes; /* held: of all plans, state, what was made or unpacked of weights */
-    exg_place_summary place; /* of the last run, on a mesh */
+    exg_place_summary place; /* of the last run, on a mesh; of one rank, the memory alone */
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;

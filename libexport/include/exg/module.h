@@ -31,10 +31,22 @@ bool exg_module_stack_next(const char **stack, exg_module_frame *frame);
 /* The innermost module of a node; the root with empty texts when none is noted. */
 exg_module_frame exg_node_module(const exg_node *node);
 
-/* The innermost user's line of a node's stack_trace: a part of it ("File ..., line 5,
- * in forward\n    x = f(y)"), `*length` bytes; NULL without one. Frames inside torch
- * itself are passed over. */
-const char *exg_node_source_line(const exg_node *node, uint32_t *length);
+/* A frame of a stack_trace; texts are parts of the node's, not NUL-terminated. */
+typedef struct exg_source_line {
+    const char *text;     /* all of it: 'File "net.py", line 5, in forward\n    x = f(y)' */
+    const char *file;     /* "net.py", as Python gave it */
+    const char *function; /* "forward" */
+    const char *code;     /* "x = f(y)", its first line; or nothing */
+    uint32_t text_length, file_length, function_length, code_length;
+    uint32_t line; /* 5 */
+} exg_source_line;
+
+/* The innermost user's line of a node's stack_trace, the one that reports, pages, plans and
+ * errors show. Frames of PyTorch's own files (the packages torch, torchgen and functorch) and of
+ * code that torch.fx generated are passed over; those of other packages (torchvision,
+ * transformers) and of code without a file ("<string>", "<stdin>") are not. false, and empty
+ * texts: there is none. */
+bool exg_node_source_line(const exg_node *node, exg_source_line *source);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include "tests/exec/session/fixture.h"
 
 #include <exg/emit.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,13 +194,10 @@ static void options_that_cannot_be_are_refused(void **state)
 }
 
 /* What a placement of a fixture is predicted to take, and the memory it needs. */
-static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
-                                    const exg_place_mode *modes, uint64_t memory_limit,
-                                    bool overlaps)
+static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f,
+                                    const exg_mesh_shape *mesh, const exg_place_mode *modes)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
-                           .overlaps = overlaps};
     exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
                                     {.size = sizeof(options[0]), .mode = modes[1]}};
     exg_place_summary summary;
@@ -210,7 +208,7 @@ static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh
 
     load_fixture(f, &l);
     functional = functional_of(&l, arena);
-    if (exg_place(functional, l.operators, options, &goal, mesh, 0, &local, &summary, NULL, &err) !=
+    if (exg_place(functional, l.operators, options, goal, mesh, 0, &local, &summary, NULL, &err) !=
         EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
@@ -219,6 +217,16 @@ static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh
     exg_arena_destroy(arena);
     unload_fixture(&l);
     return summary;
+}
+
+static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
+                                    const exg_place_mode *modes, uint64_t memory_limit,
+                                    bool overlaps)
+{
+    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
+                           .overlaps = overlaps};
+
+    return summary_by(&goal, f, mesh, modes);
 }
 
 static void auto_is_predicted_no_worse_than_any_strategy(void **state)
@@ -269,6 +277,25 @@ static void moves_beside_computation_are_predicted_once(void **state)
         assert_true(beside.predicted_ns + beside.hidden_ns - apart.predicted_ns < 1e-3 &&
                     apart.predicted_ns - beside.predicted_ns - beside.hidden_ns < 1e-3);
         assert_true(m != EXG_PLACE_FSDP || beside.hidden_ns > 0);
+    }
+}
+
+/* Times that are added up in another order differ in their last bits: that hides nothing. */
+static void what_is_hidden_is_never_below_nothing(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    const fixture *f = fixture_named("lm.core.static.pt2");
+    const exg_place_mode tensor[2] = {EXG_PLACE_TENSOR};
+    exg_costs costs;
+    exg_place_goal goal = {.size = sizeof(goal), .costs = &costs, .overlaps = true};
+
+    (void)state;
+    exg_costs_init(&costs);
+    for (int i = 1; i < 8; i++) {
+        costs.ns_per_flop = 0.01 / i;
+        costs.ns_per_touched = 0.3 / i;
+        costs.links[0].ns_per_byte = 0.2 / i;
+        assert_false(signbit(summary_by(&goal, f, &mesh, tensor).hidden_ns));
     }
 }
 
@@ -425,6 +452,59 @@ static void a_write_of_other_sizes_is_not_planned(void **state)
     }
 }
 
+/* Bytes of a weight [12, 4] that a rank reads, by nodes that read windows of it:
+ * rows [first, last), every other one turned. */
+static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
+{
+    static const float zeros[48];
+    static const exg_mesh_shape mesh = {1, {2}, {NULL}};
+    const exg_place_options replicate = {.size = sizeof(replicate), .mode = EXG_PLACE_REPLICATE};
+    exg_operators *operators;
+    exg_program *program;
+    exg_program *local;
+    exg_place_summary summary;
+    exg_tensor_meta meta;
+    exg_builder *b;
+    exg_ref weight;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){12, 4}, 2);
+    weight = exg_builder_weight(b, "weight", &meta, EXG_INPUT_PARAMETER, zeros);
+    for (uint32_t r = 0; r < count; r++) {
+        exg_ref window = EMIT(b, slice_Tensor, weight, exg_arg_int(0), exg_arg_int(rows[r][0]),
+                              exg_arg_int(rows[r][1]), exg_arg_int(1));
+        exg_argument out;
+
+        window = r % 2 == 1 ? EMIT(b, t_default, window) : window;
+        out = exg_arg_ref(EMIT(b, neg_default, window));
+        exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    }
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_place(program, operators, &replicate, NULL, &mesh, 0, &local, &summary,
+                               NULL, NULL), EXG_OK);
+    exg_program_destroy(local);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return summary.weight_bytes;
+}
+
+/* Parts of one weight, as attention has of its projections, are all read; none of them twice. */
+static void windows_of_a_weight_are_all_counted_once(void **state)
+{
+    static const int64_t parts[][2] = {{0, 4}, {4, 8}, {8, 12}};
+    static const int64_t again[][2] = {{0, 4}, {0, 4}, {0, 4}};
+    static const int64_t overlapping[][2] = {{0, 12}, {0, 8}, {4, 12}};
+
+    (void)state;
+    assert_int_equal(read_of_windows(parts, 1), 64);
+    assert_int_equal(read_of_windows(parts, 2), 128);
+    assert_int_equal(read_of_windows(parts, 3), 192);
+    assert_int_equal(read_of_windows(again, 3), 64);
+    assert_int_equal(read_of_windows(overlapping, 3), 192); /* no more than there is */
+}
+
 static void it_knows_strides(void **state)
 {
     exg_tensor t = {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = {2, 1, 3}};
@@ -463,11 +543,13 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
         cmocka_unit_test(moves_beside_computation_are_predicted_once),
+        cmocka_unit_test(what_is_hidden_is_never_below_nothing),
         cmocka_unit_test(collectives_are_parted_where_it_pays),
         cmocka_unit_test(auto_keeps_to_a_memory_limit),
         cmocka_unit_test(costs_are_measured_and_used),
         cmocka_unit_test(it_prepares_without_running),
         cmocka_unit_test(a_write_of_other_sizes_is_not_planned),
+        cmocka_unit_test(windows_of_a_weight_are_all_counted_once),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
     };

@@ -1,0 +1,1 @@
+exg inspect fixtures/branch.core.pt2 --html $T/p.html; grep -o '"severity": "[a-z]*", "code": "[^"]*"' $T/p.html | sort | uniq -c | sed 's/^ *//'; exg verify fixtures/branch.core.pt2 | tail -1; rm $T/p.html

@@ -1,0 +1,1 @@
+for p in tensor fsdp replicate; do for n in 1 4 2x2; do exg run fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --mesh $n --place $p --stats | grep -o "weights [0-9]* bytes"; exg plan fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --mesh $n --place $p | grep -o "memory of a rank: weights [0-9]*\|weights [0-9]*,"; done; done
