@@ -110,6 +110,8 @@ simdjson::error_code create_implementation(size_t capacity, lender *lent)
 {
     simdjson::error_code code = simdjson::UNSUPPORTED_ARCHITECTURE;
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wundef" /* its macros name some that it does not define */
 #if defined(SIMDJSON_ICELAKE_H) && SIMDJSON_IMPLEMENTATION_ICELAKE
     if (create<simdjson::icelake::implementation>(capacity, lent, &code)) {
         return code;
@@ -136,6 +138,7 @@ simdjson::error_code create_implementation(size_t capacity, lender *lent)
 #else /* of a simdjson that does not show them */
     return lent->parser.allocate(capacity, EXG_JSON_DEPTH_MAX);
 #endif
+#pragma GCC diagnostic pop
 }
 
 /* Parses `length` padded bytes at `text` with the buffers of `doc`. */

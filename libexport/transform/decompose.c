@@ -7,6 +7,95 @@
 #include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* Does an element of `dtype` have the number's value, but for its last digits? */
+static bool keeps_value(const exg_argument *number, exg_dtype dtype)
+{
+    double least = dtype == EXG_DTYPE_F16 ? 6.103515625e-5 : dtype == EXG_DTYPE_F64 ? 0 : FLT_MIN;
+    double most = dtype == EXG_DTYPE_F16    ? 65504
+                  : dtype == EXG_DTYPE_BF16 ? 3.3895313892515355e38
+                  : dtype == EXG_DTYPE_F64  ? DBL_MAX
+                                            : FLT_MAX;
+    double value = number->kind == EXG_ARGUMENT_COMPLEX ? 0 : fabs(exg_get_float(number));
+    int64_t bits = 8 * (int64_t)exg_dtype_bytes(dtype) - (exg_dtype_class(dtype) == 'I');
+
+    if (exg_dtype_is_integral(dtype)) {
+        return dtype == EXG_DTYPE_B8 || bits >= 63 ||
+               (exg_get_int(number) < INT64_C(1) << bits &&
+                exg_get_int(number) >= (exg_dtype_class(dtype) == 'I' ? -(INT64_C(1) << bits) : 0));
+    }
+    return !isfinite(value) || value == 0 || (value >= least && value <= most);
+}
+
+/* The 0-d tensor of a number that stands beside a tensor of dtype `beside`. An integer that the
+ * tensor's dtype does not hold takes part in the computation as it is (uint8 / -1), as long as the
+ * other tensor's dims keep the result in their dtype, and then its low bits are left. */
+static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dtype beside,
+                             bool has_dims)
+{
+    exg_dtype dtype = exg_number_dtype(number->kind, beside);
+
+    if (keeps_value(number, dtype)) {
+        return EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype));
+    }
+    return exg_lower_wrapped(
+        b, number, has_dims && exg_dtype_is_integral(dtype) ? EXG_DTYPE_I64 : dtype);
+}
+
+/* PyTorch computes these in float32 with a number as it is, where the tensor's floats have 16 bits
+ * and do not hold it (float16 * 70000). */
+static bool is_wide(exg_rewrite *r, const exg_operator *op, const exg_argument *args)
+{
+    exg_operator_id id = op->functional == EXG_OPERATOR_COUNT ? op->id : op->functional;
+    const exg_tensor_meta *meta;
+
+    if ((id != EXG_OP_add_Tensor && id != EXG_OP_sub_Tensor && id != EXG_OP_mul_Tensor &&
+         id != EXG_OP_div_Tensor && id != EXG_OP_div_Tensor_mode) ||
+        args[0].kind != EXG_ARGUMENT_TENSOR ||
+        (args[1].kind != EXG_ARGUMENT_INT && args[1].kind != EXG_ARGUMENT_FLOAT)) {
+        return false;
+    }
+    meta = exg_ref_meta(r->builder, exg_get_ref(&args[0]));
+    return meta != NULL && (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16) &&
+           !keeps_value(&args[1], meta->dtype);
+}
+
+static exg_status emit_wide(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                            const exg_argument *args)
+{
+    exg_builder *b = r->builder;
+    exg_dtype dtype = exg_ref_meta(b, exg_get_ref(&args[0]))->dtype;
+    const exg_operator *functional = op;
+    exg_argument wide[EXG_REWRITE_ARGS_MAX];
+    exg_ref result;
+
+    if (op->functional == EXG_OPERATOR_COUNT) {
+        memcpy(wide, args, op->schema->argument_count * sizeof(*args));
+    } else {
+        functional = exg_operators_get(r->operators, op->functional);
+        exg_operator_functional_args(op, functional, args, wide);
+    }
+    wide[0] = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&args[0]), EXG_DTYPE_F32));
+    wide[1] = exg_arg_ref(exg_lower_wrapped(b, &args[1], EXG_DTYPE_F32));
+    result = exg_emit(b, functional->id, wide, functional->schema->argument_count);
+    EXG_TRY(exg_builder_status(b));
+    if (op->functional == EXG_OPERATOR_COUNT) {
+        const exg_operator *cast = exg_operators_get(r->operators, EXG_OP__to_copy_default);
+        exg_argument cast_args[EXG_REWRITE_ARGS_MAX] = {exg_arg_ref(result), DTYPE(dtype)};
+
+        for (uint32_t i = 2; i < cast->schema->argument_count; i++) {
+            cast_args[i] = exg_arg_none();
+        }
+        cast_args[5] = exg_arg_bool(false); /* non_blocking */
+        return exg_rewrite_emit(r, node, cast->id, cast_args, cast->schema->argument_count);
+    }
+    return exg_rewrite_emit(
+        r, node, EXG_OP_copy__default,
+        (const exg_argument[]){args[0], exg_arg_ref(result), exg_arg_bool(false)}, 3);
+}
 
 /* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
  * of the kind in `slots`, takes the dtype a number would. */
@@ -14,11 +103,15 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
                          const exg_argument_kind *slots)
 {
     exg_dtype beside = EXG_DTYPE_F32;
+    bool has_dims = false;
 
     for (uint32_t i = op->schema->argument_count; i-- > 0;) {
         if (args[i].kind == EXG_ARGUMENT_TENSOR &&
             (slots == NULL || slots[i] == EXG_ARGUMENT_NONE)) {
-            beside = exg_ref_meta(r->builder, exg_get_ref(&args[i]))->dtype;
+            const exg_tensor_meta *meta = exg_ref_meta(r->builder, exg_get_ref(&args[i]));
+
+            beside = meta->dtype;
+            has_dims = meta->rank > 0;
         }
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
@@ -27,9 +120,7 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
                       args[i].kind == EXG_ARGUMENT_COMPLEX;
 
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
-            args[i] = exg_arg_ref(EMIT(r->builder, full_default,
-                                       exg_arg_ints(r->builder, NULL, 0), args[i],
-                                       DTYPE(exg_number_dtype(args[i].kind, beside))));
+            args[i] = exg_arg_ref(number_tensor(r->builder, &args[i], beside, has_dims));
         } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
             args[i] = exg_arg_ref(EMIT(r->builder, _to_copy_default, args[i],
                                        DTYPE(exg_number_dtype(slots[i], beside))));
@@ -40,6 +131,10 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *slots)
 {
+    if (is_wide(r, op, args)) {
+        EXG_TRY(emit_wide(r, node, op, args));
+        return exg_layout_adopt_results(r, node, op);
+    }
     wrap_numbers(r, op, args, slots);
     if (exg_layout_is_spoken_of(op)) {
         return exg_layout_emit(r, node, op, args);

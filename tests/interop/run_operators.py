@@ -359,6 +359,24 @@ def mixed():
 AGREE.update(mixed())
 
 
+def beside():
+    """Numbers beside tensors whose dtype does not hold them: PyTorch computes with the number as it is."""
+    def numbers(x, s, wide):
+        found = (x + s, x * s, x / s, s / (x + 2), x.clone().add_(s), x.clone().mul_(s), torch.add(x, s, alpha=2), x[0, 1] * s)
+        return found + ((torch.div(x, s, rounding_mode="floor"), torch.cumsum(x + s, 0)) if wide else ())
+
+    for dtype, all_of in ((torch.uint8, (300, -1, -200, 70000, 2**40)), (torch.int8, (300, -200, 2**40)), (torch.int32, (2**40, -(2**33))),
+                          (torch.float16, (70000, 70000.0, -(2**20))), (torch.float32, (1e300, -1e300))):  # fmt: skip
+        x = torch.tensor([[1, 100, 3], [0, 5, 2]]).to(dtype) if dtype != torch.float16 else torch.tensor([[0.25, -1.5, 3], [0, 0.75, -0.25]]).half()
+        for s in all_of:
+            yield f"{s} beside {str(dtype)[6:]}", (lambda x, s=s, w=dtype != torch.float32 and s % 2**32 != 0: numbers(x, s, w), (x,))
+    yield "1e-10 beside float16", (lambda x: (x / 1e-10, x * 1e-10, x - 1e-10), (torch.tensor([[0.25, -1.5, 3], [0, 0.75, -0.25]]).half(),))
+    yield "elu, celu of infinite alpha", (lambda x: (F.elu(x, float("inf")), F.celu(x, float("nan"))), (torch.tensor([1.0, 0, -1, -0.0]),))
+
+
+AGREE.update(beside())
+
+
 def prims():
     """What the widest tables of decompositions end in."""
     p = torch.ops.prims
