@@ -45,15 +45,14 @@ static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dty
         b, number, has_dims && exg_dtype_is_integral(dtype) ? EXG_DTYPE_I64 : dtype);
 }
 
-/* PyTorch computes these in float32 with a number as it is, where the tensor's floats have 16 bits
- * and do not hold it (float16 * 70000). */
+/* PyTorch multiplies and divides in float32 by a number as it is, where the tensor's floats have 16
+ * bits and do not hold it (float16 * 70000); it adds what the number becomes in the tensor's. */
 static bool is_wide(exg_rewrite *r, const exg_operator *op, const exg_argument *args)
 {
     exg_operator_id id = op->functional == EXG_OPERATOR_COUNT ? op->id : op->functional;
     const exg_tensor_meta *meta;
 
-    if ((id != EXG_OP_add_Tensor && id != EXG_OP_sub_Tensor && id != EXG_OP_mul_Tensor &&
-         id != EXG_OP_div_Tensor && id != EXG_OP_div_Tensor_mode) ||
+    if ((id != EXG_OP_mul_Tensor && id != EXG_OP_div_Tensor && id != EXG_OP_div_Tensor_mode) ||
         args[0].kind != EXG_ARGUMENT_TENSOR ||
         (args[1].kind != EXG_ARGUMENT_INT && args[1].kind != EXG_ARGUMENT_FLOAT)) {
         return false;

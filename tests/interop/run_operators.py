@@ -367,7 +367,7 @@ def beside():
 
     for dtype, all_of in ((torch.uint8, (300, -1, -200, 70000, 2**40)), (torch.int8, (300, -200, 2**40)), (torch.int32, (2**40, -(2**33))),
                           (torch.float16, (70000, 70000.0, -(2**20))), (torch.float32, (1e300, -1e300))):  # fmt: skip
-        x = torch.tensor([[1, 100, 3], [0, 5, 2]]).to(dtype) if dtype != torch.float16 else torch.tensor([[0.25, -1.5, 3], [0, 0.75, -0.25]]).half()
+        x = torch.tensor([[1, 100, 3], [0, 5, 2]]).to(dtype) if dtype != torch.float16 else torch.tensor([[0.25, -1.5, 3], [0, -20000, -0.25]]).half()
         for s in all_of:
             yield f"{s} beside {str(dtype)[6:]}", (lambda x, s=s, w=dtype != torch.float32 and s % 2**32 != 0: numbers(x, s, w), (x,))
     yield "1e-10 beside float16", (lambda x: (x / 1e-10, x * 1e-10, x - 1e-10), (torch.tensor([[0.25, -1.5, 3], [0, 0.75, -0.25]]).half(),))
