@@ -30,19 +30,25 @@ static bool keeps_value(const exg_argument *number, exg_dtype dtype)
     return !isfinite(value) || value == 0 || (value >= least && value <= most);
 }
 
-/* The 0-d tensor of a number that stands beside a tensor of dtype `beside`. An integer that the
- * tensor's dtype does not hold takes part in the computation as it is (uint8 / -1), as long as the
+/* The dtype of a number that need not be of the values of `beside`, the dtype of the tensor it
+ * stands beside. An integer takes part in the computation as it is (uint8 / -1), as long as the
  * other tensor's dims keep the result in their dtype, and then its low bits are left. */
+static exg_dtype dtype_of(exg_argument_kind kind, exg_dtype beside, bool has_dims)
+{
+    exg_dtype dtype = exg_number_dtype(kind, beside);
+
+    return has_dims && exg_dtype_is_integral(dtype) && dtype != EXG_DTYPE_B8 ? EXG_DTYPE_I64
+                                                                             : dtype;
+}
+
 static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dtype beside,
                              bool has_dims)
 {
     exg_dtype dtype = exg_number_dtype(number->kind, beside);
 
-    if (keeps_value(number, dtype)) {
-        return EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype));
-    }
-    return exg_lower_wrapped(
-        b, number, has_dims && exg_dtype_is_integral(dtype) ? EXG_DTYPE_I64 : dtype);
+    return keeps_value(number, dtype)
+               ? EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype))
+               : exg_lower_wrapped(b, number, dtype_of(number->kind, beside, has_dims));
 }
 
 /* PyTorch multiplies and divides in float32 by a number as it is, where the tensor's floats have 16
@@ -122,7 +128,7 @@ static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *a
             args[i] = exg_arg_ref(number_tensor(r->builder, &args[i], beside, has_dims));
         } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
             args[i] = exg_arg_ref(EMIT(r->builder, _to_copy_default, args[i],
-                                       DTYPE(exg_number_dtype(slots[i], beside))));
+                                       DTYPE(dtype_of(slots[i], beside, has_dims))));
         }
     }
 }

@@ -370,6 +370,7 @@ def beside():
         x = torch.tensor([[1, 100, 3], [0, 5, 2]]).to(dtype) if dtype != torch.float16 else torch.tensor([[0.25, -1.5, 3], [0, -20000, -0.25]]).half()
         for s in all_of:
             yield f"{s} beside {str(dtype)[6:]}", (lambda x, s=s, w=dtype != torch.float32 and s % 2**32 != 0: numbers(x, s, w), (x,))
+    yield "an item beside uint8", (lambda x, n: ((lambda i: (x / i, x + i, x * i, i - x, x // i))(n.item())), (torch.tensor([[1, 100], [0, 5]], dtype=torch.uint8), torch.tensor(-3)))
     yield "1e-10 beside float16", (lambda x: (x / 1e-10, x * 1e-10, x - 1e-10), (torch.tensor([[0.25, -1.5, 3], [0, 0.75, -0.25]]).half(),))
     yield "elu, celu of infinite alpha", (lambda x: (F.elu(x, float("inf")), F.celu(x, float("nan"))), (torch.tensor([1.0, 0, -1, -0.0]),))
 
