@@ -53,6 +53,13 @@ bool exg_lower_is_contiguous(exg_builder *b, exg_ref x)
     return true;
 }
 
+exg_ref exg_lower_row_major(exg_builder *b, exg_ref x)
+{
+    return EMIT(b, clone_default, x,
+                ((exg_argument){.kind = EXG_ARGUMENT_MEMORY_FORMAT,
+                                .as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS}));
+}
+
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank)
 {
     uint32_t wrapped = 0;

@@ -14,6 +14,7 @@ exg_dims exg_lower_dims(const exg_builder *b, exg_ref x);
 exg_dtype exg_lower_dtype(const exg_builder *b, exg_ref x);
 int64_t exg_lower_numel(const exg_builder *b, exg_ref x);
 bool exg_lower_is_contiguous(exg_builder *b, exg_ref x); /* row-major, or empty */
+exg_ref exg_lower_row_major(exg_builder *b, exg_ref x);  /* a copy that is */
 
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);

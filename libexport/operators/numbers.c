@@ -139,6 +139,17 @@ static bool holds(exg_dtype dtype, const exg_argument *number)
     return x >= least && x <= largest;
 }
 
+bool exg_keeps_value(exg_dtype dtype, const exg_argument *number)
+{
+    const double x = exg_get_float(number);
+    const double least = dtype == EXG_DTYPE_F16   ? 0x1p-14
+                         : dtype == EXG_DTYPE_F64 ? 0
+                                                  : (double)FLT_MIN;
+
+    return holds(dtype, number) && (x >= 0 || !is_unsigned(dtype)) &&
+           !(exg_dtype_is_float(dtype) && x != 0 && fabs(x) < least);
+}
+
 /* Where what is added is multiplied first, by an integer where it is one. */
 static bool may_be_factor(exg_dtype dtype, const exg_argument *alpha)
 {

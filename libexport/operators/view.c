@@ -549,9 +549,7 @@ static exg_ref reshape(exg_builder *b, exg_ref x, exg_argument size)
     exg_strided out;
 
     if (exg_builder_status(b) == EXG_OK && exg_view_view(view_args, &in, &out, NULL) != EXG_OK) {
-        x = EMIT(b, clone_default, x,
-                 ((exg_argument){.kind = EXG_ARGUMENT_MEMORY_FORMAT,
-                                 .as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS}));
+        x = exg_lower_row_major(b, x);
     }
     return EMIT(b, view_default, x, size);
 }

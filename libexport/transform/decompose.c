@@ -7,28 +7,7 @@
 #include "libexport/transform/stretch.h"
 
 #include <exg/transform.h>
-#include <float.h>
-#include <math.h>
 #include <string.h>
-
-/* Does an element of `dtype` have the number's value, but for its last digits? */
-static bool keeps_value(const exg_argument *number, exg_dtype dtype)
-{
-    double least = dtype == EXG_DTYPE_F16 ? 6.103515625e-5 : dtype == EXG_DTYPE_F64 ? 0 : FLT_MIN;
-    double most = dtype == EXG_DTYPE_F16    ? 65504
-                  : dtype == EXG_DTYPE_BF16 ? 3.3895313892515355e38
-                  : dtype == EXG_DTYPE_F64  ? DBL_MAX
-                                            : FLT_MAX;
-    double value = number->kind == EXG_ARGUMENT_COMPLEX ? 0 : fabs(exg_get_float(number));
-    int64_t bits = 8 * (int64_t)exg_dtype_bytes(dtype) - (exg_dtype_class(dtype) == 'I');
-
-    if (exg_dtype_is_integral(dtype)) {
-        return dtype == EXG_DTYPE_B8 || bits >= 63 ||
-               (exg_get_int(number) < INT64_C(1) << bits &&
-                exg_get_int(number) >= (exg_dtype_class(dtype) == 'I' ? -(INT64_C(1) << bits) : 0));
-    }
-    return !isfinite(value) || value == 0 || (value >= least && value <= most);
-}
 
 /* The dtype of a number that need not be of the values of `beside`, the dtype of the tensor it
  * stands beside. An integer takes part in the computation as it is (uint8 / -1), as long as the
@@ -46,7 +25,7 @@ static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dty
 {
     exg_dtype dtype = exg_number_dtype(number->kind, beside);
 
-    return keeps_value(number, dtype)
+    return exg_keeps_value(dtype, number)
                ? EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype))
                : exg_lower_wrapped(b, number, dtype_of(number->kind, beside, has_dims));
 }
@@ -65,7 +44,7 @@ static bool is_wide(exg_rewrite *r, const exg_operator *op, const exg_argument *
     }
     meta = exg_ref_meta(r->builder, exg_get_ref(&args[0]));
     return meta != NULL && (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16) &&
-           !keeps_value(&args[1], meta->dtype);
+           !exg_keeps_value(meta->dtype, &args[1]);
 }
 
 static exg_status emit_wide(exg_rewrite *r, const exg_node *node, const exg_operator *op,
@@ -88,18 +67,11 @@ static exg_status emit_wide(exg_rewrite *r, const exg_node *node, const exg_oper
     result = exg_emit(b, functional->id, wide, functional->schema->argument_count);
     EXG_TRY(exg_builder_status(b));
     if (op->functional == EXG_OPERATOR_COUNT) {
-        const exg_operator *cast = exg_operators_get(r->operators, EXG_OP__to_copy_default);
-        exg_argument cast_args[EXG_REWRITE_ARGS_MAX] = {exg_arg_ref(result), DTYPE(dtype)};
-
-        for (uint32_t i = 2; i < cast->schema->argument_count; i++) {
-            cast_args[i] = exg_arg_none();
-        }
-        cast_args[5] = exg_arg_bool(false); /* non_blocking */
-        return exg_rewrite_emit(r, node, cast->id, cast_args, cast->schema->argument_count);
+        return exg_rewrite_emit(r, node, EXG_OP__to_copy_default,
+                                (const exg_argument[]){exg_arg_ref(result), DTYPE(dtype)}, 2);
     }
-    return exg_rewrite_emit(
-        r, node, EXG_OP_copy__default,
-        (const exg_argument[]){args[0], exg_arg_ref(result), exg_arg_bool(false)}, 3);
+    return exg_rewrite_emit(r, node, EXG_OP_copy__default,
+                            (const exg_argument[]){args[0], exg_arg_ref(result)}, 2);
 }
 
 /* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,

@@ -70,9 +70,7 @@ static exg_ref viewed(exg_builder *b, const exg_operator *view, const exg_argume
         view->view(args, &in, &out, NULL) == EXG_OK) {
         return x;
     }
-    return EMIT(b, clone_default, x,
-                ((exg_argument){.kind = EXG_ARGUMENT_MEMORY_FORMAT,
-                                .as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS}));
+    return exg_lower_row_major(b, x);
 }
 
 /* The tensor's view of `parent`. */
