@@ -16,38 +16,6 @@
 
 #include <cmocka.h>
 
-static char *saved_text(const exg_program *program, const exg_save_options *options)
-{
-    char *text;
-    size_t length;
-    exg_error err;
-
-    if (exg_save(program, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, options, &err) != EXG_OK) {
-        fail_msg("%s: %s", err.code, err.message);
-    }
-    text = (char *)read_file("s.json", &length);
-    text = realloc(text, length + 1);
-    assert_non_null(text);
-    text[length > 0 && text[length - 1] == '\n' ? length - 1 : length] = '\0';
-    return text;
-}
-
-static void expect_written(const char *text, const char *expected)
-{
-    exg_program *program = open_text(text);
-    char *again = saved_text(program, NULL);
-
-    assert_string_equal(again, expected);
-    free(again);
-    exg_program_destroy(program);
-}
-
-/* Read and written again, the text is itself. */
-static void expect_itself(const char *text)
-{
-    expect_written(text, text);
-}
-
 /* ---- what is good ------------------------------------------------------------------------ */
 
 /* S002-105: the specs of an early file; S002-104: what it is. */
@@ -174,7 +142,7 @@ static void it_remembers_how_targets_are_spelt(void **state)
     expect_itself(text);
 }
 
-/* S002-108: keys that no schema has are kept where they stand; those of null say nothing. */
+/* S002-108: keys that no schema has are kept where they stand, those of null too. */
 static void it_keeps_unknown_keys(void **state)
 {
     static const struct {
@@ -186,20 +154,19 @@ static void it_keeps_unknown_keys(void **state)
         {"{\"name\": \"y\"}",       "{\"name\": \"y\", \"new\": false}"},
         {"\"layout\": \"strided\"", "\"layout\": \"strided\", \"is_cool\": true"},
         {"\"extra\": {}",           "\"extra\": {}, \"from_node\": [{\"name\": \"a\"}]"},
+        {"\"buffers\": {}",         "\"buffers\": {}, \"gone\": null"},
+        {"\"data\": {\"buffer\"",   "\"data\": {\"why\": [1, \"]\"], \"buffer\""},
     };
-    uint32_t kept = 0;
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *text = early_json(rows[i].from, rows[i].to);
         exg_program *p = open_text(text);
 
-        kept += p->metadata.count;
+        assert_int_equal(p->metadata.count, 0); /* they are no metadata of the program */
         exg_program_destroy(p);
         expect_itself(text);
     }
-    assert_int_equal(kept, 5);
-    expect_written(early_json("\"buffers\": {}", "\"buffers\": {}, \"gone\": null"), early_add);
 }
 
 /* ---- dtypes and bytes -------------------------------------------------------------------- */
@@ -437,7 +404,7 @@ static void it_carries_a_list_of_names_and_numbers(void **state)
     assert_int_not_equal(sizes[0].value, EXG_NO_VALUE);
     p->graph->nodes[0].inputs[1].arg =
         (exg_argument){.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = sizes};
-    text = saved_text(p, NULL);
+    text = saved_text(p);
     assert_non_null(strstr(text, "exg.carry"));
     again = open_text(text);
     if (!exg_program_equal(p, again, false, difference)) {
@@ -495,7 +462,7 @@ static void it_carries_metadata_of_inputs_and_the_token_of_assertions(void **sta
     p->signature.assertion_dep_token = "token";
     p->signature.assertion_dep_index = 1;
     expect_found(p, NULL, "");
-    text = saved_text(p, NULL);
+    text = saved_text(p);
     again = open_text(text);
     if (!exg_program_equal(p, again, false, difference)) {
         fail_msg("%s", difference);

@@ -180,6 +180,7 @@ static exg_program *make(void)
                                    .assertion_dep_token = "y", .assertion_dep_index = 2};
     p->input_metadata = said;
     p->input_metadata_count = 2;
+    p->early_form = "{\"name\" :\"m\"}";
     p->module_calls = calls;
     p->module_call_count = 2;
     p->metadata = (exg_string_map){metadata, 2};
@@ -226,6 +227,7 @@ static void expect_rest(const exg_program *p)
     assert_string_equal(p->signature.assertion_dep_token, "y");
     assert_int_equal(p->signature.assertion_dep_index, 2);
     assert_string_equal(p->input_metadata[0].input, "x");
+    assert_string_equal(p->early_form, "{\"name\" :\"m\"}");
     assert_null(p->input_metadata[1].input);
     assert_string_equal(p->input_metadata[1].metadata.items[0].value, metadata[0].value);
 }

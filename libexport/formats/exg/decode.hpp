@@ -631,6 +631,7 @@ exg_status decoder::program(const flat::Program *f)
     p_->schema_major = f->schema_major();
     p_->schema_minor = f->schema_minor();
     p_->torch_version = text(f->torch_version());
+    p_->early_form = text(f->early_form());
     graph(f->graph(), p_->graph);
     if (!good()) {
         return exg_error_within(err_, status_, "graph");
