@@ -71,6 +71,19 @@ static bool is_among(const char *const *names, size_t count, const char *name, s
     return false;
 }
 
+bool exg_is_stack_item(const char *item, size_t length)
+{
+    uint32_t commas = 0;
+    int32_t depth = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        depth += item[i] == '(' || item[i] == '[';
+        depth -= item[i] == ')' || item[i] == ']';
+        commas += item[i] == ',' && depth == 0;
+    }
+    return commas == 2;
+}
+
 static bool put_all(exg_map *taken, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -21,6 +21,9 @@ bool exg_put_module_names(exg_map *taken);
 /* Can a tensor of a GraphModule be called so, dots leading into modules? */
 bool exg_is_module_path(const char *name);
 
+/* Is it an item of nn_module_stack, "key,path,type"? Commas inside brackets do not count. */
+bool exg_is_stack_item(const char *item, size_t length);
+
 /* Are there a call, and names that PyTorch can have; is it no early program? Those bind parameters
  * by their dotted names and know of no calls and ranges. NO_MEMORY. */
 exg_status exg_program_suits_python(const exg_program *program, bool *suits, exg_error *err);

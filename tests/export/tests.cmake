@@ -50,6 +50,10 @@ if(Python3_FOUND AND TARGET exg)
   add_test(NAME verify_pairs COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/export/verify/pairs.py $<TARGET_FILE:exg>)
   set_tests_properties(verify_pairs PROPERTIES TIMEOUT 300)
+  # Early files at random, by way of every format.
+  add_test(NAME export_early_forms COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/export/early_forms.py $<TARGET_FILE:exg> 40)
+  set_tests_properties(export_early_forms PROPERTIES TIMEOUT 300)
 endif()
 
 # Two programs beside each other.

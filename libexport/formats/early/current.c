@@ -11,30 +11,18 @@
 #include "libexport/program/equal.h"
 #include "libexport/program/python.h"
 
+#include <exg/symint.h>
 #include <string.h>
 
-/* ---- made current --------------------------------------------------------------------------- */
+/* ---- texts that PyTorch reads --------------------------------------------------------------- */
 
-/* Three texts with commas between them, outside of brackets: what PyTorch splits an entry into. */
-static bool is_stack_entry(const char *text, size_t length)
-{
-    int depth = 0;
-    int parts = 1;
-
-    for (size_t i = 0; i < length; i++) {
-        depth += text[i] == '[' || text[i] == '(';
-        depth -= text[i] == ']' || text[i] == ')';
-        parts += text[i] == ',' && depth == 0;
-    }
-    return parts == 3;
-}
-
+/* Is every part of it one that PyTorch can split? */
 static bool is_module_stack(const char *text)
 {
     for (;; text++) {
         size_t length = strcspn(text, ";");
 
-        if (!is_stack_entry(text, length)) {
+        if (!exg_is_stack_item(text, length)) {
             return false;
         }
         text += length;
@@ -68,9 +56,65 @@ static exg_status set_apart(exg_arena *arena, exg_string_map *map, exg_error *er
     return EXG_OK;
 }
 
+/* ---- symbols -------------------------------------------------------------------------------- */
+
+typedef struct speller {
+    exg_text text;
+    const char *at; /* behind what is in the text */
+} speller;
+
+static void spell_symbol(void *user, const char *name, size_t length)
+{
+    speller *s = user;
+
+    exg_text_add(&s->text, s->at, (size_t)(name - s->at));
+    exg_text_puts(&s->text, "Symbol('");
+    exg_text_add(&s->text, name, length);
+    exg_text_puts(&s->text, "', integer=True)");
+    s->at = name + length;
+}
+
+/* "2*N" as "2*Symbol('N', integer=True)": by itself N is a function of sympy, E a number. */
+static exg_status spell(exg_arena *arena, exg_sym_int *sym, exg_error *err)
+{
+    speller s = {EXG_TEXT_EMPTY, sym->expr};
+
+    if (sym->expr == NULL || strstr(sym->expr, "Symbol(") != NULL) {
+        return EXG_OK;
+    }
+    if (exg_symint_visit(sym->expr, spell_symbol, &s, NULL) == EXG_OK) {
+        exg_text_puts(&s.text, s.at);
+        sym->expr = s.text.failed ? NULL : exg_arena_strdup(arena, exg_text_string(&s.text));
+    }
+    exg_text_free(&s.text);
+    return sym->expr == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status spell_values(exg_arena *arena, exg_graph *graph, exg_error *err)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        exg_tensor_meta *meta = graph->values[i].tensor;
+
+        for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
+            EXG_TRY(spell(arena, &meta->sizes[d], err));
+            EXG_TRY(spell(arena, &meta->strides[d], err));
+        }
+        if (meta != NULL) {
+            EXG_TRY(spell(arena, &meta->storage_offset, err));
+        }
+        if (graph->values[i].sym_int != NULL) {
+            EXG_TRY(spell(arena, graph->values[i].sym_int, err));
+        }
+    }
+    return EXG_OK;
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
 /* Branches are graphs, and nothing else. */
 static exg_status make_graph(exg_arena *arena, exg_graph *graph, exg_error *err)
 {
+    EXG_TRY(spell_values(arena, graph, err));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         exg_node *node = &graph->nodes[n];
 

@@ -296,16 +296,14 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
     return gather_own(d, half);
 }
 
-/* Each tensor's value; own_of[value] is its place in half->own and one more, or 0. */
+/* Each tensor's value, which tensor_values describes (S002-78): nothing is taken from the tensor;
+ * own_of[value] is its place in half->own and one more, or 0. */
 static exg_status bind_own(exg_decoder *d, exg_json value, half_module *half, uint32_t **own_of)
 {
     for (uint32_t i = 0; i < half->own_count; i++) {
         exg_early_bound *b = &half->own[i];
-        exg_value *known;
 
         EXG_TRY(exg_decoder_value(d, value, b->name, (uint32_t)strlen(b->name), &b->id));
-        known = exg_decoder_value_at(d, b->id);
-        known->tensor = known->tensor == NULL ? b->meta : known->tensor;
     }
     *own_of = EXG_NEW_ARRAY(d->arena, uint32_t, exg_decoder_value_count(d));
     if (*own_of == NULL) {
@@ -410,7 +408,8 @@ static exg_status add_weight(lifter *l, const exg_early_bound *b)
         EXG_TRY(exg_weights_add_storage(weights, &none, &weight.storage, l->d->err));
         return exg_weights_add(weights, &weight, l->d->err);
     }
-    EXG_TRY(exg_early_storage(l->d, b->tensor, weights, l->ranges, &weight.storage));
+    EXG_TRY(exg_early_storage(l->d, b->tensor, exg_dtype_name(b->meta->dtype), weights, l->ranges,
+                              &weight.storage));
     length = weights->storages[weight.storage].length;
     if (b->meta->layout != EXG_LAYOUT_STRIDED) {
         return EXG_FAIL(l->d->err, MALFORMED, "WGT-009", "bytes of a %s tensor have no meaning",

@@ -72,9 +72,9 @@ exg_item_fn exg_early_branch;      /* exg_early_branch_argument: a GraphModule i
 exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_bound **own,
                                    uint32_t *own_count);
 
-/* The storage of a Tensor, added to `weights`. Equal external ranges are one: `ranges` has
- * those that were seen, and begins empty. */
-exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
+/* The storage of a Tensor, added to `weights`. Equal external ranges `of` one thing (a dtype) are
+ * one, but for empty ones: `ranges` has those that were seen, and begins empty. */
+exg_status exg_early_storage(exg_decoder *d, exg_json tensor, const char *of, exg_weights *weights,
                              exg_map *ranges, uint32_t *storage);
 
 /* Bytes in base64 as a storage; EAR-006. */

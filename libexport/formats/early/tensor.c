@@ -155,16 +155,16 @@ static exg_status add_checksum(exg_decoder *d, exg_weights *weights, uint32_t in
 }
 
 /* The range's storage: an equal one that is known, or a new one. */
-static exg_status add_range(exg_decoder *d, const exg_storage *made, exg_weights *weights,
-                            exg_map *ranges, uint32_t *storage)
+static exg_status add_range(exg_decoder *d, const exg_storage *made, const char *of,
+                            exg_weights *weights, exg_map *ranges, uint32_t *storage)
 {
-    const char *key = exg_arena_printf(d->arena, "%" PRIu64 "+%" PRIu64 " %s", made->offset,
+    const char *key = exg_arena_printf(d->arena, "%s %" PRIu64 "+%" PRIu64 " %s", of, made->offset,
                                        made->length, made->location);
 
     if (key == NULL) {
         return exg_decoder_out_of_memory(d);
     }
-    *storage = exg_map_find(ranges, key);
+    *storage = made->length == 0 ? EXG_MAP_NONE : exg_map_find(ranges, key);
     if (*storage != EXG_MAP_NONE) {
         return add_checksum(d, weights, *storage, &made->checksum);
     }
@@ -205,17 +205,17 @@ exg_status exg_early_place(exg_decoder *d, exg_json value, exg_storage *place,
                                 "offset and length pass 64 bits");
 }
 
-static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
+static exg_status external(exg_decoder *d, exg_json value, const char *of, exg_weights *weights,
                            exg_map *ranges, uint32_t *storage)
 {
     exg_storage made;
     const char *checksum = NULL;
 
     EXG_TRY(exg_early_place(d, value, &made, &checksum));
-    return add_range(d, &made, weights, ranges, storage);
+    return add_range(d, &made, of, weights, ranges, storage);
 }
 
-exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
+exg_status exg_early_storage(exg_decoder *d, exg_json tensor, const char *of, exg_weights *weights,
                              exg_map *ranges, uint32_t *storage)
 {
     static const exg_field fields[] = {
@@ -242,7 +242,7 @@ exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weigh
     }
     EXG_TRY_IN(d->err,
                has_buffer ? internal(d, half.data, weights, storage)
-                          : external(d, half.data, weights, ranges, storage),
+                          : external(d, half.data, of, weights, ranges, storage),
                "storage.data");
     return EXG_OK;
 }
