@@ -182,6 +182,16 @@ exg_status exg_storage_compare(const exg_storage *storage, exg_checksum_kind kin
     return EXG_OK;
 }
 
+const char *exg_storage_unknown_checksum(const exg_storage *storage)
+{
+    for (uint32_t i = 0; i <= storage->further_count; i++) {
+        if (checksum_at(storage, i)->kind == EXG_CHECKSUM_UNKNOWN) {
+            return checksum_at(storage, i)->text;
+        }
+    }
+    return NULL;
+}
+
 uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length)
 {
     return all ^ (uint32_t)crc32_combine64(head, 0, (z_off64_t)length);

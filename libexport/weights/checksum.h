@@ -44,6 +44,11 @@ exg_status exg_checks_end(exg_checks *checks, const exg_storage *storage, exg_st
 exg_status exg_storage_compare(const exg_storage *storage, exg_checksum_kind kind,
                                const char *found, exg_error *err);
 
+/* The first text of an unknown kind: it can only be kept, where others are compared, and one of
+ * ours
+ * takes their place. NULL: there is none. */
+const char *exg_storage_unknown_checksum(const exg_storage *storage);
+
 /* The CRC-32 of the last `length` bytes of something, of which that of all is known and that
  * of the bytes before them. */
 uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length);

@@ -1,6 +1,6 @@
 """Early files at random, as anything that writes the seed's dataclasses could write them; each comes back letter by letter from
 .json, .exg and .pt2, beside itself and in a folder where its files of weights are not. Rows S002-73, S002-77, S002-83, S002-108,
-S002-111, S002-114, S002-117.
+S002-111, S002-114, S002-116, S002-117, S002-119.
 
     early_forms.py EXG [COUNT [FIRST]]
 

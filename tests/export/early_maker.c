@@ -30,9 +30,9 @@ const char early_add[] =
 
 const char *early_with(const char *text, const char *from, const char *to)
 {
-    static char buffers[2][65536];
-    static int next;
-    char *buffer = buffers[next ^= 1];
+    static char buffers[4][65536];
+    static unsigned next;
+    char *buffer = buffers[next++ % 4];
     const char *at = strstr(text, from);
 
     if (at == NULL) {
@@ -132,6 +132,25 @@ void expect_itself(const char *given)
         expect_saved(other, text, names[i]);
         exg_program_destroy(other);
     }
+    exg_program_destroy(program);
+    free(text);
+}
+
+void expect_ours(const char *given)
+{
+    char *text = strdup(given);
+    exg_program *program;
+    char *ours;
+
+    assert_non_null(text);
+    program = open_text(text);
+    expect_saved(program, text, ".json");
+    program->early_form = NULL;
+    ours = saved_text(program);
+    if (strncmp(ours, text, strlen(text)) != 0 || strcmp(ours + strlen(text), "\n") != 0) {
+        fail_msg("we write %s as %s", text, ours);
+    }
+    free(ours);
     exg_program_destroy(program);
     free(text);
 }

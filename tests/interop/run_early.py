@@ -1,5 +1,6 @@
 """Early files as .pt2: torch.export.load opens them, and they give what the formulas in the file give when PyTorch's operators are
-called one by one; so does exg. See README.md beside this file. Rows S002-01 to -13 (values), S002-49, S002-96, S002-115."""
+called one by one; so does exg. See README.md beside this file. Rows S002-18, S002-33, S002-49,
+S002-60, S002-61, S002-96, S002-99, S002-114, S002-115."""
 
 import base64
 import json
@@ -48,10 +49,10 @@ def ref(name):
     return {"as_tensor": {"name": name}}
 
 
-def node(target, args, outputs, stack="", extra=None):
+def node(target, args, outputs, stack="", extra=None, kwargs=None):
     outputs = [ref(output) if isinstance(output, str) else output for output in outputs]
     args = [ref(arg) if isinstance(arg, str) else arg for arg in args]
-    return {"target": target, "args": args, "kwargs": {}, "outputs": outputs,
+    return {"target": target, "args": args, "kwargs": kwargs or {}, "outputs": outputs,
             "metadata": {"stack_trace": "", "nn_module_stack": stack, "extra": extra or {}}}
 
 
@@ -96,10 +97,11 @@ def evaluate(early, inputs):
             return values[given["name"]]
         if kind in ("as_tensors", "as_symints"):
             return [values[each["name"]] for each in given]
-        return given
+        return getattr(torch, given) if kind == "as_memory_format" else given
 
     for each in early["graph"]["nodes"]:
         args = [argument(arg) for arg in each["args"]]
+        kwargs = {key: argument(arg) for key, arg in each["kwargs"].items()}
         if each["target"].endswith("higher_order.cond"):
             results = evaluate(args[1] if args[0] else args[2], args[3])
         elif each["target"].startswith("_operator."):
@@ -108,7 +110,7 @@ def evaluate(early, inputs):
             op = torch.ops
             for part in each["target"].removeprefix("torch.ops.").split("."):
                 op = getattr(op, part)
-            results = op(*args)
+            results = op(*args, **kwargs)
         results = results if isinstance(results, (tuple, list)) else [results]
         values.update({output[next(iter(output))]["name"]: result for output, result in zip(each["outputs"], results)})
     return [values[each["name"]] for each in early["graph"]["outputs"]]
@@ -213,6 +215,17 @@ def takes_item():
     return early, [torch.tensor(-3), X]
 
 
+def turned(memory_format):
+    """A copy, and its elements in the order of memory, where the format shows."""
+    shape = [1, 2, 2, 3] if memory_format == "channels_last" else [1, 2, 1, 2, 3]
+    strides = {"channels_last": [12, 1, 6, 2], "channels_last_3d": [12, 1, 12, 6, 2]}.get(memory_format)
+    early = module(["x"], ["z"], [
+        node("aten.clone.default", ["x"], ["y"], kwargs={"memory_format": {"as_memory_format": memory_format}}),
+        node("aten.as_strided.default", ["y", {"as_ints": [12]}, {"as_ints": [1]}], ["z"]),
+    ], {"x": meta(shape), "y": meta(shape, strides=strides), "z": meta([12])})
+    return early, [torch.arange(12.0).reshape(shape)]
+
+
 CASES = {
     **{f"program called {name!r}": adds(name=name) for name in ("", "m", "a/b c", "model", "é")},
     **{f"input called {name!r}": adds(x=name) for name in ("class", "self", "torch", "pytree", "a.b", "1", "é", "None", "input")},
@@ -227,6 +240,7 @@ CASES = {
     **{f"a size of {symbol}": named_size(symbol) for symbol in ("N", "E", "S", "lambda", "batch")},
     **{f"values of {dtype}": keeps(dtype) for dtype in DTYPES},
     "views": views(),
+    **{f"a copy in {name}": turned(name) for name in ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format")},
     "a parameter listed before": listed("w", "x"),
     "a parameter listed behind": listed("x", "w"),
     "a buffer and a parameter listed": listed("b", "x", "w"),

@@ -120,6 +120,16 @@ typedef struct beside {
     exg_writer *file;
 } beside;
 
+/* A checksum that nobody knows stays with its bytes, which are those that it was made of. */
+static const char *kept_checksum(const exg_weights *weights, uint32_t storage, const char *ours)
+{
+    const char *unknown = weights->storages[storage].byte_order == EXG_BIG_ENDIAN
+                              ? exg_storage_unknown_checksum(&weights->storages[storage])
+                              : NULL;
+
+    return unknown == NULL ? ours : unknown;
+}
+
 /* Every storage of the early part once, in the order of the weights; with a file it is
  * written, without one its checksum is taken. */
 static exg_status each_storage(beside *b, exg_hasher *name)
@@ -146,6 +156,7 @@ static exg_status each_storage(beside *b, exg_hasher *name)
             status = exg_early_checksum(b->e, bytes, range->length, &range->checksum);
             if (status == EXG_OK) {
                 exg_hasher_add(name, range->checksum, strlen(range->checksum));
+                range->checksum = kept_checksum(weights, weight->storage, range->checksum);
             }
         } else if (status == EXG_OK) {
             status = exg_writer_align(b->file, ALIGNMENT, b->e->err);

@@ -752,6 +752,7 @@ exg_status decoder::place(const flat::Storage *f, const uint8_t *file, uint64_t 
 exg_status decoder::storage(const flat::Storage *f, const uint8_t *file, uint64_t file_length)
 {
     exg_storage made;
+    exg_checksum declared;
     char digits[33];
     uint32_t index;
 
@@ -769,9 +770,11 @@ exg_status decoder::storage(const flat::Storage *f, const uint8_t *file, uint64_
                   static_cast<unsigned long long>(f->place()->hash_low()));
     made.checksum = {EXG_CHECKSUM_XXH3_128, digits};
     if (f->declared_checksum() != nullptr) {
-        made.checksum = {EXG_CHECKSUM_UNKNOWN, text(f->declared_checksum())};
+        declared = {EXG_CHECKSUM_UNKNOWN, text(f->declared_checksum())};
         EXG_TRY(status_);
-        EXG_TRY(spend(made.checksum.text));
+        EXG_TRY(spend(declared.text));
+        made.further = &declared;
+        made.further_count = 1;
     }
     return exg_weights_add_storage(p_->weights, &made, &index, err_);
 }

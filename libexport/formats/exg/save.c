@@ -8,6 +8,7 @@
 #include "libexport/formats/exg/save.h"
 
 #include "libexport/formats/exg/resume.h"
+#include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>
@@ -31,20 +32,6 @@ static uint8_t width_of(const exg_tensor_meta *meta)
     return (uint8_t)bytes;
 }
 
-/* What can only be kept; the others are compared, and one of our own takes their place. */
-static const char *unknown_checksum(const exg_storage *storage)
-{
-    if (storage->checksum.kind == EXG_CHECKSUM_UNKNOWN) {
-        return storage->checksum.text;
-    }
-    for (uint32_t i = 0; i < storage->further_count; i++) {
-        if (storage->further[i].kind == EXG_CHECKSUM_UNKNOWN) {
-            return storage->further[i].text;
-        }
-    }
-    return NULL;
-}
-
 static void use(exg_saver *s, uint32_t storage, const exg_tensor_meta *meta)
 {
     if (s->map[storage] == UINT32_MAX) {
@@ -54,7 +41,7 @@ static void use(exg_saver *s, uint32_t storage, const exg_tensor_meta *meta)
         s->source[s->count] = storage;
         s->stored[s->count].length = from->length;
         s->stored[s->count].byte_order = from->byte_order;
-        s->stored[s->count].declared_checksum = unknown_checksum(from);
+        s->stored[s->count].declared_checksum = exg_storage_unknown_checksum(from);
         s->count++;
     }
     if (s->widths[s->map[storage]] == 0) {
