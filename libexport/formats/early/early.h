@@ -73,7 +73,7 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
                                    uint32_t *own_count);
 
 /* The storage of a Tensor, added to `weights`. Equal external ranges `of` one thing (a dtype) are
- * one, but for empty ones: `ranges` has those that were seen, and begins empty. */
+ * one: `ranges` has those that were seen, and begins empty. */
 exg_status exg_early_storage(exg_decoder *d, exg_json tensor, const char *of, exg_weights *weights,
                              exg_map *ranges, uint32_t *storage);
 

@@ -164,7 +164,7 @@ static exg_status add_range(exg_decoder *d, const exg_storage *made, const char 
     if (key == NULL) {
         return exg_decoder_out_of_memory(d);
     }
-    *storage = made->length == 0 ? EXG_MAP_NONE : exg_map_find(ranges, key);
+    *storage = exg_map_find(ranges, key);
     if (*storage != EXG_MAP_NONE) {
         return add_checksum(d, weights, *storage, &made->checksum);
     }
