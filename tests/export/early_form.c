@@ -298,6 +298,24 @@ static void it_replaces_no_file_beside(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-73: other weights are no longer what the file beside holds. */
+static void it_writes_other_weights_inside(void **state)
+{
+    exg_program *p = open_beside(early_json(INTERNAL, external("w.bin", "8", "")));
+    exg_weights *made = NULL;
+    char *text;
+
+    (void)state;
+    assert_int_equal(exg_weights_strip(p->weights, &made, NULL), EXG_OK);
+    exg_weights_release(p->weights);
+    p->weights = made;
+    text = saved_text(p);
+    assert_string_equal(text, early_json("P4AAAMAAAAA=", "AAAAAAAAAAA="));
+    free(text);
+    assert_int_equal(file_bytes("w.bin"), sizeof(bytes_beside));
+    exg_program_destroy(p);
+}
+
 /* S002-66, S002-68, S002-72, S002-118: what is named is looked at, whether or not there is a
  * checksum; tensor and file are named. */
 static void it_looks_at_every_file(void **state)
@@ -645,6 +663,7 @@ int main(void)
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_replaces_no_file_beside),
+        cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
         cmocka_unit_test(it_compares_every_checksum),
         cmocka_unit_test(it_reads_bytes_inside_and_beside),
