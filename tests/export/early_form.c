@@ -354,6 +354,23 @@ static void it_looks_at_every_file(void **state)
     assert_int_equal(remove(in_folder("link.bin")), 0);
 }
 
+/* S002-72: a file that is too short is not taken for another one. */
+static void it_tells_short_files_from_others(void **state)
+{
+    char tensor[1024];
+    exg_program *p;
+    exg_error err;
+
+    (void)state;
+    snprintf(tensor, sizeof(tensor), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+             external("w.bin", "16", ""));
+    p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
+                               external("w.bin", "12", "crc32:00000000")));
+    assert_int_equal(exg_weights_check(p->weights, NULL, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "IO-RANGE");
+    exg_program_destroy(p);
+}
+
 /* S002-69, S002-118: two tensors of one range; each one's checksum counts, in whatever order.
  * S002-75: they are one storage. */
 static void it_compares_every_checksum(void **state)
@@ -665,6 +682,7 @@ int main(void)
         cmocka_unit_test(it_replaces_no_file_beside),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
+        cmocka_unit_test(it_tells_short_files_from_others),
         cmocka_unit_test(it_compares_every_checksum),
         cmocka_unit_test(it_reads_bytes_inside_and_beside),
         cmocka_unit_test(it_shares_bytes_of_one_dtype_alone),
