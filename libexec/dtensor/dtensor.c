@@ -256,7 +256,7 @@ static bool source_gives(const void *user, uint32_t giver, uint32_t taker)
 /* Each summand of `value` over a Partial mesh dim; S003-98. */
 static exg_status divide(exg_dtensor *t, exg_error *err)
 {
-    exg_status status = EXG_OK;
+    exg_status status;
     exg_mirror part;
     double by = 1;
 
@@ -277,13 +277,12 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
                         exg_dtype_name(t->local.dtype));
     }
     EXG_TRY(exg_dtensor_mirror(t, true, &part, err));
-    for (int64_t i = 0; status == EXG_OK && i < exg_tensor_numel(&part.here); i++) {
+    for (int64_t i = 0; i < exg_tensor_numel(&part.here); i++) {
         uint8_t *at = (uint8_t *)part.here.data + i * (int64_t)exg_dtype_bytes(part.here.dtype);
 
-        status = exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by,
-                                   err);
+        exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by);
     }
-    status = status == EXG_OK ? exg_mirror_write(&part, err) : status;
+    status = exg_mirror_write(&part, err);
     exg_mirror_close(&part);
     return status;
 }

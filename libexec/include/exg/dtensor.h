@@ -28,7 +28,7 @@
 
 #include <exg/device_mesh.h>
 #include <exg/placement.h>
-#include <exg/program.h>
+#include <exg/scalar.h>
 #include <exg/tensor.h>
 #include <stddef.h>
 
@@ -211,9 +211,9 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
 
 typedef struct exg_dtensor_like {
     size_t size; /* sizeof(exg_dtensor_like) */
-    exg_dtype dtype;
+    exg_dtype dtype; /* UNKNOWN (0): float32; of full what the value is: int64, bool, complex64 */
     uint32_t rank;
-    const int64_t *sizes;
+    const int64_t *sizes; /* of a single number none */
     const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
@@ -228,22 +228,24 @@ exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like
                              exg_error *err);
 exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                             exg_error *err);
-/* Every element `value`, converted to the dtype (real part of a complex one). */
-exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
+/* Every element `value`, as exg_scalar_store (scalar.h) has it: USAGE DTN-022. */
+exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_scalar value,
                             exg_dtensor **t, exg_error *err);
-/* start, start + step, ... of rank 1. */
+/* start, start + step, ... of rank 1; not of complex dtypes. */
 exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
                               double step, exg_dtensor **t, exg_error *err);
 
 /* Where random numbers come from; equal on all ranks. A draw moves `offset` on by the number
- * of elements, rounded up to four. */
+ * of elements, of complex ones twice that, rounded up to four. */
 typedef struct exg_rng {
     uint64_t seed;
     uint64_t offset;
 } exg_rng;
 
 /* Uniform on [0, 1), and normal. An element's value follows from the seed, the offset and
- * its place in the whole, so placements and ranks do not change it. Floating dtypes. */
+ * its place in the whole, so placements and ranks do not change it. Of floating dtypes
+ * of two bytes and more and complex ones, whose two parts are uniform each, or normal so that the
+ * square of both is 1 in the mean. USAGE DTN-009 of others. */
 exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                             exg_dtensor **t, exg_error *err);
 exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,

@@ -10,6 +10,7 @@
 #include <exg/place.h>
 #include <exg/placement.h>
 #include <exg/plan.h>
+#include <exg/scalar.h>
 #include <exg/session.h>
 #include <exg/tensor.h>
 

@@ -61,7 +61,7 @@ static void distribute_nothing(rank_context *c)
     exg_placement rows = exg_shard(0), columns = exg_shard(1);
     exg_dtensor *t = NULL, *moved = NULL, *local = NULL;
     exg_write_item item;
-    exg_argument number;
+    exg_scalar number;
     char *text = NULL;
     uint64_t before;
     uint32_t count;

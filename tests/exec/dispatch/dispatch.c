@@ -729,44 +729,6 @@ static void ranks_outside_compute_nothing(void **state)
     on_mesh("4", outside, NULL);
 }
 
-/* ---- random --------------------------------- */
-
-static void draw(rank_context *c)
-{
-    exg_dispatch_options options = {.size = sizeof(options), .seed = 42};
-    int64_t sizes[] = {6};
-    eager e;
-    exg_dtensor *x, *y, *z, *p;
-    exg_object same;
-
-    eager_begin(&e, c, &options);
-    x = CALL(&e, "aten.rand.default", of_ints(sizes, 1));
-    y = CALL(&e, "aten.rand.default", of_ints(sizes, 1));
-    same = call(&e, "aten.equal.default", (exg_object[]){T(x), T(y)}, 2);
-    EXPECT(c, !same.value.as_bool, "two draws are equal");
-    exg_dtensor_destroy(y);
-    p = counted(&e, EXG_DTYPE_F32, "6", "S(0)");
-    z = CALL(&e, "aten.rand_like.default", T(p));
-    EXPECT(c, exg_dtensor_sizes(z)[0] == 6, "like");
-    exg_dtensor_destroy(z);
-    exg_dtensor_destroy(p);
-    eager_end(&e);
-
-    eager_begin(&e, c, &options);
-    y = CALL(&e, "aten.rand.default", of_ints(sizes, 1));
-    same = call(&e, "aten.equal.default", (exg_object[]){T(x), T(y)}, 2);
-    EXPECT(c, same.value.as_bool, "equal seeds draw other numbers");
-    exg_dtensor_destroy(x);
-    exg_dtensor_destroy(y);
-    eager_end(&e);
-}
-
-static void random_operators_draw_anew(void **state)
-{
-    (void)state;
-    on_mesh("2", draw, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -787,7 +749,6 @@ int main(void)
         cmocka_unit_test(plain_tensors_are_refused_unless_allowed),
         cmocka_unit_test(two_meshes_are_refused),
         cmocka_unit_test(ranks_outside_compute_nothing),
-        cmocka_unit_test(random_operators_draw_anew),
     };
     int failed;
 

@@ -105,11 +105,32 @@ static void run_own_rule(rank_context *c)
     eager_end(&e);
 }
 
+/* Moves that cost the same: the first of them. */
+static void run_tied_rule(rank_context *c)
+{
+    eager e;
+    exg_dtensor *x, *y;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4x4x4", "S(0)");
+    for (int i = 0; i < 2; i++) {
+        scripted s = {.suggests = {exg_shard(1 + i), exg_shard(2 - i)}, .suggestion_count = 2};
+
+        register_rule(&e, "aten.neg.default", &s);
+        y = CALL(&e, "aten.neg.default", T(x));
+        EXPECT(c, lies(y, i == 0 ? "S(1)" : "S(2)"), "another than the first of two");
+        exg_dtensor_destroy(y);
+    }
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
 /* S001-22, S001-26, S001-27, S000-26 */
 static void a_rule_of_ones_own_replaces_the_tables(void **state)
 {
     (void)state;
     on_mesh("4", run_own_rule, NULL);
+    on_mesh("4", run_tied_rule, NULL);
 }
 
 static void run_bad_rules(rank_context *c)
@@ -715,31 +736,6 @@ static void a_part_and_a_spec_are_a_dtensor(void **state)
     on_mesh("2", take_apart, NULL);
 }
 
-static void look_at_item(rank_context *c)
-{
-    eager e;
-    exg_dtensor *x, *many;
-    exg_argument number;
-
-    eager_begin(&e, c, NULL);
-    x = parts(&e, EXG_DTYPE_F32, "", "P(sum)",
-              (const double[]){exg_device_mesh_rank(c->mesh) == 0 ? 1.0 : 5.0});
-    EXPECT(c, exg_dtensor_item(x, &number, &e.err) == EXG_OK && number.as_float == 6.0, "%g",
-           number.as_float);
-    many = counted(&e, EXG_DTYPE_F32, "2", "R");
-    EXPECT(c, exg_dtensor_item(many, &number, &e.err) == EXG_USAGE, "two elements");
-    exg_dtensor_destroy(x);
-    exg_dtensor_destroy(many);
-    eager_end(&e);
-}
-
-/* S001-53 */
-static void an_item_is_reduced_first(void **state)
-{
-    (void)state;
-    on_mesh("2", look_at_item, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -755,7 +751,6 @@ int main(void)
         cmocka_unit_test(arguments_are_packed_in_their_structure),
         cmocka_unit_test(results_are_wrapped_by_their_specs),
         cmocka_unit_test(a_part_and_a_spec_are_a_dtensor),
-        cmocka_unit_test(an_item_is_reduced_first),
     };
     int failed;
 

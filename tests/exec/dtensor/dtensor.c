@@ -438,7 +438,7 @@ static void make_some(rank_context *c)
     exg_dtensor *t = NULL, *full = NULL;
     exg_rng rng = {.seed = 7, .offset = 12};
 
-    EXPECT(c, exg_dtensor_full(c->mesh, &like, 2.5, &t, NULL) == EXG_OK, "full");
+    EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_float(2.5), &t, NULL) == EXG_OK, "full");
     for (int64_t i = 0; t != NULL && i < exg_tensor_numel(exg_dtensor_to_local(t)); i++) {
         EXPECT(c, floats(t)[i] == 2.5f, "full's elements");
     }
@@ -627,9 +627,6 @@ static void what_does_not_fit_is_refused(void **state)
     like.placements = list;
     like.placement_count = 2;
     assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_USAGE);
-    like.placements = NULL;
-    like.dtype = EXG_DTYPE_F8E5M2;
-    assert_int_equal(exg_dtensor_ones(mesh, &like, &t, NULL), EXG_UNSUPPORTED);
     exg_device_mesh_destroy(mesh);
 }
 
