@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define ELEMENT_BYTES 16 /* of the widest dtype */
+
 /* ---- what is left out --------------------------------- */
 
 static exg_status fill_in(const exg_dispatcher *d, const exg_dtensor_like *given,
@@ -303,6 +305,23 @@ static exg_status read_call(request *r, const factory *f, const exg_object *args
                : EXG_OK;
 }
 
+/* What operators give a rank that is no member of a single number: zero. */
+static exg_status settle_outside(exg_dtensor *t, exg_error *err)
+{
+    exg_block *block;
+
+    if (t->rank > 0 || t->mesh->communicator != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_block_create(t->mesh, ELEMENT_BYTES, &block, err));
+    memset(exg_block_data(block), 0, ELEMENT_BYTES);
+    exg_block_release(t->owned);
+    t->owned = block;
+    t->local.data = exg_block_data(block);
+    t->local.rank = 0;
+    return EXG_OK;
+}
+
 static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key,
                                   const exg_object *args, uint32_t arg_count,
                                   const exg_named_object *kwargs, uint32_t kwarg_count,
@@ -311,6 +330,7 @@ static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key
     const factory *f = user;
     request r = {.like = {.size = sizeof(r.like)}};
     exg_dtensor *t;
+    exg_status status;
 
     if (is_ordered(kwargs, kwarg_count)) {
         return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
@@ -320,6 +340,11 @@ static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key
     EXG_TRY(f->is_full       ? exg_full(d, r.mesh, &r.like, r.value, &t, err)
             : f->draw != NULL ? draw(d, r.mesh, &r.like, f->draw, &t, err)
                               : make(d, r.mesh, &r.like, f->make, &t, err));
+    status = settle_outside(t, err);
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(t);
+        return status;
+    }
     *result = exg_object_dtensor(t);
     return EXG_OK;
 }

@@ -218,9 +218,10 @@ static void check_dtensor(void)
     NULLED(exg_dtensor_copy_from_host(NULL, NULL, NULL, &err));
     NULLED(exg_distribute_tensor(NULL, NULL, NULL, 0, 0, NULL, &err));
     NULLED(exg_module_create(NULL, NULL, &err));
-    NULLED(exg_distribute_module(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_distribute_module(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_module_assign(NULL, NULL, NULL, 0, &err));
-    NULLED(exg_module_forward(NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, &err));
+    NULLED(exg_module_forward(NULL, NULL, NULL, 0, NULL, 0, &err));
+    NULLED(exg_module_session(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_redistribute(NULL, NULL, 0, NULL, &err));
     NULLED(exg_dtensor_wait(NULL, &err));
     NULLED(exg_dtensor_full_tensor(NULL, NULL, &err));

@@ -86,7 +86,7 @@ exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c
   THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradient exec/dtensor/gradient.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS tests_ranks exg::exec)
-exg_test(exec_module exec/dtensor/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_module exec/dispatch/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS tests_isa exg::exec)
@@ -231,6 +231,7 @@ exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_r
 exg_test(exec_training exec/dispatch/training.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_factory exec/dispatch/factory.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_forward exec/dispatch/forward.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_rules exec/dispatch/rules.c THREADS LIBS tests_eager tests_ranks exg::exec)
@@ -240,7 +241,7 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
 foreach(test dtensor dtensor_there gradient module dispatch context autograd
-  training dispatch_rules factory item)
+  training dispatch_rules factory forward item)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)

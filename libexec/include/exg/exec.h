@@ -5,6 +5,7 @@
 #include <exg/autograd.h>
 #include <exg/device.h>
 #include <exg/dispatch.h>
+#include <exg/distribute.h>
 #include <exg/dtensor.h>
 #include <exg/export.h>
 #include <exg/place.h>
