@@ -85,6 +85,7 @@ endif()
 exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c
   THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradient exec/dtensor/gradient.c THREADS LIBS tests_ranks exg::exec)
+exg_test(exec_from_local exec/dtensor/from_local.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_module exec/dispatch/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
@@ -240,7 +241,7 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
-foreach(test dtensor dtensor_there gradient module dispatch context autograd
+foreach(test dtensor from_local dtensor_there gradient module dispatch context autograd
   training dispatch_rules factory forward item)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
