@@ -50,7 +50,8 @@ typedef struct exg_from_local_options {
     const int64_t *strides; /* goes with `shape` */
     bool infer_shape;       /* collective: sharded dims are summed over the ranks */
     bool run_check; /* collective: dtype, rank, shape, strides and requires_grad agree on all ranks,
-                       else USAGE DTN-013 on all; where it is replicated, everyone takes a copy of the first's */
+                       else USAGE DTN-013 on all; where it is replicated, everyone takes a copy of
+                       the first's */
     bool requires_grad; /* of the local tensor: the DTensor's too. USAGE DTN-016 */
     bool meta; /* the local tensors have no data, on any rank: nor has the DTensor, nor what is
                   made of it. USAGE DTN-003 of no data otherwise */
