@@ -234,6 +234,7 @@ exg_test(exec_gradients exec/dispatch/gradients.c THREADS LIBS tests_eager tests
 exg_test(exec_factory exec/dispatch/factory.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_forward exec/dispatch/forward.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_rules exec/dispatch/rules.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tests_ranks exg::exec)
@@ -242,7 +243,7 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
 foreach(test dtensor from_local dtensor_there gradient module dispatch context autograd
-  training dispatch_rules factory forward item)
+  training dispatch_rules factory forward item out)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)

@@ -383,6 +383,46 @@ static void propagation_gives_what_to_run(void **state)
     end(&f, 2);
 }
 
+/* No tensor comes of it, and it does not fail. */
+static exg_status rule_of_nothing(void *user, exg_op_schema *schema, exg_arena *arena,
+                                  exg_output_sharding *out, exg_error *err)
+{
+    (void)user, (void)schema, (void)arena, (void)err;
+    out->status = EXG_SHARDING_OK;
+    out->result = exg_object_none();
+    return EXG_OK;
+}
+
+/* S000-25: whether it failed is the status, not a result that is not there. */
+static void no_result_is_no_failure(void **state)
+{
+    const exg_dispatch_row row = {.rule = rule_of_nothing};
+    exg_output_sharding *sharding;
+    exg_dtensor_spec x;
+    exg_op_schema s, *target;
+    exg_object args[2];
+    exg_dispatcher *d;
+    exg_error err;
+    bool moves;
+    fixed f;
+
+    (void)state;
+    begin(&f, 2);
+    x = matrix(&f, "S(0)", 4, 4);
+    args[0] = args[1] = exg_object_spec(&x);
+    s = call_of("torch.ops.aten.mm.default", args, 2, NULL, 0);
+    assert_int_equal(exg_dispatcher_create(all_operators(), NULL, &d, NULL), EXG_OK);
+    assert_int_equal(exg_dispatcher_register(d, "aten.mm.default", &row, NULL), EXG_OK);
+    assert_int_equal(exg_propagate_input_sharding(d, "aten.mm.default", &s, f.arena, &target,
+                                                  &moves, &sharding, &err), EXG_OK);
+    assert_int_equal(sharding->status, EXG_SHARDING_OK);
+    assert_int_equal(sharding->result.kind, EXG_OBJECT_NONE);
+    assert_ptr_equal(target, &s);
+    assert_false(moves);
+    exg_dispatcher_destroy(d);
+    end(&f, 2);
+}
+
 /* S000-26: S(0) and S(1) may both become either. */
 static void pointwise_rows_offer_both_ways(void **state)
 {
@@ -509,6 +549,7 @@ int main(void)
         cmocka_unit_test(numbers_differ_by_kind_and_bits),
         cmocka_unit_test(calls_are_unwrapped),
         cmocka_unit_test(propagation_gives_what_to_run),
+        cmocka_unit_test(no_result_is_no_failure),
         cmocka_unit_test(pointwise_rows_offer_both_ways),
         cmocka_unit_test(rules_fit_values_and_leave_specs),
         cmocka_unit_test(meta_arguments_feed_shape_inference),
