@@ -252,6 +252,8 @@ static const factory factories[] = {
     {"aten.ones_like.default", true, false, exg_dtensor_ones, NULL},
     {"aten.empty_like.default", true, false, exg_dtensor_empty, NULL},
     {"aten.full_like.default", true, true, NULL, NULL},
+    {"aten.rand_like.default", true, false, NULL, exg_dtensor_rand},
+    {"aten.randn_like.default", true, false, NULL, exg_dtensor_randn},
 };
 
 static exg_status read_keyword(request *r, const factory *f, const exg_named_object *given,

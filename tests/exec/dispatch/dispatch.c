@@ -70,7 +70,7 @@ static void add_and_multiply(rank_context *c)
     eager_end(&e);
 }
 
-/* S001-38 */
+/* S001-01, S001-38 */
 static void an_operator_runs_on_parts(void **state)
 {
     (void)state;
@@ -173,6 +173,7 @@ static void write_moved_view(rank_context *c)
     eager_end(&e);
 }
 
+/* S001-40 */
 static void views_share_memory_or_say_so(void **state)
 {
     (void)state;
@@ -214,6 +215,7 @@ static void write_strided(rank_context *c)
     eager_end(&e);
 }
 
+/* S001-39 */
 static void strided_parts_are_written_too(void **state)
 {
     (void)state;
@@ -333,7 +335,7 @@ static void numbers_and_lists(rank_context *c)
     eager_end(&e);
 }
 
-/* S001-15, S001-33, S001-49, S001-52, S001-53, S000-25 */
+/* S000-03, S000-25, S001-15, S001-33, S001-49, S001-52 */
 static void results_may_be_numbers_or_lists(void **state)
 {
     (void)state;

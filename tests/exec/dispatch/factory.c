@@ -131,6 +131,24 @@ static void fill_all(rank_context *c)
     eager_end(&e);
 }
 
+/* Five sevens over two ranks. */
+static void fill_sevens(rank_context *c)
+{
+    static const int64_t seven = 7;
+    int64_t five = 5;
+    exg_placement rows = exg_shard(0);
+    exg_dtensor_like like = {.size = sizeof(like), .rank = 1, .sizes = &five, .placements = &rows,
+                             .placement_count = 1};
+    exg_dtensor *t;
+    exg_error err;
+
+    EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_int(7), &t, &err) == EXG_OK &&
+                  exg_dtensor_dtype(t) == EXG_DTYPE_I64 &&
+                  exg_dtensor_to_local(t)->sizes[0] == 3 - exg_device_mesh_rank(c->mesh) &&
+                  is_filled(t, (const uint8_t *)&seven), "%s", err.message);
+    exg_dtensor_destroy(t);
+}
+
 /* S003-132, S003-142: the dtype follows from the number where none is given; what a dtype does not
  * hold is refused. */
 static void numbers_become_the_elements_of_pytorch(void **state)
@@ -138,6 +156,7 @@ static void numbers_become_the_elements_of_pytorch(void **state)
     (void)state;
     on_mesh("1", fill_all, NULL);
     on_mesh("2", fill_all, NULL);
+    on_mesh("2", fill_sevens, NULL);
 }
 
 /* ---- zeros and ones -------------------------------------------------------------------------- */
@@ -415,7 +434,7 @@ static void make_alike(rank_context *c)
     eager_end(&e);
 }
 
-/* S003-120, S003-123, S003-144 */
+/* S003-01, S003-120, S003-123, S003-144 */
 static void what_is_left_out_the_dispatcher_knows(void **state)
 {
     (void)state;
@@ -548,6 +567,41 @@ static void random_operators_draw_anew(void **state)
     on_mesh("2", draw, NULL);
 }
 
+/* rand_like of five rows over the ranks. */
+static void draw_alike(rank_context *c)
+{
+    static float alone[10]; /* as one rank draws them: the mesh of one comes first */
+    exg_dtensor *x, *y, *full = NULL;
+    uint32_t size = exg_device_mesh_size(c->mesh);
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "5x2", "S(0)");
+    y = CALL(&e, "aten.rand_like.default", T(x));
+    EXPECT(c, y != NULL && exg_dtensor_full_tensor(y, &full, &e.err) == EXG_OK, "%s",
+           e.err.message);
+    if (full != NULL && size == 1) {
+        memcpy(alone, on_host(full)->data, sizeof(alone));
+        EXPECT(c, alone[0] != alone[2] && alone[0] != alone[6], "rows differ");
+    } else if (full != NULL) {
+        EXPECT(c, lies(y, "S(0)"), "it lies otherwise");
+        EXPECT(c, memcmp(on_host(full)->data, alone, sizeof(alone)) == 0, "drawn by %u", size);
+    }
+    exg_dtensor_destroy(full);
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+/* S003-135: shards of it differ, and are those of the tensor that one rank draws. */
+static void parts_are_of_one_draw(void **state)
+{
+    (void)state;
+    on_mesh("1", draw_alike, NULL);
+    on_mesh("2", draw_alike, NULL);
+    on_mesh("4", draw_alike, NULL);
+}
+
 static int begin(void **state)
 {
     (void)all_operators();
@@ -571,6 +625,7 @@ int main(void)
         cmocka_unit_test(draws_move_on_by_the_whole),
         cmocka_unit_test(complex_numbers_are_drawn),
         cmocka_unit_test(random_operators_draw_anew),
+        cmocka_unit_test(parts_are_of_one_draw),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

@@ -265,7 +265,7 @@ static void train(rank_context *c)
     eager_end(&e);
 }
 
-/* S003-02, S003-106, S003-113, S003-115, S003-145 */
+/* S003-01, S003-106, S003-113, S003-115, S003-145 */
 static void a_distributed_program_is_trained_by_the_dispatcher(void **state)
 {
     fixture f;

@@ -158,6 +158,7 @@ static void pass_unsigned(rank_context *c)
     eager_end(&e);
 }
 
+/* S003-141 */
 static void integers_beyond_the_signed_are_told_apart(void **state)
 {
     (void)state;

@@ -162,7 +162,7 @@ static void distribute_small(rank_context *c)
     eager_end(&e);
 }
 
-/* S003-107 to 109, 111, 112, 117 */
+/* S003-102, S003-107, S003-108, S003-109, S003-111, S003-112, S003-117, S003-147 */
 static void modules_are_asked_parents_first(void **state)
 {
     exg_program *program = small_program();

@@ -125,7 +125,7 @@ static void run_tied_rule(rank_context *c)
     eager_end(&e);
 }
 
-/* S001-22, S001-26, S001-27, S000-26 */
+/* S000-11, S000-26, S001-22, S001-26, S001-27, S003-49 */
 static void a_rule_of_ones_own_replaces_the_tables(void **state)
 {
     (void)state;
@@ -171,7 +171,8 @@ static void run_bad_rules(rank_context *c)
     eager_end(&e);
 }
 
-/* Key, schema and cause are in every message. */
+/* Key, schema and cause are in every message. S000-27, S001-25, S001-28, S001-29, S001-30,
+ * S001-31 */
 static void bad_rules_are_named(void **state)
 {
     (void)state;
@@ -239,6 +240,7 @@ static void suggestions_change_specs_alone(rank_context *c)
     eager_end(&e);
 }
 
+/* S000-28 */
 static void suggestions_are_the_call_with_other_specs(void **state)
 {
     (void)state;
@@ -423,7 +425,7 @@ static void factories_use_the_dispatchers_mesh(void **state)
     on_mesh("3", make_on_current_mesh, NULL);
 }
 
-/* S001-02, S001-23, S001-24, S001-37 */
+/* S001-02, S001-17, S001-23, S001-24, S001-37 */
 static void operators_without_a_rule_fall_back_as_told(void **state)
 {
     (void)state;

@@ -125,8 +125,8 @@ static void lists_are_walked_by_all_specs(void **state)
     end(&f, 2);
 }
 
-/* S000-08, S000-09, S000-10, S001-04: flags are the schema's, by what it writes; the counts
- * are PyTorch's. */
+/* Flags are the schema's, by what it writes; the counts are PyTorch's. S000-05, S000-08,
+ * S000-09, S000-10, S001-04 */
 static void flags_follow_what_is_written(void **state)
 {
     static const struct {
@@ -204,8 +204,8 @@ static void a_schema_prints_itself(void **state)
     end(&f, 2);
 }
 
-/* S000-17, S000-18, S000-19, S001-06: one field changed at a time; kwargs are a set; flags are
- * not compared. */
+/* One field changed at a time; kwargs are a set; flags are not compared. S000-02, S000-04,
+ * S000-17, S000-18, S000-19, S001-06 */
 static void equality_sees_every_field(void **state)
 {
     exg_dtensor_spec x, other;
@@ -309,6 +309,7 @@ static void a_call_is_unwrapped(rank_context *c)
     eager_end(&e);
 }
 
+/* S000-07, S001-07 */
 static void calls_are_unwrapped(void **state)
 {
     (void)state;
@@ -347,8 +348,8 @@ static void assert_lies(const exg_object *object, const char *placements)
     assert_true(exg_placement_equal(object->spec->placements[0], to[0]));
 }
 
-/* S001-17, S001-26, S001-27, S001-32, S000-26: what fits is run as it is; what does not, on the
- * cheapest suggestion. */
+/* What fits is run as it is; what does not, on the cheapest suggestion. S000-24, S000-26,
+ * S001-17, S001-26, S001-32 */
 static void propagation_gives_what_to_run(void **state)
 {
     exg_dtensor_spec x, y;
@@ -458,7 +459,7 @@ static void pointwise_rows_offer_both_ways(void **state)
     end(&f, 2);
 }
 
-/* S000-12, S000-13, S001-11: a size among the values becomes this rank's own; specs stay. */
+/* A size among the values becomes this rank's own; specs stay. S000-12, S000-13, S000-21 */
 static void rules_fit_values_and_leave_specs(void **state)
 {
     exg_dtensor_spec x, before;

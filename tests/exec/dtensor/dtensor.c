@@ -62,7 +62,7 @@ static void look_at_parts(rank_context *c)
     exg_device_mesh_destroy(flat);
 }
 
-/* dtensor.md section 2 */
+/* Reference dtensor.md, section 2. S003-59 */
 static void meshes_have_parts(void **state)
 {
     exg_mesh_shape shape = mesh_shape("2x0");
@@ -118,6 +118,7 @@ static void work_on_two_of_four(rank_context *c)
     exg_device_mesh_destroy(two);
 }
 
+/* S003-75, S003-77, S003-82, S003-103, S003-128 */
 static void ranks_outside_own_nothing(void **state)
 {
     (void)state;
@@ -158,6 +159,7 @@ static void ask_the_ranks(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-04, S003-25, S003-27, S003-28, S003-30 */
 static void ranks_agree_or_say_so(void **state)
 {
     (void)state;
@@ -194,6 +196,7 @@ static void gather_transposed(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-30, S003-78 */
 static void parts_may_have_strides(void **state)
 {
     (void)state;
@@ -226,6 +229,7 @@ static void keep_strides(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-101 */
 static void parts_keep_the_order_of_dims(void **state)
 {
     (void)state;
@@ -249,6 +253,7 @@ static void wrap_number(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-23 */
 static void numbers_have_a_shape(void **state)
 {
     (void)state;
@@ -299,7 +304,7 @@ static void keep_requires_grad(rank_context *c)
                   t == NULL && strcmp(err.code, "DTN-016") == 0, "of integers");
 }
 
-/* S003-31, S003-102, S003-122 */
+/* S003-27, S003-31, S003-122 */
 static void requires_grad_is_kept(void **state)
 {
     exg_mesh_shape one = mesh_shape("1");
@@ -370,6 +375,7 @@ static void print_parts(rank_context *c)
     expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
 }
 
+/* S003-44 */
 static void parts_are_printed(void **state)
 {
     (void)state;
@@ -414,6 +420,7 @@ static void distribute(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-01, S003-83, S003-93, S003-97, S003-98, S003-105 */
 static void distribute_tensor_takes_the_sources_values(void **state)
 {
     static const distribution rows[] = {{"R R", 0},      {"S(0) R", 0},      {"S(0) S(0)", 3},
@@ -477,7 +484,7 @@ static void make_some(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* S003-118..138 */
+/* S003-50, S003-52, S003-131, S003-132, S003-135, S003-136, S003-138 */
 static void factories_make_what_was_asked_for(void **state)
 {
     (void)state;
@@ -485,6 +492,7 @@ static void factories_make_what_was_asked_for(void **state)
     on_mesh("2x3", make_some, "S(0) S(0)");
     on_mesh("4", make_some, "R");
     on_mesh("4", make_some, "S(-1)");
+    on_mesh("2x2", make_some, "R S(0)");
 }
 
 /* S003-133, S003-134: a million draws of each, in three dtypes. */
@@ -572,7 +580,8 @@ static void a_missing_rank_ends_the_collective_on_all(void **state)
     on_mesh("3", wait_for_rank_1, NULL);
 }
 
-/* S003-16..20, -55, -57, -90, -98, -100, -119, -127 */
+/* S003-16, S003-17, S003-18, S003-20, S003-22, S003-26, S003-51, S003-55, S003-56, S003-57,
+ * S003-98, S003-100, S003-119, S003-127 */
 static void what_does_not_fit_is_refused(void **state)
 {
     exg_mesh_shape grid = mesh_shape("1x1");
@@ -630,7 +639,7 @@ static void what_does_not_fit_is_refused(void **state)
     exg_device_mesh_destroy(mesh);
 }
 
-/* S003-54, -80, -89, -90, -124, -126, and no mesh at all. */
+/* With no mesh at all too. S003-13, S003-54, S003-80, S003-84, S003-89, S003-90, S003-124, S003-126 */
 static void what_is_left_out_is_replicated_or_refused(void **state)
 {
     exg_mesh_shape line = mesh_shape("1"), grid = mesh_shape("1x1");

@@ -83,7 +83,7 @@ static void check_golden(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* Computed by the split functions of PyTorch 2.13's _StridedShard and Shard. */
+/* Computed by the split functions of PyTorch 2.13's _StridedShard and Shard. S003-35 */
 static void strided_parts_lie_where_pytorch_puts_them(void **state)
 {
     static const golden rows[] = {
@@ -288,7 +288,7 @@ static void note_halves(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* S003-78, S003-80, S003-99 */
+/* S003-36, S003-76, S003-78, S003-80, S003-99 */
 static void chunks_are_asked_for_by_their_place(void **state)
 {
     (void)state;
