@@ -241,7 +241,7 @@ static void make_of_every_dtype(rank_context *c)
     }
 }
 
-/* S003-125, S003-129, S003-130 */
+/* S003-52, S003-125, S003-129, S003-130 */
 static void zeros_and_ones_are_there_of_every_dtype(void **state)
 {
     (void)state;

@@ -581,7 +581,7 @@ static void a_missing_rank_ends_the_collective_on_all(void **state)
 }
 
 /* S003-16, S003-17, S003-18, S003-20, S003-22, S003-26, S003-51, S003-55, S003-56, S003-57,
- * S003-98, S003-100, S003-119, S003-127 */
+ * S003-58, S003-98, S003-100, S003-119, S003-127 */
 static void what_does_not_fit_is_refused(void **state)
 {
     exg_mesh_shape grid = mesh_shape("1x1");
@@ -593,6 +593,7 @@ static void what_does_not_fit_is_refused(void **state)
     int64_t sizes[2] = {5, 3}, strides[2] = {3, 1}, negative[2] = {2, -1};
     exg_from_local_options options = {.size = sizeof(options), .shape = sizes};
     exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, negative, NULL, 0};
+    exg_rng rng = {.seed = 1};
     exg_dtensor *t, *out;
     exg_error err;
 
@@ -608,7 +609,10 @@ static void what_does_not_fit_is_refused(void **state)
     options.size = 0;
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
-    options.size = sizeof(options);
+    options = (exg_from_local_options){.size = sizeof(options), .strides = strides};
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-003");
+    options = (exg_from_local_options){.size = sizeof(options), .shape = sizes};
     like.size = 0;
     assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
@@ -620,6 +624,13 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_USAGE);
     list[1] = exg_partial(EXG_REDUCE_AVG);
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, NULL), EXG_OK);
+    assert_ptr_not_equal(out, t);
+    assert_ptr_equal(exg_dtensor_to_local(out)->data, exg_dtensor_to_local(t)->data);
+    exg_dtensor_destroy(out);
+    list[0] = list[1] = exg_partial(EXG_REDUCE_MAX);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-005");
     exg_dtensor_destroy(t);
     list[0] = list[1] = exg_partial(EXG_REDUCE_PRODUCT);
     assert_int_equal(exg_distribute_tensor(mesh, &local, list, 2, 0, &t, NULL), EXG_USAGE);
@@ -635,11 +646,21 @@ static void what_does_not_fit_is_refused(void **state)
     like.sizes = sizes;
     like.placements = list;
     like.placement_count = 2;
-    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_USAGE);
+    for (int k = 0; k < 6; k++) { /* nothing is made of summands */
+        assert_int_equal(k == 0   ? exg_dtensor_zeros(mesh, &like, &t, &err)
+                         : k == 1 ? exg_dtensor_ones(mesh, &like, &t, &err)
+                         : k == 2 ? exg_dtensor_empty(mesh, &like, &t, &err)
+                         : k == 3 ? exg_dtensor_rand(mesh, &like, &rng, &t, &err)
+                         : k == 4 ? exg_dtensor_randn(mesh, &like, &rng, &t, &err)
+                                  : exg_dtensor_full(mesh, &like, exg_scalar_int(1), &t, &err),
+                         EXG_USAGE);
+        assert_string_equal(err.code, "DTN-009");
+    }
     exg_device_mesh_destroy(mesh);
 }
 
-/* With no mesh at all too. S003-13, S003-54, S003-80, S003-84, S003-89, S003-90, S003-124, S003-126 */
+/* With no mesh at all too. S003-13, S003-15, S003-54, S003-80, S003-84, S003-89, S003-90,
+ * S003-124, S003-126 */
 static void what_is_left_out_is_replicated_or_refused(void **state)
 {
     exg_mesh_shape line = mesh_shape("1"), grid = mesh_shape("1x1");
@@ -657,10 +678,11 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     (void)state;
     assert_int_equal(exg_local_mesh_create(&line, &one, NULL), EXG_OK);
     assert_int_equal(exg_local_mesh_create(&grid, &two, NULL), EXG_OK);
-    for (int k = 0; k < 3; k++) { /* nothing, nothing, an empty list */
+    for (int k = 0; k < 4; k++) { /* nothing, nothing, an empty list, nothing */
         like.placements = k == 2 ? list : NULL;
-        assert_int_equal(k == 0 ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
-                                : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
+        assert_int_equal(k == 0   ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
+                         : k == 3 ? exg_dtensor_from_local(two, &whole, NULL, 0, NULL, &t, NULL)
+                                  : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[0], exg_replicate()));
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[1], exg_replicate()));
         assert_int_equal(exg_dtensor_redistribute(t, NULL, 0, &out, &err), EXG_USAGE);

@@ -59,6 +59,23 @@ static void disagree(rank_context *c)
     }
 }
 
+/* Nothing but whether a shape is given differs, of a tensor of no element. */
+static void give_some(rank_context *c)
+{
+    int64_t none = 0, stride = 1;
+    exg_from_local_options options = {.size = sizeof(options), .run_check = true};
+    exg_tensor local = {.dtype = EXG_DTYPE_F32, .rank = 1, .strides = {1}};
+    exg_placement rows = exg_shard(0);
+    exg_dtensor *t = NULL;
+    exg_error err;
+
+    options.shape = exg_device_mesh_rank(c->mesh) == 0 ? &none : NULL;
+    options.strides = exg_device_mesh_rank(c->mesh) == 0 ? &stride : NULL;
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+                  strcmp(err.code, "DTN-013") == 0, "a shape of one rank alone");
+    exg_dtensor_destroy(t);
+}
+
 /* Of 3 and 2 with the shape of both all agree. */
 static void agree(rank_context *c)
 {
@@ -77,12 +94,13 @@ static void agree(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* S003-27 */
+/* S003-26, S003-27 */
 static void ranks_that_disagree_are_told_so(void **state)
 {
     (void)state;
     on_mesh("2", disagree, NULL);
     on_mesh("2", agree, NULL);
+    on_mesh("2", give_some, NULL);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */

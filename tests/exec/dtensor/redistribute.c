@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* S003-03, S003-12, S003-15, S003-19, S003-35, S003-37, S003-53, S003-60, S003-61, S003-62,
+/* S003-03, S003-12, S003-19, S003-35, S003-37, S003-53, S003-55, S003-60, S003-61, S003-62,
  * S003-63, S003-64, S003-65, S003-66, S003-73, S003-96 */
 static void every_pair_gives_the_whole(void **state)
 {
@@ -69,8 +69,8 @@ static void make_move(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* Exchanges, and no byte more than each rank lacks. S003-58, S003-60, S003-61, S003-62,
- * S003-63, S003-64, S003-65 */
+/* Exchanges, and no byte more than each rank lacks. S003-03, S003-12, S003-58, S003-60,
+ * S003-61, S003-62, S003-63, S003-64, S003-65 */
 static void nothing_is_sent_that_is_there(void **state)
 {
     static const struct {
