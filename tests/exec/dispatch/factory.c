@@ -434,6 +434,30 @@ static void make_alike(rank_context *c)
     eager_end(&e);
 }
 
+/* A number like another, on ranks outside too: zero there. */
+static void make_number_outside(rank_context *c)
+{
+    exg_mesh_shape shape = mesh_shape("2");
+    bool inside = exg_device_mesh_rank(c->mesh) < 2;
+    exg_dtensor_like like = {.size = sizeof(like)};
+    exg_device_mesh *pair = NULL;
+    exg_dtensor *x = NULL, *y;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &shape, &pair, &e.err) ==
+                      EXG_OK && exg_dtensor_zeros(pair, &like, &x, &e.err) == EXG_OK, "%s",
+           e.err.message);
+    y = CALL(&e, "aten.ones_like.default", T(x));
+    EXPECT(c, y == NULL || (exg_dtensor_to_local(y)->rank == 0 &&
+                            *(const float *)on_host(y)->data == (inside ? 1.0f : 0.0f)),
+           "a number");
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    exg_device_mesh_destroy(pair);
+    eager_end(&e);
+}
+
 /* S003-01, S003-120, S003-123, S003-144 */
 static void what_is_left_out_the_dispatcher_knows(void **state)
 {
@@ -441,6 +465,7 @@ static void what_is_left_out_the_dispatcher_knows(void **state)
     on_mesh("4", make_in_context, NULL);
     on_mesh("2", make_without_context, NULL);
     on_mesh("2", make_alike, NULL);
+    on_mesh("4", make_number_outside, NULL);
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */

@@ -502,6 +502,117 @@ static void modules_have_functions_of_their_own(void **state)
     close_fixture(&f);
 }
 
+/* ---- blocks of a language model -------------------------------------------------------------- */
+
+/* The matrices of a block's MLP: rows, rows, columns. */
+static exg_status split_block(void *user, exg_module *m, const char *fqn, exg_device_mesh *mesh,
+                              exg_error *err)
+{
+    static const char *const names[] = {"gate", "up", "down"};
+
+    (void)user, (void)mesh;
+    for (int k = 0; k < 3 && strcmp(fqn + strlen(fqn) - 3, "mlp") == 0; k++) {
+        exg_placement lies_as = exg_shard(k == 2);
+        char name[100];
+
+        snprintf(name, sizeof(name), "%s.%s.weight", fqn, names[k]);
+        EXG_TRY(exg_module_assign(m, name, &lies_as, 1, err));
+    }
+    return EXG_OK;
+}
+
+/* All that is plain, whole on every rank. */
+static exg_status come_in_whole(void *user, exg_module *m, const char *fqn,
+                                exg_module_value *values, uint32_t count, exg_device_mesh *mesh,
+                                exg_error *err)
+{
+    run *r = user;
+
+    (void)m, (void)fqn;
+    r->calls++;
+    for (uint32_t i = 0; i < count; i++) {
+        EXPECT(r->e->c, values[i].tensor != NULL, "%s: a plain input", fqn);
+        EXG_TRY(over_the_border(r, &values[i], mesh, exg_replicate(), err));
+    }
+    return EXG_OK;
+}
+
+/* Inside a block: what came in is a DTensor there. */
+static exg_status look_inside(void *user, exg_module *m, const char *fqn, exg_module_value *values,
+                              uint32_t count, exg_device_mesh *mesh, exg_error *err)
+{
+    run *r = user;
+
+    (void)m, (void)mesh, (void)err;
+    r->calls += 100;
+    EXPECT(r->e->c, count == 1 && values[0].tensor == NULL && values[0].dtensor != NULL,
+           "%s: a DTensor", fqn);
+    return EXG_OK;
+}
+
+static exg_status go_out_whole(void *user, exg_module *m, const char *fqn,
+                               exg_module_value *values, uint32_t count, exg_device_mesh *mesh,
+                               exg_error *err)
+{
+    run *r = user;
+
+    (void)m, (void)fqn, (void)mesh;
+    r->calls++;
+    for (uint32_t i = 0; i < count; i++) {
+        exg_dtensor *whole;
+
+        EXG_TRY(exg_full_tensor(r->e->d, values[i].dtensor, NULL, &whole, err));
+        values[i].dtensor = whole;
+        values[i].tensor = exg_dtensor_to_local(whole);
+    }
+    return EXG_OK;
+}
+
+/* What a module is given goes on to others, as it was. */
+static void run_blocks(rank_context *c)
+{
+    run r = {.f = (fixture *)(uintptr_t)c->user};
+    exg_module_functions block = {.size = sizeof(block), .partition = split_block,
+                                  .input = come_in_whole, .output = go_out_whole, .user = &r};
+    exg_module_functions inner = {.size = sizeof(inner), .input = look_inside, .user = &r};
+    exg_module_value in[INPUTS_MAX], out[1];
+    exg_tensor tensors[INPUTS_MAX];
+    uint32_t count = take_inputs(r.f, in, tensors);
+    exg_module *m = NULL;
+    exg_error err;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    r.e = &e;
+    EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+                  exg_distribute_module(e.d, m, "blocks.0.mlp_norm", NULL, &block, &err) ==
+                      EXG_OK && /* whose input is added to the block's result */
+                  exg_distribute_module(e.d, m, "blocks.0.mlp", NULL, &block, &err) == EXG_OK &&
+                  exg_distribute_module(e.d, m, "blocks.1", NULL, &block, &err) == EXG_OK &&
+                  exg_distribute_module(e.d, m, "blocks.1.attention_norm", NULL, &inner, &err) ==
+                      EXG_OK, "%s", err.message);
+    EXPECT(c, exg_module_forward(e.d, m, in, count, out, 1, &err) == EXG_OK, "%s", err.message);
+    if (c->faults == 0) {
+        EXPECT(c, r.calls == 106, "%u calls", r.calls);
+        EXPECT(c, out[0].tensor != NULL && exg_dtensor_requires_grad(out[0].dtensor), "plain");
+        expect_tensor(c, r.f, "0", on_host(out[0].dtensor));
+        destroy_outputs(out, 1);
+    }
+    exg_module_destroy(m);
+    eager_end(&e);
+}
+
+/* S003-106, S003-113, S003-115 */
+static void blocks_of_a_model_are_distributed(void **state)
+{
+    fixture f;
+
+    (void)state;
+    open_fixture(&f, "lm.train-ir.static", "lm");
+    on_mesh("2", run_blocks, &f);
+    close_fixture(&f);
+}
+
 /* ---- a session ------------------------------------------------------------------------------- */
 
 /* The module on one rank; a session has threads for all. */
@@ -556,6 +667,9 @@ static void expect_session(const char *shape, const char *name, const char *cons
         assert_int_equal(stats.place.weight_bytes,
                          4 * ((16 * 8 + 16 + 4 * 16) / 2 + 4 + 4) + 8);
         assert_true(exg_place_moves(&stats.place) > 0);
+    }
+    if (ranks == 5) { /* by batch alone */
+        assert_true(stats.place.split_count > 0);
     }
     exg_session_destroy(session);
     exg_module_destroy(m);
@@ -703,6 +817,7 @@ int main(void)
         cmocka_unit_test(a_distributed_program_is_trained_by_the_dispatcher),
         cmocka_unit_test(functions_may_leave_values_alone),
         cmocka_unit_test(modules_have_functions_of_their_own),
+        cmocka_unit_test(blocks_of_a_model_are_distributed),
         cmocka_unit_test(a_session_runs_what_is_distributed),
         cmocka_unit_test(programs_answer_as_pytorch),
         cmocka_unit_test(branches_are_left_to_sessions),
