@@ -51,8 +51,11 @@ static exg_status check_agreement(exg_device_mesh *mesh, const exg_dtensor_like 
 static exg_status read_like(const exg_dtensor_like *given, const exg_scalar *value,
                             exg_dtensor_like *like, exg_error *err)
 {
+    static const int64_t no_sizes[1] = {0};
+
     *like = (exg_dtensor_like){0};
     EXG_TRY(EXG_READ_OPTIONS(exg_dtensor_like, like, given, err));
+    like->sizes = like->rank == 0 ? no_sizes : like->sizes;
     if (like->dtype == EXG_DTYPE_UNKNOWN) {
         like->dtype = exg_dtype_for(value, EXG_DTYPE_F32);
     }

@@ -232,7 +232,9 @@ exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_r
 exg_test(exec_training exec/dispatch/training.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_factory exec/dispatch/factory.c THREADS LIBS tests_eager tests_ranks exg::exec m)
-exg_test(exec_forward exec/dispatch/forward.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS LIBS tests_eager
+  tests_ranks exg::exec m)
+exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
@@ -243,7 +245,7 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
 foreach(test dtensor from_local dtensor_there gradient module dispatch context autograd
-  training dispatch_rules factory forward item out)
+  training dispatch_rules factory forward programs item out)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)

@@ -1,11 +1,8 @@
 /* forward.c - distributed programs that are called: by a dispatcher, with gradients, and by a
  * session. Answers and gradients are PyTorch's, of the program that is not distributed.
  */
-#include "tests/exec/dispatch/eager.h"
+#include "tests/exec/dispatch/fixture.h"
 
-#include <exg/distribute.h>
-#include <exg/export.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,99 +10,6 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-#define OUTPUTS_MAX 8
-#define INPUTS_MAX  8
-
-/* ---- programs of PyTorch --------------------------------------------------------------------- */
-
-typedef struct fixture {
-    exg_program *program;
-    exg_verified verified;
-    exg_tensor_file *inputs, *expected;
-} fixture;
-
-static void open_file(const char *name, const char *what, exg_tensor_file **file)
-{
-    char path[100];
-
-    snprintf(path, sizeof(path), "fixtures/%s.%s.safetensors", name, what);
-    assert_int_equal(exg_tensor_file_open(path, file, NULL), EXG_OK);
-}
-
-/* "regression.joint": the program of that name, with the inputs and answers of "regression". */
-static void open_fixture(fixture *f, const char *program, const char *name)
-{
-    char path[100];
-    exg_error err;
-
-    snprintf(path, sizeof(path), "fixtures/%s.pt2", program);
-    if (exg_open(path, NULL, &f->program, NULL, &err) != EXG_OK ||
-        exg_verify(f->program, all_operators(), &f->verified, NULL, &err) != EXG_OK) {
-        fail_msg("%s: %s", path, err.message);
-    }
-    open_file(name, "inputs", &f->inputs);
-    open_file(name, "expected", &f->expected);
-}
-
-static void close_fixture(fixture *f)
-{
-    exg_tensor_file_close(f->inputs);
-    exg_tensor_file_close(f->expected);
-    exg_program_destroy(f->program);
-}
-
-static exg_tensor plain_tensor(const exg_named_tensor *from)
-{
-    exg_tensor t = {.data = (void *)(uintptr_t)from->data, .dtype = from->dtype,
-                    .rank = from->rank};
-
-    memcpy(t.sizes, from->shape, from->rank * sizeof(int64_t));
-    exg_tensor_set_contiguous(&t);
-    return t;
-}
-
-/* ---- what came of it ------------------------------------------------------------------------- */
-
-static void expect_tensor(rank_context *c, const fixture *f, const char *name,
-                          const exg_tensor *got)
-{
-    const exg_named_tensor *named = exg_tensor_file_find(f->expected, name);
-    exg_tensor want;
-    uint32_t bytes;
-
-    EXPECT(c, named != NULL && got != NULL, "%s: nothing to compare", name);
-    if (named == NULL || got == NULL) {
-        return;
-    }
-    want = plain_tensor(named);
-    bytes = exg_dtype_bytes(want.dtype);
-    EXPECT(c, got->dtype == want.dtype && got->rank == want.rank &&
-                  memcmp(got->sizes, want.sizes, want.rank * sizeof(int64_t)) == 0,
-           "%s: other sizes, or another dtype", name);
-    for (int64_t i = 0; c->faults == 0 && i < exg_tensor_numel(&want); i++) {
-        double is = exg_element_value(got->dtype, (const uint8_t *)got->data + i * (int64_t)bytes);
-        double ought =
-            exg_element_value(want.dtype, (const uint8_t *)want.data + i * (int64_t)bytes);
-
-        EXPECT(c, fabs(is - ought) <= 1e-5 + 1e-4 * fabs(ought), "%s[%d] is %g, not %g", name,
-               (int)i, is, ought);
-    }
-}
-
-/* The whole of it. */
-static void expect_whole(rank_context *c, const fixture *f, const char *name, const exg_dtensor *t)
-{
-    exg_dtensor *whole = NULL;
-    exg_error err;
-
-    EXPECT(c, t != NULL && exg_dtensor_full_tensor(t, &whole, &err) == EXG_OK, "%s: %s", name,
-           t == NULL ? "is not there" : err.message);
-    if (whole != NULL) {
-        expect_tensor(c, f, name, on_host(whole));
-    }
-    exg_dtensor_destroy(whole);
-}
 
 static void expect_gradients(rank_context *c, const fixture *f, const exg_module *m)
 {
@@ -184,33 +88,6 @@ static exg_status make_whole(void *user, exg_module *m, const char *fqn, exg_mod
         values[i].tensor = exg_dtensor_to_local(whole);
     }
     return EXG_OK;
-}
-
-static uint32_t take_inputs(const fixture *f, exg_module_value *values, exg_tensor *tensors)
-{
-    const exg_signature *signature = &f->program->signature;
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        const exg_input_spec *spec = &signature->inputs[i];
-        const exg_named_tensor *named = spec->kind == EXG_INPUT_USER && spec->arg.name != NULL
-                                            ? exg_tensor_file_find(f->inputs, spec->arg.name)
-                                            : NULL;
-
-        if (named != NULL && count < INPUTS_MAX) {
-            tensors[count] = plain_tensor(named);
-            values[count] = (exg_module_value){.name = spec->arg.name, .tensor = &tensors[count]};
-            count++;
-        }
-    }
-    return count;
-}
-
-static void destroy_outputs(exg_module_value *outputs, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        exg_dtensor_destroy(outputs[i].dtensor);
-    }
 }
 
 /* Forward and backward, twice: gradients add up, buffers are the module's. */
@@ -694,123 +571,6 @@ static void a_session_runs_what_is_distributed(void **state)
     expect_session("1x1", "regression.joint", answers, 6);
 }
 
-/* ---- other programs -------------------------------------------------------------------------- */
-
-/* Rows of the first input, where they can be cut. */
-static exg_status cut_first(void *user, exg_module *m, const char *fqn, exg_module_value *values,
-                            uint32_t count, exg_device_mesh *mesh, exg_error *err)
-{
-    exg_placement rows = exg_shard(0);
-
-    (void)user, (void)m, (void)fqn;
-    for (uint32_t i = 0; i < count; i++) {
-        bool cut = i == 0 && values[i].tensor->rank > 0;
-
-        EXG_TRY(exg_distribute_tensor(mesh, values[i].tensor, cut ? &rows : NULL, cut,
-                                      EXG_NO_RANK, &values[i].dtensor, err));
-        values[i].tensor = NULL;
-    }
-    return EXG_OK;
-}
-
-static void answer(rank_context *c)
-{
-    fixture *f = (fixture *)(uintptr_t)c->user;
-    exg_module_functions functions = {.size = sizeof(functions), .input = cut_first};
-    exg_module_value in[INPUTS_MAX], out[OUTPUTS_MAX];
-    exg_tensor tensors[INPUTS_MAX];
-    uint32_t count = take_inputs(f, in, tensors), outputs;
-    exg_module *m = NULL;
-    exg_error err;
-    eager e;
-
-    eager_begin(&e, c, NULL);
-    EXPECT(c, exg_module_create(&f->verified, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK, "%s",
-           err.message);
-    outputs = m == NULL ? 0 : exg_module_output_count(m);
-    EXPECT(c, outputs <= OUTPUTS_MAX &&
-                  exg_module_forward(e.d, m, in, count, out, outputs, &err) == EXG_OK, "%s",
-           err.message);
-    for (uint32_t o = 0; c->faults == 0 && o < outputs; o++) {
-        char name[12];
-
-        snprintf(name, sizeof(name), "%u", o);
-        if (out[o].dtensor != NULL) {
-            expect_whole(c, f, name, out[o].dtensor);
-        }
-        exg_dtensor_destroy(out[o].dtensor);
-    }
-    for (uint32_t i = 0; m != NULL && i < exg_module_tensor_count(m) && c->faults == 0; i++) {
-        exg_dtensor *t;
-        char name[100];
-
-        snprintf(name, sizeof(name), "buffer:%s", exg_module_tensor_at(m, i, &t));
-        if (exg_tensor_file_find(f->expected, name) != NULL) {
-            expect_whole(c, f, name, t);
-        }
-    }
-    exg_module_destroy(m);
-    eager_end(&e);
-}
-
-/* S003-106: in training, decomposed, tied, integers, constants of the graph, sizes that are bound
- * to the inputs. */
-static void programs_answer_as_pytorch(void **state)
-{
-    static const char *const names[][2] = {
-        {"mlp", "mlp"},
-        {"tied", "tied"},
-        {"convbn", "convbn"},
-        {"convbn.eval", "convbn.eval"},
-        {"convbn.core", "convbn"},
-        {"constants", "constants"},
-        {"constants.core", "constants"},
-        {"integer", "integer"},
-        {"views", "views"},
-        {"lm.train-ir.static", "lm"},
-        {"lm.core.dynamic", "lm"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        fixture f;
-
-        open_fixture(&f, names[i][0], names[i][1]);
-        on_mesh("2", answer, &f);
-        close_fixture(&f);
-    }
-}
-
-/* What only a session runs is refused by name. */
-static void refuse(rank_context *c)
-{
-    fixture *f = (fixture *)(uintptr_t)c->user;
-    exg_module_value in[INPUTS_MAX], out[OUTPUTS_MAX];
-    exg_tensor tensors[INPUTS_MAX];
-    uint32_t count = take_inputs(f, in, tensors);
-    exg_module *m = NULL;
-    exg_error err;
-    eager e;
-
-    eager_begin(&e, c, NULL);
-    EXPECT(c, exg_module_create(&f->verified, &m, &err) == EXG_OK &&
-                  exg_module_forward(e.d, m, in, count, out, exg_module_output_count(m), &err) ==
-                      EXG_UNSUPPORTED && strcmp(err.code, "OPR-003") == 0, "%s", err.message);
-    exg_module_destroy(m);
-    eager_end(&e);
-}
-
-static void branches_are_left_to_sessions(void **state)
-{
-    fixture f;
-
-    (void)state;
-    open_fixture(&f, "branch", "branch");
-    on_mesh("2", refuse, &f);
-    close_fixture(&f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -819,8 +579,6 @@ int main(void)
         cmocka_unit_test(modules_have_functions_of_their_own),
         cmocka_unit_test(blocks_of_a_model_are_distributed),
         cmocka_unit_test(a_session_runs_what_is_distributed),
-        cmocka_unit_test(programs_answer_as_pytorch),
-        cmocka_unit_test(branches_are_left_to_sessions),
     };
     int failed;
 
