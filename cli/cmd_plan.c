@@ -38,13 +38,13 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
         fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
                 "equal counts", exg_place_moves(&stats.place));
         if (stats.plan_count > 1) {
-            fprintf(call->out, "; and theirs in %u stretches that may follow",
+            fprintf(call->out, "; and theirs in %u segments that may follow",
                     stats.plan_count - 1);
         }
         fputs("\n", call->out);
     }
-    if (exg_session_unproved(session) != NULL) {
-        fputs(exg_session_unproved(session), call->out);
+    if (exg_session_unchecked(session) != NULL) {
+        fputs(exg_session_unchecked(session), call->out);
     }
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }
@@ -101,7 +101,7 @@ static void print_json(const cli_call *call, const exg_session *session, bool pr
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
             stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
             call->check ? "true" : "false");
-    put_string(call, "unchecked", exg_session_unproved(session));
+    put_string(call, "unchecked", exg_session_unchecked(session));
     if (call->device != NULL) {
         put_string(call, "device", call->device);
         put_string(call, "collectives_through", stats.collectives_through);
@@ -125,8 +125,8 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, b
     EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
     fputs(text, call->out);
     free(text);
-    if (exg_session_waits(session) != NULL) {
-        fprintf(call->out, "%s\n", exg_session_waits(session));
+    if (exg_session_break_reason(session) != NULL) {
+        fprintf(call->out, "%s\n", exg_session_break_reason(session));
     }
     return EXG_OK;
 }

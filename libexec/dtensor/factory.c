@@ -122,7 +122,7 @@ static exg_status fill_there(const exg_dtensor *t, const uint8_t *element, exg_e
     }
     memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
     out.dtype = integers[bytes];
-    return exg_held_compute(t->mesh->held, &exg_kernel_full, &call, err);
+    return exg_shared_device_compute(t->mesh->held, &exg_kernel_full, &call, err);
 }
 
 static exg_status fill(const exg_dtensor *t, const uint8_t *element, exg_error *err)
@@ -130,7 +130,7 @@ static exg_status fill(const exg_dtensor *t, const uint8_t *element, exg_error *
     uint32_t bytes = exg_dtype_bytes(t->local.dtype);
     size_t length = (size_t)exg_tensor_numel(&t->local) * bytes;
     exg_status status;
-    exg_mirror m;
+    exg_host_copy m;
 
     if (length == 0) {
         return EXG_OK;
@@ -140,14 +140,14 @@ static exg_status fill(const exg_dtensor *t, const uint8_t *element, exg_error *
         return status;
     }
     exg_error_clear(err);
-    EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
+    EXG_TRY(exg_dtensor_host_copy(t, false, &m, err));
     memcpy(m.here.data, element, bytes);
     for (size_t done = bytes; done < length; done *= 2) {
         memcpy((uint8_t *)m.here.data + done, m.here.data,
                done < length - done ? done : length - done);
     }
-    status = exg_mirror_write(&m, err);
-    exg_mirror_close(&m);
+    status = exg_host_copy_write(&m, err);
+    exg_host_copy_close(&m);
     return status;
 }
 
@@ -245,15 +245,15 @@ static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *lik
                               const exg_rng *rng, value_fn *value, const void *user,
                               exg_dtensor **t, exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status;
 
     EXG_TRY(make(mesh, like, rng, t, err));
-    status = exg_dtensor_mirror(*t, false, &m, err);
+    status = exg_dtensor_host_copy(*t, false, &m, err);
     if (status == EXG_OK) {
         fill_at(*t, m.here.data, value, user);
-        status = exg_mirror_write(&m, err);
-        exg_mirror_close(&m);
+        status = exg_host_copy_write(&m, err);
+        exg_host_copy_close(&m);
     }
     return give(status, t);
 }

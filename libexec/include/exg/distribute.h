@@ -4,7 +4,7 @@
  *                            functions are noted that see what goes into a module and comes out
  *   exg_module_forward       runs the program operator by operator, on this rank of the mesh:
  *                            gradients are exg_backward's (autograd.h)
- *   exg_module_session       a session whose ranks hold the same parts, and plan the whole
+ *   exg_module_session       a session (session.h) whose ranks hold the same parts
  *
  * What is not distributed stays plain: parameters of other modules, inputs, what is computed of
  * them. A plain tensor that is computed, or has a gradient, is a DTensor of the mesh of this rank
@@ -18,7 +18,7 @@
 #define EXG_DISTRIBUTE_H
 
 #include <exg/autograd.h>
-#include <exg/session.h>
+#include <exg/verify.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -107,16 +107,6 @@ uint32_t exg_module_output_count(const exg_module *m);
 exg_status exg_module_forward(exg_dispatcher *d, exg_module *m, const exg_module_value *inputs,
                               uint32_t input_count, exg_module_value *outputs,
                               uint32_t output_count, exg_error *err);
-
-/* A session of the program over a mesh as large as that of the root, which must be distributed.
- * Weights lie as the module's do; inputs as the root's input function lays them, which is asked
- * once, with tensors that have no data (of the sizes of the export); what other functions do to
- * values inside follows from the cheapest moves. Inputs and outputs of runs are whole, as of any
- * session. `options` may be NULL; their mesh and places are not set (USAGE DTN-017). `m` must stay
- * as long as the session. USAGE PLC-004: a placement that a session has not. As
- * exg_session_create. */
-exg_status exg_module_session(exg_module *m, const exg_session_options *options,
-                              exg_session **session, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* pt2.c - a program out of a .pt2 archive: the order of work of reference section 7. */
+/* pt2.c - a program out of a .pt2 archive: the order of work of docs/pt2.md section 7. */
 #include "libexport/formats/format.h"
 #include "libexport/formats/pt2/archive.h"
 #include "libexport/formats/pt2/decode.h"

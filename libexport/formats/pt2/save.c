@@ -1,4 +1,4 @@
-/* save.c - .pt2 written: the records of section 2.2 in torch's order, generation D.
+/* save.c - .pt2 written: the records of docs/pt2.md 2.2 in torch's order, generation D.
  *
  * A storage that several weights of a table share is one record; a .pt2 cannot share
  * between state and constants, compress, or keep bytes outside, so frames and external

@@ -270,7 +270,7 @@ typedef struct exg_module_call {
     exg_argument *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    const char *in_spec;            /* treespec text, verbatim (treespec.h parses it) */
+    const char *in_spec;            /* treespec text, verbatim: docs/pt2.md 1.8 */
     const char *out_spec;
     const char **forward_arg_names; /* NULL when absent */
     uint32_t forward_arg_name_count;

@@ -6,6 +6,7 @@
 
 #include <exg/distribute.h>
 #include <exg/export.h>
+#include <exg/session.h>
 
 #define INPUTS_MAX 8
 
