@@ -180,6 +180,7 @@ static exg_program *make(void)
                                    .assertion_dep_token = "y", .assertion_dep_index = 2};
     p->input_metadata = said;
     p->input_metadata_count = 2;
+    p->early_form = "{\"name\" :\"m\"}";
     p->module_calls = calls;
     p->module_call_count = 2;
     p->metadata = (exg_string_map){metadata, 2};
@@ -218,7 +219,9 @@ static void expect_rest(const exg_program *p)
     assert_int_equal(p->extra_file_count, 1);
     assert_string_equal(p->extra_files[0].name, "extra");
     assert_int_equal(p->weights->storages[p->extra_files[0].storage].length, 0);
-    assert_string_equal(p->weights->storages[p->extra_files[0].storage].checksum.text, "md5:00");
+    assert_int_equal(p->weights->storages[p->extra_files[0].storage].checksum.kind,
+                     EXG_CHECKSUM_XXH3_128);
+    assert_string_equal(p->weights->storages[p->extra_files[0].storage].further[0].text, "md5:00");
     assert_int_equal(p->weights->storages[0].byte_order, EXG_BIG_ENDIAN);
     assert_true(p->weights->items[0].use_pickle);
     assert_null(p->module_calls[1].forward_arg_names);
@@ -226,10 +229,13 @@ static void expect_rest(const exg_program *p)
     assert_string_equal(p->signature.assertion_dep_token, "y");
     assert_int_equal(p->signature.assertion_dep_index, 2);
     assert_string_equal(p->input_metadata[0].input, "x");
+    assert_string_equal(p->early_form, "{\"name\" :\"m\"}");
     assert_null(p->input_metadata[1].input);
     assert_string_equal(p->input_metadata[1].metadata.items[0].value, metadata[0].value);
 }
 
+/* S002-94, S002-107, S002-113: falsy values, absent ones, an early origin, big endian bytes,
+ * metadata of inputs. */
 static void it_gives_back_all_that_a_program_can_say(void **state)
 {
     exg_program *p = make();
@@ -250,6 +256,7 @@ static void it_gives_back_all_that_a_program_can_say(void **state)
     empty_folder();
 }
 
+/* S002-113 */
 static void it_covers_every_argument_kind(void **state)
 {
     (void)state;

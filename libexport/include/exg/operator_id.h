@@ -1,7 +1,8 @@
 /* operator_id.h - a number for every operator, which compiled programs hold (EMIT, exg_emit).
  *
- * A number is given once and never again: a new operator is appended with the next one, wherever its
- * row stands in the tables; the number of one that is gone stays unused. tests/abi holds the list.
+ * A number is given once and never again: a new operator is appended with the next one, wherever
+ * its row stands in the tables; the number of one that is gone stays unused. tests/abi holds the
+ * list.
  */
 #ifndef EXG_OPERATOR_ID_H
 #define EXG_OPERATOR_ID_H

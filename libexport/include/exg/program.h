@@ -350,6 +350,10 @@ typedef struct exg_program {
     uint32_t input_metadata_count;
     int64_t schema_major, schema_minor;
     const char *torch_version; /* NULL when absent */
+    /* Of an early file, how it says all this: its text without the bytes in it, to be written
+     * again so (formats/early/form.c); NULL where we write it so anyway. No part of what the
+     * program says. */
+    const char *early_form;
 } exg_program;
 
 /* An empty program with an arena of `budget` bytes (EXG_ARENA_UNBOUNDED) and no

@@ -1,9 +1,10 @@
-/* version.h - which exg this is: of the headers that a program is compiled with, and of the library
- * that it runs with.
+/* version.h - which exg this is: of the headers that a program is compiled with, and of the
+ * library that it runs with.
  *
- * The numbers are those of a release. EXG_ABI is the number in the libraries' SONAME: it goes up when
- * anything in tests/abi changes that a compiled program would notice (a function gone, a number or the
- * layout of a struct changed), so that such a program does not start with the wrong library.
+ * The numbers are those of a release. EXG_ABI is the number in the libraries' SONAME: it goes up
+ * when anything in tests/abi changes that a compiled program would notice (a function gone, a
+ * number or the layout of a struct changed), so that such a program does not start with the wrong
+ * library.
  */
 #ifndef EXG_VERSION_H
 #define EXG_VERSION_H
