@@ -132,7 +132,8 @@ static void it_gives_every_view_of_the_rich_signature(void **state)
     assert_string_equal(names[0], "token_1");
 }
 
-/* S004-57: a spec without a target is in no list; S004-60: nor a pair that is no tensor. */
+/* S004-57: a spec without a target is in no list; S004-60..S004-66: nor a pair whose argument is
+ * no tensor, of objects no object. */
 static void it_skips_specs_without_a_target(void **state)
 {
     rich r;
@@ -147,6 +148,51 @@ static void it_skips_specs_without_a_target(void **state)
     expect_targets(exg_signature_buffers, &r.signature, "m n");
     expect_pairs(exg_signature_inputs_to_buffers, &r.signature, "b_n->n");
     expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+    make_rich(&r);
+    r.inputs[4].arg.kind = EXG_ARGUMENT_CUSTOM_OBJ;
+    r.inputs[5].arg.kind = EXG_ARGUMENT_TENSOR;
+    r.outputs[1].arg.kind = EXG_ARGUMENT_SYM_INT;
+    r.outputs[2].arg.kind = EXG_ARGUMENT_FLOAT;
+    expect_targets(exg_signature_lifted_tensor_constants, &r.signature, "k");
+    expect_targets(exg_signature_lifted_custom_objs, &r.signature, "o");
+    expect_pairs(exg_signature_inputs_to_lifted_tensor_constants, &r.signature, "");
+    expect_pairs(exg_signature_inputs_to_lifted_custom_objs, &r.signature, "");
+    expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+    expect_pairs(exg_signature_user_inputs_to_mutate, &r.signature, "");
+    make_rich(&r);
+    r.inputs[1].arg.is_token = true;
+    r.outputs[2].arg.is_token = true;
+    expect_pairs(exg_signature_inputs_to_parameters, &r.signature, "");
+    expect_pairs(exg_signature_user_inputs_to_mutate, &r.signature, "");
+    r.outputs[1].kind = EXG_OUTPUT_PARAMETER_MUTATION;
+    expect_pairs(exg_signature_parameters_to_mutate, &r.signature, "add->m");
+    expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+}
+
+/* S004-72: several, in the order of the specs; no more than there is room for. */
+static void it_gives_tokens_in_their_order(void **state)
+{
+    const char *names[4] = {"untouched", "untouched", "untouched", "untouched"};
+    uint32_t count = 0;
+    rich r;
+
+    (void)state;
+    make_rich(&r);
+    r.inputs[3] = r.inputs[0];
+    r.inputs[3].arg.name = "second";
+    r.outputs[5] = r.outputs[0];
+    r.outputs[5].arg.name = "token_2";
+    assert_int_equal(exg_signature_input_tokens(&r.signature, names, 4, &count, NULL), EXG_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[0], "token");
+    assert_string_equal(names[1], "second");
+    assert_string_equal(names[2], "untouched");
+    assert_int_equal(exg_signature_output_tokens(&r.signature, names, 1, &count, NULL), EXG_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[0], "token_1");
+    assert_string_equal(names[1], "second");
+    assert_int_equal(exg_signature_output_tokens(&r.signature, names, 2, &count, NULL), EXG_OK);
+    assert_string_equal(names[1], "token_2");
 }
 
 /* A view writes no more than it may and still tells how many there are. */
@@ -337,9 +383,24 @@ static void it_refuses_specs_that_cannot_be_built(void **state)
 
 /* ---- renaming ------------------------------------------------------------------------------- */
 
-/* S004-73, S004-74 */
+/* S004-73: all of the name, in both lists; S004-74: of every kind that has a name. */
 static void it_renames_arguments_in_both_lists(void **state)
 {
+    static const struct {
+        exg_argument_kind kind;
+        bool renamed;
+    } kinds[] = {
+        {EXG_ARGUMENT_TENSOR,     true },
+        {EXG_ARGUMENT_SYM_INT,    true },
+        {EXG_ARGUMENT_SYM_FLOAT,  true },
+        {EXG_ARGUMENT_SYM_BOOL,   true },
+        {EXG_ARGUMENT_CUSTOM_OBJ, true },
+        {EXG_ARGUMENT_NONE,       false},
+        {EXG_ARGUMENT_INT,        false},
+        {EXG_ARGUMENT_FLOAT,      false},
+        {EXG_ARGUMENT_BOOL,       false},
+        {EXG_ARGUMENT_STRING,     false},
+    };
     rich r;
 
     (void)state;
@@ -347,22 +408,24 @@ static void it_renames_arguments_in_both_lists(void **state)
     assert_int_equal(
         exg_signature_rename(&r.signature, "add_1", "zz", EXG_TARGETS_STAY, NULL), EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "zz");
-    r.outputs[3].arg.name = "x"; /* an input that is given back */
+    r.outputs[3].arg.name = "x"; /* an input that is given back, twice */
+    r.outputs[5].arg.name = "x";
     assert_int_equal(exg_signature_rename(&r.signature, "x", "xx", EXG_TARGETS_STAY, NULL), EXG_OK);
     assert_string_equal(r.outputs[3].arg.name, "xx");
+    assert_string_equal(r.outputs[5].arg.name, "xx");
     assert_string_equal(r.inputs[6].arg.name, "xx");
     assert_int_equal(exg_signature_rename(&r.signature, "token", "tok", EXG_TARGETS_STAY, NULL),
                      EXG_OK);
     assert_string_equal(r.inputs[0].arg.name, "tok");
-    assert_int_equal(exg_signature_rename(&r.signature, "s0", "s1", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[9].arg.name, "s1");
-    assert_int_equal(exg_signature_rename(&r.signature, "obj_o", "o2", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[5].arg.name, "o2");
-    assert_int_equal(exg_signature_rename(&r.signature, "flag", "f", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[7].arg.name, "flag"); /* a constant */
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        make_rich(&r);
+        r.inputs[9].arg.kind = kinds[i].kind;
+        r.outputs[4].arg = (exg_signature_argument){.kind = kinds[i].kind, .name = "s0"};
+        assert_int_equal(exg_signature_rename(&r.signature, "s0", "s1", EXG_TARGETS_STAY, NULL),
+                         EXG_OK);
+        assert_string_equal(r.inputs[9].arg.name, kinds[i].renamed ? "s1" : "s0");
+        assert_string_equal(r.outputs[4].arg.name, kinds[i].renamed ? "s1" : "s0");
+    }
 }
 
 /* S004-75 */
@@ -404,30 +467,48 @@ static void it_refuses_a_name_that_is_taken(void **state)
                      EXG_OK);
 }
 
-/* S004-77, S004-78 */
+static exg_status hook(rich *r, const char *old_name, const char *new_name, exg_use use,
+                       bool old_is_input, bool replace_inputs, exg_targets targets)
+{
+    return exg_signature_replace_hook(&r->signature, old_name, new_name, use, old_is_input,
+                                      replace_inputs, targets, NULL);
+}
+
+/* S004-77, S004-78: of a node nothing, of the output all of the name; an input when asked. */
 static void it_renames_through_the_hook(void **state)
 {
     rich r;
 
     (void)state;
     make_rich(&r);
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "add_1", "zz", EXG_USE_NODE, false,
-                                                true, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "add_1", "zz", EXG_USE_NODE, false, true, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "add_1");
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "add_1", "zz", EXG_USE_OUTPUT, false,
-                                                false, NULL),
+    assert_int_equal(hook(&r, "add_1", "zz", EXG_USE_OUTPUT, false, false, EXG_TARGETS_STAY),
                      EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "zz");
     make_docstring(&r);
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "arg3_1", "x", EXG_USE_NODE, true,
-                                                false, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "arg3_1", "x", EXG_USE_NODE, true, false, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.inputs[3].arg.name, "arg3_1");
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "arg3_1", "x", EXG_USE_NODE, true,
-                                                true, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "arg3_1", "x", EXG_USE_NODE, true, true, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.inputs[3].arg.name, "x");
+}
+
+/* S004-86: a mutation and a gradient of an input go on saying its old name, unless asked. */
+static void it_leaves_targets_to_the_hook_s_caller(void **state)
+{
+    static const exg_targets ways[] = {EXG_TARGETS_STAY, EXG_TARGETS_FOLLOW};
+    rich r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        const char *expected = ways[i] == EXG_TARGETS_STAY ? "x" : "xx";
+
+        make_rich(&r);
+        assert_int_equal(hook(&r, "x", "xx", EXG_USE_OUTPUT, true, false, ways[i]), EXG_OK);
+        assert_string_equal(r.inputs[6].arg.name, "xx");
+        assert_string_equal(r.outputs[2].target, expected);
+        assert_string_equal(r.outputs[7].target, expected);
+    }
 }
 
 /* ---- graphs --------------------------------------------------------------------------------- */
@@ -610,6 +691,7 @@ int main(void)
         cmocka_unit_test(it_gives_the_docstring_s_properties),
         cmocka_unit_test(it_gives_every_view_of_the_rich_signature),
         cmocka_unit_test(it_skips_specs_without_a_target),
+        cmocka_unit_test(it_gives_tokens_in_their_order),
         cmocka_unit_test(it_writes_no_more_than_there_is_room),
         cmocka_unit_test(it_refuses_tokens_out_of_place),
         cmocka_unit_test(it_gives_the_backward_signature),
@@ -621,6 +703,7 @@ int main(void)
         cmocka_unit_test(it_lets_targets_follow_or_stay),
         cmocka_unit_test(it_refuses_a_name_that_is_taken),
         cmocka_unit_test(it_renames_through_the_hook),
+        cmocka_unit_test(it_leaves_targets_to_the_hook_s_caller),
         cmocka_unit_test(it_makes_a_signature_of_a_graph),
         cmocka_unit_test(it_renames_values_in_graph_and_signature),
         cmocka_unit_test(it_replaces_uses_in_graph_and_signature),

@@ -53,6 +53,12 @@ def check_signature(exg, path, signature):
     equal("str", exg.command("inspect", path, "--signature"), str(signature))
 
 
+def check_graph(exg, path, graph):
+    """The text of ep.graph (S004-85), but that PyTorch calls what has no result otherwise when it loads it."""
+    expected = re.sub(r"_unused\b|_unused(?=_\d)", "", str(graph)) if "predispatch" in str(graph) else str(graph)
+    equal("graph", exg.command("inspect", path, "--graph", "--fx"), expected + "\n")
+
+
 # ---- what a file holds survives --------------------------------------------------------------
 
 
@@ -139,6 +145,7 @@ def same_outputs(got, expected):
 
 def check_file(report, exg, path):
     report.check(f"{path.stem}: signature", lambda: check_signature(exg, path, original(path)[0].graph_signature))
+    report.check(f"{path.stem}: graph", lambda: check_graph(exg, path, original(path)[0].graph))
     report.check(f"{path.stem}: verify", lambda: exg.command("verify", path))
     report.check(f"{path.stem}: .pt2 again", lambda: check_rewritten(exg, path, ".pt2"))
     report.check(f"{path.stem}: .exg and back", lambda: check_rewritten(exg, path, ".exg"))
@@ -207,6 +214,32 @@ def check_example(exg, mlp):
     torch.export.save(program, again)
     torch.testing.assert_close(exg.run(again, {"x": x})[0]["0"], expected)
     check_signature(exg, path, program.graph_signature)
+
+
+def check_docstring(exg, built):
+    """The program of the class's docstring, built in C (S004-49): PyTorch reads it as it is printed, and gets 17, 19, 21."""
+    path = exg.path(".pt2")
+    subprocess.run([built, path], check=True, capture_output=True)
+    program = torch.export.load(path)
+    check_signature(exg, path, program.graph_signature)
+    check_graph(exg, path, program.graph)
+    equal("print(ep)", exg.command("inspect", path, "--graph"), str(program))
+    state = exg.run(path, {"arg3_1": torch.tensor(1.0), "arg4_1": torch.tensor(2.0)}, state=True)[1]
+    equal("my_buffer2 in exg", state["my_buffer2"].item(), 5)
+    module = program.module()
+    for run in range(3):
+        equal("the result", module(torch.tensor(1.0), torch.tensor(2.0)).item(), 17 + 2 * run)
+        equal("my_buffer2", module.my_buffer2.item(), 5 + run)
+
+
+def check_wrapped(exg):
+    """The operators to which PyTorch gives numbers for tensors (S004-49) are those of wrapped.def and _conj, _to_copy, to,
+    whose number would be all they have; and of exg's own."""
+    text = (ROOT / "libexport" / "operators" / "wrapped.def").read_text()
+    ours = {name for name in re.findall(r"^EXG_WRAPPED\((\w+)\)", text, re.M) if hasattr(torch.ops.aten, name)}
+    names = {schema.name.split("::")[1] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}
+    theirs = {name for name in names if torch._C._should_allow_numbers_as_tensors(name)}
+    equal("names", ours, {name.removesuffix("_") for name in theirs} - {"_conj", "_to_copy", "to"})
 
 
 class Words(torch.nn.Module):
@@ -307,6 +340,9 @@ def main():
             if not options.only or any(path.name.startswith(prefix) for prefix in options.only):
                 check_file(report, exg, path)
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
+        built = mlp.with_name("test_exec_built")
+        report.check("the docstring's program", lambda: check_docstring(exg, built))
+        report.check("numbers for tensors", lambda: check_wrapped(exg))
         report.check("several programs", lambda: check_several(exg))
         report.check("words", lambda: check_words(exg))
         image, ids = torch.randn(1, 3, 32, 32), torch.tensor([1, 2, 3])
