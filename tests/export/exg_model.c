@@ -230,6 +230,8 @@ static void expect_rest(const exg_program *p)
     assert_string_equal(p->input_metadata[1].metadata.items[0].value, metadata[0].value);
 }
 
+/* S004-05, S004-06, S004-07, S004-15, S004-18, S004-82, S004-83: signatures too, with constants of
+ * five kinds, an object as an input, a target that is empty, symbolic kinds of PyTorch's. */
 static void it_gives_back_all_that_a_program_can_say(void **state)
 {
     exg_program *p = make();

@@ -64,7 +64,8 @@ static void join_leaves(const exg_signature_argument **leaves, uint32_t count, c
 
 /* ---- views ---------------------------------------------------------------------------------- */
 
-/* S004-49..53, S004-58..64, S004-79 */
+/* S004-49, S004-52, S004-53, S004-54, S004-58, S004-59, S004-60, S004-61, S004-62, S004-63,
+ * S004-64: what the seed's class gives of its docstring's signature. */
 static void it_gives_the_docstring_s_properties(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -92,7 +93,8 @@ static void it_gives_the_docstring_s_properties(void **state)
     assert_string_equal(text, "add_1");
 }
 
-/* S004-54..57, S004-58, S004-59, S004-64..66, S004-72 */
+/* S004-02, S004-03, S004-04, S004-19, S004-20, S004-25, S004-54, S004-55, S004-56, S004-58,
+ * S004-59, S004-62, S004-64, S004-65, S004-66, S004-72 */
 static void it_gives_every_view_of_the_rich_signature(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -132,8 +134,9 @@ static void it_gives_every_view_of_the_rich_signature(void **state)
     assert_string_equal(names[0], "token_1");
 }
 
-/* S004-57: a spec without a target is in no list; S004-60..S004-66: nor a pair whose argument is
- * no tensor, of objects no object. */
+/* S004-15, S004-57, S004-60, S004-61, S004-62, S004-63, S004-64, S004-65, S004-66: a spec
+ * without a target is in no list, nor a pair whose argument is no tensor, or of objects no
+ * object; an empty target is one. */
 static void it_skips_specs_without_a_target(void **state)
 {
     rich r;
@@ -164,6 +167,9 @@ static void it_skips_specs_without_a_target(void **state)
     r.outputs[2].arg.is_token = true;
     expect_pairs(exg_signature_inputs_to_parameters, &r.signature, "");
     expect_pairs(exg_signature_user_inputs_to_mutate, &r.signature, "");
+    r.inputs[4].target = "";
+    expect_targets(exg_signature_lifted_tensor_constants, &r.signature, "");
+    expect_pairs(exg_signature_inputs_to_lifted_tensor_constants, &r.signature, "c_k->");
     r.outputs[1].kind = EXG_OUTPUT_PARAMETER_MUTATION;
     expect_pairs(exg_signature_parameters_to_mutate, &r.signature, "add->m");
     expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
@@ -211,7 +217,7 @@ static void it_writes_no_more_than_there_is_room(void **state)
     assert_string_equal(pairs[1].key, "untouched");
 }
 
-/* S004-58, S004-72 */
+/* S004-58, S004-59, S004-72 */
 static void it_refuses_tokens_out_of_place(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -243,7 +249,7 @@ static void it_refuses_tokens_out_of_place(void **state)
                      EXG_MALFORMED);
 }
 
-/* S004-42, S004-68 */
+/* S004-01, S004-42, S004-68 */
 static void it_gives_the_backward_signature(void **state)
 {
     exg_backward_signature backward;
@@ -324,7 +330,8 @@ static void it_knows_no_assertion_token(void **state)
 
 /* ---- kinds and specs ------------------------------------------------------------------------ */
 
-/* S004-09..14, S004-19..26: names of both ages, numbers of the current one. */
+/* S004-09, S004-10, S004-11, S004-12, S004-13, S004-14, S004-19, S004-20, S004-21, S004-22,
+ * S004-23, S004-24, S004-25, S004-26: names of both ages, numbers of the current one. */
 static void it_names_kinds_as_pytorch_does(void **state)
 {
     static const char *const inputs[] = {"USER_INPUT",      "PARAMETER",  "BUFFER",
@@ -359,7 +366,7 @@ static void it_names_kinds_as_pytorch_does(void **state)
     assert_string_equal(exg_output_kind_name((exg_output_kind)8), "?");
 }
 
-/* S004-16, S004-17, S004-27, S004-50 */
+/* S004-08, S004-16, S004-17, S004-27, S004-50 */
 static void it_refuses_specs_that_cannot_be_built(void **state)
 {
     exg_output_spec object = {.kind = EXG_OUTPUT_USER,
@@ -379,6 +386,26 @@ static void it_refuses_specs_that_cannot_be_built(void **state)
     r.outputs[1].arg.kind = EXG_ARGUMENT_GRAPH;
     assert_int_equal(exg_output_spec_check(&r.outputs[1], &err), EXG_MALFORMED);
     assert_int_equal(exg_output_spec_check(&object, &err), EXG_OK);
+    for (int kind = 0; kind < EXG_ARGUMENT_KIND_COUNT; kind++) {
+        static const exg_argument_kind kinds[] = {
+            EXG_ARGUMENT_NONE,    EXG_ARGUMENT_INT,       EXG_ARGUMENT_FLOAT,
+            EXG_ARGUMENT_STRING,  EXG_ARGUMENT_BOOL,      EXG_ARGUMENT_TENSOR,
+            EXG_ARGUMENT_SYM_INT, EXG_ARGUMENT_SYM_FLOAT, EXG_ARGUMENT_SYM_BOOL,
+            EXG_ARGUMENT_CUSTOM_OBJ};
+        bool may = false;
+
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+            may = may || (int)kinds[i] == kind;
+        }
+        r.inputs[3].arg.kind = r.outputs[1].arg.kind = (exg_argument_kind)kind;
+        assert_int_equal(exg_input_spec_check(&r.inputs[3], NULL), may ? EXG_OK : EXG_MALFORMED);
+        assert_int_equal(exg_output_spec_check(&r.outputs[1], NULL), may ? EXG_OK : EXG_MALFORMED);
+    }
+    r.inputs[3].arg = (exg_signature_argument){.kind = EXG_ARGUMENT_TENSOR, .name = NULL};
+    assert_int_equal(exg_input_spec_check(&r.inputs[3], &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "SIG-026");
+    r.inputs[3].arg.kind = EXG_ARGUMENT_NONE; /* a constant needs no name */
+    assert_int_equal(exg_input_spec_check(&r.inputs[3], &err), EXG_OK);
 }
 
 /* ---- renaming ------------------------------------------------------------------------------- */
@@ -644,7 +671,8 @@ static void it_prints_the_docstring_s_signature(void **state)
     free(text);
 }
 
-/* S004-02..08, S004-15, S004-80; text by repr() of PyTorch's class. */
+/* S004-01, S004-02, S004-03, S004-04, S004-06, S004-07, S004-09, S004-10, S004-11, S004-12, S004-13,
+ * S004-14, S004-15, S004-18, S004-80; text by repr() of PyTorch's class. */
 static void it_shows_the_rich_signature_s_repr(void **state)
 {
     char *text = NULL;
@@ -685,6 +713,55 @@ static void it_shows_the_rich_signature_s_repr(void **state)
     free(text);
 }
 
+/* S004-05, S004-07, S004-15, S004-18, S004-80: constants of five kinds, a target that is empty, and
+ * PyTorch's symbolic kinds; text by its repr() and str(). */
+static void it_shows_constants_of_every_kind(void **state)
+{
+    exg_input_spec inputs[] = {
+        {.arg = {.kind = EXG_ARGUMENT_INT, .name = "n", .as_int = -7}},
+        {.arg = {.kind = EXG_ARGUMENT_FLOAT, .name = "", .as_float = 0.5}, .target = ""},
+        {.arg = {.kind = EXG_ARGUMENT_BOOL, .name = "", .as_bool = true}},
+        {.arg = {.kind = EXG_ARGUMENT_STRING, .name = "w", .as_string = "a \"word\""}},
+        {.arg = {.kind = EXG_ARGUMENT_NONE, .name = ""}},
+        {EXG_INPUT_CONSTANT_TENSOR, {.kind = EXG_ARGUMENT_TENSOR, .name = "c"}, "", 0, false},
+    };
+    exg_output_spec outputs[] = {
+        {.arg = {.kind = EXG_ARGUMENT_BOOL, .name = "", .as_bool = false}},
+        {.arg = {.kind = EXG_ARGUMENT_SYM_FLOAT, .name = "f"}},
+        {.arg = {.kind = EXG_ARGUMENT_SYM_BOOL, .name = "b"}},
+    };
+    exg_signature signature = {inputs, outputs, 6, 3};
+    char *text = NULL;
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        inputs[i].persistent = EXG_UNSET;
+    }
+    assert_int_equal(exg_signature_repr(&signature, &text, NULL), EXG_OK);
+    assert_string_equal(
+        text,
+        "ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='n', value=-7), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=ConstantArgument(name='', value=0.5), "
+        "target='', persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='', value=True), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=ConstantArgument(name='w', value='a "
+        "\"word\"'), target=None, persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='', value=None), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.CONSTANT_TENSOR: 4>, arg=TensorArgument(name='c'), "
+        "target='', persistent=None)], output_specs=[OutputSpec(kind=<OutputKind.USER_OUTPUT: "
+        "1>, arg=ConstantArgument(name='', value=False), target=None), "
+        "OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, arg=SymFloatArgument(name='f'), "
+        "target=None), OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, "
+        "arg=SymBoolArgument(name='b'), target=None)])");
+    free(text);
+    assert_int_equal(exg_signature_print(&signature, &text, NULL), EXG_OK);
+    assert_string_equal(text, "\n# inputs\nn: USER_INPUT\n: USER_INPUT target=''\n: USER_INPUT\n"
+                              "w: USER_INPUT\n: USER_INPUT\nc: CONSTANT_TENSOR target=''\n\n"
+                              "# outputs\n: USER_OUTPUT\nf: USER_OUTPUT\nb: USER_OUTPUT\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -709,6 +786,7 @@ int main(void)
         cmocka_unit_test(it_replaces_uses_in_graph_and_signature),
         cmocka_unit_test(it_prints_the_docstring_s_signature),
         cmocka_unit_test(it_shows_the_rich_signature_s_repr),
+        cmocka_unit_test(it_shows_constants_of_every_kind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static exg_status from(exg_arena *arena, const exg_signature_maps *maps, const i
     return exg_signature_from_maps(arena, maps, of->inputs, 4, of->outputs, 8, signature, err);
 }
 
-/* S004-28..30, S004-33, S004-35..37, S004-41: the golden. */
+/* S004-28, S004-29, S004-30, S004-33, S004-35, S004-37, S004-41: the golden. */
 static void it_builds_specs_from_maps(void **state)
 {
     static const struct {
@@ -94,7 +94,8 @@ static void it_builds_specs_from_maps(void **state)
     exg_arena_destroy(arena);
 }
 
-/* S004-31, S004-32, S004-36, S004-40 */
+/* S004-30, S004-31, S004-32, S004-35, S004-36, S004-40: a token is one whatever map has its
+ * name. */
 static void it_prefers_the_user_where_names_meet(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -103,11 +104,14 @@ static void it_prefers_the_user_where_names_meet(void **state)
     io of = golden_io();
 
     (void)state;
-    maps.user_inputs = NAMES("x", "p_w");
-    maps.user_outputs = NAMES("y", "loss");
+    maps.user_inputs = NAMES("x", "p_w", "t0");
+    maps.user_outputs = NAMES("y", "loss", "t1");
     of.inputs[3] = (exg_signature_argument){.kind = EXG_ARGUMENT_CUSTOM_OBJ, .name = "obj"};
     of.outputs[1] = (exg_signature_argument){.kind = EXG_ARGUMENT_NONE, .name = ""};
     assert_int_equal(from(arena, &maps, &of, &s, NULL), EXG_OK);
+    assert_int_equal(s.inputs[0].kind, EXG_INPUT_TOKEN);
+    assert_null(s.inputs[0].target);
+    assert_int_equal(s.outputs[0].kind, EXG_OUTPUT_TOKEN);
     assert_int_equal(s.inputs[1].kind, EXG_INPUT_USER);
     assert_int_equal(s.inputs[3].kind, EXG_INPUT_USER); /* never CUSTOM_OBJ here */
     assert_int_equal(s.outputs[1].kind, EXG_OUTPUT_USER); /* inside the mutations */
@@ -115,7 +119,8 @@ static void it_prefers_the_user_where_names_meet(void **state)
     exg_arena_destroy(arena);
 }
 
-/* S004-29, S004-34, S004-38, S004-39: without its map every tensor is unknown. */
+/* S004-28, S004-29, S004-34, S004-37, S004-38, S004-39: without its map every tensor is
+ * unknown. */
 static void it_refuses_tensors_no_map_knows(void **state)
 {
     static const struct {

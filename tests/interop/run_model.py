@@ -39,6 +39,8 @@ def leaves(specs, kinds):
 
 
 def check_signature(exg, path, signature):
+    """Every view is PyTorch's: S004-06, S004-07, S004-52, S004-53, S004-54, S004-55, S004-56, S004-58, S004-59, S004-60,
+    S004-61, S004-62, S004-63, S004-64, S004-65, S004-66, S004-70, S004-79, S004-80."""
     views = json.loads(exg.command("inspect", path, "--signature", "--json"))
     for name in NAMES.split():
         equal(name, views[name], list(getattr(signature, name)))
@@ -49,6 +51,7 @@ def check_signature(exg, path, signature):
     equal("user_outputs", views["user_outputs"], leaves(signature.output_specs, ["USER_OUTPUT", "LOSS_OUTPUT"]))
     backward = signature.backward_signature
     equal("backward_signature", views["backward_signature"], backward and vars(backward))
+    equal("assertion_dep_token", views["assertion_dep_token"], signature.assertion_dep_token)
     equal("repr", views["repr"], re.sub(r"fake_val=FakeScriptObject\(.*?\)\)", "fake_val=None)", repr(signature)))
     equal("str", exg.command("inspect", path, "--signature"), str(signature))
 
@@ -118,7 +121,8 @@ def original(path):
 
 
 def check_rewritten(exg, path, suffix):
-    """Into `suffix` and back to .pt2: the same JSON, weights, sample inputs, extra files; same outputs in PyTorch."""
+    """Into `suffix` and back to .pt2: the same JSON, weights, sample inputs, extra files; same outputs in PyTorch (S004-45,
+    S004-81, S004-82, S004-83, S004-84)."""
     between = exg.convert(path, suffix)
     back = exg.convert(between, ".pt2")
     (expected, before, outputs), after = original(path), records(back)
