@@ -671,8 +671,8 @@ static void it_prints_the_docstring_s_signature(void **state)
     free(text);
 }
 
-/* S004-01, S004-02, S004-03, S004-04, S004-06, S004-07, S004-09, S004-10, S004-11, S004-12, S004-13,
- * S004-14, S004-15, S004-18, S004-80; text by repr() of PyTorch's class. */
+/* S004-01, S004-02, S004-03, S004-04, S004-06, S004-07, S004-09, S004-10, S004-11, S004-12,
+ * S004-13, S004-14, S004-15, S004-18, S004-80; text by repr() of PyTorch's class. */
 static void it_shows_the_rich_signature_s_repr(void **state)
 {
     char *text = NULL;

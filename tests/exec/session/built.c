@@ -300,7 +300,7 @@ static void it_takes_numbers_for_tensors(void **state)
     }
 }
 
-/* The node holds the number as PyTorch's does, at its place; a complex one makes a complex result. */
+/* The node holds the number as PyTorch's does, at its place; a complex one makes the result so. */
 static void it_records_the_number_itself(void **state)
 {
     exg_argument two_j = {.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, 2}};

@@ -224,8 +224,8 @@ static void programs_changed_in_memory_are_found_out(void **state)
     exg_program_destroy(program);
 }
 
-/* S004-40, S004-43, S004-44, S004-46, S004-47, S004-48, S004-67: the rules that seed 004 asks for have its severity; a file
- * breaks each (above). */
+/* S004-40, S004-43, S004-44, S004-46, S004-47, S004-48, S004-67: rules have the
+ * severity that seed 004 asks for; a file breaks each (above). */
 static void rules_of_the_signature_weigh_what_the_seed_says(void **state)
 {
     static const struct {
