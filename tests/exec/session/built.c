@@ -148,7 +148,7 @@ static void it_makes_the_docstring_s_signature(void **state)
     end(&m);
 }
 
-/* S004-21, S004-45, S004-49: x1 = 1, x2 = 2 give 17, 19, 21, and my_buffer2 goes from 4 to 5, 6, 7. */
+/* S004-21, S004-45, S004-49: x1 = 1, x2 = 2 give 17, 19, 21; my_buffer2 goes from 4 to 5, 6, 7. */
 static void it_runs_the_docstring_s_program(void **state)
 {
     float x1 = 1, x2 = 2;
