@@ -1,0 +1,388 @@
+"""Mutation testing: does a test fail when the product is wrong?
+
+    mutation.py --room libexport/program --count 100            100 mutants of a room, drawn by --seed
+    mutation.py --file libexport/program/rename.c --list        what could be changed there
+    mutation.py --table tests/mutation/audit.txt                named changes, each of which its named test must find
+
+Each mutant is the product with one change. The tests that the acceptance tables (tests/seeds-*.md) name for its room run first,
+then what else of the suite is about its library. README.md beside this file says more.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import difflib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+from build import Build, run
+from mutants import KINDS, Mutant, mutants_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+# Which tables speak of a room, and which tests are about its library.
+ROOMS = {
+    "libexport/formats/early": ("002", "export"),
+    "libexport/program": ("004 002", "export"),
+    "libexport/verify": ("002 004", "export"),
+    "libexec/dtensor": ("000 001 003", "exec"),
+    "libexec/dispatch": ("001 003 000", "exec"),
+}
+SLOW = 20, 5  # seconds: a test that takes longer is left out, named or not
+
+
+# ---- tests ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Check:
+    """A program and how it is called; `cases` of the command line, where it is that."""
+
+    target: str
+    arguments: list
+    environment: dict
+    cases: tuple = ()
+    named: bool = False  # by the tables
+    seconds: float = 0.0
+    caught: int = 0
+
+    def command(self, program, source):
+        if self.cases:
+            return ["sh", str(source / "tests/cli/run.sh"), str(program), *self.cases]
+        return [str(program), *self.arguments]
+
+
+def tables_of(path):
+    return next((row for room, row in ROOMS.items() if path.startswith(room + "/")), ("", path.split("/")[0].removeprefix("lib")))
+
+
+def named_by(source, tables):
+    """The files that the tables name, in their order."""
+    found = {}
+    for table in tables.split():
+        for line in (source / f"tests/seeds-{table}.md").read_text().splitlines():
+            if line.startswith("| S0"):
+                for entry in re.findall(r"`([^`]+)`", line.rsplit(" | ", 1)[1]):
+                    found[entry.split(":")[0]] = True
+    return list(found)
+
+
+class Suite:
+    """The checks of a library, timed once on the product as it is, where each must pass."""
+
+    def __init__(self, build, jobs):
+        self.build, self.jobs, self.lock = build, jobs, threading.Lock()
+        self.checks = {}  # (target, cases) -> Check, or None: it does not pass, or is slow
+
+    def check(self, target, cases=()):
+        with self.lock:
+            if (target, cases) in self.checks:
+                return self.checks[target, cases]
+        arguments, environment = ([], {}) if cases else self.build.runs_of(target)
+        check = Check(target, arguments, environment, cases)
+        program = self.build.folder / target
+        status, check.seconds = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
+        with self.lock:
+            if status != 0:
+                print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)}", file=sys.stderr)
+            self.checks[target, cases] = check if status == 0 and check.seconds < SLOW[0] else None
+            return self.checks[target, cases]
+
+    def of(self, path):
+        """The checks of a source: those that its tables name, then the others of its library."""
+        tables, library = tables_of(path)
+        named = named_by(self.build.source, tables)
+        targets = [t for t in (self.build.target_of(f) for f in named if f.endswith(".c")) if t]
+        cases = tuple(f[len("tests/cli/cases/") : -len(".cmd")] for f in named if f.startswith("tests/cli/cases/"))
+        others = [f"tests/{p.name}" for p in sorted((self.build.folder / "tests").glob(f"test_{library}_*")) if p.is_file()]
+        wanted = [(t, ()) for t in dict.fromkeys(targets)] + ([("cli/exg", cases)] if cases else [])
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            first = [c for c in pool.map(lambda w: self.check(*w), wanted) if c]
+            rest = [c for c in pool.map(lambda t: self.check(t), [t for t in others if (t, ()) not in wanted]) if c]
+        return [dataclasses.replace(c, named=True) for c in first], [c for c in rest if c.seconds < SLOW[1]]
+
+
+# ---- one mutant --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Verdict:
+    mutant: Mutant
+    outcome: str  # caught, survived; same: as the product; broken: no C; explained: a survivor that is right
+    by: str = ""
+    named: bool = False
+    before: str = ""
+    after: str = ""
+    row: str = ""
+    source: str = dataclasses.field(default="", repr=False)
+
+    def data(self):
+        m = self.mutant
+        return {"file": m.file, "line": m.line, "kind": m.kind, "outcome": self.outcome, "by": self.by, "named": self.named,
+                "row": self.row, "before": self.before, "after": self.after, "diff": self.diff()}  # fmt: skip
+
+    def diff(self):
+        new = self.mutant.apply(self.source)
+        name = self.mutant.file
+        return "\n".join(difflib.unified_diff(self.source.splitlines(), new.splitlines(), name, name, n=1, lineterm=""))
+
+
+class Runner:
+    def __init__(self, build, work, jobs):
+        self.build, self.work, self.jobs = build, work, jobs
+        self.suite, self.sources, self.lists, self.assembly = Suite(build, jobs), {}, {}, {}
+        self.lock, self.local = threading.Lock(), threading.local()
+        self.explained = read_survivors(HERE / "survivors.md")
+
+    def source(self, path):
+        return self.sources.setdefault(path, (self.build.source / path).read_text())
+
+    def folder(self):
+        if not hasattr(self.local, "folder"):
+            self.local.folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        return self.local.folder
+
+    def product_assembly(self, path):
+        key = (path, self.folder())  # whose name stands in it
+        if key not in self.assembly:
+            made = self.build.compile(path, self.source(path), self.folder(), "product")
+            if made is None:
+                raise SystemExit(f"mutation: {path} does not compile as it is")
+            self.assembly[key] = made.read_bytes()
+        return self.assembly[key]
+
+    def made(self, mutant):
+        """(outcome or None, object)"""
+        product = self.product_assembly(mutant.file)
+        assembly = self.build.compile(mutant.file, mutant.apply(self.source(mutant.file)), self.folder(), "mutant")
+        if assembly is None:
+            return "broken", None
+        if assembly.read_bytes() == product:
+            return "same", None
+        return None, self.build.assemble(assembly)
+
+    def finds(self, check, mutant, made):
+        """Does the check fail? So does one that takes ten times as long, or ends by a signal."""
+        program = self.build.link(check.target, mutant.file, made, self.folder() / "program")
+        temporary = self.folder() / "tmp"
+        temporary.mkdir(exist_ok=True)
+        environment = os.environ | check.environment | {"TMPDIR": str(temporary)}
+        command = check.command(program, self.build.source)
+        status, _ = run(command, max(10.0, 10 * check.seconds), self.build.source, environment)
+        shutil.rmtree(temporary, ignore_errors=True)
+        return status != 0
+
+    def judge(self, mutant, checks=None):
+        before, after = mutant.lines(self.source(mutant.file))
+        verdict = Verdict(mutant, "", before=before, after=after, source=self.source(mutant.file))
+        verdict.outcome, made = self.made(mutant)
+        if verdict.outcome:
+            return verdict
+        with self.lock:
+            if checks is None and mutant.file not in self.lists:
+                self.lists[mutant.file] = self.suite.of(mutant.file)
+            first, rest = (checks, []) if checks is not None else self.lists[mutant.file]
+        for part in (first, rest):
+            # what found most of this file so far, then what is quick
+            for check in sorted(part, key=lambda c: (-c.caught, c.seconds)):
+                if self.finds(check, mutant, made):
+                    check.caught += 1
+                    verdict.outcome, verdict.by, verdict.named = "caught", check.target.split("/")[-1], check.named
+                    return verdict
+        verdict.outcome = "explained" if (mutant.file, before, after) in self.explained else "survived"
+        return verdict
+
+
+def read_survivors(path):
+    """{(file, line as it is, line as it is then)} of the table of survivors that are explained."""
+    found = set()
+    if path.exists():
+        for line in path.read_text().splitlines():
+            cells = [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+            if len(cells) == 4 and cells[0].startswith("`"):
+                text = [re.sub(r"\\\|", "|", c.strip("`").strip()) for c in cells[:3]]
+                found.add((text[0], " ".join(text[1].split()), " ".join(text[2].split())))
+    return found
+
+
+# ---- many --------------------------------------------------------------------------------------
+
+
+def draw(files, sources, seed):
+    """All mutants of the files, kinds in turn, in an order that follows from the seed."""
+    chance = random.Random(seed)
+    by_kind = collections.defaultdict(list)
+    for path in files:
+        for mutant in mutants_of(path, sources(path)):
+            by_kind[mutant.kind].append(mutant)
+    for kind in KINDS:
+        chance.shuffle(by_kind[kind])
+    while any(by_kind.values()):
+        for kind in KINDS:
+            if by_kind[kind]:
+                yield by_kind[kind].pop()
+
+
+def fresh(runner, files, count, seed, report):
+    """The verdicts of `count` mutants that are C and another program."""
+    verdicts, waiting, mutants = [], set(), draw(files, runner.source, seed)
+    lines = set()  # one change a line: of two the second says little
+    with concurrent.futures.ThreadPoolExecutor(runner.jobs) as pool:
+        while True:
+            counted = sum(v.outcome in ("caught", "survived", "explained") for v in verdicts)
+            while len(waiting) < runner.jobs and counted + len(waiting) < count:
+                mutant = next((m for m in mutants if (m.file, m.line) not in lines), None)
+                if mutant is None:
+                    break
+                lines.add((mutant.file, mutant.line))
+                waiting.add(pool.submit(runner.judge, mutant))
+            if not waiting:
+                return verdicts
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                verdicts.append(future.result())
+                report(verdicts[-1])
+
+
+def read_table(path, root):
+    """(row, mutant, test) of a table: "row file test", then the text that stands there ("- ") and the text instead ("+ ")."""
+    blocks, found = re.split(r"\n\s*\n", re.sub(r"^#.*\n", "", path.read_text(), flags=re.M).strip()), []
+    for block in blocks:
+        head, *lines = block.split("\n")
+        row, file, test = head.split()
+        old = "\n".join(line[2:] for line in lines if line.startswith("-"))
+        new = "\n".join(line[2:] for line in lines if line.startswith("+"))
+        source = (root / file).read_text()
+        if source.count(old) != 1 or not old:
+            raise SystemExit(f"mutation: {path.name}: {row}: the text stands {source.count(old)} times in {file}, not once:\n{old}")
+        start = source.index(old)
+        found.append((row, Mutant(file, source.count("\n", 0, start) + 1, "table", start, start + len(old), new), test))
+    return found
+
+
+def table(runner, path, report):
+    verdicts = []
+
+    def one(entry):
+        row, mutant, test = entry
+        target = runner.build.target_of(test) if test.endswith(".c") else "cli/exg"
+        if target is None:
+            raise SystemExit(f"mutation: {row}: no program is made of {test}")
+        cases = () if test.endswith(".c") else (test[len("tests/cli/cases/") : -len(".cmd")],)
+        check = runner.suite.check(target, cases)
+        if check is None:
+            raise SystemExit(f"mutation: {row}: {test} does not pass as it is")
+        verdict = runner.judge(mutant, [dataclasses.replace(check, named=True)])
+        verdict.row = row
+        return verdict
+
+    with concurrent.futures.ThreadPoolExecutor(runner.jobs) as pool:
+        for verdict in pool.map(one, read_table(path, runner.build.source)):
+            verdicts.append(verdict)
+            report(verdict)
+    return verdicts
+
+
+# ---- the tree and its build ----------------------------------------------------------------------
+
+
+def snapshot(root, tree):
+    """A copy of the tree's files, so that neither is changed by the other; what did not change stays."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    for name in listed:
+        source, copy = root / name, tree / name
+        if not source.is_file():
+            continue
+        same = copy.exists() and copy.stat().st_size == source.stat().st_size and copy.read_bytes() == source.read_bytes()
+        if not same:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+    for copy in [p for p in tree.rglob("*") if p.is_file() and p.relative_to(tree).parts[0] != "build"]:
+        if str(copy.relative_to(tree)) not in set(listed):
+            copy.unlink()
+
+
+def make(root, folder, jobs):
+    tree = folder / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    snapshot(root, tree)
+    print("mutation: building the product and its tests", file=sys.stderr)
+    log = (folder / "build.log").open("w")
+    for words in (["cmake", "--preset", "release", "-DEXG_TESTS=ON"], ["cmake", "--build", "--preset", "release", "-j", str(jobs)]):
+        if subprocess.run(words, cwd=tree, stdout=log, stderr=log).returncode != 0:
+            raise SystemExit(f"mutation: it does not build: {folder}/build.log")
+    return Build(tree, tree / "build" / "release")
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def say(verdict):
+    m = verdict.mutant
+    by = f" by {verdict.by}{'' if verdict.named else ' (not named)'}" if verdict.by else ""
+    print(f"{verdict.outcome:9} {m.file}:{m.line}: {verdict.row or m.kind}{by}", flush=True)
+    if verdict.outcome == "survived":
+        print("\n".join("    " + line for line in verdict.diff().splitlines()[2:]), flush=True)
+
+
+def summary(verdicts, least):
+    count = collections.Counter(v.outcome for v in verdicts)
+    named = sum(v.named for v in verdicts)
+    judged = count["caught"] + count["survived"]
+    rate = 100 * count["caught"] / judged if judged else 100.0
+    print(f"{judged} mutants, {count['caught']} caught ({rate:.1f} %), {named} of them by a named test, {count['survived']} survived; "
+          f"{count['explained']} explained, {count['same']} the same program, {count['broken']} no C")  # fmt: skip
+    return 0 if rate >= least else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--room", action="append", default=[], help="a folder of the product")
+    parser.add_argument("--file", action="append", default=[], help="a source of the product")
+    parser.add_argument("--count", type=int, default=100, help="mutants to judge (100)")
+    parser.add_argument("--seed", type=int, default=1, help="what they are drawn from (1)")
+    parser.add_argument("--table", type=pathlib.Path, help="named changes instead; each must be found by its test")
+    parser.add_argument("--list", action="store_true", help="list what would be changed, and do nothing")
+    parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT", help="fail when fewer are caught")
+    parser.add_argument("--json", type=pathlib.Path, metavar="OUT", help="write the verdicts there too")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutation", help="where it works (build/mutation)")
+    parser.add_argument("--built", type=pathlib.Path, help="take this build of the tree as it is, instead of making one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    if not options.table and not options.room and not options.file:
+        parser.error("name a --room, a --file or a --table")
+    rooms = [p for room in options.room for p in sorted((ROOT / room).rglob("*.c"))]
+    files = [str(p.relative_to(ROOT)) for p in rooms] + options.file
+    if options.list:
+        for n, mutant in zip(range(options.count), draw(files, lambda p: (ROOT / p).read_text(), options.seed)):
+            before, after = mutant.lines((ROOT / mutant.file).read_text())
+            print(f"{mutant.file}:{mutant.line}: {mutant.kind}\n  - {before}\n  + {after}")
+        return 0
+    build = Build(ROOT, options.built.resolve()) if options.built else make(ROOT, folder, options.jobs)
+    work = folder / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        runner = Runner(build, pathlib.Path(place), options.jobs)
+        if options.table:
+            verdicts = table(runner, options.table, say)
+        else:
+            verdicts = fresh(runner, files, options.count, options.seed, say)
+    if options.json:
+        options.json.write_text(json.dumps([v.data() for v in verdicts], indent=1) + "\n")
+    return summary(verdicts, 100.0 if options.table else options.least)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
