@@ -31,8 +31,8 @@ OTHER = {
     "arithmetic": {"+": "-", "-": "+", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "++": "--", "--": "++",
                    "|=": "&=", "&=": "|="},
 }  # fmt: skip
-# Calls whose arguments say the same in any order, or only word a message.
-ALIKE = re.compile(r"strcmp|strncmp|memcmp|EXG_GIVEN|\w*_FAIL|exg_found|assert")
+ALIKE = re.compile(r"strcmp|strncmp|memcmp|EXG_GIVEN|assert")  # calls whose arguments say the same in any order
+FAULT = re.compile(r"\w*_FAIL|exg_found|DIFFER")  # calls that tell a fault
 KINDS = ("constant", "comparison", "logic", "arithmetic", "dropped", "swapped", "negated", "early", "string")
 
 
@@ -164,7 +164,10 @@ class Finder:
         if self.source[start:end] != text:
             self.found.append(Mutant(self.file, self.source.count("\n", 0, start) + 1, kind, start, end, text))
 
-    def constant(self, token):
+    def constant(self, i):
+        token = self.tokens[i]
+        if i > 2 and self.tokens[i - 1].text == "[" and self.tokens[i - 2].kind == self.tokens[i - 3].kind == "name":
+            return  # the size of an array
         if token.text in {"true", "false"}:
             self.add("constant", token.start, token.end, "false" if token.text == "true" else "true")
         match = INTEGER.match(token.text) if token.kind == "number" else None
@@ -215,9 +218,21 @@ class Finder:
                     between = self.source[tokens[a[1] - 1].end : tokens[b[0]].start]
                     self.add("swapped", tokens[a[0]].start, tokens[b[1] - 1].end, y + between + x if x != y else x + between + y)
 
-    def find(self):
+    def worded(self):
+        """The tokens that only word a message: behind a text with blanks in a call that tells a fault."""
+        found = set()
         for i, token in enumerate(self.tokens):
-            self.constant(token)
+            if token.text == "(" and FAULT.fullmatch(self.tokens[i - 1].text):
+                texts = [k for k in range(i, token.twin) if self.tokens[k].kind == "string" and " " in self.tokens[k].text]
+                found.update(range(texts[0], token.twin) if texts else ())
+        return found
+
+    def find(self):
+        worded = self.worded()
+        for i, token in enumerate(self.tokens):
+            if i in worded:
+                continue
+            self.constant(i)
             if token.kind == "string":
                 self.string(token)
             if token.function:

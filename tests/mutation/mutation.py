@@ -29,13 +29,13 @@ from mutants import KINDS, Mutant, mutants_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Which tables speak of a room, and which tests are about its library.
+# Which tables speak of a room, which tests are about its library, and which cases of the command line.
 ROOMS = {
-    "libexport/formats/early": ("002", "export"),
-    "libexport/program": ("004 002", "export"),
-    "libexport/verify": ("002 004", "export"),
-    "libexec/dtensor": ("000 001 003", "exec"),
-    "libexec/dispatch": ("001 003 000", "exec"),
+    "libexport/formats/early": ("002", "export", "*early*"),
+    "libexport/program": ("004 002", "export", "inspect*"),
+    "libexport/verify": ("002 004", "export", "verify*"),
+    "libexec/dtensor": ("000 001 003", "exec", ""),
+    "libexec/dispatch": ("001 003 000", "exec", ""),
 }
 SLOW = 20, 5  # seconds: a test that takes longer is left out, named or not
 
@@ -62,7 +62,7 @@ class Check:
 
 
 def tables_of(path):
-    return next((row for room, row in ROOMS.items() if path.startswith(room + "/")), ("", path.split("/")[0].removeprefix("lib")))
+    return next((row for room, row in ROOMS.items() if path.startswith(room + "/")), ("", path.split("/")[0].removeprefix("lib"), ""))
 
 
 def named_by(source, tables):
@@ -99,15 +99,17 @@ class Suite:
 
     def of(self, path):
         """The checks of a source: those that its tables name, then the others of its library."""
-        tables, library = tables_of(path)
+        tables, library, pattern = tables_of(path)
         named = named_by(self.build.source, tables)
         targets = [t for t in (self.build.target_of(f) for f in named if f.endswith(".c")) if t]
         cases = tuple(f[len("tests/cli/cases/") : -len(".cmd")] for f in named if f.startswith("tests/cli/cases/"))
         others = [f"tests/{p.name}" for p in sorted((self.build.folder / "tests").glob(f"test_{library}_*")) if p.is_file()]
+        more = tuple(sorted(p.stem for p in (self.build.source / "tests/cli/cases").glob(f"{pattern}.cmd")) if pattern else ())
         wanted = [(t, ()) for t in dict.fromkeys(targets)] + ([("cli/exg", cases)] if cases else [])
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             first = [c for c in pool.map(lambda w: self.check(*w), wanted) if c]
-            rest = [c for c in pool.map(lambda t: self.check(t), [t for t in others if (t, ()) not in wanted]) if c]
+            others = [(t, ()) for t in others if (t, ()) not in wanted] + ([("cli/exg", more)] if more else [])
+            rest = [c for c in pool.map(lambda w: self.check(*w), others) if c]
         return [dataclasses.replace(c, named=True) for c in first], [c for c in rest if c.seconds < SLOW[1]]
 
 
