@@ -27,6 +27,7 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
 add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
