@@ -1,4 +1,5 @@
-/* equal.c - exg_program_equal and exg_program_copy: every difference is found, and told by its place. */
+/* equal.c - exg_program_equal and exg_program_copy: every difference is found, and told by its
+ * place. */
 #include "tests/export/whole.h"
 
 #include <exg/weights.h>
@@ -98,10 +99,11 @@ static void weights_are_compared(void **state)
         const char *bytes;
         bool compare_bytes, equal;
     } rows[] = {
-        {"",                                                 2, "0123456789abcdef", true,  true },
-        {"weights['v']: the bytes differ in the MiB from offset 0", 2, "0123456789abcdeF", true,  false},
-        {"",                                                 2, "0123456789abcdeF", false, true },
-        {"weights['v']: storages are shared differently",    0, "0123456789abcdef", true,  false},
+        {"", 2, "0123456789abcdef", true, true},
+        {"weights['v']: the bytes differ in the MiB from offset 0", 2, "0123456789abcdeF", true,
+         false},
+        {"", 2, "0123456789abcdeF", false, true},
+        {"weights['v']: storages are shared differently", 0, "0123456789abcdef", true, false},
     };
     exg_program *p = with_weights(2, "0123456789abcdef");
     char difference[256];

@@ -37,11 +37,12 @@ static void expect_rest(const exg_program *p, const exg_program *made)
     assert_int_equal(p->signature.assertion_dep_index, 2);
     assert_string_equal(p->input_metadata[0].input, "x");
     assert_null(p->input_metadata[1].input);
-    assert_string_equal(p->input_metadata[1].metadata.items[0].value, made->input_metadata[1].metadata.items[0].value);
+    assert_string_equal(p->input_metadata[1].metadata.items[0].value,
+                        made->input_metadata[1].metadata.items[0].value);
 }
 
 /* S004-05, S004-06, S004-07, S004-15, S004-18, S004-82, S004-83: signatures too, with constants of
- * five kinds, an object as an input, a target that is empty, symbolic kinds of PyTorch's. */
+ * five kinds, an object as an input, a target that is empty, PyTorch's symbolic kinds. */
 static void it_gives_back_all_that_a_program_can_say(void **state)
 {
     exg_program *p = make_whole();

@@ -24,7 +24,8 @@
 #define LEAF           "{\"type\": null, \"context\": null, \"children_spec\": []}"
 #define DICT(keys, children) NODE("builtins.dict", keys, children)
 #define CALL_OF(args)                                                                              \
-    "[1, " NODE("builtins.tuple", "null", NODE("builtins.tuple", "null", args) ", " DICT("[]", "")) "]"
+    "[1, " NODE("builtins.tuple", "null",                                                          \
+                NODE("builtins.tuple", "null", args) ", " DICT("[]", "")) "]"
 
 static exg_sym_int number = {"s0", 3, true};
 static exg_value_id listed[1];
