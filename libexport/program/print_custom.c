@@ -121,7 +121,7 @@ static void read_value(cursor *c, exg_text *out, int depth)
         exg_text text = EXG_TEXT_EMPTY;
 
         read_string(c, &text);
-        exg_print_python_string(out, exg_text_string(&text) == NULL ? "" : exg_text_string(&text));
+        exg_print_python_string(out, exg_text_part(out, &text));
         exg_text_free(&text);
         return;
     }

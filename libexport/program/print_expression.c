@@ -231,7 +231,7 @@ typedef struct product {
 static void factor_text(exg_text *side, unsigned *count, const exg_text *text)
 {
     exg_text_puts(side, (*count)++ == 0 ? "" : "*");
-    exg_text_puts(side, exg_text_string(text) == NULL ? "" : exg_text_string(text));
+    exg_text_puts(side, exg_text_part(side, text));
 }
 
 /* Does the term at hand begin `word`( ? Then it is taken. */
@@ -321,8 +321,8 @@ static int print_mul(reader *r, exg_text *out)
         read_factor(r, &p);
     } while (!r->failed && take(r, ','));
     expect(r, ')');
-    above = exg_text_string(&p.above);
-    below = exg_text_string(&p.below);
+    above = exg_text_part(out, &p.above);
+    below = exg_text_part(out, &p.below);
     negative = p.coefficient < 0;
     exg_text_puts(out, negative ? "-" : "");
     if (p.coefficient != 1 && p.coefficient != -1) {
@@ -331,9 +331,9 @@ static int print_mul(reader *r, exg_text *out)
     } else if (p.above_count == 0) {
         exg_text_putc(out, '1');
     }
-    exg_text_puts(out, above == NULL ? "" : above);
+    exg_text_puts(out, above);
     if (p.below_count > 0) {
-        exg_text_printf(out, p.below_count > 1 ? "/(%s)" : "/%s", below == NULL ? "" : below);
+        exg_text_printf(out, p.below_count > 1 ? "/(%s)" : "/%s", below);
     }
     exg_text_free(&p.above);
     exg_text_free(&p.below);

@@ -1,5 +1,5 @@
-/* print.c - what a text is made of: expressions, strings, calls and annotations as Python, sympy and
- * torch.fx write them. Goldens were printed by them. */
+/* print.c - what a text is made of: expressions, strings, calls and annotations as Python, sympy
+ * and torch.fx write them. Goldens were printed by them. */
 #include "libexport/program/print.h"
 
 #include <exg/program.h>
@@ -120,9 +120,23 @@ static void annotations_are_fx_s(void **state)
         {"{\"s\": \"" E10 E10 E10 E10 "x\"}", "Annotation: {'s': '" E10 E10 E10 E10 "...'} "},
     };
     static const char *const others[] = {
-        "",          "[]",          "{",          "{\"a\"}",      "{\"a\" 1}",      "{\"a\": }",
-        "{\"a\": 1", "{\"a\": 1;}", "{a: 1}",     "{\"a\": [1}",  "{\"a\": [1 2]}", "{\"a\": {\"b\" 2}}",
-        "{\"a\": x}", "{\"a\": \"b}", "{\"a\": \"\\x\"}", "{\"a\": 1 \"b\": 2}", "{\"a\": 1, 2}",
+        "",
+        "[]",
+        "{",
+        "{\"a\"}",
+        "{\"a\" 1}",
+        "{\"a\": }",
+        "{\"a\": 1",
+        "{\"a\": 1;}",
+        "{a: 1}",
+        "{\"a\": [1}",
+        "{\"a\": [1 2]}",
+        "{\"a\": {\"b\" 2}}",
+        "{\"a\": x}",
+        "{\"a\": \"b}",
+        "{\"a\": \"\\x\"}",
+        "{\"a\": 1 \"b\": 2}",
+        "{\"a\": 1, 2}",
         "{\"a\": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}",
     };
 
@@ -150,7 +164,7 @@ static void expect_line(const char *text, const char *line)
     }
 }
 
-/* Operators on sizes are printed as signs, with one argument or two; in FX's text by their names. */
+/* Operators on sizes are printed as signs, with one argument or two; by FX by their names. */
 static void operators_have_python_s_signs(void **state)
 {
     static const struct {
@@ -228,7 +242,7 @@ static void inputs_have_names_that_python_takes(void **state)
                              {.kind = EXG_ARGUMENT_INT, .as_int = 3}};
     exg_argument output = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 1};
     exg_named_argument args[] = {{"self", inputs[0], EXG_KIND_POSITIONAL},
-                                 {"alpha", {.kind = EXG_ARGUMENT_INT, .as_int = 2}, EXG_KIND_KEYWORD}};
+                                 {"alpha", inputs[2], EXG_KIND_KEYWORD}};
     exg_node node = {.target = "torch.ops.aten.relu.default", .name = "input_1", .inputs = args,
                      .input_count = 2, .outputs = &output, .output_count = 1,
                      .is_hop_single_tensor_return = EXG_UNSET};
@@ -244,7 +258,7 @@ static void inputs_have_names_that_python_takes(void **state)
                         "        input_2 = input\n"
                         "\n"
                         "        # No stacktrace found for following nodes\n"
-                        "        input_1 = torch.ops.aten.relu.default(input_2, alpha = 2);  "
+                        "        input_1 = torch.ops.aten.relu.default(input_2, alpha = 3);  "
                         "input_2 = None\n"
                         "        return (input_1,)\n");
     free(text);
@@ -259,6 +273,72 @@ static void inputs_have_names_that_python_takes(void **state)
     free(text);
 }
 
+/* An object is used by its name; what a node uses twice has one user; a result that is None and
+ * lists of results are items. */
+static void uses_are_counted_by_node(void **state)
+{
+    exg_custom_obj object = {"obj", "a.B"};
+    exg_value values[] = {{.name = "obj", .custom_class = "a.B"}, {.name = "x"}, {.name = "a"},
+                          {.name = "b"},                          {.name = "unused"}};
+    exg_value_id twice[] = {1, 1}, both[] = {2, 3};
+    exg_argument inputs[] = {{.kind = EXG_ARGUMENT_CUSTOM_OBJ, .as_custom_obj = &object},
+                             {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 1},
+                             {.kind = EXG_ARGUMENT_OPTIONAL_TENSOR, .as_tensor = EXG_NO_VALUE},
+                             {.kind = EXG_ARGUMENT_OPTIONAL_TENSOR, .as_tensor = 1},
+                             {.kind = EXG_ARGUMENT_TENSORS, .count = 2, .as_tensors = twice}};
+    exg_named_argument args[] = {{"", inputs[0], EXG_KIND_POSITIONAL},
+                                 {"", inputs[2], EXG_KIND_POSITIONAL},
+                                 {"", inputs[3], EXG_KIND_POSITIONAL},
+                                 {"", inputs[4], EXG_KIND_POSITIONAL}};
+    exg_argument outputs[] = {{.kind = EXG_ARGUMENT_TENSORS, .count = 2, .as_tensors = both},
+                              {.kind = EXG_ARGUMENT_NONE},
+                              {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 4}};
+    exg_node node = {.target = "torch.ops.mine.op.default", .name = "op", .inputs = args,
+                     .input_count = 4, .outputs = outputs, .output_count = 3,
+                     .is_hop_single_tensor_return = EXG_UNSET};
+    exg_argument result = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 3};
+    exg_graph graph = {.inputs = inputs, .input_count = 2, .nodes = &node, .node_count = 1,
+                       .values = values, .value_count = 5, .outputs = &result, .output_count = 1};
+    exg_program program = {.graph = &graph};
+    char *text;
+
+    (void)state;
+    assert_int_equal(exg_program_print_graph(&program, &text, NULL), EXG_OK);
+    assert_string_equal(
+        text,
+        "graph():\n"
+        "    %obj : [num_users=1] = placeholder[target=obj]\n"
+        "    %x : [num_users=1] = placeholder[target=x]\n"
+        "    %op : [num_users=3] = call_function[target=torch.ops.mine.op.default]"
+        "(args = (%obj, None, %x, [%x, %x]), kwargs = {})\n"
+        "    %getitem : [num_users=2] = call_function[target=operator.getitem]"
+        "(args = (%op, 0), kwargs = {})\n"
+        "    %a : [num_users=0] = call_function[target=operator.getitem]"
+        "(args = (%getitem, 0), kwargs = {})\n"
+        "    %b : [num_users=1] = call_function[target=operator.getitem]"
+        "(args = (%getitem, 1), kwargs = {})\n"
+        "    %as_none : [num_users=0] = call_function[target=operator.getitem]"
+        "(args = (%op, 1), kwargs = {})\n"
+        "    %unused : [num_users=0] = call_function[target=operator.getitem]"
+        "(args = (%op, 2), kwargs = {})\n"
+        "    return (b,)");
+    free(text);
+    text = printed(&graph);
+    assert_string_equal(text,
+                        "class GraphModule(torch.nn.Module):\n"
+                        "    def forward(self, obj, x):\n"
+                        "        # No stacktrace found for following nodes\n"
+                        "        op = torch.ops.mine.op.default(obj, None, x, [x, x]);  "
+                        "obj = x = None\n"
+                        "        getitem = op[0]\n"
+                        "        a = getitem[0];  a = None\n"
+                        "        b = getitem[1];  getitem = None\n"
+                        "        as_none = op[1];  as_none = None\n"
+                        "        unused = op[2];  op = unused = None\n"
+                        "        return (b,)\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +348,7 @@ int main(void)
         cmocka_unit_test(annotations_are_fx_s),
         cmocka_unit_test(operators_have_python_s_signs),
         cmocka_unit_test(inputs_have_names_that_python_takes),
+        cmocka_unit_test(uses_are_counted_by_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -444,7 +444,8 @@ static void every_function_gives_what_python_s_gives(void **state)
             int given = rows[r].most + more;
 
             for (int i = 0; i < given; i++) {
-                snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s1", i > 0 ? ", " : "");
+                snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s1",
+                         i > 0 ? ", " : "");
             }
             snprintf(expr, sizeof(expr), "%s(%s)", rows[r].name, list);
             expect(expr, EXG_MALFORMED, "SYM-001");
