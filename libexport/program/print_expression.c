@@ -130,8 +130,8 @@ static int print_signed(reader *r, exg_text *out)
     return !out->failed && out->length > start && out->data[start] == '-' ? ADD : ATOM;
 }
 
-/* Fifteen digits as mpmath lays them out: zeros at the end where `all`. snprintf may print a locale's
- * decimal sign, so digits are taken one by one. */
+/* Fifteen digits as mpmath lays them out: zeros at the end where `all`. snprintf may print a
+ * locale's decimal sign, so digits are taken one by one. */
 static void put_digits(exg_text *out, double value, bool all)
 {
     char raw[40], digits[20];

@@ -60,6 +60,7 @@ static void other_texts_are_left_alone(void **state)
         "truth",    "True",     "Symbol(s0)",  "Symbol('s0", "Pow(Integer(1))",    "Symbol('s0\")",
         "Integer()", "Rational(1)", "Mul(Rational(1), " A ")", "FloorDiv(" A ")", "(" A ")",
         "Mul(Integer(9223372036854775807), Integer(2))",
+        "Mul(Integer(9223372036854775807), Rational(2, 3), " A ")",
     };
 
     (void)state;
