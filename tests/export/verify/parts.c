@@ -117,10 +117,89 @@ static void changes_are_found_where_they_are(void **state)
     assert_int_equal(faults, 0);
 }
 
+/* What PyTorch writes without an operator of its own (torch/_export/serde/serialize.py, _SYM_OPS, and
+ * what autocast and gradients are wrapped in) is known by its name; nothing else is. */
+static void targets_of_pytorch_are_known(void **state)
+{
+    static const char *const known[] = {
+        "_operator.add",    "_operator.and_",    "_operator.eq",     "_operator.floordiv",
+        "_operator.ge",     "_operator.gt",      "_operator.le",     "_operator.lshift",
+        "_operator.lt",     "_operator.mod",     "_operator.mul",    "_operator.ne",
+        "_operator.neg",    "_operator.or_",     "_operator.pos",    "_operator.pow",
+        "_operator.rshift", "_operator.sub",     "_operator.truediv", "builtins.round",
+        "math.ceil",        "math.floor",        "math.trunc",       "torch._sym_sqrt",
+        "torch.sym_float",  "torch.sym_int",     "torch.sym_ite",    "torch.sym_max",
+        "torch.sym_min",    "torch.sym_not",     "torch.sym_sqrt",   "torch.sym_sum",
+        "torch._C._set_grad_enabled",
+        "torch.autograd.grad_mode.set_grad_enabled",
+        "torch.amp.autocast_mode._enter_autocast",
+        "torch.amp.autocast_mode._exit_autocast",
+        "torch.ops.mine.op.default",
+        "torch.ops.higher_order.mine",
+        "torch._functorch.predispatch.mine",
+        "#mine",
+    };
+    static const char *const unknown[] = {
+        "_operator.setitem", "math.comb",     "builtins.eval",        "torch.sym_more", "os.system",
+        "torch.ops.mine.op", "torch.ops.mine", "torch.ops_.mine.op.x", "torch.add",
+        "xtorch.ops.mine.op.default"};
+    const size_t knowns = sizeof(known) / sizeof(known[0]);
+    exg_operators *operators;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (size_t i = 0; i < knowns + sizeof(unknown) / sizeof(unknown[0]); i++) {
+        const char *target = i < knowns ? known[i] : unknown[i - knowns];
+        exg_program *program;
+        exg_verified verified;
+        exg_diagnostics found;
+        bool refused = false;
+
+        assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+        program->graph->nodes[1].target = target;
+        (void)exg_verify(program, operators, &verified, &found, NULL);
+        for (uint32_t f = 0; f < found.count; f++) {
+            refused = refused || strcmp(found.items[f].code, "NOD-002") == 0;
+        }
+        if (refused != (i >= knowns)) {
+            fail_msg("%s", target);
+        }
+        exg_diagnostics_free(&found);
+        exg_program_destroy(program);
+    }
+    exg_operators_destroy(operators);
+}
+
+/* A finding has the line of the source that its node came from. */
+static void findings_know_their_source(void **state)
+{
+    exg_operators *operators;
+    exg_program *program;
+    exg_verified verified;
+    exg_diagnostics found;
+    exg_string_pair trace = {"stack_trace",
+                             "  File \"net.py\", line 42, in forward\n    return relu(x)\n"};
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    program->graph->nodes[1].target = "os.system";
+    program->graph->nodes[1].metadata = (exg_string_map){&trace, 1};
+    assert_int_equal(exg_verify(program, operators, &verified, &found, NULL), EXG_MALFORMED);
+    assert_string_equal(found.items[0].source_file, "net.py");
+    assert_int_equal(found.items[0].source_line, 42);
+    assert_string_equal(found.items[0].source_text, "return relu(x)");
+    exg_diagnostics_free(&found);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_found_where_they_are),
+        cmocka_unit_test(targets_of_pytorch_are_known),
+        cmocka_unit_test(findings_know_their_source),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
