@@ -117,7 +117,7 @@ static void changes_are_found_where_they_are(void **state)
     assert_int_equal(faults, 0);
 }
 
-/* What PyTorch writes without an operator of its own (torch/_export/serde/serialize.py, _SYM_OPS, and
+/* What PyTorch writes without an operator of its own (torch/_export/serde/serialize.py, _SYM_OPS;
  * what autocast and gradients are wrapped in) is known by its name; nothing else is. */
 static void targets_of_pytorch_are_known(void **state)
 {
