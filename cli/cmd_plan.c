@@ -43,8 +43,8 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
         }
         fputs("\n", call->out);
     }
-    if (exg_session_unproved(session) != NULL) {
-        fputs(exg_session_unproved(session), call->out);
+    if (exg_session_unchecked(session) != NULL) {
+        fputs(exg_session_unchecked(session), call->out);
     }
     fprintf(call->out, "%s\n", report == NULL ? "" : report);
 }
@@ -101,7 +101,7 @@ static void print_json(const cli_call *call, const exg_session *session, bool pr
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
             stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
             call->check ? "true" : "false");
-    put_string(call, "unchecked", exg_session_unproved(session));
+    put_string(call, "unchecked", exg_session_unchecked(session));
     if (call->device != NULL) {
         put_string(call, "device", call->device);
         put_string(call, "collectives_through", stats.collectives_through);

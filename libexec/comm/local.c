@@ -7,6 +7,7 @@
  * Waiting spins while giving way (ranks may share cores), then sleeps.
  */
 #include "libexec/comm/communicator.h"
+#include "libexport/base/clock.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -45,14 +46,6 @@ typedef struct local {
     group *group;
     exg_segment *lent; /* for a reader: by rank */
 } local;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void wake_all(group *g)
 {
@@ -99,7 +92,7 @@ static bool is_over(const group *g, const awaited *a)
 static exg_status sleep_for(local *l, const awaited *a, exg_error *err)
 {
     group *g = l->group;
-    uint64_t start = now_ns();
+    uint64_t start = exg_now_ns();
     exg_status status = EXG_OK;
 
     pthread_mutex_lock(&g->lock);
@@ -114,7 +107,7 @@ static exg_status sleep_for(local *l, const awaited *a, exg_error *err)
             until.tv_sec++;
         }
         pthread_cond_timedwait(&g->moved, &g->lock, &until);
-        if (!is_over(g, a) && now_ns() - start > l->base.deadline_ns) {
+        if (!is_over(g, a) && exg_now_ns() - start > l->base.deadline_ns) {
             status = EXG_FAIL(err, PEER, "COM-001", "rank %u did not arrive within %.1f s",
                               a->whose, (double)l->base.deadline_ns * 1e-9);
             break;

@@ -3,6 +3,7 @@
  * the sends, until they are done, the deadline passes or a rank calls the run off.
  */
 #include "libexec/comm/mpi_plugin.h"
+#include "libexport/base/clock.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -36,14 +37,6 @@ struct exg_mpi_group {
 };
 
 static int own_init; /* MPI itself is the process's; this says who began it */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static exg_mpi_outcome adopt(MPI_Comm comm, exg_mpi_group **group, uint32_t *rank, uint32_t *size)
 {
@@ -139,7 +132,7 @@ static void *serve(void *unused)
 static exg_mpi_outcome send_for(errand_kind errand, MPI_Comm of, int color, int key,
                                 uint64_t deadline_ns, MPI_Comm *made)
 {
-    uint64_t limit = now_ns() + deadline_ns;
+    uint64_t limit = exg_now_ns() + deadline_ns;
     exg_mpi_outcome outcome = EXG_MPI_DONE;
     pthread_t thread;
 
@@ -171,7 +164,7 @@ static exg_mpi_outcome send_for(errand_kind errand, MPI_Comm of, int color, int 
             until.tv_sec++;
         }
         pthread_cond_timedwait(&server.moved, &server.lock, &until);
-        if (server.errand != ERRAND_NONE && now_ns() > limit) {
+        if (server.errand != ERRAND_NONE && exg_now_ns() > limit) {
             outcome = EXG_MPI_LATE;
         }
     }
@@ -296,14 +289,14 @@ static exg_mpi_outcome watch(const exg_mpi_group *g, traffic *t, int first, int 
             }
         }
         if (left > 0 && spins % SPINS == SPINS - 1) {
-            start_ns = start_ns == 0 ? now_ns() : start_ns;
+            start_ns = start_ns == 0 ? exg_now_ns() : start_ns;
             if (called_off(g)) {
                 return EXG_MPI_ABORTED;
             }
             if (exg_stop_is_due(g->stop)) {
                 return EXG_MPI_STOPPED;
             }
-            if (now_ns() - start_ns > deadline_ns) {
+            if (exg_now_ns() - start_ns > deadline_ns) {
                 return EXG_MPI_LATE;
             }
             sched_yield();

@@ -57,7 +57,7 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
     status = status == EXG_OK ? exg_cache_init(&made->cache, capacity, err) : status;
     status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
                               : status;
-    status = status == EXG_OK ? exg_memory_create(made->empty->weights, NULL, &made->memory,
+    status = status == EXG_OK ? exg_weight_store_create(made->empty->weights, NULL, &made->memory,
                                                     err)
                               : status;
     if (status != EXG_OK) {
@@ -75,7 +75,7 @@ void exg_dispatcher_destroy(exg_dispatcher *d)
     }
     exg_cache_free(&d->cache);
     exg_device_mesh_destroy(d->self);
-    exg_memory_destroy(d->memory);
+    exg_weight_store_destroy(d->memory);
     exg_program_destroy(d->empty);
     exg_words_free(&d->words);
     exg_arena_destroy(d->arena);

@@ -64,8 +64,8 @@ typedef struct exg_entry {
     exg_local_result *results;
     uint32_t operand_count, result_count;
     exg_object_kind form; /* of the results: DTENSOR (one), LIST or TUPLE */
-    exg_rank *rank;       /* LOCAL */
-    exg_held_device *held; /* that it is for; NULL: the host */
+    exg_plan_executor *rank;       /* LOCAL */
+    exg_shared_device *held; /* that it is for; NULL: the host */
     bool draws;
     bool copies;          /* VIEW: of a row-major copy */
     exg_program *program; /* GRAPH */
@@ -137,7 +137,7 @@ struct exg_dispatcher {
     exg_cache cache;
     exg_words words;
     exg_program *empty; /* whose weights, none, the memory is of */
-    exg_memory *memory;
+    exg_weight_store *memory;
     uint64_t draws; /* of random operators so far */
     bool grad_disabled;
     uint32_t muted;      /* inside operators that are recorded whole */

@@ -11,8 +11,8 @@
 void exg_entry_destroy(exg_entry *entry)
 {
     if (entry != NULL) {
-        exg_rank_destroy(entry->rank);
-        exg_held_release(entry->held);
+        exg_plan_executor_destroy(entry->rank);
+        exg_shared_device_release(entry->held);
         exg_program_destroy(entry->program);
         exg_arena_destroy(entry->arena);
     }
@@ -189,9 +189,10 @@ static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op
         tensors[i] = entry->operands[i].local;
         local.number_dtype = entry->operands[i].is_tensor ? tensors[i].dtype : local.number_dtype;
     }
-    entry->held = exg_held_share(call->mesh->held);
+    entry->held = exg_shared_device_share(call->mesh->held);
     status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
-    if (status == EXG_NO_MEMORY && entry->held != NULL && exg_held_trim(entry->held)) {
+    if (status == EXG_NO_MEMORY && entry->held != NULL &&
+        exg_shared_device_empty_cache(entry->held)) {
         exg_error_clear(call->err);
         status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count,
                                 call->err);
@@ -487,7 +488,7 @@ static exg_status make_results(const exg_call *call, const exg_entry *entry, exg
             continue;
         }
         EXG_TRY(exg_block_create(call->mesh, result->bytes, &block, call->err));
-        exg_rank_set_output(entry->rank, output++, exg_block_data(block));
+        exg_plan_executor_set_output(entry->rank, output++, exg_block_data(block));
         EXG_TRY(make_result(call, result, block,
                             (uint8_t *)exg_block_data(block) + result->byte_offset, &results[r]));
     }
@@ -514,7 +515,7 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
         if (entry->operands[i].is_tensor) {
             status = bring(call, entry, i, &t, &moved[i]);
             if (status == EXG_OK) {
-                exg_rank_hand_on(entry->rank, entry->operands[i].input, t->local.data);
+                exg_plan_executor_bind_input(entry->rank, entry->operands[i].input, t->local.data);
             }
         }
         brought = i + 1;
@@ -522,11 +523,11 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
     status = status == EXG_OK ? make_results(call, entry, results) : status;
     if (status == EXG_OK) {
         if (entry->draws) {
-            exg_rank_set_random(entry->rank, call->d->options.seed, call->d->draws++);
+            exg_plan_executor_set_random(entry->rank, call->d->options.seed, call->d->draws++);
         }
-        status = exg_rank_settle(entry->rank, call->err);
+        status = exg_plan_executor_settle(entry->rank, call->err);
         if (status == EXG_OK) {
-            status = exg_rank_run(entry->rank, call->err);
+            status = exg_plan_executor_run(entry->rank, call->err);
         } else {
             exg_communicator_abort(call->mesh->communicator, status);
         }

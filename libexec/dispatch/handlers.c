@@ -43,7 +43,7 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
 {
     EXG_GIVEN(err, t, number);
     exg_dtensor *whole;
-    exg_mirror m = {.device = NULL};
+    exg_host_copy m = {.device = NULL};
     exg_status status = EXG_OK;
     int64_t numel = 1;
 
@@ -60,9 +60,9 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
     }
     EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
     if (t->mesh->communicator != NULL) {
-        status = exg_dtensor_mirror(whole, true, &m, err);
+        status = exg_dtensor_host_copy(whole, true, &m, err);
         *number = status == EXG_OK ? element(&m.here) : *number;
-        exg_mirror_close(&m);
+        exg_host_copy_close(&m);
         if (status != EXG_OK) { /* the others would wait */
             exg_communicator_abort(t->mesh->communicator, status);
         }
@@ -181,13 +181,13 @@ static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_
 static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool *same,
                                 exg_error *err)
 {
-    exg_mirror x = {.device = NULL}, y = {.device = NULL};
-    exg_status status = exg_dtensor_mirror(a, true, &x, err);
+    exg_host_copy x = {.device = NULL}, y = {.device = NULL};
+    exg_status status = exg_dtensor_host_copy(a, true, &x, err);
 
-    status = status == EXG_OK ? exg_dtensor_mirror(b, true, &y, err) : status;
+    status = status == EXG_OK ? exg_dtensor_host_copy(b, true, &y, err) : status;
     *same = status == EXG_OK && equal_local(&x.here, &y.here);
-    exg_mirror_close(&x);
-    exg_mirror_close(&y);
+    exg_host_copy_close(&x);
+    exg_host_copy_close(&y);
     if (status != EXG_OK) {
         exg_communicator_abort(a->mesh->communicator, status);
     }
@@ -389,13 +389,13 @@ static exg_status unscale_here(const exg_tensor *t, double scale, bool *bad, exg
 /* The same, where they lie. */
 static exg_status unscale(const exg_dtensor *t, double scale, bool *bad, exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status;
 
-    EXG_TRY(exg_dtensor_mirror(t, true, &m, err));
+    EXG_TRY(exg_dtensor_host_copy(t, true, &m, err));
     status = unscale_here(&m.here, scale, bad, err);
-    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
-    exg_mirror_close(&m);
+    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
+    exg_host_copy_close(&m);
     return status;
 }
 
@@ -403,24 +403,24 @@ static exg_status unscale(const exg_dtensor *t, double scale, bool *bad, exg_err
 static exg_status read_number(const exg_device_mesh *mesh, const exg_tensor *t, double *value,
                               exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
 
-    EXG_TRY(exg_mesh_mirror(mesh, t, true, &m, err));
+    EXG_TRY(exg_mesh_host_copy(mesh, t, true, &m, err));
     *value = exg_element_value(t->dtype, m.here.data);
-    exg_mirror_close(&m);
+    exg_host_copy_close(&m);
     return EXG_OK;
 }
 
 static exg_status write_number(const exg_device_mesh *mesh, const exg_tensor *t, double value,
                                exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status;
 
-    EXG_TRY(exg_mesh_mirror(mesh, t, false, &m, err));
+    EXG_TRY(exg_mesh_host_copy(mesh, t, false, &m, err));
     status = exg_element_store(t->dtype, m.here.data, value, err);
-    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
-    exg_mirror_close(&m);
+    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
+    exg_host_copy_close(&m);
     return status;
 }
 

@@ -120,8 +120,8 @@ static exg_status make_program(maker *m, exg_local_result *results, uint32_t *co
     return exg_builder_finish(m->b, err);
 }
 
-exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local_result *results,
-                          uint32_t *count, exg_error *err)
+exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
+                          exg_local_result *results, uint32_t *count, exg_error *err)
 {
     exg_plan_options options = {.size = sizeof(options), .outputs_apart = true};
     maker m = {.call = call};
@@ -150,8 +150,9 @@ exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local
             results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->window.dtype);
         }
     }
-    EXG_TRY(exg_rank_create(plan, call->memory, NULL, NULL, call->device, 0, 0, rank, err));
-    EXG_TRY(exg_rank_settle(*rank, err));
-    EXG_TRY(exg_rank_fill(*rank, err));
+    EXG_TRY(
+        exg_plan_executor_create(plan, call->memory, NULL, NULL, call->device, 0, 0, rank, err));
+    EXG_TRY(exg_plan_executor_settle(*rank, err));
+    EXG_TRY(exg_plan_executor_fill(*rank, err));
     return EXG_OK;
 }

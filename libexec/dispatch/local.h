@@ -4,7 +4,7 @@
 
 #include "libexec/dispatch/propagate.h"
 #include "libexec/dtensor/spec.h"
-#include "libexec/rank.h"
+#include "libexec/executor/plan_executor.h"
 
 /* Collective. A DTensor that lies as `to` says, one that is Partial too where it was not:
  * the first rank along that mesh dim keeps the value of a sum. Where nothing changes, over
@@ -29,7 +29,7 @@ typedef struct exg_local_result {
 typedef struct exg_local_call {
     const exg_operators *operators;
     const exg_operator *op; /* what computes it */
-    exg_memory *memory;     /* for what is made once */
+    exg_weight_store *memory;     /* for what is made once */
     exg_accelerator *device; /* that computes; NULL: the host */
     exg_object *const *at;  /* by position: values, fitted to the local part */
     const exg_place_in_call *operands;
@@ -42,7 +42,7 @@ typedef struct exg_local_call {
 /* The plan bound to memory, operands being inputs and results outputs in their order (absent
  * ones and numbers left out). Fills `results` by what the kernels give; *count of them, at most
  * EXG_RESULTS_MAX; in place there is none. */
-exg_status exg_local_plan(const exg_local_call *call, exg_rank **rank, exg_local_result *results,
-                          uint32_t *count, exg_error *err);
+exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
+                          exg_local_result *results, uint32_t *count, exg_error *err);
 
 #endif

@@ -25,7 +25,7 @@ static exg_status clear_local(exg_dtensor *t, exg_error *err)
 {
     uint64_t bytes = (uint64_t)exg_tensor_numel(&t->local) * exg_dtype_bytes(t->local.dtype);
     exg_block *block;
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status;
 
     EXG_TRY(exg_block_create(t->mesh, bytes, &block, err));
@@ -33,10 +33,10 @@ static exg_status clear_local(exg_dtensor *t, exg_error *err)
     t->owned = block;
     t->local.data = exg_block_data(block);
     exg_tensor_set_contiguous(&t->local);
-    EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
+    EXG_TRY(exg_dtensor_host_copy(t, false, &m, err));
     memset(m.here.data, 0, (size_t)bytes);
-    status = exg_mirror_write(&m, err);
-    exg_mirror_close(&m);
+    status = exg_host_copy_write(&m, err);
+    exg_host_copy_close(&m);
     return status;
 }
 

@@ -100,7 +100,7 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
     const exg_tensor *part = window == NULL ? &t->local : window;
     exg_box box = {{0}, {0}};
     exg_tensor whole;
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status = EXG_OK;
 
     EXG_TRY(exg_dtensor_wait(t, err));
@@ -111,17 +111,17 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
         return EXG_FAIL(err, USAGE, "DTN-014", "no window on this rank's part");
     }
     EXG_GIVEN(err, EXG_IF_ANY(exg_tensor_numel(part), data));
-    EXG_TRY(exg_mirror_open(&m, t->mesh->device, part, !in, err));
+    EXG_TRY(exg_host_copy_open(&m, t->mesh->device, part, !in, err));
     memcpy(box.size, part->sizes, sizeof(box.size));
     whole = exg_box_tensor(&box, part->dtype, part->rank, data);
     if (in) {
         exg_box_copy(&box, &whole, box.offset, &m.here, box.offset);
-        status = exg_mirror_write(&m, err);
+        status = exg_host_copy_write(&m, err);
         exg_block_touch(t->owned);
     } else {
         exg_box_copy(&box, &m.here, box.offset, &whole, box.offset);
     }
-    exg_mirror_close(&m);
+    exg_host_copy_close(&m);
     return status;
 }
 

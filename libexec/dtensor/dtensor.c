@@ -257,7 +257,7 @@ static bool source_gives(const void *user, uint32_t giver, uint32_t taker)
 static exg_status divide(exg_dtensor *t, exg_error *err)
 {
     exg_status status = EXG_OK;
-    exg_mirror part;
+    exg_host_copy part;
     double by = 1;
 
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
@@ -276,15 +276,15 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
         return EXG_FAIL(err, USAGE, "DTN-007", "summands of %s would not be whole",
                         exg_dtype_name(t->local.dtype));
     }
-    EXG_TRY(exg_dtensor_mirror(t, true, &part, err));
+    EXG_TRY(exg_dtensor_host_copy(t, true, &part, err));
     for (int64_t i = 0; status == EXG_OK && i < exg_tensor_numel(&part.here); i++) {
         uint8_t *at = (uint8_t *)part.here.data + i * (int64_t)exg_dtype_bytes(part.here.dtype);
 
         status = exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by,
                                    err);
     }
-    status = status == EXG_OK ? exg_mirror_write(&part, err) : status;
-    exg_mirror_close(&part);
+    status = status == EXG_OK ? exg_host_copy_write(&part, err) : status;
+    exg_host_copy_close(&part);
     return status;
 }
 

@@ -195,12 +195,12 @@ static exg_status fill_there(const exg_dtensor *t, double value, exg_error *err)
     }
     memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
     out.dtype = integers[exg_dtype_bytes(out.dtype)];
-    return exg_held_compute(t->mesh->held, &exg_kernel_full, &call, err);
+    return exg_shared_device_compute(t->mesh->held, &exg_kernel_full, &call, err);
 }
 
 static exg_status fill(const exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status = t->mesh->device != NULL && value == constant
                             ? fill_there(t, constant(user, 0), err)
                             : EXG_UNSUPPORTED;
@@ -209,10 +209,10 @@ static exg_status fill(const exg_dtensor *t, value_fn *value, const void *user, 
         return status;
     }
     exg_error_clear(err);
-    EXG_TRY(exg_dtensor_mirror(t, false, &m, err));
+    EXG_TRY(exg_dtensor_host_copy(t, false, &m, err));
     status = fill_at(t, m.here.data, value, user, err);
-    status = status == EXG_OK ? exg_mirror_write(&m, err) : status;
-    exg_mirror_close(&m);
+    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
+    exg_host_copy_close(&m);
     return status;
 }
 

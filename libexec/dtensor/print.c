@@ -105,14 +105,14 @@ static exg_status print_values(const exg_dtensor *t, const char *name, const exg
 static exg_status print(const exg_dtensor *t, const char *name, const exg_dtensor *values,
                         char **text, exg_error *err)
 {
-    exg_mirror m;
+    exg_host_copy m;
     exg_status status;
 
     *text = NULL;
     EXG_TRY(exg_dtensor_wait(values, err));
-    EXG_TRY(exg_dtensor_mirror(values, true, &m, err));
+    EXG_TRY(exg_dtensor_host_copy(values, true, &m, err));
     status = print_values(t, name, &m.here, text, err);
-    exg_mirror_close(&m);
+    exg_host_copy_close(&m);
     return status;
 }
 

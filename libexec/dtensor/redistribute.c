@@ -21,7 +21,7 @@ typedef struct passage {
     exg_region *held; /* by rank of the mesh */
     exg_tensor data;
     bool there;                      /* it lies on the device, on all ranks */
-    exg_mirror mirror;               /* of the part, when it does not any more */
+    exg_host_copy copy;               /* of the part, when it does not any more */
     void *owned;                     /* of `data`, or NULL */
     exg_block *block;                /* the same on the device */
     bool reduced[EXG_MESH_DIMS_MAX]; /* mesh dims that were Partial */
@@ -224,8 +224,8 @@ static exg_status reduce_shared(passage *p, reduction *r, const exg_box *own, ex
     }
     exg_error_clear(err);
     if (p->there) {
-        EXG_TRY(exg_mirror_open(&p->mirror, p->t->mesh->device, &data, true, err));
-        p->data = p->mirror.here;
+        EXG_TRY(exg_host_copy_open(&p->copy, p->t->mesh->device, &data, true, err));
+        p->data = p->copy.here;
         p->there = false;
     }
     return reduce_here(p, r, own, err);
@@ -298,7 +298,7 @@ static exg_status pass(passage *p, exg_dtensor *out, bool async, exg_error *err)
         status = exg_dtensor_receive(out, &p->data, p->there, p->held, wanted, gives, p, async,
                                      err);
     }
-    exg_mirror_close(&p->mirror);
+    exg_host_copy_close(&p->copy);
     exg_block_release(p->block);
     free(p->held);
     free(p->owned);

@@ -112,16 +112,16 @@ void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_place
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
     uint32_t version;
-    exg_held_device *held; /* NULL: the host, whose bytes follow */
+    exg_shared_device *held; /* NULL: the host, whose bytes follow */
     void *there;           /* on the device */
     uint64_t bytes;        /* of its memory */
 };
 
-static exg_status take_there(exg_block *block, exg_held_device *held, uint64_t bytes,
+static exg_status take_there(exg_block *block, exg_shared_device *held, uint64_t bytes,
                              exg_error *err)
 {
-    EXG_TRY(exg_held_take(held, bytes, &block->there, err));
-    block->held = exg_held_share(held);
+    EXG_TRY(exg_shared_device_allocate(held, bytes, &block->there, err));
+    block->held = exg_shared_device_share(held);
     block->bytes = bytes;
     return EXG_OK;
 }
@@ -166,8 +166,8 @@ void exg_block_release(exg_block *block)
 {
     if (block != NULL && --block->uses == 0) {
         if (block->held != NULL) {
-            exg_held_give(block->held, block->there, block->bytes);
-            exg_held_release(block->held);
+            exg_shared_device_free(block->held, block->there, block->bytes);
+            exg_shared_device_release(block->held);
         }
         free(block);
     }
@@ -305,18 +305,18 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_dtensor_mirror(const exg_dtensor *t, bool reads, exg_mirror *m, exg_error *err)
+exg_status exg_dtensor_host_copy(const exg_dtensor *t, bool reads, exg_host_copy *m, exg_error *err)
 {
-    return exg_mirror_open(m, t->mesh->device, &t->local, reads, err);
+    return exg_host_copy_open(m, t->mesh->device, &t->local, reads, err);
 }
 
-exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
-                           exg_mirror *m, exg_error *err)
+exg_status exg_mesh_host_copy(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
+                           exg_host_copy *m, exg_error *err)
 {
     exg_accelerator *device = mesh->device;
     bool there = device != NULL && device->table->holds(device, t->data);
 
-    return exg_mirror_open(m, there ? device : NULL, t, reads, err);
+    return exg_host_copy_open(m, there ? device : NULL, t, reads, err);
 }
 
 exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
@@ -333,7 +333,7 @@ exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, co
     }
     return exg_tensor_is_contiguous(from) && exg_tensor_is_contiguous(to)
                ? mesh->device->table->copy(mesh->device, to->data, from->data, bytes, err)
-               : exg_held_compute(mesh->held, &exg_kernel_copy, &call, err);
+               : exg_shared_device_compute(mesh->held, &exg_kernel_copy, &call, err);
 }
 
 exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
@@ -352,17 +352,17 @@ exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, 
     return copies ? exg_mesh_copy(mesh, t, row_major, err) : EXG_OK;
 }
 
-static exg_status copy_mirrored(const exg_mirror *from, const exg_dtensor *to, exg_error *err)
+static exg_status copy_from_host(const exg_host_copy *from, const exg_dtensor *to, exg_error *err)
 {
     exg_box box = {{0}, {0}};
-    exg_mirror there;
+    exg_host_copy there;
     exg_status status;
 
-    EXG_TRY(exg_dtensor_mirror(to, false, &there, err));
+    EXG_TRY(exg_dtensor_host_copy(to, false, &there, err));
     memcpy(box.size, to->local.sizes, sizeof(box.size));
     exg_box_copy(&box, &from->here, box.offset, &there.here, box.offset);
-    status = exg_mirror_write(&there, err);
-    exg_mirror_close(&there);
+    status = exg_host_copy_write(&there, err);
+    exg_host_copy_close(&there);
     return status;
 }
 
@@ -376,7 +376,7 @@ static bool are_apart(const exg_tensor *a, const exg_tensor *b)
 
 exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err)
 {
-    exg_mirror here;
+    exg_host_copy here;
     exg_status status = to->mesh->device != NULL && are_apart(&from->local, &to->local)
                             ? exg_mesh_copy(to->mesh, &from->local, &to->local, err)
                             : EXG_UNSUPPORTED;
@@ -385,9 +385,9 @@ exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to,
         return status;
     }
     exg_error_clear(err);
-    EXG_TRY(exg_dtensor_mirror(from, true, &here, err));
-    status = copy_mirrored(&here, to, err);
-    exg_mirror_close(&here);
+    EXG_TRY(exg_dtensor_host_copy(from, true, &here, err));
+    status = copy_from_host(&here, to, err);
+    exg_host_copy_close(&here);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #define EXG_LIBEXEC_DTENSOR_SPEC_H
 
 #include "libexec/comm/collectives.h"
-#include "libexec/device/mirror.h"
+#include "libexec/device/host_copy.h"
 #include "libexec/dtensor/history.h"
 #include "libexec/dtensor/mesh.h"
 
@@ -110,12 +110,13 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
  * there already stays. */
 exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err);
 
-/* The local part as the host sees it (mirror.h). */
-exg_status exg_dtensor_mirror(const exg_dtensor *t, bool reads, exg_mirror *m, exg_error *err);
+/* The local part as the host sees it (host_copy.h). */
+exg_status exg_dtensor_host_copy(const exg_dtensor *t, bool reads, exg_host_copy *m,
+                                 exg_error *err);
 
 /* A plain tensor in either's memory, the same. */
-exg_status exg_mesh_mirror(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
-                           exg_mirror *m, exg_error *err);
+exg_status exg_mesh_host_copy(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
+                           exg_host_copy *m, exg_error *err);
 
 /* The elements of the one's part to the other's, of the same sizes and mesh. */
 exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err);
@@ -133,10 +134,10 @@ exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error 
  * the mesh each; they and `from` may go when it returns. `there`, alike on all ranks: what they
  * give lies on their devices, and goes from one to the other where it can. With `async` the part
  * may be on its way (t->transit). A fault ends the mesh's exchanges on all ranks. */
-typedef bool exg_gives_fn(const void *user, uint32_t giver, uint32_t taker);
+typedef bool exg_sends_fn(const void *user, uint32_t giver, uint32_t taker);
 exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool there,
                                const exg_region *held, const exg_region *wanted,
-                               exg_gives_fn *gives, const void *user, bool async, exg_error *err);
+                               exg_sends_fn *gives, const void *user, bool async, exg_error *err);
 
 /* The part is whole when it has been finished, which frees what was on its way (NULL is allowed).
  * `settles`: it also waits until all ranks have read what was sent, which they do when they finish

@@ -91,6 +91,7 @@ static uint8_t add_value(exg_pointwise *p, exg_compute compute, exg_dtype dtype)
 
     v->compute = compute;
     v->dtype = dtype;
+    v->is_one = p->numel == 1;
     v->made_by = (uint8_t)(p->instruction_count - 1);
     memset(v->converted, EXG_NO_TILE, sizeof(v->converted));
     v->converted[compute] = p->value_count;
@@ -114,8 +115,8 @@ static uint8_t add_operand(exg_pointwise *p, uint32_t index, bool is_output, exg
     return p->operand_count++;
 }
 
-exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, uint32_t *reg,
-                              exg_error *err)
+exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, bool is_one,
+                              uint32_t *reg, exg_error *err)
 {
     exg_compute compute;
     exg_instruction *i;
@@ -133,6 +134,7 @@ exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype,
     i->load = dtype == EXG_DTYPE_BF16 ? EXG_LOOPS(exg_loops_convert)->load_as_is
                                       : EXG_LOOPS(exg_loops_convert)->load[dtype];
     i->target = add_value(p, dtype == EXG_DTYPE_BF16 ? EXG_COMPUTE_BF16 : compute, dtype);
+    p->values[i->target].is_one |= is_one;
     i->is_direct = exg_value_is_storage(p, i);
     return add_register(p, i->target, reg);
 }
@@ -326,6 +328,9 @@ static bool keeps_scalars(exg_formula formula)
     switch ((int)formula) {
     case EXG_FORMULA_mul_Scalar:
     case EXG_FORMULA_div_Scalar:
+    case EXG_FORMULA_div_floor_Scalar:
+    case EXG_FORMULA_div_trunc_Scalar:
+    case EXG_FORMULA_floor_divide_Scalar:
     case EXG_FORMULA_lerp_Scalar:
     case EXG_FORMULA_addcmul_default:
     case EXG_FORMULA_addcdiv_default:
@@ -341,6 +346,16 @@ static bool keeps_scalars(exg_formula formula)
     default:
         return false;
     }
+}
+
+/* PyTorch multiplies and divides floats of 16 bits in f32 by a second operand of one element, as it
+ * is: by what its own dtype holds. */
+static bool keeps_factor(exg_formula formula, exg_dtype compute, const exg_tile_value *factor)
+{
+    return (formula == EXG_FORMULA_mul_Tensor || formula == EXG_FORMULA_div_Tensor ||
+            formula == EXG_FORMULA_div_floor || formula == EXG_FORMULA_div_trunc) &&
+           (compute == EXG_DTYPE_BF16 || compute == EXG_DTYPE_F16) && factor->is_one &&
+           factor->dtype != compute;
 }
 
 /* A formula that gives the same and costs less. */
@@ -424,6 +439,7 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     exg_instruction *i;
     uint64_t scalar_bits[EXG_POINTWISE_SCALARS] = {0};
     uint8_t values[3];
+    bool keeps;
     exg_dtype meaning;
 
     if (!find_formula(operator_id, &formula) || source_count < 1 || source_count > 3 ||
@@ -447,14 +463,16 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     formula = simplest(formula, compute, scalars);
     set_scalars(scalar_bits, type, keeps_scalars(formula) ? EXG_DTYPE_F32 : compute, scalars,
                 scalar_count);
-    if (compute == EXG_DTYPE_BF16 && EXG_LOOPS(exg_loops_narrow)->of[formula] != NULL) {
+    keeps = source_count == 2 &&
+            keeps_factor(formula, compute, &p->values[p->registers[sources[1]]]);
+    if (!keeps && compute == EXG_DTYPE_BF16 && EXG_LOOPS(exg_loops_narrow)->of[formula] != NULL) {
         type = EXG_COMPUTE_BF16;
     }
     for (uint32_t k = 0; k < source_count; k++) {
         values[k] = p->registers[sources[k]];
         values[k] = formulas[formula].result == WHERE && k == 0
                         ? truth(p, values[k])
-                        : operand(p, values[k], compute, type);
+                        : operand(p, values[k], keeps && k == 1 ? EXG_DTYPE_F32 : compute, type);
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
     i->formula = loop_of(formula, type);

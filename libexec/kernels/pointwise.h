@@ -31,9 +31,9 @@ exg_pointwise *exg_pointwise_begin(exg_arena *arena, exg_arena *scratch, uint32_
  * then starts a new group). `operator_id` is an enum exg_operator_id of
  * pointwise.def; `compute` the promoted dtype the formula is evaluated in (its
  * compute type is derived: bf16, f16 -> f32; bool, u8, i8, i16 -> i32), `result`
- * the dtype of the node's output. */
-exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, uint32_t *reg,
-                              exg_error *err);
+ * the dtype of the node's output; `is_one`: the input has one element, which is broadcast. */
+exg_status exg_pointwise_load(exg_pointwise *p, uint32_t input, exg_dtype dtype, bool is_one,
+                              uint32_t *reg, exg_error *err);
 exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype compute,
                                exg_dtype result, const uint32_t *sources, uint32_t source_count,
                                const exg_argument *scalars, uint32_t scalar_count, uint32_t *reg,

@@ -62,6 +62,7 @@ typedef struct exg_tile_value {
     exg_dtype dtype;      /* what it means */
     bool is_unrounded;    /* dtype is narrower than compute and this is not yet rounded */
     bool is_invariant;
+    bool is_one;          /* one element, broadcast */
     uint8_t made_by;      /* instruction */
     uint8_t last_use;     /* instruction */
     uint8_t converted[EXG_COMPUTE_COUNT]; /* the same in another compute type, or EXG_NO_TILE */

@@ -269,7 +269,9 @@ static exg_status build_program(exg_planner *p, group_step *s)
         return EXG_OUT_OF_MEMORY(p->err);
     }
     for (uint32_t i = 0; i < g->load_count; i++) {
-        EXG_TRY(exg_pointwise_load(s->program, i, p->locations[g->loads[i]].window.dtype,
+        const exg_tensor *window = &p->locations[g->loads[i]].window;
+
+        EXG_TRY(exg_pointwise_load(s->program, i, window->dtype, exg_tensor_numel(window) == 1,
                                    &s->load_registers[i], p->err));
     }
     for (uint32_t at = 0; at < g->node_count; at++) {

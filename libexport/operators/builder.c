@@ -412,7 +412,7 @@ static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *
     b->recorded_count = b->next_recorded_count;
     forget_next(b);
     memcpy(wrapped, args, op->schema->argument_count * sizeof(*args));
-    exg_lower_wrap_numbers(b, op, wrapped, NULL);
+    exg_lower_wrap_numbers(b, op, wrapped, NULL, false);
     if (of_kind != NULL) {
         of_kind(b, op->id, wrapped, results);
     } else {

@@ -46,13 +46,64 @@ void exg_lower_clamp_tensor(exg_builder *b, const exg_argument *args, exg_argume
     results[0] = exg_arg_ref(y);
 }
 
+/* Whether PyTorch rounds what a rounded division is made of to the 16 bits of the result: not where
+ * the divisor has one element. */
+static bool rounds_between(exg_builder *b, exg_ref quotient, exg_ref divisor)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, divisor);
+    int64_t numel = 0;
+
+    return meta != NULL && exg_tensor_meta_numel(meta, &numel) && numel != 1 &&
+           (exg_lower_dtype(b, quotient) == EXG_DTYPE_F16 ||
+            exg_lower_dtype(b, quotient) == EXG_DTYPE_BF16);
+}
+
+/* The quotient less what is left over, down from there where it has another sign than the divisor,
+ * each step rounded. */
+static exg_ref floored(exg_builder *b, exg_ref x, exg_ref y)
+{
+    exg_ref quotient = EMIT(b, div_Tensor, x, y);
+    exg_ref left, exact, whole;
+
+    if (!rounds_between(b, quotient, y)) {
+        return EMIT(b, div_floor, x, y);
+    }
+    left = EMIT(b, fmod_Tensor, x, y);
+    exact = EMIT(b, div_Tensor, EMIT(b, sub_Tensor, x, left), y);
+    exact = EMIT(b, where_self,
+                 EMIT(b, logical_and_default, EMIT(b, ne_Scalar, left, 0),
+                      EMIT(b, logical_xor_default, EMIT(b, lt_Scalar, y, 0),
+                           EMIT(b, lt_Scalar, left, 0))),
+                 EMIT(b, sub_Scalar, exact, 1), exact);
+    whole = EMIT(b, floor_default, exact);
+    whole = EMIT(b, where_self, EMIT(b, gt_Scalar, EMIT(b, sub_Tensor, exact, whole), 0.5),
+                 EMIT(b, add_Scalar, whole, 1), whole);
+    whole = EMIT(b, where_self, EMIT(b, eq_Scalar, exact, 0),
+                 EMIT(b, copysign_Tensor, EMIT(b, mul_Scalar, exact, 0), quotient), whole);
+    return EMIT(b, where_self, EMIT(b, eq_Scalar, y, 0), quotient, whole);
+}
+
+static exg_ref truncated(exg_builder *b, exg_ref x, exg_ref y)
+{
+    exg_ref quotient = EMIT(b, div_Tensor, x, y);
+
+    return rounds_between(b, quotient, y) ? EMIT(b, trunc_default, quotient)
+                                          : EMIT(b, div_trunc, x, y);
+}
+
+void exg_lower_floor_divide(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(floored(b, SELF, exg_get_ref(&args[1])));
+}
+
 void exg_lower_div_mode(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     const char *mode = exg_is_none(&args[2]) ? "" : args[2].as_string;
+    exg_ref divisor = exg_get_ref(&args[1]);
 
-    results[0] = exg_arg_ref(strcmp(mode, "floor") == 0   ? EMIT(b, div_floor, args[0], args[1])
-                             : strcmp(mode, "trunc") == 0 ? EMIT(b, div_trunc, args[0], args[1])
-                                                          : EMIT(b, div_Tensor, args[0], args[1]));
+    results[0] = exg_arg_ref(strcmp(mode, "floor") == 0   ? floored(b, SELF, divisor)
+                             : strcmp(mode, "trunc") == 0 ? truncated(b, SELF, divisor)
+                                                          : EMIT(b, div_Tensor, SELF, divisor));
 }
 
 void exg_lower_div_scalar_mode(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -208,7 +208,7 @@ static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dty
 }
 
 void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
-                            const exg_argument_kind *slots)
+                            const exg_argument_kind *slots, bool is_product)
 {
     exg_dtype beside = EXG_DTYPE_F32;
     bool has_dims = false;
@@ -230,8 +230,10 @@ void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(number_tensor(b, &args[i], beside, has_dims));
         } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
-            args[i] = exg_arg_ref(EMIT(b, _to_copy_default, args[i],
-                                       DTYPE(dtype_of(slots[i], beside, has_dims))));
+            exg_dtype dtype = is_product && has_dims ? EXG_DTYPE_F32
+                                                     : dtype_of(slots[i], beside, has_dims);
+
+            args[i] = exg_arg_ref(EMIT(b, _to_copy_default, args[i], DTYPE(dtype)));
         }
     }
 }

@@ -99,6 +99,15 @@ static const struct {
 #undef EXG_HELD
 };
 
+static const struct {
+    exg_operator_id id;
+    enum { ANY_OF_THEM, ALL_OF_THEM } operands;
+} unmasked[] = {
+#define EXG_UNMASKED(id, operands) {EXG_OP_##id, operands##_OF_THEM},
+#include "libexport/operators/unmasked.def"
+#undef EXG_UNMASKED
+};
+
 /* The largest finite element; 0: none is known of the dtype. The least is its negative, or of
  * unsigned integers 0, or one less. */
 static double largest_of(exg_dtype dtype)
@@ -205,6 +214,46 @@ exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_
                 return EXG_SHAPE_FAIL(err, "alpha: a number of another kind than %s",
                                       exg_dtype_name(dtype));
             }
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_bool(const exg_argument *arg, const exg_graph *graph)
+{
+    return arg->kind == EXG_ARGUMENT_BOOL || arg->kind == EXG_ARGUMENT_SYM_BOOL ||
+           (arg->kind == EXG_ARGUMENT_TENSOR &&
+            graph->values[arg->as_tensor].tensor->dtype == EXG_DTYPE_B8);
+}
+
+/* An operand, not an option such as keepdim. */
+static bool has_bools(const exg_operator *op, const exg_argument *args, const exg_graph *graph)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        const exg_type_base base = op->schema->arguments[i].type.base;
+
+        any = any || ((base == EXG_TYPE_TENSOR || base == EXG_TYPE_SCALAR) &&
+                      is_bool(&args[i], graph));
+    }
+    return any;
+}
+
+exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
+                           const exg_graph *graph, exg_error *err)
+{
+    const exg_operator_id id = op->functional == EXG_OPERATOR_COUNT ? op->id : op->functional;
+    exg_dtype compute;
+    exg_dtype result;
+
+    for (size_t k = 0; k < sizeof(unmasked) / sizeof(unmasked[0]); k++) {
+        if (unmasked[k].id != id || !has_bools(op, args, graph)) {
+            continue;
+        }
+        exg_pointwise_dtypes(op, args, graph, &compute, &result);
+        if (unmasked[k].operands == ANY_OF_THEM || compute == EXG_DTYPE_B8) {
+            return EXG_SHAPE_FAIL(err, "PyTorch has no %s of bools", op->schema->name);
         }
     }
     return EXG_OK;

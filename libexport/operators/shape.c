@@ -434,6 +434,7 @@ exg_status exg_infer_checked(const exg_operator *op, const exg_argument *args,
     } else {
         return EXG_FAIL(err, UNSUPPORTED, "OPR-001", "%s has no shape function", op->target);
     }
+    EXG_TRY(exg_check_bools(op, args, graph, err));
     if (call.result_count > 0 && call.results[0] != NULL) {
         EXG_TRY(exg_check_held(op, args, call.results[0]->dtype, err));
     }

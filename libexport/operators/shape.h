@@ -30,6 +30,10 @@ exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, e
 exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_dtype dtype,
                           exg_error *err);
 
+/* Refuses bools, tensors or numbers, where PyTorch does. */
+exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
+                           const exg_graph *graph, exg_error *err);
+
 /* Does an element of the dtype have the number's value, but for its last digits? */
 bool exg_keeps_value(exg_dtype dtype, const exg_argument *number);
 

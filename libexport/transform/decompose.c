@@ -9,58 +9,69 @@
 #include <exg/transform.h>
 #include <string.h>
 
-/* PyTorch multiplies and divides in float32 by a number as it is, where the tensor's floats have 16
- * bits and do not hold it (float16 * 70000); it adds what the number becomes in the tensor's. */
-static bool is_wide(exg_rewrite *r, const exg_operator *op, const exg_argument *args)
+/* Of operators that multiply or divide: the one that takes the second operand as a number. */
+static const struct {
+    exg_operator_id id, by_number;
+} products[] = {
+#define ROW(id, by_number) {EXG_OP_##id, EXG_OP_##by_number}
+    ROW(mul_Tensor, mul_Scalar),
+    ROW(mul__Tensor, mul__Scalar),
+    ROW(mul_out, mul_Scalar_out),
+    ROW(multiply_Tensor, multiply_Scalar),
+    ROW(multiply__Tensor, multiply__Scalar),
+    ROW(multiply_out, mul_Scalar_out),
+    ROW(div_Tensor, div_Scalar),
+    ROW(div__Tensor, div__Scalar),
+    ROW(div_out, div_Scalar_out),
+    ROW(div_Tensor_mode, div_Scalar_mode),
+    ROW(div__Tensor_mode, div__Scalar_mode),
+    ROW(div_out_mode, div_Scalar_mode_out),
+    ROW(divide_Tensor, divide_Scalar),
+    ROW(divide__Tensor, divide__Scalar),
+    ROW(divide_out, div_Scalar_out),
+    ROW(divide_Tensor_mode, divide_Scalar_mode),
+    ROW(divide__Tensor_mode, divide__Scalar_mode),
+    ROW(divide_out_mode, div_Scalar_mode_out),
+    ROW(true_divide_Tensor, true_divide_Scalar),
+    ROW(true_divide__Tensor, true_divide__Scalar),
+    ROW(true_divide_out, div_Scalar_out),
+    ROW(floor_divide_default, floor_divide_Scalar),
+    ROW(floor_divide__Tensor, floor_divide__Scalar),
+    ROW(floor_divide_out, floor_divide_Scalar_out),
+#undef ROW
+};
+
+/* The operator by a number, where the first operand has floats of 16 bits; else EXG_OPERATOR_COUNT.
+ * Of those PyTorch multiplies and divides in float32 by the number as it is (float16 * 70000); it
+ * adds what the number becomes in their dtype. */
+static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id id,
+                                         const exg_argument *args)
 {
-    exg_operator_id id = op->functional == EXG_OPERATOR_COUNT ? op->id : op->functional;
-    const exg_tensor_meta *meta;
+    const exg_tensor_meta *meta = NULL;
 
-    if ((id != EXG_OP_mul_Tensor && id != EXG_OP_div_Tensor && id != EXG_OP_div_Tensor_mode) ||
-        args[0].kind != EXG_ARGUMENT_TENSOR ||
-        (args[1].kind != EXG_ARGUMENT_INT && args[1].kind != EXG_ARGUMENT_FLOAT)) {
-        return false;
+    if (args[0].kind == EXG_ARGUMENT_TENSOR) {
+        meta = exg_ref_meta(r->builder, exg_get_ref(&args[0]));
     }
-    meta = exg_ref_meta(r->builder, exg_get_ref(&args[0]));
-    return meta != NULL && (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16) &&
-           !exg_keeps_value(meta->dtype, &args[1]);
-}
-
-static exg_status emit_wide(exg_rewrite *r, const exg_node *node, const exg_operator *op,
-                            const exg_argument *args)
-{
-    exg_builder *b = r->builder;
-    exg_dtype dtype = exg_ref_meta(b, exg_get_ref(&args[0]))->dtype;
-    const exg_operator *functional = op;
-    exg_argument wide[EXG_REWRITE_ARGS_MAX];
-    exg_ref result;
-
-    if (op->functional == EXG_OPERATOR_COUNT) {
-        memcpy(wide, args, op->schema->argument_count * sizeof(*args));
-    } else {
-        functional = exg_operators_get(r->operators, op->functional);
-        exg_operator_functional_args(op, functional, args, wide);
+    for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
+        if (products[i].id == id && meta != NULL &&
+            (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16)) {
+            return products[i].by_number;
+        }
     }
-    wide[0] = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&args[0]), EXG_DTYPE_F32));
-    wide[1] = exg_arg_ref(exg_lower_wrapped(b, &args[1], EXG_DTYPE_F32));
-    result = exg_emit(b, functional->id, wide, functional->schema->argument_count);
-    EXG_TRY(exg_builder_status(b));
-    if (op->functional == EXG_OPERATOR_COUNT) {
-        return exg_rewrite_emit(r, node, EXG_OP__to_copy_default,
-                                (const exg_argument[]){exg_arg_ref(result), DTYPE(dtype)}, 2);
-    }
-    return exg_rewrite_emit(r, node, EXG_OP_copy__default,
-                            (const exg_argument[]){args[0], exg_arg_ref(result)}, 2);
+    return EXG_OPERATOR_COUNT;
 }
 
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *slots)
 {
-    if (is_wide(r, op, args)) {
-        EXG_TRY(emit_wide(r, node, op, args));
-        return exg_layout_adopt_results(r, node, op);
+    const exg_operator_id by_number = product_by_number(r, op->id, args);
+    const bool is_product = by_number != EXG_OPERATOR_COUNT;
+
+    if (is_product && (args[1].kind == EXG_ARGUMENT_INT || args[1].kind == EXG_ARGUMENT_FLOAT)) {
+        op = exg_operators_get(r->operators, by_number);
     }
-    exg_lower_wrap_numbers(r->builder, op, args, slots);
+    EXG_TRY(exg_check_bools(op, args, exg_builder_graph(r->builder), r->err));
+    exg_lower_wrap_numbers(r->builder, op, args, slots, is_product);
     if (exg_layout_is_spoken_of(op)) {
         return exg_layout_emit(r, node, op, args);
     }

@@ -620,7 +620,7 @@ static void prepare_pointwise(bench_call *b, const pointwise_step *chain, int co
     b->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     p = exg_pointwise_begin(b->call.arena, b->call.arena, 1, b->inputs[0].sizes);
     for (uint32_t i = 0; i < chain[0].operands; i++) {
-        exg_pointwise_load(p, i, dtype, &regs[i], &err);
+        exg_pointwise_load(p, i, dtype, false, &regs[i], &err);
     }
     for (int k = 0; k < count; k++) {
         if (exg_pointwise_apply(p, chain[k].op, dtype, result, regs, chain[k].operands, &one,

@@ -378,6 +378,45 @@ def beside():
 AGREE.update(beside())
 
 
+def by_halves():
+    """Floats of 16 bits by numbers and tensors of one element, which PyTorch takes as they are, and whole quotients, which it rounds on the way."""
+    x = torch.rand(2000) * 20 + 0.01
+    x[0] = -3.5
+    y = torch.randn(2000) * 3
+    y[1], y[2] = 0, inf
+
+    def by_number(x, s, small):
+        halves = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+        found = (x * s, s * x, x / s, s / x, x // s, torch.multiply(x, s), torch.divide(x, s), torch.true_divide(x, s), torch.floor_divide(x, s),
+                 torch.div(x, s, rounding_mode="trunc"), torch.divide(x, s, rounding_mode="floor"), x.clone().mul_(s), x.clone().div_(s),
+                 x.clone().true_divide_(s), x.clone().floor_divide_(s), torch.div(x, s, out=halves[0]), torch.mul(x, s, out=halves[1]),
+                 torch.div(x, s, rounding_mode="trunc", out=halves[2]), x[0] * s, x[:1] / s)  # fmt: skip
+        return found + ((x + s, x - s, s - x, x % s) if small else ())
+
+    def by_one(x, s):
+        return x * s, x / s, s * x, s / x, x // s, s // x, torch.div(x, s, rounding_mode="trunc"), x + s, x - s, x.clone().mul_(s), x.clone().div_(s)
+
+    def by_item(x, n):
+        s = n.item()
+        return x * s, x / s, x // s, x.clone().mul_(s), x + s
+
+    for dtype in (torch.bfloat16, torch.float16):
+        name, half = str(dtype)[6:], x.to(dtype)
+        for s in (0.1, 0.3, 3001, 1e5, -1e-6):
+            yield f"{name} by {s}", (lambda x, s=s: by_number(x, s, abs(s) < 1e5), (half,))
+        for s in (torch.tensor(0.1), torch.tensor(0.7, dtype=torch.float64), torch.tensor(3001), torch.tensor([3001]), torch.tensor(-30001, dtype=torch.int32)):
+            yield f"{name} by {str(s.dtype)[6:]} of {s.dim()} dims", (by_one, (half, s))
+        for s in (torch.tensor(0.1), torch.tensor(3001)):
+            yield f"{name} by an item of {str(s.dtype)[6:]}", (by_item, (half, s))
+        for scale in (1, 1000):
+            yield f"{name} by {name}, whole, of {scale}", (
+                lambda x, y: (x // y, torch.div(x, y, rounding_mode="trunc"), torch.div(x, y, rounding_mode="floor"), x % y, torch.fmod(x, y), x / y),
+                ((x * scale).to(dtype), y.to(dtype)))
+
+
+EXACT = dict(by_halves())
+
+
 def prims():
     """What the widest tables of decompositions end in."""
     p = torch.ops.prims
@@ -481,6 +520,28 @@ WRONG = {
     }.items()
 }
 
+
+
+def bools():
+    """Operators that PyTorch refuses of bools though torch.export lets them pass, and numbers that float32 does not hold."""
+    b, i, x = tensor(1, 0, dtype=torch.bool), tensor(1, 2, dtype=torch.int64), tensor(1, 2)
+    for name, function in {
+        "b - i": lambda b, i, x: b - i, "i - b": lambda b, i, x: i - b, "x - b": lambda b, i, x: x - b, "b - 1": lambda b, i, x: b - 1, "1 - b": lambda b, i, x: 1 - b,
+        "x - True": lambda b, i, x: x - True, "True - i": lambda b, i, x: True - i, "rsub": lambda b, i, x: torch.rsub(i, b),
+        "sub_": lambda b, i, x: i.clone().sub_(b), "subtract": lambda b, i, x: torch.subtract(x, b), "sub out": lambda b, i, x: torch.sub(x, b, out=torch.empty(2)),
+        "relu": lambda b, i, x: torch.relu(b), "argmax": lambda b, i, x: torch.argmax(b), "argmin": lambda b, i, x: torch.argmin(b, 0),
+        "clamp": lambda b, i, x: torch.clamp(b, False, True), "clamp_max": lambda b, i, x: torch.clamp_max(b, True), "threshold": lambda b, i, x: F.threshold(b, 0, 1),
+        "remainder": lambda b, i, x: b % True, "fmod": lambda b, i, x: torch.fmod(b, b), "trunc": lambda b, i, x: torch.div(b, True, rounding_mode="trunc"),
+        "gcd": lambda b, i, x: torch.gcd(b, b), "floor": lambda b, i, x: torch.floor(b), "round": lambda b, i, x: torch.round(b),
+        "addcmul": lambda b, i, x: torch.addcmul(b, b, b), "leaky_relu of 1e300": lambda b, i, x: F.leaky_relu(x, 1e300), "elu of 1e300": lambda b, i, x: F.elu(x, 1e300),
+        "celu of 1e300": lambda b, i, x: F.celu(x, 1e300), "softplus of 1e300": lambda b, i, x: F.softplus(x, 1.0, 1e300), "lerp of 1e300": lambda b, i, x: torch.lerp(x, x, 1e300),
+        "elu of float16, 1e300": lambda b, i, x: torch.ops.aten.elu(x.half(), 1.0, 1e300),
+    }.items():  # fmt: skip
+        yield f"of bools, or too large: {name}", (function, (b, i, x), "NOD-017")
+
+
+WRONG.update(bools())
+
 # ---- run ---------------------------------------------------------------------------------------------
 
 
@@ -501,6 +562,17 @@ def agrees(exg, function, inputs, weights=(), core=False, otherwise=None):
     results = results if isinstance(results, tuple) else (results,)
     got = exg.run(path, dict(zip(names, inputs)))[0]
     same(got, {str(i): r.detach() for i, r in enumerate(results)})
+
+
+def is_exact(exg, function, inputs):
+    program, path, names = exported(exg, Call(function), inputs, False)
+    got = exg.run(path, dict(zip(names, inputs)))[0]
+    for i, wanted in enumerate(program.module()(*inputs)):
+        have = got[str(i)]
+        wrong = ~((have == wanted) | (have.isnan() & wanted.isnan())) | (have.signbit() != wanted.signbit()) & ~wanted.isnan()
+        if have.dtype != wanted.dtype or wrong.any():
+            k = wrong.view(-1).nonzero()[0]
+            fail(f"result {i}: {int(wrong.sum())} of {wrong.numel()}, {have.view(-1)[k]} for {wanted.view(-1)[k]}")
 
 
 def refuses(exg, function, good, bad):
@@ -534,7 +606,7 @@ def is_wrong(exg, function, inputs, code):
 
 def main():
     torch.manual_seed(5)
-    return run_cases(__doc__, ("", agrees, AGREE), ("refuses ", refuses, REFUSED), ("refuses ", is_wrong, WRONG))
+    return run_cases(__doc__, ("", agrees, AGREE), ("", is_exact, EXACT), ("refuses ", refuses, REFUSED), ("refuses ", is_wrong, WRONG))
 
 
 if __name__ == "__main__":

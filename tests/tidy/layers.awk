@@ -7,8 +7,8 @@
 
 function library_of(room) { sub(/\/.*/, "", room); return room }
 
-# The room of a path: libexport/base/map.h -> libexport/base; a file right below its
-# library belongs to the session (libexec) or is the library itself.
+# The room of a path: libexport/base/map.h -> libexport/base; a file right below its library is
+# the library itself.
 function room_of(path,    part, count) {
     count = split(path, part, "/")
     if (part[2] == "include") {
@@ -18,7 +18,7 @@ function room_of(path,    part, count) {
         return "cli/cli"
     }
     if (count == 2) {
-        return part[1] == "libexec" ? "libexec/session" : part[1]
+        return part[1]
     }
     return part[1] "/" part[2]
 }

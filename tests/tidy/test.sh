@@ -46,7 +46,7 @@ echo '/* TO''DO: later */' | plant notes libexport/verify/a.c
 echo '#include <exg/plan.h>' | plant layers libexport/verify/a.c
 echo '#include "libexport/verify/verifier.h"' | plant layers libexport/program/a.c
 echo '#include "cli/cli.h"' | plant layers libexec/plan/a.c
-echo '#include "libexec/session.h"' | plant layers libexec/plan/a.c
+echo '#include "libexec/session/context.h"' | plant layers libexec/plan/a.c
 echo '#include <exg/unheard.h>' | plant layers libexport/verify/a.c
 echo '#include "libexport/base/map.h"' | plant clean libexport/verify/a.c
 echo '#include <exg/exec.h>' | plant clean cli/a.c

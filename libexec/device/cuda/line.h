@@ -120,7 +120,6 @@ exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err);
  * none of its lines is of use. */
 exg_status exg_cuda_watch(exg_cuda_device *device, exg_error *err);
 
-uint64_t exg_cuda_now_ns(void); /* never goes back */
 
 const exg_collective *exg_cuda_stuck_at(exg_accelerator *device);
 

@@ -8,6 +8,7 @@
  * Communicators do not block, so that whoever waits sees deadlines and other ranks' faults.
  */
 #include "libexec/device/cuda/line.h"
+#include "libexport/base/clock.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -91,7 +92,7 @@ exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err)
 static exg_status settle(exg_cuda_line *line, nccl_result result, const char *what,
                          exg_error *err)
 {
-    uint64_t start = exg_cuda_now_ns();
+    uint64_t start = exg_now_ns();
     exg_status status = EXG_OK;
 
     while (result == NCCL_IN_PROGRESS && status == EXG_OK) {
@@ -100,7 +101,7 @@ static exg_status settle(exg_cuda_line *line, nccl_result result, const char *wh
         result = asked == NCCL_SUCCESS ? result : asked;
         if (result == NCCL_IN_PROGRESS && line->c->ops->is_aborted(line->c)) {
             status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
-        } else if (result == NCCL_IN_PROGRESS && exg_cuda_now_ns() - start > line->c->deadline_ns) {
+        } else if (result == NCCL_IN_PROGRESS && exg_now_ns() - start > line->c->deadline_ns) {
             status = EXG_FAIL(err, PEER, "COM-001", "%s: not all ranks arrived within %.1f s",
                               what, (double)line->c->deadline_ns * 1e-9);
         }

@@ -1,19 +1,11 @@
 /* watch.c - waiting for a device whose collectives other ranks may never join: its stream is
  * looked at, and so are NCCL, the other ranks and the clock. */
 #include "libexec/device/cuda/line.h"
+#include "libexport/base/clock.h"
 
 #include <sched.h>
-#include <time.h>
 
 #define LOOKS 64 /* at the stream, for one at the rest */
-
-uint64_t exg_cuda_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* The first collective that has not ended; NULL: none, or none that is known of. `begun`: what
  * it works with is there. */
@@ -45,10 +37,10 @@ static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
     uint64_t limit = d->lines->c->deadline_ns;
 
     if (open != w->open || !begun || (open == NULL && !d->has_replayed)) {
-        *w = (watching){open, exg_cuda_now_ns()};
+        *w = (watching){open, exg_now_ns()};
         return EXG_OK;
     }
-    if (exg_cuda_now_ns() - w->since_ns <= limit) {
+    if (exg_now_ns() - w->since_ns <= limit) {
         return EXG_OK;
     }
     d->stuck = open == NULL ? NULL : open->what;
@@ -84,7 +76,7 @@ static void give_up(exg_cuda_device *d)
 
 static exg_status watch(exg_cuda_device *d, exg_error *err)
 {
-    watching w = {NULL, exg_cuda_now_ns()};
+    watching w = {NULL, exg_now_ns()};
 
     for (uint64_t looks = 1;; looks++) {
         cuda_result result = d->driver.stream_query(d->stream);

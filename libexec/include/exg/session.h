@@ -157,7 +157,7 @@ const char *exg_session_waits(const exg_session *session);
 
 /* Of a session that checks ranks (plan_only, check_ranks): a line for each place after which
  * nothing could be planned, and so proved, ahead of a run; NULL: all of the program was. */
-const char *exg_session_unproved(const exg_session *session);
+const char *exg_session_unchecked(const exg_session *session);
 
 /* What one step of the plan takes. Texts are the session's. */
 typedef struct exg_step_profile {

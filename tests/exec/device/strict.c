@@ -2,7 +2,7 @@
  * kernels and hosts that a real device would punish only now and then.
  */
 #include "libexec/device/device.h"
-#include "libexec/rank.h"
+#include "libexec/executor/plan_executor.h"
 #include "libexport/transform/stretch.h"
 
 #include <exg/emit.h>
@@ -308,19 +308,19 @@ static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_e
 static bool hands_on; /* x as an earlier plan left it, each time in another place */
 static const exg_grid *grid; /* NULL: no mesh */
 
-static exg_status give(exg_rank *rank, exg_accelerator *device, uint32_t input, float *x,
+static exg_status give(exg_plan_executor *rank, exg_accelerator *device, uint32_t input, float *x,
                        exg_error *err)
 {
     void *there;
 
     if (!hands_on) {
-        exg_rank_set_input(rank, input, x);
+        exg_plan_executor_set_input(rank, input, x);
         return EXG_OK;
     }
     EXG_TRY(device->table->allocate(device, COUNT * sizeof(*x), &there, err));
     EXG_TRY(device->table->copy_in(device, there, x, COUNT * sizeof(*x), err));
     EXG_TRY(device->table->wait(device, err));
-    exg_rank_hand_on(rank, input, there);
+    exg_plan_executor_bind_input(rank, input, there);
     return EXG_OK;
 }
 
@@ -333,9 +333,9 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
     exg_program *functional;
     exg_stretch *stretch;
     exg_accelerator *device;
-    exg_memory *memory;
+    exg_weight_store *memory;
     exg_plan *plan;
-    exg_rank *rank = NULL;
+    exg_plan_executor *rank = NULL;
     exg_status status;
     uint32_t input = 0;
 
@@ -344,27 +344,27 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
     assert_int_equal(exg_stretch_functional(stretch, false, false, &functional, err), EXG_OK);
     assert_int_equal(on->open(0, &device, err), EXG_OK);
     assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, err), EXG_OK);
-    assert_int_equal(exg_memory_create(program->weights, NULL, &memory, err), EXG_OK);
+    assert_int_equal(exg_weight_store_create(program->weights, NULL, &memory, err), EXG_OK);
     while (plan->inputs[input].kind != EXG_INPUT_USER) {
         input++;
     }
     plan->inputs[input].is_handed_on = hands_on;
-    status = exg_rank_create(plan, memory, NULL, grid, device, 0, 0, &rank, err);
-    status = status == EXG_OK ? exg_rank_settle(rank, err) : status;
+    status = exg_plan_executor_create(plan, memory, NULL, grid, device, 0, 0, &rank, err);
+    status = status == EXG_OK ? exg_plan_executor_settle(rank, err) : status;
     if (status == EXG_OK) {
         uint32_t o = plan->output_count - 1;
         size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.window) * sizeof(*y);
 
-        memset(exg_rank_output(rank, o), 0, bytes);
-        status = exg_rank_fill(rank, err);
+        memset(exg_plan_executor_output(rank, o), 0, bytes);
+        status = exg_plan_executor_fill(rank, err);
         for (int run = 0; run < 6 && status == EXG_OK; run++) { /* the second is recorded */
             status = run % 3 == 0 ? give(rank, device, input, x, err) : EXG_OK;
-            status = status == EXG_OK ? exg_rank_run(rank, err) : status;
+            status = status == EXG_OK ? exg_plan_executor_run(rank, err) : status;
         }
-        memcpy(y, exg_rank_output(rank, o), bytes);
+        memcpy(y, exg_plan_executor_output(rank, o), bytes);
     }
-    exg_rank_destroy(rank);
-    exg_memory_destroy(memory);
+    exg_plan_executor_destroy(rank);
+    exg_weight_store_destroy(memory);
     device->table->close(device);
     exg_program_destroy(functional);
     exg_stretch_destroy(stretch);

@@ -2,7 +2,7 @@
  * and who closes it: seeds.md S003-14, S003-88. On the strict device, or the kind that
  * EXG_TEST_DEVICE names.
  */
-#include "libexec/device/held.h"
+#include "libexec/device/shared_device.h"
 #include "libexec/dtensor/mesh.h"
 #include "tests/exec/dispatch/eager.h"
 

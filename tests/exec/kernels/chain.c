@@ -160,7 +160,8 @@ static uint32_t load(program *g, exg_tensor t)
     uint32_t reg;
 
     g->inputs[g->call.input_count] = t;
-    assert_int_equal(exg_pointwise_load(g->p, g->call.input_count++, t.dtype, &reg, &g->err),
+    assert_int_equal(exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg,
+                                        &g->err),
                      EXG_OK);
     return reg;
 }

@@ -42,7 +42,7 @@ static uint32_t load(program *g, exg_tensor t)
 
     g->inputs[g->call.input_count] = t;
     assert_int_equal(
-        exg_pointwise_load(g->p, g->call.input_count++, t.dtype, &reg, &g->err), EXG_OK);
+        exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg, &g->err), EXG_OK);
     return reg;
 }
 
@@ -689,7 +689,7 @@ static void a_full_program_says_limit_and_what_it_cannot_do_unsupported(void **s
     assert_int_equal(exg_pointwise_apply(g.p, EXG_OP_bitwise_not_default, EXG_DTYPE_F32,
                                          EXG_DTYPE_F32, regs, 1, NULL, 0, &regs[1], &g.err),
                      EXG_UNSUPPORTED);
-    assert_int_equal(exg_pointwise_load(g.p, 0, EXG_DTYPE_C64, &regs[1], &g.err),
+    assert_int_equal(exg_pointwise_load(g.p, 0, EXG_DTYPE_C64, false, &regs[1], &g.err),
                      EXG_UNSUPPORTED);
     exg_arena_destroy(g.scratch);
     exg_arena_destroy(g.arena);

@@ -2,7 +2,7 @@
  * reused and without, is bit for bit what plain strided windows on arrays give. A plan with
  * two living values in one place is found out.
  */
-#include "libexec/rank.h"
+#include "libexec/executor/plan_executor.h"
 #include "libexport/transform/stretch.h"
 
 #include <exg/emit.h>
@@ -425,9 +425,9 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     exg_program *program;
     exg_program *functional;
     exg_stretch *stretch;
-    exg_memory *memory;
+    exg_weight_store *memory;
     exg_plan *plan;
-    exg_rank *rank;
+    exg_plan_executor *rank;
     exg_error err;
     sketch k;
     int same = 1;
@@ -453,23 +453,24 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
         release_values(values, &k);
         return -1;
     }
-    assert_int_equal(exg_memory_create(program->weights, NULL, &memory, &err), EXG_OK);
-    assert_int_equal(exg_rank_create(plan, memory, NULL, NULL, NULL, 0, 0, &rank, &err), EXG_OK);
-    exg_rank_set_input(rank, 1, x);
-    assert_int_equal(exg_rank_settle(rank, &err), EXG_OK);
-    assert_int_equal(exg_rank_fill(rank, &err), EXG_OK);
-    assert_int_equal(exg_rank_run(rank, &err), EXG_OK);
+    assert_int_equal(exg_weight_store_create(program->weights, NULL, &memory, &err), EXG_OK);
+    assert_int_equal(exg_plan_executor_create(plan, memory, NULL, NULL, NULL, 0, 0, &rank, &err),
+                     EXG_OK);
+    exg_plan_executor_set_input(rank, 1, x);
+    assert_int_equal(exg_plan_executor_settle(rank, &err), EXG_OK);
+    assert_int_equal(exg_plan_executor_fill(rank, &err), EXG_OK);
+    assert_int_equal(exg_plan_executor_run(rank, &err), EXG_OK);
     for (uint32_t o = 0; o < k.shown; o++) {
         const window *want = &values[k.count + 1 - o];
         const float *got =
-            exg_rank_output(rank, stretch->first_output + o);
+            exg_plan_executor_output(rank, stretch->first_output + o);
 
         for (int64_t i = 0; i < count_of(want); i++) {
             same = same && memcmp(at(want, i), &got[i], sizeof(float)) == 0;
         }
     }
-    exg_rank_destroy(rank);
-    exg_memory_destroy(memory);
+    exg_plan_executor_destroy(rank);
+    exg_weight_store_destroy(memory);
     exg_stretch_destroy(stretch);
     exg_program_destroy(program);
     release_values(values, &k);

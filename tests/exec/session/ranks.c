@@ -1,8 +1,8 @@
 /* ranks.c - what is proved of a distributed run before it starts, and how it ends when a
  * rank does not go on. Plans that do not fit are made by placing ranks differently. */
 #include "libexec/comm/grid.h"
-#include "libexec/plan/issues.h"
-#include "libexec/rank.h"
+#include "libexec/plan/collective_trace.h"
+#include "libexec/executor/plan_executor.h"
 #include "libexec/sharding/cuts.h"
 #include "libexport/base/arena.h"
 
@@ -143,7 +143,8 @@ typedef struct made {
     int64_t rows, inner;
 } made;
 
-static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_issues *issues)
+static void issues_of(const made *from, uint32_t rank, exg_arena *arena,
+                      exg_collective_trace *traces)
 {
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
     exg_place_options options = {.size = sizeof(options), .mode = from->mode};
@@ -160,7 +161,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena, exg_iss
     if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
         exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
-        exg_issues_of(plan, arena, issues, &err) != EXG_OK) {
+        exg_collective_trace_of(plan, arena, traces, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
     exg_plan_destroy(plan);
@@ -174,15 +175,15 @@ static exg_status check(const made *by_rank, exg_error *err)
 {
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_issues issues[RANKS];
+    exg_collective_trace traces[RANKS];
     exg_status status;
 
     for (uint32_t r = 0; r < RANKS; r++) {
-        issues_of(&by_rank[r], r, arena, &issues[r]);
-        assert_true(issues[r].count > 0);
+        issues_of(&by_rank[r], r, arena, &traces[r]);
+        assert_true(traces[r].count > 0);
     }
     exg_error_clear(err);
-    status = exg_issues_check(issues, &mesh, err);
+    status = exg_collective_traces_check(traces, &mesh, err);
     exg_arena_destroy(arena);
     return status;
 }
@@ -230,7 +231,7 @@ static void other_counts_on_one_rank_are_found(void **state)
     assert_non_null(strstr(err.message, "rank 2 sends 24 bytes to rank 1, which expects 48"));
 }
 
-static bool issue_alike(const exg_issues *a, const exg_issues *b)
+static bool issue_alike(const exg_collective_trace *a, const exg_collective_trace *b)
 {
     bool alike = a->count == b->count;
 
@@ -257,7 +258,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
             exg_program *program = make(operators, 5, 8, 7);
             exg_mesh_shape mesh = {1, {n}, {NULL}};
             exg_place_options options = {.size = sizeof(options), .mode = (exg_place_mode)mode};
-            exg_issues issues[7];
+            exg_collective_trace traces[7];
             exg_cuts cuts[7][EXG_MESH_DIMS_MAX];
 
             for (uint32_t r = 0; r < n; r++) {
@@ -271,7 +272,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
                                  EXG_OK);
                 assert_int_equal(
                     exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL), EXG_OK);
-                assert_int_equal(exg_issues_of(plan, arena, &issues[r], NULL), EXG_OK);
+                assert_int_equal(exg_collective_trace_of(plan, arena, &traces[r], NULL), EXG_OK);
                 exg_plan_destroy(plan);
                 exg_program_destroy(local);
                 exg_grid_close(&grid);
@@ -279,7 +280,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
             for (uint32_t a = 0; a < n; a++) {
                 for (uint32_t b = 0; b < n; b++) {
                     assert_true(!exg_cuts_alike(&cuts[0][0], n, a, b) ||
-                                issue_alike(&issues[a], &issues[b]));
+                                issue_alike(&traces[a], &traces[b]));
                 }
             }
             exg_program_destroy(program);
@@ -296,18 +297,18 @@ static void ends_out_of_order_are_found(void **state)
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
     static const uint32_t begun[] = {0, EXG_EXCHANGES_MAX};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_issues issues[RANKS];
+    exg_collective_trace traces[RANKS];
     exg_error err;
 
     (void)state;
     for (uint32_t r = 0; r < RANKS; r++) {
-        issues_of(&fsdp, r, arena, &issues[r]);
+        issues_of(&fsdp, r, arena, &traces[r]);
     }
-    assert_true(issues[0].count > 1 && issues[0].items[0].begun > 1); /* two under way */
-    assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_OK);
+    assert_true(traces[0].count > 1 && traces[0].items[0].begun > 1); /* two under way */
+    assert_int_equal(exg_collective_traces_check(traces, &mesh, &err), EXG_OK);
     for (int i = 0; i < 2; i++) {
-        issues[1].items[0].begun = begun[i];
-        assert_int_equal(exg_issues_check(issues, &mesh, &err), EXG_PEER);
+        traces[1].items[0].begun = begun[i];
+        assert_int_equal(exg_collective_traces_check(traces, &mesh, &err), EXG_PEER);
         assert_string_equal(err.code, "COM-010");
         assert_non_null(strstr(err.message, "rank 1"));
     }
@@ -347,8 +348,8 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         reads seen = {UINT64_MAX, 0};
         exg_program *program = make(operators, 5, 64, 6);
         exg_program *local = NULL;
-        exg_memory *memory = NULL;
-        exg_rank *rank = NULL;
+        exg_weight_store *memory = NULL;
+        exg_plan_executor *rank = NULL;
         exg_plan *plan = NULL;
         exg_grid grid;
         exg_error err;
@@ -360,14 +361,15 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
             exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
-            exg_memory_create(program->weights, NULL, &memory, &err) != EXG_OK ||
-            exg_rank_create(plan, memory, NULL, &grid, NULL, 0, 0, &rank, &err) != EXG_OK) {
+            exg_weight_store_create(program->weights, NULL, &memory, &err) != EXG_OK ||
+            exg_plan_executor_create(plan, memory, NULL, &grid, NULL, 0, 0, &rank, &err) !=
+                EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
         assert_int_equal(seen.first, r * 16 * 6 * sizeof(float));
         assert_int_equal(seen.end, (r + 1) * 16 * 6 * sizeof(float));
-        exg_rank_destroy(rank);
-        exg_memory_destroy(memory);
+        exg_plan_executor_destroy(rank);
+        exg_weight_store_destroy(memory);
         exg_program_destroy(local);
         exg_program_destroy(program);
         exg_grid_close(&grid);

@@ -268,7 +268,7 @@ static void what_a_run_plans_was_proved_before(void **state)
         session = open_session(&l, &options);
         assert_int_equal(runs == 0 ? exg_session_prepare(session, inputs, 2, &err)
                                    : exg_session_run(session, inputs, 2, &err), EXG_OK);
-        assert_null(exg_session_unproved(session));
+        assert_null(exg_session_unchecked(session));
         exg_session_statistics(session, &stats);
         assert_true(runs == 0 || (stats.plan_count > 4 && stats.plan_count <= ahead));
         ahead = stats.plan_count;

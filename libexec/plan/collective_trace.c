@@ -1,0 +1,263 @@
+/* collective_trace.c - the collectives of all ranks, beside each other. */
+#include "libexec/plan/collective_trace.h"
+#include "libexec/comm/grid.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static exg_status add_issue(const exg_step *step, const exg_collective *what, exg_arena *arena,
+                            exg_traced_collective *issue, exg_error *err)
+{
+    issue->node = exg_arena_strdup(arena, step->name);
+    issue->kernel = exg_collective_name(what->kind);
+    issue->what = *what;
+    issue->in = *what->in;
+    issue->out = *what->out;
+    issue->what.in = &issue->in; /* the array stays where it is */
+    issue->what.out = &issue->out;
+    return issue->node == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
+                                   exg_collective_trace *issues, exg_error *err)
+{
+    uint32_t count = 0;
+    uint32_t ended = 0;
+
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        count += (plan->steps[s].kernel->flags & EXG_KERNEL_EXCHANGES) != 0;
+    }
+    *issues = (exg_collective_trace){EXG_NEW_ARRAY(arena, exg_traced_collective, count), 0};
+    if (issues->items == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        const exg_step *step = &plan->steps[s];
+        exg_traced_collective *issue = &issues->items[issues->count];
+        const exg_collective *what;
+        exg_collective_phase phase =
+            exg_collective_of(step->kernel, &step->call, &what, &issue->mesh_dim);
+
+        if (phase == EXG_COLLECTIVE_WHOLE || phase == EXG_COLLECTIVE_BEGINS) {
+            EXG_TRY(add_issue(step, what, arena, issue, err));
+            issues->count++;
+        }
+        if (phase == EXG_COLLECTIVE_WHOLE || phase == EXG_COLLECTIVE_ENDS) {
+            if (ended == issues->count ||
+                strcmp(issues->items[ended].node, step->name) != 0) {
+                return EXG_FAIL(err, PEER, "COM-010", "'%s' ends, which is not the next that was "
+                                "begun", step->name);
+            }
+            issues->items[ended++].begun = issues->count;
+        }
+    }
+    return EXG_OK;
+}
+
+static bool same_kind(const exg_traced_collective *a, const exg_traced_collective *b)
+{
+    return a->what.kind == b->what.kind &&
+           memcmp(&a->what.window, &b->what.window, sizeof(a->what.window)) == 0 &&
+           a->what.dim == b->what.dim &&
+           a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
+           a->in.dtype == b->in.dtype && a->what.op == b->what.op;
+}
+
+/* What a rank has begun it ends, in that order, before it begins too many more: then those
+ * that wait for it do not wait for ever. */
+static exg_status check_ends(const exg_collective_trace *issues, uint32_t rank, exg_error *err)
+{
+    for (uint32_t i = 0; i < issues->count; i++) {
+        const exg_traced_collective *issue = &issues->items[i];
+
+        if (issue->begun <= i || issue->begun - i > EXG_EXCHANGES_MAX / 2) {
+            return EXG_FAIL(err, PEER, "COM-010", "rank %u %s '%s'", rank,
+                            issue->begun <= i ? "never ends" : "begins too much before it ends",
+                            issue->node);
+        }
+    }
+    return EXG_OK;
+}
+
+/* Every rank issues what rank 0 issues, in its order. */
+static exg_status check_order(const exg_collective_trace *first, const exg_collective_trace *other,
+                              uint32_t rank, exg_error *err)
+{
+    uint32_t shared = first->count < other->count ? first->count : other->count;
+
+    for (uint32_t i = 0; i < shared; i++) {
+        if (!same_kind(&first->items[i], &other->items[i])) {
+            return EXG_FAIL(err, PEER, "COM-010",
+                            "collective %u: rank 0 issues %s at '%s', rank %u %s at '%s'", i,
+                            first->items[i].kernel, first->items[i].node, rank,
+                            other->items[i].kernel, other->items[i].node);
+        }
+    }
+    if (first->count != other->count) {
+        bool more = other->count > shared;
+        const exg_traced_collective *left = more ? &other->items[shared] : &first->items[shared];
+
+        return EXG_FAIL(err, PEER, "COM-010", "rank %u issues %s at '%s', for which rank %u is "
+                        "not there", more ? rank : 0, left->kernel, left->node, more ? 0 : rank);
+    }
+    return EXG_OK;
+}
+
+/* The ranks that meet along one mesh dim: rank `first` and those `stride` apart. */
+typedef struct line {
+    uint32_t first, stride, size;
+} line;
+
+static exg_status compare_counts(const exg_collective_trace *issues, const line *l, uint32_t i,
+                                 const exg_segment *send, const exg_segment *receive,
+                                 exg_error *err)
+{
+    for (uint32_t a = 0; a < l->size; a++) {
+        for (uint32_t b = 0; b < l->size; b++) {
+            uint64_t sent = send[(size_t)a * l->size + b].bytes;
+            uint64_t expected = receive[(size_t)b * l->size + a].bytes;
+
+            if (sent != expected) {
+                const exg_traced_collective *at = &issues[l->first + a * l->stride].items[i];
+
+                return EXG_FAIL(err, PEER, "COM-010",
+                                "%s at '%s': rank %u sends %" PRIu64 " bytes to rank %u, which "
+                                "expects %" PRIu64, at->kernel, at->node,
+                                l->first + a * l->stride, sent, l->first + b * l->stride, expected);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+/* Between every two ranks: to tell which of them do not fit. */
+static exg_status check_round(const exg_collective_trace *issues, const line *l, uint32_t i,
+                              uint32_t round, exg_error *err)
+{
+    size_t pairs = (size_t)l->size * l->size;
+    exg_segment *send = calloc(2 * pairs, sizeof(*send));
+    exg_status status;
+
+    if (send == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t a = 0; a < l->size; a++) {
+        exg_communicator on_paper = {.rank = a, .size = l->size};
+
+        exg_collective_counts(&on_paper, &issues[l->first + a * l->stride].items[i].what, round,
+                              send + (size_t)a * l->size, send + pairs + (size_t)a * l->size);
+    }
+    status = compare_counts(issues, l, i, send, send + pairs, err);
+    free(send);
+    return status;
+}
+
+static int64_t chunk_of(int64_t length, uint32_t n, uint32_t rank)
+{
+    int64_t offset;
+    int64_t size;
+
+    exg_chunk(length, n, rank, &offset, &size);
+    return size;
+}
+
+/* Is dim `dim` of `t` so long, and are the others those of `of` but for `but`? */
+static bool lies_so(const exg_tensor *t, uint32_t dim, int64_t length, const exg_tensor *of,
+                    uint32_t but)
+{
+    bool so = t->rank == of->rank && t->sizes[dim] == length;
+
+    for (uint32_t d = 0; so && d < t->rank; d++) {
+        so = d == dim || d == but || t->sizes[d] == of->sizes[d];
+    }
+    return so;
+}
+
+/* Are rank `rank`'s tensors what it has of the whole, as rank 0 of the line knows that? Then
+ * any two of the line say the same of what goes from the one to the other: it follows from the
+ * whole and from who they are. */
+static bool has_its_part(const exg_traced_collective *first, const exg_traced_collective *own,
+                         uint32_t n, uint32_t rank)
+{
+    const exg_collective *what = &own->what;
+    int64_t window[2];
+
+    switch (what->kind) {
+    case EXG_ALL_REDUCE:
+        return exg_tensor_numel(&own->in) == exg_tensor_numel(&first->in) &&
+               exg_tensor_numel(&own->out) == exg_tensor_numel(&first->in);
+    case EXG_ALL_GATHER:
+        return lies_so(&own->out, what->dim, first->out.sizes[what->dim], &first->out, what->dim) &&
+               lies_so(&own->in, what->dim, chunk_of(first->out.sizes[what->dim], n, rank),
+                       &own->out, what->dim);
+    case EXG_REDUCE_SCATTER:
+        return lies_so(&own->in, what->dim, first->in.sizes[what->dim], &first->in, what->dim) &&
+               lies_so(&own->out, what->dim, chunk_of(first->in.sizes[what->dim], n, rank),
+                       &own->in, what->dim);
+    case EXG_ALL_TO_ALL:
+        return lies_so(&own->in, what->dim, chunk_of(first->out.sizes[what->dim], n, rank),
+                       &first->in, what->dim) &&
+               lies_so(&own->out, what->other_dim,
+                       chunk_of(first->in.sizes[what->other_dim], n, rank), &first->out,
+                       what->other_dim);
+    default:
+        exg_window_of(&what->window, n, rank, &window[0], &window[1]);
+        return lies_so(&own->in, what->dim, chunk_of(what->window.size, n, rank), &first->in,
+                       what->dim) &&
+               lies_so(&own->out, what->dim, window[1], &first->in, what->dim);
+    }
+}
+
+static exg_status check_line(const exg_collective_trace *issues, const line *l, uint32_t mesh_dim,
+                             exg_error *err)
+{
+    for (uint32_t i = 0; i < issues[l->first].count; i++) {
+        const exg_traced_collective *first = &issues[l->first].items[i];
+        exg_communicator on_paper = {.size = l->size};
+        bool fits = true;
+
+        for (uint32_t r = 0; fits && first->mesh_dim == mesh_dim && r < l->size; r++) {
+            fits = has_its_part(first, &issues[l->first + r * l->stride].items[i], l->size, r);
+        }
+        for (uint32_t round = 0; !fits && round < exg_collective_rounds(&on_paper, &first->what);
+             round++) {
+            EXG_TRY(check_round(issues, l, i, round, err));
+        }
+        if (!fits) {
+            return EXG_FAIL(err, PEER, "COM-010", "%s at '%s': ranks hold parts of another whole",
+                            first->kernel, first->node);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status check_counts(const exg_collective_trace *issues, const exg_mesh_shape *mesh,
+                               exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(mesh);
+
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        line l = {.stride = exg_mesh_shape_stride(mesh, d), .size = mesh->sizes[d]};
+
+        for (l.first = 0; l.first < size; l.first++) {
+            if (exg_mesh_shape_coordinate(mesh, l.first, d) == 0) {
+                EXG_TRY(check_line(issues, &l, d, err));
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_collective_traces_check(const exg_collective_trace *issues,
+                                       const exg_mesh_shape *mesh, exg_error *err)
+{
+    for (uint32_t r = 0; r < exg_mesh_shape_size(mesh); r++) {
+        if (r > 0 && issues[r].items == issues[r - 1].items) {
+            continue; /* planned once for both */
+        }
+        EXG_TRY(check_ends(&issues[r], r, err));
+        EXG_TRY(check_order(&issues[0], &issues[r], r, err));
+    }
+    return check_counts(issues, mesh, err);
+}

@@ -1,0 +1,217 @@
+/* calibrate.c - what work and moves take on this machine: a product, a sum over memory, a
+ * short and a long all-reduce between threads or processes. Each is the shortest of several; of
+ * all-reduces of batches, for one of them alone may find that the others were there before.
+ */
+#include "libexport/base/given.h"
+#include "libexec/comm/collectives.h"
+#include "libexec/comm/team.h"
+#include "libexec/session/context.h"
+
+#include <exg/emit.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE       512            /* of the matrices multiplied */
+#define ELEMENTS   (1 << 23)      /* of the tensor summed: beyond the caches of a core */
+#define LONG_BYTES (UINT64_C(4) << 20)
+#define TIMES      7
+#define RANKS_MAX  64
+
+/* y = f(x, x) for a square x (a product), or an x of ELEMENTS (a sum). */
+static exg_status build(const exg_operators *operators, bool product, exg_program **program,
+                        exg_error *err)
+{
+    int64_t sizes[2] = {product ? SIDE : ELEMENTS / SIDE, SIDE};
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_argument y;
+    exg_ref x;
+
+    EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, program, err));
+    if (exg_builder_create(operators, *program, &b, err) != EXG_OK) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 2);
+    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    y = exg_arg_ref(product ? EMIT(b, mm_default, x, x) : EMIT(b, add_Tensor, x, x));
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    return exg_builder_finish(b, err);
+}
+
+static exg_status time_runs(exg_session *session, bool product, uint64_t *shortest, exg_error *err)
+{
+    int64_t rows = product ? SIDE : ELEMENTS / SIDE;
+    exg_session_input input = {.name = "x", .tensor = {.dtype = EXG_DTYPE_F32, .rank = 2,
+                                                       .sizes = {rows, SIDE}}};
+    exg_status status = EXG_OK;
+
+    exg_tensor_set_contiguous(&input.tensor);
+    input.tensor.data = calloc((size_t)(rows * SIDE), sizeof(float));
+    if (input.tensor.data == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *shortest = UINT64_MAX;
+    for (int i = 0; status == EXG_OK && i < TIMES; i++) {
+        exg_session_stats stats;
+
+        status = exg_session_run(session, &input, 1, err);
+        exg_session_statistics(session, &stats);
+        *shortest = stats.run_ns < *shortest ? stats.run_ns : *shortest;
+    }
+    free(input.tensor.data);
+    return status;
+}
+
+static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
+{
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
+    exg_operators *operators;
+    exg_program *program = NULL;
+    exg_session *session = NULL;
+    exg_verified verified;
+    exg_status status;
+
+    EXG_TRY(exg_operators_create(&operators, err));
+    status = build(operators, product, &program, err);
+    status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
+    status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
+    status = status == EXG_OK ? time_runs(session, product, shortest, err) : status;
+    exg_session_destroy(session);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return status;
+}
+
+/* ---- links ------------------------------------------------------------------------------ */
+
+typedef struct exchange {
+    exg_communicator *ranks[RANKS_MAX];
+    exg_tensor in[RANKS_MAX], out[RANKS_MAX];
+    exg_collective what[RANKS_MAX];
+    void *workspaces[RANKS_MAX];
+    uint32_t batch;
+    uint64_t shortest; /* of one in a batch, as rank 0 sees it */
+} exchange;
+
+static void reduce_often(void *context, uint32_t r)
+{
+    exchange *x = context;
+
+    for (int i = 0; i < TIMES; i++) {
+        uint64_t start = exg_now_ns();
+        uint64_t took;
+
+        for (uint32_t n = 0; n < x->batch; n++) {
+            (void)exg_collective_run(x->ranks[r], &x->what[r], x->workspaces[r], NULL);
+        }
+        took = (exg_now_ns() - start) / x->batch;
+        if (r == 0 && took < x->shortest) {
+            x->shortest = took;
+        }
+    }
+}
+
+/* Rank `r`'s part of an all-reduce of so many bytes. */
+static bool prepare_rank(exchange *x, uint32_t r, uint64_t bytes)
+{
+    exg_tensor whole = {.dtype = EXG_DTYPE_F32, .rank = 1,
+                        .sizes = {(int64_t)(bytes / sizeof(float))}, .strides = {1}};
+
+    x->in[r] = x->out[r] = whole;
+    x->what[r] = (exg_collective){.kind = EXG_ALL_REDUCE, .in = &x->in[r], .out = &x->out[r],
+                                  .op = EXG_REDUCE_SUM};
+    x->in[r].data = calloc(1, bytes);
+    x->out[r].data = calloc(1, bytes);
+    x->workspaces[r] = malloc(exg_collective_workspace(x->ranks[r], &x->what[r]) + 1);
+    return x->in[r].data != NULL && x->out[r].data != NULL && x->workspaces[r] != NULL;
+}
+
+static exg_status time_threads(exchange *x, uint32_t ranks, exg_error *err)
+{
+    exg_team *team;
+
+    EXG_TRY(exg_team_create(ranks, &team, err));
+    exg_team_run(team, reduce_often, x);
+    exg_team_destroy(team);
+    return EXG_OK;
+}
+
+/* Between threads, or with `world` between processes, of which this is one. */
+static exg_status time_reduce(uint32_t ranks, exg_communicator *world, uint64_t bytes,
+                              uint64_t *shortest, exg_error *err)
+{
+    exchange x = {.batch = bytes < LONG_BYTES ? 200 : 3, .shortest = UINT64_MAX};
+    uint32_t here = world == NULL ? ranks : 1;
+    exg_status status = EXG_OK;
+
+    if (world == NULL) {
+        EXG_TRY(exg_local_create(ranks, x.ranks, err));
+    } else {
+        x.ranks[0] = world;
+    }
+    for (uint32_t r = 0; r < here; r++) {
+        status = prepare_rank(&x, r, bytes) ? status : EXG_OUT_OF_MEMORY(err);
+    }
+    if (status == EXG_OK && world == NULL) {
+        status = time_threads(&x, ranks, err);
+    } else if (status == EXG_OK) {
+        reduce_often(&x, 0);
+        status = exg_broadcast_bytes(world, &x.shortest, sizeof(x.shortest), 0, err);
+    }
+    *shortest = x.shortest;
+    for (uint32_t r = 0; r < here; r++) {
+        free(x.in[r].data);
+        free(x.out[r].data);
+        free(x.workspaces[r]);
+        if (world == NULL) {
+            exg_communicator_close(x.ranks[r]);
+        }
+    }
+    return status;
+}
+
+static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *costs,
+                          exg_error *err)
+{
+    double others = 2.0 * (ranks - 1) / ranks;
+    uint64_t product;
+    uint64_t sum;
+    uint64_t message;
+    uint64_t moved;
+
+    EXG_TRY(time_program(true, &product, err));
+    EXG_TRY(time_program(false, &sum, err));
+    EXG_TRY(time_reduce(ranks, world, sizeof(double), &message, err));
+    EXG_TRY(time_reduce(ranks, world, LONG_BYTES, &moved, err));
+    costs->ns_per_flop = (double)product / (2.0 * SIDE * SIDE * SIDE);
+    costs->ns_per_touched = (double)sum / (3.0 * ELEMENTS * sizeof(float)); /* x twice, and y */
+    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+        double bytes = (double)(moved > message ? moved - message : 0) /
+                       (others * (double)LONG_BYTES);
+
+        costs->links[d] = (exg_link){.message_ns = (double)message, .ns_per_byte = bytes};
+    }
+    return EXG_OK;
+}
+
+exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err)
+{
+    EXG_GIVEN(err, costs);
+    exg_communicator *world = NULL;
+    exg_status status;
+
+    exg_costs_init(costs);
+    if (ranks < 2 || (!processes && ranks > RANKS_MAX)) {
+        return EXG_FAIL(err, USAGE, "PLC-008", "%u ranks; 2 to %d can be measured", ranks,
+                        RANKS_MAX);
+    }
+    if (processes) {
+        EXG_TRY(exg_mpi_create(ranks, EXG_DEADLINE_NS, &world, err));
+    }
+    status = measure(ranks, world, costs, err);
+    if (status != EXG_OK && world != NULL) {
+        exg_communicator_abort(world, status);
+    }
+    exg_communicator_close(world);
+    return status;
+}

@@ -1,0 +1,63 @@
+/* context.h - what all parts of a session share: threads, ranks, memory, options. */
+#ifndef EXG_LIBEXEC_SESSION_CONTEXT_H
+#define EXG_LIBEXEC_SESSION_CONTEXT_H
+
+#include "libexec/comm/team.h"
+#include "libexec/executor/plan_executor.h"
+#include "libexport/base/text.h"
+
+#include <exg/session.h>
+
+/* What a rank's run came to. */
+typedef struct exg_outcome {
+    exg_status status;
+    exg_error error;
+} exg_outcome;
+
+typedef struct exg_session_context {
+    const exg_operators *operators;
+    exg_session_options options;
+    exg_mesh_shape mesh; /* of one rank without a mesh */
+    uint32_t rank_count; /* carried out here */
+    uint32_t first_rank; /* of these, in the mesh */
+    exg_pool *pool;      /* places weights, and without a mesh runs; NULL: one core does */
+    exg_pool *alone;     /* of one thread: each rank's of a mesh, which watches `stop` */
+    exg_stop stop;       /* of the run under way, or of the next */
+    struct exg_accelerator **devices; /* by rank here; NULL: the host */
+    exg_team *team;      /* of several ranks */
+    exg_grid *grids;     /* by rank here; NULL: no mesh */
+    char through[EXG_THROUGH_TEXT]; /* what carries out collectives of devices */
+    exg_outcome *outcomes; /* by rank */
+    struct exg_executable *running; /* what the team carries out */
+    bool lost; /* a rank did not come back: what it may reach is never freed */
+    exg_weight_store *store;
+    struct exg_graph_executor *executor; /* of the whole program */
+    uint64_t plan_bytes;         /* what plans take that they do not share */
+    uint64_t plan_bytes_limit;   /* past it the oldest go */
+    double work_limit;   /* operations that a run may take, */
+    double work_left;    /* and this one still */
+    uint64_t loops_left; /* iterations that this run may still take */
+    uint64_t runs;       /* so far */
+    uint64_t stretches;  /* that this run carried out */
+    uint32_t plan_count;
+    uint32_t explored; /* stretches that were planned ahead of any run */
+    exg_text unchecked; /* a line a place after which nothing was */
+    uint64_t plan_ns;
+} exg_session_context;
+
+/* How many memories hold what one stretch or loop leaves for the next: the host's, which all ranks
+ * read, or each rank's on its device. */
+static inline uint32_t exg_session_context_memories(const exg_session_context *context)
+{
+    return context->devices == NULL ? 1 : context->rank_count;
+}
+
+/* Threads, ranks and devices, as the options and the mesh say; tables lie in the arena. What is
+ * there after a fault is left to exg_session_context_close(). */
+exg_status exg_session_context_open(exg_session_context *context, exg_arena *arena, exg_error *err);
+void exg_session_context_close(exg_session_context *context);
+
+/* executable.c: the first cause among the ranks' outcomes. */
+exg_status exg_outcome_of(const exg_session_context *context, exg_error *err);
+
+#endif

@@ -1,0 +1,552 @@
+/* executable.c - a stretch from program to plans, one a rank, and one run of them. */
+#include "libexec/session/executable.h"
+#include "libexec/comm/collectives.h"
+#include "libexec/session/loop.h"
+#include "libexec/session/graph_executor.h"
+#include "libexec/session/work.h"
+#include "libexport/base/checked.h"
+#include "libexport/base/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
+{
+    return plan->inputs[p].buffer == EXG_NO_BUFFER ? 0
+                                                   : plan->buffers[plan->inputs[p].buffer].bytes;
+}
+
+/* Without those that follow. */
+static void destroy_one(exg_executable *executable)
+{
+    exg_loop_destroy(executable->loop);
+    for (uint32_t r = 0; executable->executors != NULL && r < executable->rank_count; r++) {
+        exg_plan_executor_destroy(executable->executors[r]);
+    }
+    free(executable->report);
+    *executable->plan_bytes -= executable->bytes;
+    exg_stretch_destroy(executable->stretch);
+    exg_arena_destroy(executable->arena);
+    free(executable);
+}
+
+/* A stretch needs the one before it, so the last go first: a program may have as many stretches as
+ * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
+void exg_executable_destroy(exg_executable *executable)
+{
+    exg_executable *up = NULL; /* those that wait for what follows them, the nearest first */
+
+    while (executable != NULL) {
+        exg_executable *first = executable->follow;
+
+        if (first != NULL) { /* down; the rest of the list comes after it */
+            executable->follow = first->next;
+            executable->next = up;
+            up = executable;
+            executable = first;
+            continue;
+        }
+        destroy_one(executable);
+        executable = up;
+        up = executable == NULL ? NULL : executable->next;
+    }
+}
+
+exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
+                                    const exg_program *functional, uint32_t rank,
+                                    const exg_grid *grid, exg_cuts *cuts,
+                                    struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+{
+    bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
+    exg_place_options options[EXG_MESH_DIMS_MAX];
+    exg_place_goal goal = e->options.goal;
+    exg_program *local = NULL;
+    exg_place_summary placed;
+    exg_status status;
+
+    goal.overlaps = exg_plan_overlaps(&e->options.plan, grid, device);
+    memcpy(options, e->options.place, sizeof(options));
+    for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
+        options[d].mode = b->place.modes[d];
+    }
+    status = exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank,
+                              b->named_inputs, cuts, &local, &placed,
+                              first ? &b->report : NULL, err);
+    b->place = first && status == EXG_OK ? placed : b->place;
+    status = status == EXG_OK
+                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
+                 : status;
+    exg_program_destroy(local);
+    if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
+        (*plan)->summary.weight_bytes = placed.weight_bytes;
+    }
+    return status;
+}
+
+/* What the plan takes from other plans of the run and leaves to them. One element may be a number
+ * that the next stretch depends on, which the host reads. */
+static void note_handed_on(const exg_executable *b, bool is_part, exg_plan *plan)
+{
+    const exg_stretch *s = b->stretch;
+    bool is_end = s->pause == EXG_PAUSE_END && !is_part;
+
+    for (uint32_t i = is_part ? 0 : plan->input_count - s->input_count; i < plan->input_count;
+         i++) {
+        plan->inputs[i].is_handed_on = plan->inputs[i].kind == EXG_INPUT_USER;
+    }
+    for (uint32_t o = s->first_output; !is_end && o < plan->output_count; o++) {
+        plan->outputs[o].is_handed_on = exg_tensor_numel(&plan->outputs[o].location.window) != 1;
+    }
+}
+
+/* Without a mesh nothing was placed: what the plan takes, before any of it is. */
+static exg_status check_memory(const exg_session_context *e, const exg_plan *plan, exg_error *err)
+{
+    const exg_plan_summary *s = &plan->summary;
+    const exg_memory_budget *budget = exg_weight_store_budget(e->store);
+    uint64_t bytes = (budget->of_machine ? 0 : s->weight_bytes) + s->constant_bytes;
+
+    if (budget->limit == 0 || (e->options.plan_only && budget->of_machine) ||
+        (exg_add_u64(bytes, s->arena_bytes, &bytes) &&
+         exg_add_u64(bytes, s->workspace_bytes, &bytes) && bytes <= budget->limit)) {
+        return EXG_OK;
+    }
+    return exg_error_fix(err,
+                         EXG_FAIL(err, LIMIT, "PLC-009",
+                                  "the plan needs %" PRIu64 " bytes for %svalues and "
+                                  "workspace, and %s %" PRIu64, bytes,
+                                  budget->of_machine ? "" : "weights, ",
+                                  budget->of_machine ? "the machine has" : "may take",
+                                  budget->limit),
+                         EXG_MEMORY_BUDGET_FIX);
+}
+
+/* Places, plans and binds one rank. */
+static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_part,
+                            const exg_program *functional, uint32_t r, exg_error *err)
+{
+    struct exg_accelerator *device = e->devices == NULL ? NULL : e->devices[r];
+    const exg_grid *grid = e->grids == NULL ? NULL : &e->grids[r];
+    exg_plan *plan = NULL;
+    exg_status status;
+
+    if (grid == NULL) {
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan,
+                              err));
+        status = check_memory(e, plan, err);
+        if (status != EXG_OK) {
+            exg_plan_destroy(plan);
+            return status;
+        }
+    } else {
+        EXG_TRY(exg_executable_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
+                                    &plan, err));
+    }
+    note_handed_on(b, is_part, plan);
+    return e->options.plan_only
+               ? exg_plan_executor_on_paper(plan, &b->executors[r], err)
+               : exg_plan_executor_create(plan, e->store, e->pool, grid, device, r, b->level,
+                                 &b->executors[r], err);
+}
+
+/* Ranks that write one caller's tensor would disturb each other: each gets a copy of
+ * its own. */
+static exg_status take_copies(exg_scratch *scratch, exg_executable *b, exg_error *err)
+{
+    const exg_plan *plan = exg_executable_plan(b);
+
+    for (uint32_t i = 0; b->copies != NULL && i < plan->input_count * b->rank_count; i++) {
+        uint32_t p = i / b->rank_count;
+
+        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].mutated) {
+            EXG_TRY(exg_scratch_block(
+                scratch,
+                (exg_scratch_key){EXG_SCRATCH_COPY, b->level, i % b->rank_count, p}, NULL,
+                input_bytes(plan, p), &b->copies[i], err));
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_executable_settle(const exg_session_context *context, exg_executable *executable,
+                                 exg_error *err)
+{
+    exg_scratch *scratch = exg_weight_store_scratch(context->store);
+
+    scratch->live = executable->level + 1;
+    for (uint32_t r = 0; r < executable->rank_count; r++) {
+        EXG_TRY(exg_plan_executor_settle(executable->executors[r], err));
+    }
+    return take_copies(scratch, executable, err);
+}
+
+static exg_status create_tables(exg_executable *b, exg_error *err)
+{
+    const exg_plan *plan = exg_executable_plan(b);
+
+    b->callers = EXG_NEW_ARRAY(b->arena, void *, plan->input_count);
+    if (b->rank_count > 1) {
+        b->copies = EXG_NEW_ARRAY(b->arena, void *, (size_t)plan->input_count * b->rank_count);
+    }
+    return b->callers == NULL || (b->rank_count > 1 && b->copies == NULL) ? EXG_OUT_OF_MEMORY(err)
+                                                                          : EXG_OK;
+}
+
+static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_part,
+                             exg_error *err)
+{
+    exg_program *functional = NULL;
+    exg_status status;
+
+    b->rank_count = e->rank_count;
+    b->executors = EXG_NEW_ARRAY(b->arena, exg_plan_executor *, e->rank_count);
+    if (b->executors == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->named_inputs =
+        is_part ? 0 : b->stretch->program->graph->input_count - b->stretch->input_count;
+    status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
+    b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
+    b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
+    exg_program_destroy(b->stretch->program); /* planned: not needed any more */
+    b->stretch->program = NULL;
+    status = status == EXG_OK && !is_part && b->stretch->depth == 0
+                 ? exg_place_check_patterns(functional, e->options.place, e->options.mesh.ndim, err)
+                 : status;
+    for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
+        status = make_rank(e, b, is_part, functional, r, err);
+        if (status == EXG_OK) {
+            exg_plan_executor_watch(b->executors[r], &e->stop, e->alone);
+        }
+        if (status == EXG_OK && e->options.profile) {
+            status = exg_plan_executor_profile(b->executors[r], err);
+        }
+    }
+    if (status == EXG_OK && e->grids != NULL &&
+        (e->options.plan_only ? e->options.check_ranks : !e->options.processes)) {
+        status = exg_executable_check_collectives(e, b, functional, err);
+    }
+    exg_program_destroy(functional);
+    return status == EXG_OK ? create_tables(b, err) : status;
+}
+
+/* Processes must let go of the same plans: there what they were planned from counts, which is the
+ * same on all. */
+static void count_bytes(exg_session_context *context, exg_executable *b)
+{
+    if (!context->options.processes) {
+        b->bytes = exg_arena_held(b->arena);
+        for (uint32_t r = 0; r < b->rank_count; r++) {
+            b->bytes += exg_plan_executor_own_bytes(b->executors[r]);
+        }
+    }
+    b->bytes += exg_arena_held(b->stretch->arena);
+    context->plan_bytes += b->bytes;
+}
+
+/* Plans that were not used for long go. */
+static void make_room(exg_session_context *context)
+{
+    while (context->plan_bytes > context->plan_bytes_limit &&
+           exg_graph_executor_evict(context->executor)) {
+    }
+}
+
+exg_status exg_executable_create(exg_session_context *context, exg_stretch *stretch, bool is_part,
+                                 uint32_t level, const int64_t *key, uint32_t key_count,
+                                 exg_executable **executable, exg_error *err)
+{
+    exg_executable *b = calloc(1, sizeof(*b));
+    exg_status status;
+
+    make_room(context);
+    *executable = NULL;
+    if (b == NULL) {
+        exg_stretch_destroy(stretch);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    b->stretch = stretch;
+    b->level = level + stretch->depth;
+    b->plan_bytes = &context->plan_bytes;
+    b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
+    b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
+    b->key_count = key_count;
+    status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(context, b, is_part, err);
+    status = status == EXG_OK && stretch->pause == EXG_PAUSE_LOOP
+                 ? exg_loop_create(context, stretch, b->level, &b->loop, err)
+                 : status;
+    if (status != EXG_OK) {
+        b->bytes = 0; /* not counted */
+        exg_executable_destroy(b);
+        return status;
+    }
+    count_bytes(context, b);
+    context->plan_count++;
+    *executable = b;
+    return EXG_OK;
+}
+
+exg_executable *exg_executable_find(exg_executable **list, const int64_t *key, uint32_t key_count)
+{
+    for (exg_executable **at = list; *at != NULL; at = &(*at)->next) {
+        exg_executable *found = *at;
+
+        if (found->key_count == key_count &&
+            memcmp(found->key, key, key_count * sizeof(*key)) == 0) {
+            *at = found->next;
+            found->next = *list;
+            *list = found;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+const exg_plan *exg_executable_plan(const exg_executable *executable)
+{
+    return exg_plan_executor_plan(executable->executors[0]);
+}
+
+void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data)
+{
+    for (uint32_t r = 0; r < executable->rank_count; r++) {
+        void *copy = executable->copies == NULL
+                         ? NULL
+                         : executable->copies[input * executable->rank_count + r];
+
+        if (copy != NULL && data != NULL) {
+            memcpy(copy, data, input_bytes(exg_executable_plan(executable), input));
+        }
+        exg_plan_executor_set_input(executable->executors[r], input, copy != NULL ? copy : data);
+    }
+    executable->callers[input] = data;
+}
+
+void *exg_executable_output_address(const exg_executable *executable, uint32_t index,
+                                    uint32_t place)
+{
+    return exg_plan_executor_output_address(executable->executors[place],
+                                            executable->stretch->first_output + index);
+}
+
+void exg_executable_bind_input(const exg_session_context *context, exg_executable *executable,
+                               uint32_t input, uint32_t place, void *held)
+{
+    if (context->devices != NULL) {
+        exg_plan_executor_bind_input(executable->executors[place], input, held);
+    } else {
+        exg_executable_set_input(executable, input, held);
+    }
+}
+
+/* What the first rank wrote goes back to the caller's tensor. */
+static void return_copies(exg_executable *b)
+{
+    const exg_plan *plan = exg_executable_plan(b);
+
+    for (uint32_t p = 0; p < plan->input_count; p++) {
+        void *copy = b->copies[p * b->rank_count];
+
+        if (copy != NULL && b->callers[p] != NULL) {
+            memcpy(b->callers[p], copy, input_bytes(plan, p));
+        }
+    }
+}
+
+static void run_rank(void *context, uint32_t r)
+{
+    exg_session_context *e = context;
+    exg_outcome *out = &e->outcomes[r];
+
+    exg_error_clear(&out->error);
+    out->status = exg_plan_executor_run(e->running->executors[r], &out->error);
+    if (out->status != EXG_OK && out->status != EXG_MALFORMED) { /* the data's faults come last: */
+        exg_grid_abort(&e->grids[r], out->status);               /* nobody waits any more */
+    }
+    if (out->status != EXG_OK && out->status != EXG_PEER) { /* which says it itself */
+        (void)exg_error_within(&out->error, out->status, "rank %u", r);
+    }
+}
+
+/* How far an outcome is from being the cause: a rank's own fault, what it says of another,
+ * the news that there is one. */
+static int distance(const exg_outcome *out)
+{
+    return out->status == EXG_OK                           ? 3
+           : out->status != EXG_PEER                       ? 0
+           : strcmp(out->error.code, "COM-003") == 0 ? 2
+                                                           : 1;
+}
+
+exg_status exg_outcome_of(const exg_session_context *context, exg_error *err)
+{
+    const exg_outcome *first = &context->outcomes[0];
+
+    for (uint32_t r = 1; r < context->rank_count; r++) {
+        first = distance(&context->outcomes[r]) < distance(first) ? &context->outcomes[r] : first;
+    }
+    if (first->status != EXG_OK && err != NULL) {
+        *err = first->error;
+    }
+    return first->status;
+}
+
+static exg_status run_team(exg_session_context *e, exg_executable *b, exg_error *err)
+{
+    uint32_t lost = EXG_NO_RANK;
+
+    e->running = b;
+    if (e->options.timeout_ns == 0) {
+        exg_team_run(e->team, run_rank, e);
+    } else {
+        lost = exg_team_watch(e->team, run_rank, e, e->options.timeout_ns / 2);
+    }
+    if (lost != EXG_NO_RANK) {
+        e->lost = true;
+        return exg_error_within(err,
+                                EXG_FAIL(err, PEER, "COM-001",
+                                         "rank %u did not come back within "
+                                         "%.1f s",
+                                         lost, (double)e->options.timeout_ns * 1e-9),
+                                "rank %u, node '%s'", lost,
+                                exg_plan_executor_at(b->executors[lost]));
+    }
+    return_copies(b);
+    return exg_outcome_of(e, err);
+}
+
+/* As the one rank of this process: all hear what it came to. */
+static exg_status run_process(exg_session_context *e, exg_executable *b, exg_error *err)
+{
+    exg_status status = exg_plan_executor_run(b->executors[0], err);
+
+    if (exg_grid_status(&e->grids[0], NULL) != EXG_OK ||
+        (status != EXG_OK && exg_grid_is_aborted(&e->grids[0]))) {
+        exg_grid_abort(&e->grids[0], status);
+        return status;
+    }
+    return exg_grid_agree(&e->grids[0], NULL, 0, status, err);
+}
+
+exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index)
+{
+    const exg_plan_output *from =
+        &exg_executable_plan(executable)->outputs[executable->stretch->first_output + index];
+    exg_session_output output = {.constant = from->constant};
+
+    if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
+        output.tensor = from->location.window;
+        output.tensor.data = exg_plan_executor_output(executable->executors[0],
+                                             executable->stretch->first_output + index);
+    }
+    return output;
+}
+
+/* What random numbers of this stretch's run are drawn by: the number of the session's run
+ * for the first, others of their own for what follows and for loops. */
+static uint64_t draw_of(exg_session_context *e)
+{
+    const uint64_t words[2] = {e->runs, e->stretches};
+
+    return e->stretches++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
+}
+
+/* What runs once. Weights are read for it, so all processes hear whether that went well. */
+static exg_status fill(exg_session_context *context, exg_executable *executable, exg_error *err)
+{
+    exg_status status = EXG_OK;
+
+    if (executable->is_filled) {
+        return EXG_OK;
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < context->rank_count; r++) {
+        status = exg_plan_executor_fill(executable->executors[r], err);
+    }
+    if (context->options.processes && context->grids != NULL) {
+        status = exg_grid_agree(&context->grids[0], NULL, 0, status, err);
+    }
+    for (uint32_t r = 0; status == EXG_OK && r < context->rank_count; r++) {
+        exg_plan_executor_forget(executable->executors[r]);
+    }
+    executable->is_filled = status == EXG_OK;
+    return status;
+}
+
+/* Before it is begun. */
+static exg_status take_work(exg_session_context *e, const exg_executable *b, exg_error *err)
+{
+    if (b->work > e->work_left) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, LIMIT, "RUN-012",
+                     "%.3g operations are asked for, of %.3g that a run may take (%.3g are left)",
+                     b->work, e->work_limit, e->work_left),
+            "--work-limit, exg_session_options.work_limit");
+    }
+    e->work_left -= b->work;
+    return EXG_OK;
+}
+
+exg_status exg_executable_run(exg_session_context *context, exg_executable *executable,
+                              exg_error *err)
+{
+    const exg_stretch *s = executable->stretch;
+    uint64_t draw = draw_of(context);
+
+    EXG_TRY(take_work(context, executable, err));
+    EXG_TRY(fill(context, executable, err));
+    for (uint32_t r = 0; r < context->rank_count; r++) {
+        exg_plan_executor_set_random(executable->executors[r], context->options.seed, draw);
+    }
+    EXG_TRY(context->team != NULL   ? run_team(context, executable, err)
+            : context->grids != NULL ? run_process(context, executable, err)
+                                    : exg_plan_executor_run(executable->executors[0], err));
+    for (uint32_t i = 0; i < s->check_count; i++) {
+        exg_argument held;
+
+        EXG_TRY(exg_executable_read_scalar(context, executable, s->checks[i].output, &held, err));
+        if (!exg_is_true(&held)) {
+            return exg_error_at_node(err,
+                                     EXG_FAIL(err, MALFORMED, "RUN-006", "the program asserts: %s",
+                                              s->checks[i].message),
+                                     s->checks[i].node);
+        }
+    }
+    return EXG_OK;
+}
+
+/* The element at `at` as a number of its kind. */
+static exg_argument number_of(exg_dtype dtype, const void *at)
+{
+    int64_t whole;
+
+    if (!exg_dtype_is_integral(dtype)) {
+        return exg_arg_float(exg_element_value(dtype, at));
+    }
+    if (dtype == EXG_DTYPE_I64) { /* past 2^53 a double is not enough */
+        memcpy(&whole, at, sizeof(whole));
+        return exg_arg_int(whole);
+    }
+    whole = (int64_t)exg_element_value(dtype, at);
+    return dtype == EXG_DTYPE_B8 ? exg_arg_bool(whole != 0) : exg_arg_int(whole);
+}
+
+exg_status exg_executable_read_scalar(exg_session_context *context,
+                                      const exg_executable *executable, uint32_t index,
+                                      exg_argument *number, exg_error *err)
+{
+    exg_session_output held = exg_executable_output(executable, index);
+    uint32_t bytes = exg_dtype_bytes(held.tensor.dtype);
+
+    if (exg_tensor_numel(&held.tensor) != 1) {
+        return EXG_FAIL(err, MALFORMED, "NOD-017", "a number of %" PRId64 " elements",
+                        exg_tensor_numel(&held.tensor));
+    }
+    for (uint32_t d = 0; context->options.processes && d < context->mesh.ndim; d++) {
+        EXG_TRY(exg_broadcast_bytes(context->grids[0].dims[d], held.tensor.data, bytes, 0, err));
+    }
+    *number = number_of(held.tensor.dtype, held.tensor.data);
+    return EXG_OK;
+}

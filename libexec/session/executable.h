@@ -1,0 +1,86 @@
+/* executable.h - a stretch ready to run: its plans, one a rank, with their memory. What IREE and
+ * PJRT call an executable. */
+#ifndef EXG_LIBEXEC_SESSION_EXECUTABLE_H
+#define EXG_LIBEXEC_SESSION_EXECUTABLE_H
+
+#include "libexec/session/context.h"
+#include "libexec/sharding/cuts.h"
+#include "libexport/transform/stretch.h"
+
+typedef struct exg_executable {
+    struct exg_executable *next;   /* made for other numbers; newest use first */
+    struct exg_executable *follow; /* those that may come after this one */
+    exg_arena *arena;
+    exg_stretch *stretch;
+    uint32_t level; /* scratch.h */
+    uint64_t bytes; /* that it takes beside what it shares, */
+    uint64_t *plan_bytes; /* counted here */
+    double work; /* of a run (work.h) */
+    int64_t *key; /* the numbers it was made for */
+    uint32_t key_count;
+    exg_plan_executor **executors;
+    uint32_t rank_count;
+    bool is_filled; /* the steps that run once have run, on all ranks */
+    void **callers; /* by graph input: the caller's data of this run */
+    void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
+    uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
+    exg_place_summary place;
+    char *report;
+    struct exg_loop_run *loop; /* of a stretch that ends at one */
+} exg_executable;
+
+/* Plans the stretch, which it takes over. `is_part`: of a loop, which gives it its inputs
+ * and reads its outputs. `level`: of the first stretch of its chain. */
+exg_status exg_executable_create(exg_session_context *context, exg_stretch *stretch, bool is_part,
+                                 uint32_t level, const int64_t *key, uint32_t key_count,
+                                 exg_executable **executable, exg_error *err);
+
+/* What rank `rank` of the mesh runs, with its collectives over `grid`. `cuts` (may be NULL): by
+ * mesh dim, what its ranks differ by. */
+exg_status exg_executable_plan_rank(exg_session_context *context, exg_executable *executable,
+                                    const exg_program *functional, uint32_t rank,
+                                    const exg_grid *grid, exg_cuts *cuts,
+                                    struct exg_accelerator *device, exg_plan **plan,
+                                    exg_error *err);
+
+/* collective_check.c: checks, from the plans and before any rank starts, that all ranks call the
+ * same collectives in the same order: none waits for a message that never comes. PEER COM-010. */
+exg_status exg_executable_check_collectives(exg_session_context *context,
+                                            exg_executable *executable,
+                                            const exg_program *functional, exg_error *err);
+
+/* And all that follow. NULL is allowed. */
+void exg_executable_destroy(exg_executable *executable);
+
+/* The one made for these numbers, moved to the front of the list; or NULL. */
+exg_executable *exg_executable_find(exg_executable **list, const int64_t *key, uint32_t key_count);
+
+const exg_plan *exg_executable_plan(const exg_executable *executable); /* of rank 0 */
+
+/* Takes its turn in the scratch: before its inputs are set. LIMIT, NO_MEMORY, DEVICE. */
+exg_status exg_executable_settle(const exg_session_context *context, exg_executable *executable,
+                                 exg_error *err);
+void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data);
+
+/* The address of an output of the stretch in memory `place`, and a later stretch or a loop that
+ * takes it as its input there. */
+void *exg_executable_output_address(const exg_executable *executable, uint32_t index,
+                                    uint32_t place);
+void exg_executable_bind_input(const exg_session_context *context, exg_executable *executable,
+                               uint32_t input, uint32_t place, void *held);
+
+/* Carries the plans out. MALFORMED RUN-001, RUN-006; PEER. */
+exg_status exg_executable_run(exg_session_context *context, exg_executable *executable,
+                              exg_error *err);
+
+/* Output `index` of the stretch, as rank 0 has it; on a device, without data of what the
+ * next stretch reads there. */
+exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index);
+
+/* The one element of tensor output `index`, on which the next stretch depends: as coordinate 0 of
+ * the mesh has it, on every process. PEER. */
+exg_status exg_executable_read_scalar(exg_session_context *context,
+                                      const exg_executable *executable, uint32_t index,
+                                      exg_argument *number, exg_error *err);
+
+#endif

@@ -1,0 +1,630 @@
+/* session.c - the way of a call: inputs checked and bound, the plan found or made, carried
+ * out, results handed out.
+ */
+#include "libexport/base/given.h"
+#include "libexec/session/agreement.h"
+#include "libexec/session/graph_executor.h"
+#include "libexport/base/map.h"
+#include "libexec/sharding/cuts.h"
+#include "libexport/base/options.h"
+#include "libexport/base/text.h"
+
+#include <exg/session.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Of one input: name, dtype or "number", rank or the number, sizes. */
+#define SIGNATURE_WORDS (3 + EXG_RANK_MAX)
+
+/* What plans may take where the options do not say how many are kept. */
+#define PLAN_BYTES (32u << 20)
+
+/* Operations a run may take where the options do not say: a few minutes of a core's, and more where
+ * there is more to work on. */
+#define WORK_LIMIT    1e12
+#define WORK_PER_BYTE 1e6 /* of weights and inputs */
+
+/* Iterations of loops a run may take where the options do not say. */
+#define LOOP_LIMIT 1000000u
+
+struct exg_session {
+    exg_verified verified;
+    exg_session_context context;
+    exg_graph_executor executor;
+    exg_session_output *outputs;
+    uint32_t output_count;
+    exg_input_binding *bindings; /* by graph input */
+    exg_map inputs;              /* the user's, by name: which graph input */
+    void **data;                 /* by graph input: of this run */
+    void **given;                /* by input of this run */
+    uint64_t *given_bytes;
+    int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
+    uint32_t last_count;
+    exg_arena *arena;
+    uint64_t run_ns;
+    exg_agreement agreement; /* of processes */
+};
+
+static exg_status check_operators(const exg_verified *verified, exg_error *err)
+{
+    char *missing;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(exg_missing_operators(verified->program, verified->operators, exg_operator_runs,
+                                  &missing, err));
+    if (missing != NULL) {
+        for (char *c = missing; *c != '\0'; c++) {
+            *c = *c == '\n' ? ';' : *c;
+        }
+        status = EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s",
+                          missing);
+        if (strstr(missing, "torch._functorch.predispatch.") != NULL) {
+            (void)exg_error_fix(err, status, "of torch.vmap and torch.func, save "
+                                             "program.run_decompositions(), which writes them out");
+        }
+        free(missing);
+    }
+    return status;
+}
+
+/* Kernels know strided tensors alone. */
+static exg_status check_layouts(const exg_graph *graph, exg_error *err)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const exg_tensor_meta *meta = graph->values[i].tensor;
+
+        if (meta != NULL && meta->layout != EXG_LAYOUT_STRIDED) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, UNSUPPORTED, "OPR-006", "'%s' is a %s tensor",
+                                          graph->values[i].name, exg_layout_name(meta->layout)),
+                                 "export the program with strided tensors");
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            const exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+            if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                EXG_TRY_IN(err, check_layouts(arg->as_graph->graph, err), "%s",
+                           arg->as_graph->name);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status create_tables(exg_session *s, exg_error *err)
+{
+    const exg_graph *graph = s->verified.program->graph;
+
+    s->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (s->arena == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    s->bindings = EXG_NEW_ARRAY(s->arena, exg_input_binding, graph->input_count);
+    s->data = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
+    s->given = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
+    s->given_bytes = EXG_NEW_ARRAY(s->arena, uint64_t, graph->input_count);
+    s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
+    s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
+    if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
+        s->last_sizes == NULL || s->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_map_init(&s->inputs, s->arena);
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
+
+        if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
+            !exg_map_put(&s->inputs, spec->arg.name, i)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return EXG_OK;
+}
+
+/* Processes keep the same plans, so none lets go of one by itself. */
+static bool evict(void *context)
+{
+    exg_session *s = context;
+
+    return exg_scratch_evict(exg_weight_store_scratch(s->context.store)) ||
+           (!s->context.options.processes && exg_graph_executor_evict(&s->executor));
+}
+
+static uint64_t weight_bytes(const exg_weights *weights)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        bytes = weights->storages[i].length > UINT64_MAX - bytes
+                    ? UINT64_MAX
+                    : bytes + weights->storages[i].length;
+    }
+    return bytes;
+}
+
+/* All ranks here share it. */
+static exg_status create_memory(exg_session *s, exg_error *err)
+{
+    exg_session_context *e = &s->context;
+    uint64_t limit = e->options.goal.memory_limit;
+    uint64_t weights = weight_bytes(s->verified.program->weights);
+    exg_memory_budget *budget;
+
+    EXG_TRY(exg_weight_store_create(s->verified.program->weights, e->pool, &e->store, err));
+    if (e->options.no_check) {
+        exg_weight_store_compare(e->store, 0, 0);
+    } else if (e->options.processes && e->grids != NULL) {
+        exg_weight_store_compare(e->store, e->first_rank, exg_mesh_shape_size(&e->mesh));
+    }
+    budget = exg_weight_store_budget(e->store);
+    budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
+    budget->evict = evict;
+    budget->context = s;
+    if (limit == 0 && e->devices == NULL) {
+        budget->limit = exg_machine_bytes();
+        budget->of_machine = true;
+    }
+    e->plan_bytes_limit = e->options.plan_limit != 0 ? UINT64_MAX
+                          : weights > PLAN_BYTES     ? weights
+                                                     : PLAN_BYTES;
+    e->work_limit = e->options.work_limit > 0
+                        ? e->options.work_limit
+                        : WORK_LIMIT + WORK_PER_BYTE * (double)weights;
+    return EXG_OK;
+}
+
+exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
+                              exg_session **session, exg_error *err)
+{
+    EXG_GIVEN(err, verified, session);
+    exg_session_options own = {0};
+    exg_session *s;
+    exg_status status;
+
+    *session = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &own, options, err));
+    if (verified->program == NULL || verified->operators == NULL) {
+        return EXG_FAIL(err, USAGE, "RUN-009", "no program was verified");
+    }
+    EXG_TRY(check_operators(verified, err));
+    EXG_TRY(check_layouts(verified->program->graph, err));
+    s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    s->verified = *verified;
+    s->context.options = own;
+    if (s->context.options.loop_limit == 0) {
+        s->context.options.loop_limit = LOOP_LIMIT;
+    }
+    s->context.mesh = s->context.options.mesh;
+    s->context.operators = verified->operators;
+    s->executor = (exg_graph_executor){.context = &s->context, .program = verified->program};
+    s->context.executor = &s->executor;
+    status = create_tables(s, err);
+    status = status == EXG_OK ? exg_session_context_open(&s->context, s->arena, err) : status;
+    status = status == EXG_OK ? create_memory(s, err) : status;
+    status = status == EXG_OK && s->context.options.processes
+                 ? exg_agreement_take(&s->verified, &s->context.options, s->context.mesh.ndim,
+                                      &s->agreement, err)
+                 : status;
+    if (status != EXG_OK) {
+        exg_session_destroy(s);
+        return status;
+    }
+    *session = s;
+    return EXG_OK;
+}
+
+void exg_session_destroy(exg_session *session)
+{
+    exg_session_context *e = session == NULL ? NULL : &session->context;
+
+    if (session == NULL || e->lost) { /* a thread may still use all of it */
+        return;
+    }
+    exg_graph_executor_destroy(&session->executor);
+    exg_weight_store_destroy(e->store);
+    exg_text_free(&e->unchecked);
+    exg_session_context_close(e);
+    exg_arena_destroy(session->arena);
+    free(session);
+}
+
+/* ---- inputs ----------------------------------------------------------------------- */
+
+static exg_input_binding binding_of(const exg_session_input *input)
+{
+    exg_input_binding binding = {.name = input->name, .kind = EXG_ARGUMENT_TENSOR};
+
+    if (input->is_number) {
+        binding.kind = EXG_ARGUMENT_INT;
+        binding.as_int = input->number;
+        return binding;
+    }
+    binding.dtype = input->tensor.dtype;
+    binding.rank = input->tensor.rank;
+    binding.sizes = input->tensor.sizes;
+    if (input->tensor.rank == 0 && input->tensor.dtype == EXG_DTYPE_I64 &&
+        input->tensor.data != NULL) {
+        memcpy(&binding.as_int, input->tensor.data, sizeof(binding.as_int));
+    }
+    return binding;
+}
+
+/* An input that lies in a result of the last run would be overwritten while it is read: it is
+ * copied. */
+static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input *input,
+                            exg_error *err)
+{
+    exg_scratch *scratch = exg_weight_store_scratch(s->context.store);
+    uint64_t bytes = (uint64_t)exg_tensor_numel(&input->tensor) *
+                     exg_dtype_bytes(input->tensor.dtype);
+
+    s->given[i] = input->tensor.data;
+    s->given_bytes[i] = input->is_number ? 0 : bytes;
+    if (input->is_number || !exg_scratch_holds(scratch, input->tensor.data, bytes)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_GIVEN, 0, 0, i}, NULL, bytes,
+                              &s->given[i], err));
+    memcpy(s->given[i], input->tensor.data, bytes);
+    return EXG_OK;
+}
+
+/* What is looked at before the program is asked. */
+static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i].name == NULL) {
+            return EXG_FAIL(err, USAGE, "INP-001", "input %u of %u has no name", i, count);
+        }
+        if (!inputs[i].is_number && inputs[i].tensor.rank > EXG_RANK_MAX) {
+            return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims; at most %d are possible",
+                            inputs[i].name, inputs[i].tensor.rank, EXG_RANK_MAX);
+        }
+        if (!inputs[i].is_number && (uint32_t)inputs[i].tensor.dtype >= EXG_DTYPE_COUNT) {
+            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' has no dtype that there is",
+                            inputs[i].name);
+        }
+    }
+    return EXG_OK;
+}
+
+/* Kernels read elements where elements may lie; complex ones by halves. */
+static bool is_aligned(const exg_tensor *tensor)
+{
+    uint32_t bytes = exg_dtype_bytes(tensor->dtype);
+
+    return (uintptr_t)tensor->data % (exg_dtype_is_complex(tensor->dtype) ? bytes / 2 : bytes) == 0;
+}
+
+static exg_status check_input_layout(const exg_session_input *inputs, uint32_t count,
+                                     exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!inputs[i].is_number && !exg_tensor_is_contiguous(&inputs[i].tensor)) {
+            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' is not row-major", inputs[i].name);
+        }
+        if (!inputs[i].is_number && inputs[i].tensor.data == NULL &&
+            exg_tensor_numel(&inputs[i].tensor) > 0) {
+            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' has no data", inputs[i].name);
+        }
+        if (!inputs[i].is_number && !is_aligned(&inputs[i].tensor)) {
+            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' lies where no %s may lie",
+                            inputs[i].name, exg_dtype_name(inputs[i].tensor.dtype));
+        }
+    }
+    return EXG_OK;
+}
+
+/* The words that decide which plan runs: name, dtype, rank, sizes of each input. */
+static bool write_signature(const exg_session_input *input, int64_t *words)
+{
+    bool same = true;
+    int64_t now[SIGNATURE_WORDS] = {(int64_t)XXH3_64bits(input->name, strlen(input->name))};
+
+    now[1] = input->is_number ? -1 : (int64_t)input->tensor.dtype;
+    now[2] = input->is_number ? input->number : (int64_t)input->tensor.rank;
+    if (!input->is_number) {
+        memcpy(&now[3], input->tensor.sizes, input->tensor.rank * sizeof(int64_t));
+        if (input->tensor.rank == 0 && input->tensor.dtype == EXG_DTYPE_I64 &&
+            input->tensor.data != NULL) {
+            memcpy(&now[3], input->tensor.data, sizeof(int64_t)); /* may be a symbolic integer */
+        }
+    }
+    same = memcmp(words, now, sizeof(now)) == 0;
+    memcpy(words, now, sizeof(now));
+    return same;
+}
+
+static bool same_as_last(exg_session *s, const exg_session_input *inputs, uint32_t count)
+{
+    bool same = s->executor.current != NULL && count == s->last_count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        same = write_signature(&inputs[i], s->last_sizes + (size_t)i * SIGNATURE_WORDS) && same;
+    }
+    s->last_count = count;
+    return same;
+}
+
+/* Plans are known by the numbers of their symbols, which are bound in one order, always. */
+static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
+                              exg_error *err)
+{
+    const exg_bind_options bind = {.size = sizeof(bind),
+                                   .ignore_guards = s->context.options.ignore_guards};
+    exg_arena *arena;
+    exg_symbols symbols;
+    exg_status status;
+    int64_t *key = NULL;
+
+    if (count > s->verified.program->graph->input_count) {
+        return EXG_FAIL(err, USAGE, "INP-001", "%u inputs for a program of %u", count,
+                        s->verified.program->graph->input_count);
+    }
+    EXG_TRY(check_inputs(inputs, count, err));
+    if (same_as_last(s, inputs, count)) {
+        return EXG_OK;
+    }
+    s->executor.current = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        s->bindings[i] = binding_of(&inputs[i]);
+    }
+    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (arena == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err);
+    if (status == EXG_OK) {
+        key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
+        status = key == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
+    for (uint32_t i = 0; status == EXG_OK && i < symbols.count; i++) {
+        key[i] = symbols.items[i].value;
+    }
+    status = status == EXG_OK ? exg_graph_executor_select(&s->executor, key, symbols.count,
+                                                          &symbols, NULL, NULL, err)
+                              : status;
+    exg_arena_destroy(arena);
+    return status;
+}
+
+static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
+
+        if (at != EXG_MAP_NONE) {
+            s->data[at] = s->given[i];
+        }
+    }
+}
+
+/* ---- outputs ---------------------------------------------------------------------- */
+
+static bool is_user_output(exg_output_kind kind)
+{
+    return kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS ||
+           kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER || kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
+}
+
+static void collect_outputs(exg_session *s)
+{
+    const exg_executable *last = s->executor.last;
+
+    s->output_count = 0;
+    for (uint32_t o = 0; o < last->stretch->output_count; o++) {
+        if (is_user_output(
+                exg_executable_plan(last)->outputs[last->stretch->first_output + o].kind)) {
+            s->outputs[s->output_count++] = exg_executable_output(last, o);
+        }
+    }
+}
+
+exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
+                               uint32_t input_count, exg_error *err)
+{
+    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
+    const exg_session_options *options = &session->context.options;
+
+    EXG_TRY(select_plan(session, inputs, input_count, err));
+    exg_text_free(&session->context.unchecked);
+    session->context.explored = 0;
+    return options->plan_only && options->check_ranks
+               ? exg_graph_executor_explore(&session->executor, err)
+               : EXG_OK;
+}
+
+/* All processes have the same, or none runs. */
+static exg_status agree(const exg_session *s, const exg_session_input *inputs, uint32_t count,
+                        exg_status status, exg_error *err)
+{
+    const exg_session_context *e = &s->context;
+    const exg_executable *b = s->executor.current;
+
+    return !e->options.processes || e->options.plan_only || e->grids == NULL
+               ? status
+               : exg_agreement_reach(&s->agreement, &e->grids[0], b == NULL ? NULL : b->key,
+                                     b == NULL ? 0 : b->key_count, inputs, count, status, err);
+}
+
+static exg_status run_routine(exg_session *s, exg_error *err)
+{
+    exg_session_context *e = &s->context;
+    exg_memory_budget *budget = exg_weight_store_budget(e->store);
+    bool stopped = false;
+    exg_status status;
+
+    e->stop.limit_ns =
+        e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
+    e->loops_left = e->options.loop_limit;
+    e->stretches = 0;
+    budget->refused = false;
+    e->work_left = e->work_limit;
+    for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
+        e->work_left += WORK_PER_BYTE * (double)s->given_bytes[i];
+    }
+    status = exg_graph_executor_run(&s->executor, s->data, err);
+    if (status != EXG_OK && exg_stop_is_due(&e->stop)) {
+        status = exg_stop_check(&e->stop, err); /* the cause of all else */
+        atomic_store(&e->stop.asked, false);
+        stopped = true;
+    }
+    e->stop.limit_ns = 0;
+    if ((status == EXG_NO_MEMORY || budget->refused || stopped) && e->options.processes &&
+        e->grids != NULL) {
+        exg_grid_abort(&e->grids[0], status); /* of this rank alone */
+    }
+    return status;
+}
+
+exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
+                           uint32_t input_count, exg_error *err)
+{
+    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
+    uint64_t start;
+    exg_status status;
+
+    session->output_count = 0;
+    if (session->context.options.plan_only || session->context.lost) {
+        return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
+                        session->context.lost ? "lost a rank" : "only plans");
+    }
+    exg_graph_executor_leave(&session->executor);
+    status = check_inputs(inputs, input_count, err);
+    status = status == EXG_OK ? check_input_layout(inputs, input_count, err) : status;
+    status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
+    for (uint32_t i = 0; status == EXG_OK && i < input_count; i++) {
+        status = set_aside(session, i, &inputs[i], err);
+    }
+    EXG_TRY(agree(session, inputs, input_count, status, err));
+    start = exg_now_ns();
+    set_inputs(session, inputs, input_count);
+    EXG_TRY(run_routine(session, err));
+    session->run_ns = exg_now_ns() - start;
+    session->context.runs++;
+    collect_outputs(session);
+    return EXG_OK;
+}
+
+void exg_session_stop(exg_session *session)
+{
+    if (session != NULL) {
+        atomic_store(&session->context.stop.asked, true);
+    }
+}
+
+uint32_t exg_session_output_count(const exg_session *session)
+{
+    return session->output_count;
+}
+
+const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index)
+{
+    return index < session->output_count ? &session->outputs[index] : NULL;
+}
+
+uint32_t exg_session_state_count(const exg_session *session)
+{
+    return exg_weight_store_state_count(session->context.store);
+}
+
+const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor)
+{
+    return exg_weight_store_state_at(session->context.store, index, tensor);
+}
+
+void exg_session_statistics(const exg_session *session, exg_session_stats *stats)
+{
+    const exg_graph_executor *executor = &session->executor;
+
+    *stats = (exg_session_stats){.plan_count = session->context.plan_count,
+                                 .plan_ns = session->context.plan_ns,
+                                 .runs = session->context.runs,
+                                 .run_ns = session->run_ns,
+                                 .memory_bytes =
+                                     exg_weight_store_budget(session->context.store)->held};
+    if (executor->current != NULL) {
+        exg_plan_summarize(exg_executable_plan(executor->current), &stats->plan);
+        stats->place = executor->current->place;
+        if (session->context.grids == NULL) { /* one rank, for which nothing is placed */
+            stats->place.weight_bytes = stats->plan.weight_bytes;
+            stats->place.value_bytes = stats->plan.arena_bytes;
+        }
+    }
+    stats->collectives_through = session->context.through;
+}
+
+const char *exg_session_place_report(const exg_session *session)
+{
+    return session->executor.current == NULL ? NULL : session->executor.current->report;
+}
+
+const exg_plan *exg_session_plan(const exg_session *session)
+{
+    return session->executor.current == NULL ? NULL
+                                             : exg_executable_plan(session->executor.current);
+}
+
+const char *exg_session_waits(const exg_session *session)
+{
+    return session->executor.current == NULL ? NULL : session->executor.current->stretch->waits;
+}
+
+const char *exg_session_unchecked(const exg_session *session)
+{
+    return session->context.unchecked.data;
+}
+
+/* Step `index` of those the last run took, from stretch to stretch (not those of loops). */
+static const exg_plan_executor *find_step(const exg_session *session, uint32_t *index)
+{
+    const exg_graph_executor *r = &session->executor;
+
+    for (uint32_t depth = 0; r->last != NULL && depth <= r->last->stretch->depth; depth++) {
+        const exg_plan *plan = exg_executable_plan(r->path[depth]);
+
+        if (*index < plan->step_count - plan->once_count) {
+            *index += plan->once_count;
+            return r->path[depth]->executors[0];
+        }
+        *index -= plan->step_count - plan->once_count;
+    }
+    return NULL;
+}
+
+uint32_t exg_session_profile_count(const exg_session *session)
+{
+    uint32_t past = UINT32_MAX;
+
+    if (!session->context.options.profile || session->executor.last == NULL) {
+        return 0;
+    }
+    (void)find_step(session, &past);
+    return UINT32_MAX - past;
+}
+
+void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *profile)
+{
+    const exg_plan_executor *rank = find_step(session, &index);
+    const exg_step *step;
+
+    *profile = (exg_step_profile){0};
+    if (rank == NULL) {
+        return;
+    }
+    step = &exg_plan_executor_plan(rank)->steps[index];
+    *profile = (exg_step_profile){.name = step->name,
+                                  .target = step->target,
+                                  .kernel = step->kernel->name,
+                                  .module = step->module,
+                                  .fused = step->fused};
+    exg_plan_executor_times(rank, index, &profile->start_ns, &profile->last_ns, &profile->total_ns);
+}
