@@ -82,6 +82,7 @@ static void numbers_stand_for_inputs(void **state)
         {"L['flat_args'][2] == 3",                    false},
         {"L['flat_args'][3] == True",                 false},
         {"L['flat_args'][7] == 3",                    true },
+        {"L['flat_args'][7].size()[0] == 3",          true },
         {"L['flat_args'][2] == 4",                    true },
     };
     exg_program *program;
@@ -186,6 +187,64 @@ static void trees_have_steps_of_their_class(void **state)
     }
 }
 
+/* x, repeat, extra, options_bias and options_mode in one list. */
+static void items_are_counted(void **state)
+{
+    static const char *names[] = {"a"};
+    static const row rows[] = {
+        {"L['a'][0].size()[0] == 2", false},
+        {"L['a'][1] == 2",           false},
+        {"L['a'][1] == 3",           true },
+        {"L['a'][2] == 0",           true },
+        {"L['a'][3].size()[0] == 3", false},
+        {"L['a'][4].size()[0] == 3", true },
+        {"L['a'][5].size()[0] == 2", true },
+    };
+    exg_program *program;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/constants.core.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    program->module_calls[0].in_spec =
+        CALL(NODE("builtins.list", "\"null\"", LEAF ", " LEAF ", " LEAF ", " LEAF ", " LEAF));
+    program->module_calls[0].forward_arg_names = names;
+    program->module_calls[0].forward_arg_name_count = 1;
+    CHECK(program, rows);
+    exg_program_destroy(program);
+}
+
+/* Sizes that hold at export alone are found, unless a guard admits no others, whichever it is. */
+static void every_guard_is_asked(void **state)
+{
+    static const struct {
+        const char *guards[2];
+        bool found;
+    } rows[] = {
+        {{"L['x'].size()[0] >= 2", "L['x'].size()[0] >= 1"}, true },
+        {{"L['x'].size()[0] == 3", "L['x'].size()[0] >= 1"}, false},
+        {{"L['x'].size()[0] >= 1", "L['x'].size()[0] == 3"}, false},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        const char *guards[2] = {rows[r].guards[0], rows[r].guards[1]};
+        exg_program *program;
+        exg_verified verified;
+        exg_diagnostics found;
+        bool is_found = false;
+
+        assert_int_equal(exg_open("fixtures/bad/SYM-006.pt2", NULL, &program, NULL, NULL), EXG_OK);
+        program->guards_code = guards;
+        program->guard_count = 2;
+        (void)exg_verify(program, operators, &verified, &found, NULL);
+        for (uint32_t i = 0; i < found.count; i++) {
+            is_found = is_found || strcmp(found.items[i].code, "SYM-006") == 0;
+        }
+        assert_int_equal(is_found, rows[r].found);
+        exg_diagnostics_free(&found);
+        exg_program_destroy(program);
+    }
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -205,6 +264,8 @@ int main(void)
         cmocka_unit_test(numbers_stand_for_inputs),
         cmocka_unit_test(keys_are_steps),
         cmocka_unit_test(trees_have_steps_of_their_class),
+        cmocka_unit_test(items_are_counted),
+        cmocka_unit_test(every_guard_is_asked),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

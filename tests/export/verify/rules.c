@@ -309,6 +309,13 @@ static void an_output_mutates_one_of_a_kind(void **state)
         exg_builder_call(b);
         assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
         assert_int_equal(count_findings(program, "SIG-021"), rows[r].found);
+        if (rows[r].found > 0) {
+            exg_verified verified;
+            exg_error err;
+
+            assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_MALFORMED);
+            assert_string_equal(err.where, "signature.output_specs[1]");
+        }
         exg_program_destroy(program);
     }
 }
