@@ -100,14 +100,22 @@ class Build:
         subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
         return out
 
-    @functools.lru_cache(maxsize=None)
     def target_of(self, test_source):
-        """The program that a source of a test is compiled into, or None of one that several share."""
+        """The test program that a source is compiled into, or None of one that several share."""
         for _, made in self.compiled.get(test_source, []):
             name = made.split("CMakeFiles/")[1].split(".dir/")[0]
-            if any(made in self.link_command(t) for t in [f"tests/{name}"] if os.path.exists(self.folder / t)):
+            if name.startswith("test_"):
                 return f"tests/{name}"
         return None
+
+    def targets_in(self, folder):
+        """The test programs that are made of the sources of a folder."""
+        found = (self.target_of(path) for path in sorted(self.compiled) if path.startswith(folder + "/"))
+        return [target for target in dict.fromkeys(found) if target]
+
+    def build(self, targets, jobs, log):
+        if subprocess.run(["ninja", "-j", str(jobs), *targets], cwd=self.folder, stdout=log, stderr=log).returncode != 0:
+            raise SystemExit(f"mutation: it does not build: {log.name}")
 
     def runs_of(self, target):
         """The test of ctest that runs this program as it is, or else the first that runs it: (arguments, environment)."""

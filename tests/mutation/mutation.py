@@ -29,14 +29,15 @@ from mutants import KINDS, Mutant, mutants_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# Which tables speak of a room, which tests are about its library, and which cases of the command line.
+# Which tables speak of a room, where its tests are, and which cases of the command line are about it.
 ROOMS = {
-    "libexport/formats/early": ("002", "export", "*early*"),
-    "libexport/program": ("004 002", "export", "inspect*"),
-    "libexport/verify": ("002 004", "export", "verify*"),
-    "libexec/dtensor": ("000 001 003", "exec", ""),
-    "libexec/dispatch": ("001 003 000", "exec", ""),
+    "libexport/formats/early": ("002", "tests/export", "*early*"),
+    "libexport/program": ("004 002", "tests/export", "inspect*"),
+    "libexport/verify": ("002 004", "tests/export", "verify*"),
+    "libexec/dtensor": ("000 001 003", "tests/exec/dtensor tests/exec/dispatch tests/exec/comm", ""),
+    "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor", ""),
 }
+CASES = "tests/cli/cases/"
 SLOW = 20, 5  # seconds: a test that takes longer is left out, named or not
 
 
@@ -62,7 +63,8 @@ class Check:
 
 
 def tables_of(path):
-    return next((row for room, row in ROOMS.items() if path.startswith(room + "/")), ("", path.split("/")[0].removeprefix("lib"), ""))
+    tests = "tests/" + path.split("/")[0].removeprefix("lib")
+    return next((row for room, row in ROOMS.items() if path.startswith(room + "/")), ("", tests, ""))
 
 
 def named_by(source, tables):
@@ -97,20 +99,33 @@ class Suite:
             self.checks[target, cases] = check if status == 0 and check.seconds < SLOW[0] else None
             return self.checks[target, cases]
 
-    def of(self, path):
-        """The checks of a source: those that its tables name, then the others of its library."""
-        tables, library, pattern = tables_of(path)
+    def wanted(self, path):
+        """What to run for a source: ([(target, cases)] that its tables name, [the others of its folders])."""
+        tables, folders, pattern = tables_of(path)
         named = named_by(self.build.source, tables)
-        targets = [t for t in (self.build.target_of(f) for f in named if f.endswith(".c")) if t]
-        cases = tuple(f[len("tests/cli/cases/") : -len(".cmd")] for f in named if f.startswith("tests/cli/cases/"))
-        others = [f"tests/{p.name}" for p in sorted((self.build.folder / "tests").glob(f"test_{library}_*")) if p.is_file()]
-        more = tuple(sorted(p.stem for p in (self.build.source / "tests/cli/cases").glob(f"{pattern}.cmd")) if pattern else ())
-        wanted = [(t, ()) for t in dict.fromkeys(targets)] + ([("cli/exg", cases)] if cases else [])
+        targets = [self.build.target_of(f) for f in named if f.endswith(".c")]
+        first = [(t, ()) for t in dict.fromkeys(targets) if t]
+        cases = tuple(f[len(CASES) : -len(".cmd")] for f in named if f.startswith(CASES))
+        first += [("cli/exg", cases)] if cases else []
+        rest = [(t, ()) for folder in folders.split() for t in self.build.targets_in(folder)]
+        more = tuple(sorted(p.stem for p in (self.build.source / CASES).glob(f"{pattern}.cmd"))) if pattern else ()
+        rest += [("cli/exg", more)] if more else []
+        return first, [w for w in dict.fromkeys(rest) if w not in first]
+
+    def targets(self, files, table):
+        """What has to be built for them."""
+        if table:
+            tests = (test for _, _, test in read_table(table, self.build.source))
+            return sorted({self.build.target_of(t) if t.endswith(".c") else "cli/exg" for t in tests})
+        return sorted({target for path in files for part in self.wanted(path) for target, _ in part})
+
+    def of(self, path):
+        """The checks of a source: those that its tables name, then the others of its folders."""
+        first, rest = self.wanted(path)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            first = [c for c in pool.map(lambda w: self.check(*w), wanted) if c]
-            others = [(t, ()) for t in others if (t, ()) not in wanted] + ([("cli/exg", more)] if more else [])
-            rest = [c for c in pool.map(lambda w: self.check(*w), others) if c]
-        return [dataclasses.replace(c, named=True) for c in first], [c for c in rest if c.seconds < SLOW[1]]
+            first = [c for c in pool.map(lambda w: self.check(*w), first) if c]
+            rest = [c for c in pool.map(lambda w: self.check(*w), rest) if c and c.seconds < SLOW[1]]
+        return [dataclasses.replace(c, named=True) for c in first], rest
 
 
 # ---- one mutant --------------------------------------------------------------------------------
@@ -279,7 +294,7 @@ def table(runner, path, report):
         target = runner.build.target_of(test) if test.endswith(".c") else "cli/exg"
         if target is None:
             raise SystemExit(f"mutation: {row}: no program is made of {test}")
-        cases = () if test.endswith(".c") else (test[len("tests/cli/cases/") : -len(".cmd")],)
+        cases = () if test.endswith(".c") else (test[len(CASES) : -len(".cmd")],)
         check = runner.suite.check(target, cases)
         if check is None:
             raise SystemExit(f"mutation: {row}: {test} does not pass as it is")
@@ -315,15 +330,12 @@ def snapshot(root, tree):
             copy.unlink()
 
 
-def make(root, folder, jobs):
+def make(root, folder):
     tree = folder / "tree"
     tree.mkdir(parents=True, exist_ok=True)
     snapshot(root, tree)
-    print("mutation: building the product and its tests", file=sys.stderr)
-    log = (folder / "build.log").open("w")
-    for words in (["cmake", "--preset", "release", "-DEXG_TESTS=ON"], ["cmake", "--build", "--preset", "release", "-j", str(jobs)]):
-        if subprocess.run(words, cwd=tree, stdout=log, stderr=log).returncode != 0:
-            raise SystemExit(f"mutation: it does not build: {folder}/build.log")
+    if subprocess.run(["cmake", "--preset", "release", "-DEXG_TESTS=ON", "-DEXG_LOOPS_FOR_HERE=ON"], cwd=tree, stdout=subprocess.DEVNULL).returncode != 0:
+        raise SystemExit("mutation: it cannot be configured")
     return Build(tree, tree / "build" / "release")
 
 
@@ -372,11 +384,14 @@ def main():
             before, after = mutant.lines((ROOT / mutant.file).read_text())
             print(f"{mutant.file}:{mutant.line}: {mutant.kind}\n  - {before}\n  + {after}")
         return 0
-    build = Build(ROOT, options.built.resolve()) if options.built else make(ROOT, folder, options.jobs)
+    build = Build(ROOT, options.built.resolve()) if options.built else make(ROOT, folder)
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as place:
         runner = Runner(build, pathlib.Path(place), options.jobs)
+        if not options.built:
+            print("mutation: building the product and its tests", file=sys.stderr)
+            build.build(runner.suite.targets(files, options.table), options.jobs, (folder / "build.log").open("w"))
         if options.table:
             verdicts = table(runner, options.table, say)
         else:
