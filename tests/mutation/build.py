@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import resource
 import shlex
 import signal
@@ -109,21 +110,25 @@ class Build:
         return None
 
     def targets_in(self, folder):
-        """The test programs that are made of the sources of a folder."""
-        found = (self.target_of(path) for path in sorted(self.compiled) if path.startswith(folder + "/"))
+        """The test programs that are made of the sources of a folder, or of one source."""
+        found = (self.target_of(path) for path in sorted(self.compiled) if path == folder or path.startswith(folder + "/"))
         return [target for target in dict.fromkeys(found) if target]
+
+    def libraries(self):
+        """What is opened when a program runs: stand-ins, plugins."""
+        lines = self.ask("ninja", "-t", "targets", "all").splitlines()
+        return [line.split(":")[0] for line in lines if re.search(r": C\w*_(MODULE|SHARED)_LIBRARY_LINKER", line)]
 
     def build(self, targets, jobs, log):
         if subprocess.run(["ninja", "-j", str(jobs), *targets], cwd=self.folder, stdout=log, stderr=log).returncode != 0:
             raise SystemExit(f"mutation: it does not build: {log.name}")
 
     def runs_of(self, target):
-        """The test of ctest that runs this program as it is, or else the first that runs it: (arguments, environment)."""
+        """How the tests of ctest run this program: [(arguments, environment)], the plainest first."""
         found = []
         for test in self.tests:
             command = test.get("command", [""])
             if os.path.realpath(command[0]) == os.path.realpath(self.folder / target):
                 properties = {p["name"]: p["value"] for p in test.get("properties", [])}
                 found.append((command[1:], dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", []))))
-        found.sort(key=lambda f: (len(f[1]), len(f[0])))
-        return found[0] if found else ([], {})
+        return sorted(found, key=lambda f: (len(f[1]), len(f[0]), str(f))) or [([], {})]

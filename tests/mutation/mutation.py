@@ -31,11 +31,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Which tables speak of a room, where its tests are, and which cases of the command line are about it.
 ROOMS = {
-    "libexport/formats/early": ("002", "tests/export", "*early*"),
-    "libexport/program": ("004 002", "tests/export", "inspect*"),
-    "libexport/verify": ("002 004", "tests/export", "verify*"),
-    "libexec/dtensor": ("000 001 003", "tests/exec/dtensor tests/exec/dispatch tests/exec/comm", ""),
-    "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor", ""),
+    "libexport/formats/early": ("002", "tests/export tests/exec/nulls.c", "*early*"),
+    "libexport/program": ("004 002", "tests/export tests/exec/nulls.c", "inspect*"),
+    "libexport/verify": ("002 004", "tests/export tests/exec/nulls.c", "verify*"),
+    "libexec/dtensor": ("000 001 003", "tests/exec/dtensor tests/exec/dispatch tests/exec/comm tests/exec/nulls.c", ""),
+    "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor tests/exec/nulls.c", ""),
 }
 CASES = "tests/cli/cases/"
 SLOW = 20, 5  # seconds: a test that takes longer is left out, named or not
@@ -83,21 +83,22 @@ class Suite:
 
     def __init__(self, build, jobs):
         self.build, self.jobs, self.lock = build, jobs, threading.Lock()
-        self.checks = {}  # (target, cases) -> Check, or None: it does not pass, or is slow
+        self.checks = {}  # (target, cases, number of the run) -> Check, or None: it does not pass, or is slow
 
-    def check(self, target, cases=()):
+    def check(self, target, cases=(), run_number=0):
+        key = (target, cases, run_number)
         with self.lock:
-            if (target, cases) in self.checks:
-                return self.checks[target, cases]
-        arguments, environment = ([], {}) if cases else self.build.runs_of(target)
+            if key in self.checks:
+                return self.checks[key]
+        arguments, environment = ([], {}) if cases else self.build.runs_of(target)[run_number]
         check = Check(target, arguments, environment, cases)
         program = self.build.folder / target
         status, check.seconds = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
         with self.lock:
             if status != 0:
                 print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)}", file=sys.stderr)
-            self.checks[target, cases] = check if status == 0 and check.seconds < SLOW[0] else None
-            return self.checks[target, cases]
+            self.checks[key] = check if status == 0 and check.seconds < SLOW[0] else None
+            return self.checks[key]
 
     def wanted(self, path):
         """What to run for a source: ([(target, cases)] that its tables name, [the others of its folders])."""
@@ -117,14 +118,19 @@ class Suite:
         if table:
             tests = (test for _, _, test in read_table(table, self.build.source))
             return sorted({self.build.target_of(t) if t.endswith(".c") else "cli/exg" for t in tests})
-        return sorted({target for path in files for part in self.wanted(path) for target, _ in part})
+        found = {target for path in files for part in self.wanted(path) for target, _ in part}
+        return sorted(found | set(self.build.libraries() if any(p.startswith("libexec/") for p in files) else ()))
 
     def of(self, path):
         """The checks of a source: those that its tables name, then the others of its folders."""
         first, rest = self.wanted(path)
+
+        def checks(wanted):
+            return [(t, cases, n) for t, cases in wanted for n in range(1 if cases else len(self.build.runs_of(t)))]
+
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            first = [c for c in pool.map(lambda w: self.check(*w), first) if c]
-            rest = [c for c in pool.map(lambda w: self.check(*w), rest) if c and c.seconds < SLOW[1]]
+            first = [c for c in pool.map(lambda w: self.check(*w), checks(first)) if c]
+            rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.seconds < SLOW[1]]
         return [dataclasses.replace(c, named=True) for c in first], rest
 
 
