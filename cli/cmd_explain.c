@@ -2,7 +2,7 @@
  * exg explain CODE: what a fault code means. */
 #include "cli/cli.h"
 #include "libexport/base/text.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
 {
     static const char *const names[] = {"specialize", "decompose", "functionalize", "simplify"};
     exg_program *stages[4] = {NULL};
-    exg_stretch *stretch = NULL;
+    exg_graph_segment *segment = NULL;
     exg_status status = EXG_OK;
     uint32_t last = 0;
     bool place = strcmp(stage, "place") == 0;
@@ -112,11 +112,12 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
     if (last == 0) {
         status = exg_specialize(&p->verified, symbols, &stages[0], err);
     } else { /* as a session makes it: as far as can be known before the run */
-        status = exg_stretch_begin(p->program, p->operators, symbols, NULL, NULL, &stretch, err);
+        status =
+            exg_graph_segment_begin(p->program, p->operators, symbols, NULL, NULL, &segment, err);
     }
     if (status == EXG_OK && last >= 1) {
-        stages[1] = stretch->program;
-        stretch->program = NULL;
+        stages[1] = segment->program;
+        segment->program = NULL;
     }
     if (status == EXG_OK && last >= 2) {
         status = exg_functionalize(stages[1], p->operators, &stages[2], err);
@@ -128,13 +129,13 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
         status = place ? print_placed(call, p, stages[3], err)
                        : print_program(call, stages[last], err);
     }
-    if (status == EXG_OK && stretch != NULL && stretch->waits != NULL && !call->json) {
-        fprintf(call->out, "%s\n", stretch->waits);
+    if (status == EXG_OK && segment != NULL && segment->break_reason != NULL && !call->json) {
+        fprintf(call->out, "%s\n", segment->break_reason);
     }
     for (uint32_t i = 0; i < 4; i++) {
         exg_program_destroy(stages[i]);
     }
-    exg_stretch_destroy(stretch);
+    exg_graph_segment_destroy(segment);
     return status;
 }
 

@@ -38,7 +38,7 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
         fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
                 "equal counts", exg_place_moves(&stats.place));
         if (stats.plan_count > 1) {
-            fprintf(call->out, "; and theirs in %u stretches that may follow",
+            fprintf(call->out, "; and theirs in %u segments that may follow",
                     stats.plan_count - 1);
         }
         fputs("\n", call->out);
@@ -125,8 +125,8 @@ static exg_status print_plan(const cli_call *call, const exg_session *session, b
     EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
     fputs(text, call->out);
     free(text);
-    if (exg_session_waits(session) != NULL) {
-        fprintf(call->out, "%s\n", exg_session_waits(session));
+    if (exg_session_break_reason(session) != NULL) {
+        fprintf(call->out, "%s\n", exg_session_break_reason(session));
     }
     return EXG_OK;
 }

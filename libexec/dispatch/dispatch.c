@@ -4,7 +4,7 @@
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
-#include "libexport/operators/float8.h"
+#include "libexport/decompositions/float8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* scratch.h - memory that the plans of a session take turns in: what lies there lasts until another
  * plan has its turn.
  *
- * A run is a chain of stretches, with loops between them whose graphs are chains of their own. Each
- * stretch of the chain has a level, the graphs of a loop those after it, so what one left is there
+ * A run is a chain of segments, with loops between them whose graphs are chains of their own. Each
+ * segment of the chain has a level, the graphs of a loop those after it, so what one left is there
  * while those after it run. Plans of one level never run at once: they lie in the same blocks, each
  * as large as the largest asked for.
  */

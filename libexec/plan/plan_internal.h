@@ -75,7 +75,7 @@ typedef struct exg_plan_input {
     int64_t storage_offset; /* elements: where in the weight's storage it begins */
     uint32_t buffer;
     bool mutated;
-    bool is_handed_on; /* by an earlier stretch or a loop: on a device it lies there */
+    bool is_handed_on; /* by an earlier segment or a loop: on a device it lies there */
 } exg_plan_input;
 
 typedef struct exg_plan_output {
@@ -83,7 +83,7 @@ typedef struct exg_plan_output {
     const char *target;
     exg_argument constant; /* kind TENSOR: a tensor at `location` */
     exg_location location;
-    bool is_handed_on; /* to a later stretch or a loop, which no host reads */
+    bool is_handed_on; /* to a later segment or a loop, which no host reads */
 } exg_plan_output;
 
 struct exg_plan {

@@ -38,14 +38,14 @@ typedef struct exg_session_context {
     double work_left;    /* and this one still */
     uint64_t loops_left; /* iterations that this run may still take */
     uint64_t runs;       /* so far */
-    uint64_t stretches;  /* that this run carried out */
+    uint64_t segments;  /* that this run carried out */
     uint32_t plan_count;
-    uint32_t explored; /* stretches that were planned ahead of any run */
+    uint32_t explored; /* segments that were planned ahead of any run */
     exg_text unchecked; /* a line a place after which nothing was */
     uint64_t plan_ns;
 } exg_session_context;
 
-/* How many memories hold what one stretch or loop leaves for the next: the host's, which all ranks
+/* How many memories hold what one segment or loop leaves for the next: the host's, which all ranks
  * read, or each rank's on its device. */
 static inline uint32_t exg_session_context_memories(const exg_session_context *context)
 {

@@ -1,4 +1,4 @@
-/* executable.c - a stretch from program to plans, one a rank, and one run of them. */
+/* executable.c - a segment from program to plans, one a rank, and one run of them. */
 #include "libexec/session/executable.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/session/loop.h"
@@ -27,12 +27,12 @@ static void destroy_one(exg_executable *executable)
     }
     free(executable->report);
     *executable->plan_bytes -= executable->bytes;
-    exg_stretch_destroy(executable->stretch);
+    exg_graph_segment_destroy(executable->segment);
     exg_arena_destroy(executable->arena);
     free(executable);
 }
 
-/* A stretch needs the one before it, so the last go first: a program may have as many stretches as
+/* A segment needs the one before it, so the last go first: a program may have as many segments as
  * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
 void exg_executable_destroy(exg_executable *executable)
 {
@@ -86,11 +86,11 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
 }
 
 /* What the plan takes from other plans of the run and leaves to them. One element may be a number
- * that the next stretch depends on, which the host reads. */
+ * that the next segment depends on, which the host reads. */
 static void note_handed_on(const exg_executable *b, bool is_part, exg_plan *plan)
 {
-    const exg_stretch *s = b->stretch;
-    bool is_end = s->pause == EXG_PAUSE_END && !is_part;
+    const exg_graph_segment *s = b->segment;
+    bool is_end = s->graph_break == EXG_GRAPH_BREAK_END && !is_part;
 
     for (uint32_t i = is_part ? 0 : plan->input_count - s->input_count; i < plan->input_count;
          i++) {
@@ -206,13 +206,14 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
         return EXG_OUT_OF_MEMORY(err);
     }
     b->named_inputs =
-        is_part ? 0 : b->stretch->program->graph->input_count - b->stretch->input_count;
-    status = exg_stretch_functional(b->stretch, is_part, e->devices == NULL, &functional, err);
+        is_part ? 0 : b->segment->program->graph->input_count - b->segment->input_count;
+    status =
+        exg_graph_segment_functional(b->segment, is_part, e->devices == NULL, &functional, err);
     b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
-    exg_program_destroy(b->stretch->program); /* planned: not needed any more */
-    b->stretch->program = NULL;
-    status = status == EXG_OK && !is_part && b->stretch->depth == 0
+    exg_program_destroy(b->segment->program); /* planned: not needed any more */
+    b->segment->program = NULL;
+    status = status == EXG_OK && !is_part && b->segment->depth == 0
                  ? exg_place_check_patterns(functional, e->options.place, e->options.mesh.ndim, err)
                  : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
@@ -242,7 +243,7 @@ static void count_bytes(exg_session_context *context, exg_executable *b)
             b->bytes += exg_plan_executor_own_bytes(b->executors[r]);
         }
     }
-    b->bytes += exg_arena_held(b->stretch->arena);
+    b->bytes += exg_arena_held(b->segment->arena);
     context->plan_bytes += b->bytes;
 }
 
@@ -254,9 +255,9 @@ static void make_room(exg_session_context *context)
     }
 }
 
-exg_status exg_executable_create(exg_session_context *context, exg_stretch *stretch, bool is_part,
-                                 uint32_t level, const int64_t *key, uint32_t key_count,
-                                 exg_executable **executable, exg_error *err)
+exg_status exg_executable_create(exg_session_context *context, exg_graph_segment *segment,
+                                 bool is_part, uint32_t level, const int64_t *key,
+                                 uint32_t key_count, exg_executable **executable, exg_error *err)
 {
     exg_executable *b = calloc(1, sizeof(*b));
     exg_status status;
@@ -264,18 +265,18 @@ exg_status exg_executable_create(exg_session_context *context, exg_stretch *stre
     make_room(context);
     *executable = NULL;
     if (b == NULL) {
-        exg_stretch_destroy(stretch);
+        exg_graph_segment_destroy(segment);
         return EXG_OUT_OF_MEMORY(err);
     }
-    b->stretch = stretch;
-    b->level = level + stretch->depth;
+    b->segment = segment;
+    b->level = level + segment->depth;
     b->plan_bytes = &context->plan_bytes;
-    b->arena = exg_arena_create(exg_arena_allocator(stretch->arena), EXG_ARENA_UNBOUNDED);
+    b->arena = exg_arena_create(exg_arena_allocator(segment->arena), EXG_ARENA_UNBOUNDED);
     b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
     b->key_count = key_count;
     status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(context, b, is_part, err);
-    status = status == EXG_OK && stretch->pause == EXG_PAUSE_LOOP
-                 ? exg_loop_create(context, stretch, b->level, &b->loop, err)
+    status = status == EXG_OK && segment->graph_break == EXG_GRAPH_BREAK_LOOP
+                 ? exg_loop_create(context, segment, b->level, &b->loop, err)
                  : status;
     if (status != EXG_OK) {
         b->bytes = 0; /* not counted */
@@ -328,7 +329,7 @@ void *exg_executable_output_address(const exg_executable *executable, uint32_t i
                                     uint32_t place)
 {
     return exg_plan_executor_output_address(executable->executors[place],
-                                            executable->stretch->first_output + index);
+                                            executable->segment->first_output + index);
 }
 
 void exg_executable_bind_input(const exg_session_context *context, exg_executable *executable,
@@ -433,24 +434,24 @@ static exg_status run_process(exg_session_context *e, exg_executable *b, exg_err
 exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index)
 {
     const exg_plan_output *from =
-        &exg_executable_plan(executable)->outputs[executable->stretch->first_output + index];
+        &exg_executable_plan(executable)->outputs[executable->segment->first_output + index];
     exg_session_output output = {.constant = from->constant};
 
     if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
         output.tensor = from->location.window;
         output.tensor.data = exg_plan_executor_output(executable->executors[0],
-                                             executable->stretch->first_output + index);
+                                             executable->segment->first_output + index);
     }
     return output;
 }
 
-/* What random numbers of this stretch's run are drawn by: the number of the session's run
+/* What random numbers of this segment's run are drawn by: the number of the session's run
  * for the first, others of their own for what follows and for loops. */
 static uint64_t draw_of(exg_session_context *e)
 {
-    const uint64_t words[2] = {e->runs, e->stretches};
+    const uint64_t words[2] = {e->runs, e->segments};
 
-    return e->stretches++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
+    return e->segments++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
 }
 
 /* What runs once. Weights are read for it, so all processes hear whether that went well. */
@@ -492,7 +493,7 @@ static exg_status take_work(exg_session_context *e, const exg_executable *b, exg
 exg_status exg_executable_run(exg_session_context *context, exg_executable *executable,
                               exg_error *err)
 {
-    const exg_stretch *s = executable->stretch;
+    const exg_graph_segment *s = executable->segment;
     uint64_t draw = draw_of(context);
 
     EXG_TRY(take_work(context, executable, err));

@@ -1,17 +1,17 @@
-/* executable.h - a stretch ready to run: its plans, one a rank, with their memory. What IREE and
+/* executable.h - a segment ready to run: its plans, one a rank, with their memory. What IREE and
  * PJRT call an executable. */
 #ifndef EXG_LIBEXEC_SESSION_EXECUTABLE_H
 #define EXG_LIBEXEC_SESSION_EXECUTABLE_H
 
 #include "libexec/session/context.h"
 #include "libexec/sharding/cuts.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 typedef struct exg_executable {
     struct exg_executable *next;   /* made for other numbers; newest use first */
     struct exg_executable *follow; /* those that may come after this one */
     exg_arena *arena;
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
     uint32_t level; /* scratch.h */
     uint64_t bytes; /* that it takes beside what it shares, */
     uint64_t *plan_bytes; /* counted here */
@@ -26,14 +26,14 @@ typedef struct exg_executable {
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
     exg_place_summary place;
     char *report;
-    struct exg_loop_run *loop; /* of a stretch that ends at one */
+    struct exg_loop_run *loop; /* of a segment that ends at one */
 } exg_executable;
 
-/* Plans the stretch, which it takes over. `is_part`: of a loop, which gives it its inputs
- * and reads its outputs. `level`: of the first stretch of its chain. */
-exg_status exg_executable_create(exg_session_context *context, exg_stretch *stretch, bool is_part,
-                                 uint32_t level, const int64_t *key, uint32_t key_count,
-                                 exg_executable **executable, exg_error *err);
+/* Plans the segment, which it takes over. `is_part`: of a loop, which gives it its inputs
+ * and reads its outputs. `level`: of the first segment of its chain. */
+exg_status exg_executable_create(exg_session_context *context, exg_graph_segment *segment,
+                                 bool is_part, uint32_t level, const int64_t *key,
+                                 uint32_t key_count, exg_executable **executable, exg_error *err);
 
 /* What rank `rank` of the mesh runs, with its collectives over `grid`. `cuts` (may be NULL): by
  * mesh dim, what its ranks differ by. */
@@ -62,7 +62,7 @@ exg_status exg_executable_settle(const exg_session_context *context, exg_executa
                                  exg_error *err);
 void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data);
 
-/* The address of an output of the stretch in memory `place`, and a later stretch or a loop that
+/* The address of an output of the segment in memory `place`, and a later segment or a loop that
  * takes it as its input there. */
 void *exg_executable_output_address(const exg_executable *executable, uint32_t index,
                                     uint32_t place);
@@ -73,11 +73,11 @@ void exg_executable_bind_input(const exg_session_context *context, exg_executabl
 exg_status exg_executable_run(exg_session_context *context, exg_executable *executable,
                               exg_error *err);
 
-/* Output `index` of the stretch, as rank 0 has it; on a device, without data of what the
- * next stretch reads there. */
+/* Output `index` of the segment, as rank 0 has it; on a device, without data of what the
+ * next segment reads there. */
 exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index);
 
-/* The one element of tensor output `index`, on which the next stretch depends: as coordinate 0 of
+/* The one element of tensor output `index`, on which the next segment depends: as coordinate 0 of
  * the mesh has it, on every process. PEER. */
 exg_status exg_executable_read_scalar(exg_session_context *context,
                                       const exg_executable *executable, uint32_t index,

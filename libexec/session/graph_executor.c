@@ -1,4 +1,4 @@
-/* graph_executor.c - from stretch to stretch: runs one, reads the number it waits for, finds or
+/* graph_executor.c - from segment to segment: runs one, reads the number it waits for, finds or
  * makes the one that follows. */
 #include "libexec/session/graph_executor.h"
 #include "libexec/session/loop.h"
@@ -52,7 +52,7 @@ static void add_plan(exg_executable **list, exg_executable *executable, uint32_t
     }
 }
 
-/* How many of the first stretch are kept. */
+/* How many of the first segment are kept. */
 static uint32_t plan_limit(const exg_graph_executor *r)
 {
     uint32_t most = r->is_part ? EXG_FOLLOW_MAX : r->context->options.plan_limit;
@@ -60,7 +60,7 @@ static uint32_t plan_limit(const exg_graph_executor *r)
     return most == 0 ? UINT32_MAX : most;
 }
 
-/* The first stretch of the run whose results are read; or NULL. */
+/* The first segment of the run whose results are read; or NULL. */
 static const exg_executable *passed_first(const exg_graph_executor *r)
 {
     return r->path_count > 0 ? r->path[0] : NULL;
@@ -91,15 +91,15 @@ exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t
                                      const exg_argument *numbers, exg_error *err)
 {
     uint64_t start = exg_now_ns();
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
 
     executor->current = exg_executable_find(&executor->plans, key, key_count);
     if (executor->current != NULL) {
         return EXG_OK;
     }
-    EXG_TRY(exg_stretch_begin(executor->program, executor->context->operators, symbols, metas,
-                              numbers, &stretch, err));
-    EXG_TRY(exg_executable_create(executor->context, stretch, executor->is_part, executor->level,
+    EXG_TRY(exg_graph_segment_begin(executor->program, executor->context->operators, symbols, metas,
+                              numbers, &segment, err));
+    EXG_TRY(exg_executable_create(executor->context, segment, executor->is_part, executor->level,
                                   key, key_count, &executor->current, err));
     add_plan(&executor->plans, executor->current, plan_limit(executor), passed_first(executor));
     executor->context->plan_ns += exg_now_ns() - start;
@@ -108,11 +108,11 @@ exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t
 
 /* ---- what follows ---------------------------------------------------------------------- */
 
-static exg_status bind(exg_graph_executor *r, exg_executable *after, exg_stretch *stretch,
+static exg_status bind(exg_graph_executor *r, exg_executable *after, exg_graph_segment *segment,
                        const int64_t *key, uint32_t key_count, exg_executable **next,
                        exg_error *err)
 {
-    EXG_TRY(exg_executable_create(r->context, stretch, r->is_part, r->level, key, key_count, next,
+    EXG_TRY(exg_executable_create(r->context, segment, r->is_part, r->level, key, key_count, next,
                                   err));
     add_plan(&after->follow, *next, EXG_FOLLOW_MAX, NULL);
     return EXG_OK;
@@ -132,17 +132,17 @@ static exg_status after_number(exg_graph_executor *r, exg_executable *b, exg_exe
     exg_argument number;
     int64_t key[2];
     uint64_t start;
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
 
-    EXG_TRY(exg_executable_read_scalar(r->context, b, b->stretch->number_output, &number, err));
+    EXG_TRY(exg_executable_read_scalar(r->context, b, b->segment->number_output, &number, err));
     write_key(&number, key);
     *next = exg_executable_find(&b->follow, key, 2);
     if (*next != NULL) {
         return EXG_OK;
     }
     start = exg_now_ns();
-    EXG_TRY(exg_stretch_resume(b->stretch, &number, &stretch, err));
-    EXG_TRY(bind(r, b, stretch, key, 2, next, err));
+    EXG_TRY(exg_graph_segment_resume(b->segment, &number, &segment, err));
+    EXG_TRY(bind(r, b, segment, key, 2, next, err));
     r->context->plan_ns += exg_now_ns() - start;
     return EXG_OK;
 }
@@ -181,20 +181,21 @@ static exg_status make_after_loop(exg_graph_executor *r, exg_executable *b, cons
                                   uint32_t key_count, exg_executable **next, exg_error *err)
 {
     const exg_tensor *results = exg_loop_results(b->loop);
-    uint32_t count = b->stretch->loop.result_count;
+    uint32_t count = b->segment->loop.result_count;
     exg_tensor_meta *metas = calloc(count + 1, sizeof(*metas));
     exg_sym_int *sizes = calloc((size_t)count * 2 * EXG_RANK_MAX + 1, sizeof(*sizes));
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
     exg_status status = metas == NULL || sizes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         metas[i] = meta_of(&results[i], sizes + (size_t)i * 2 * EXG_RANK_MAX,
                            sizes + ((size_t)i * 2 + 1) * EXG_RANK_MAX);
     }
-    status = status == EXG_OK ? exg_stretch_resume_loop(b->stretch, metas, &stretch, err) : status;
+    status =
+        status == EXG_OK ? exg_graph_segment_resume_loop(b->segment, metas, &segment, err) : status;
     free(metas);
     free(sizes);
-    return status == EXG_OK ? bind(r, b, stretch, key, key_count, next, err) : status;
+    return status == EXG_OK ? bind(r, b, segment, key, key_count, next, err) : status;
 }
 
 static exg_status after_loop(exg_graph_executor *r, exg_executable *b, exg_executable **next,
@@ -209,14 +210,14 @@ static exg_status after_loop(exg_graph_executor *r, exg_executable *b, exg_execu
 
     EXG_TRY(exg_loop_execute(b->loop, b, err));
     results = exg_loop_results(b->loop);
-    words = sizes_of(results, b->stretch->loop.result_count, NULL);
+    words = sizes_of(results, b->segment->loop.result_count, NULL);
     if (words > 64) {
         key = malloc(words * sizeof(*key));
         if (key == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    (void)sizes_of(results, b->stretch->loop.result_count, key);
+    (void)sizes_of(results, b->segment->loop.result_count, key);
     *next = exg_executable_find(&b->follow, key, words);
     if (*next == NULL) {
         start = exg_now_ns();
@@ -238,21 +239,21 @@ static exg_status explore_side(exg_graph_executor *r, exg_executable *b, bool tr
 {
     exg_argument number = exg_arg_bool(truth);
     int64_t key[2];
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
     exg_executable *next;
-    exg_status status = exg_stretch_resume(b->stretch, &number, &stretch, err);
+    exg_status status = exg_graph_segment_resume(b->segment, &number, &segment, err);
 
     if (status == EXG_MALFORMED) { /* so no run comes there */
         return EXG_OK;
     }
     EXG_TRY(status);
     write_key(&number, key);
-    EXG_TRY(bind(r, b, stretch, key, 2, &next, err));
+    EXG_TRY(bind(r, b, segment, key, 2, &next, err));
     return explore_after(r, next, err);
 }
 
-static exg_status leave_unchecked(exg_session_context *e, const exg_stretch *s, const char *why,
-                                 exg_error *err)
+static exg_status leave_unchecked(exg_session_context *e, const exg_graph_segment *s,
+                                  const char *why, exg_error *err)
 {
     exg_text_printf(&e->unchecked, "not checked: what follows '%s' (%s), for %s\n",
                     s->node->name == NULL ? "" : s->node->name, s->node->target, why);
@@ -261,7 +262,7 @@ static exg_status leave_unchecked(exg_session_context *e, const exg_stretch *s, 
 
 static exg_status explore_number(exg_graph_executor *r, exg_executable *b, exg_error *err)
 {
-    const exg_stretch *s = b->stretch;
+    const exg_graph_segment *s = b->segment;
     const exg_plan_output *number =
         &exg_executable_plan(b)->outputs[s->first_output + s->number_output];
 
@@ -276,7 +277,7 @@ static exg_status explore_number(exg_graph_executor *r, exg_executable *b, exg_e
 
 static exg_status explore_loop(exg_graph_executor *r, exg_executable *b, exg_error *err)
 {
-    uint32_t count = b->stretch->loop.result_count;
+    uint32_t count = b->segment->loop.result_count;
     exg_executable *next;
     bool known;
     int64_t *key;
@@ -285,7 +286,7 @@ static exg_status explore_loop(exg_graph_executor *r, exg_executable *b, exg_err
 
     EXG_TRY(exg_loop_explore(b->loop, b, &known, err));
     if (!known) {
-        return leave_unchecked(r->context, b->stretch,
+        return leave_unchecked(r->context, b->segment,
                               "what the loop carries changes its size, or hangs on the run", err);
     }
     key = malloc((sizes_of(exg_loop_results(b->loop), count, NULL) + 1) * sizeof(*key));
@@ -300,14 +301,14 @@ static exg_status explore_loop(exg_graph_executor *r, exg_executable *b, exg_err
 
 static exg_status explore_after(exg_graph_executor *r, exg_executable *b, exg_error *err)
 {
-    if (b->stretch->pause == EXG_PAUSE_END) {
+    if (b->segment->graph_break == EXG_GRAPH_BREAK_END) {
         return EXG_OK;
     }
     if (r->context->explored++ >= EXG_EXPLORED_MAX) {
-        return leave_unchecked(r->context, b->stretch, "too many stretches may come before it",
+        return leave_unchecked(r->context, b->segment, "too many segments may come before it",
                                err);
     }
-    return b->stretch->pause == EXG_PAUSE_LOOP ? explore_loop(r, b, err)
+    return b->segment->graph_break == EXG_GRAPH_BREAK_LOOP ? explore_loop(r, b, err)
                                                : explore_number(r, b, err);
 }
 
@@ -321,7 +322,7 @@ exg_status exg_graph_executor_explore(exg_graph_executor *executor, exg_error *e
 static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *data)
 {
     const exg_plan *plan = exg_executable_plan(b);
-    const exg_stretch *s = b->stretch;
+    const exg_graph_segment *s = b->segment;
     uint32_t own = plan->input_count - s->input_count;
     uint32_t places = exg_session_context_memories(r->context);
 
@@ -337,7 +338,7 @@ static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *da
         }
     }
     for (uint32_t i = 0; i < s->input_count * places; i++) {
-        const exg_carried *from = &s->inputs[i / places];
+        const exg_live_in *from = &s->inputs[i / places];
         const exg_executable *maker = r->path[from->depth];
 
         exg_executable_bind_input(
@@ -375,11 +376,11 @@ exg_status exg_graph_executor_run(exg_graph_executor *executor, void *const *dat
         EXG_TRY(exg_executable_settle(executor->context, b, err));
         set_inputs(executor, b, data);
         EXG_TRY(exg_executable_run(executor->context, b, err));
-        if (b->stretch->pause == EXG_PAUSE_END) {
+        if (b->segment->graph_break == EXG_GRAPH_BREAK_END) {
             executor->last = b;
             return EXG_OK;
         }
-        EXG_TRY(b->stretch->pause == EXG_PAUSE_LOOP ? after_loop(executor, b, &b, err)
+        EXG_TRY(b->segment->graph_break == EXG_GRAPH_BREAK_LOOP ? after_loop(executor, b, &b, err)
                                                     : after_number(executor, b, &b, err));
     }
 }

@@ -1,4 +1,4 @@
-/* graph_executor.h - runs a program, or the graph of a loop, from stretch to stretch.
+/* graph_executor.h - runs a program, or the graph of a loop, from segment to segment.
  *
  *   key -> executable -number-> executable -number-> ...    kept, and found again by the numbers
  *
@@ -17,10 +17,10 @@ typedef struct exg_graph_executor {
     exg_session_context *context;
     const exg_program *program;
     bool is_part;         /* of another: state is kept, the first plans are limited too */
-    uint32_t level;       /* of its first stretch (scratch.h) */
-    exg_executable *plans;     /* of the first stretch, newest use first */
-    exg_executable *current;   /* the first stretch of this run */
-    exg_executable *last;      /* the stretch the run ended with, or NULL */
+    uint32_t level;       /* of its first segment (scratch.h) */
+    exg_executable *plans;     /* of the first segment, newest use first */
+    exg_executable *current;   /* the first segment of this run */
+    exg_executable *last;      /* the segment the run ended with, or NULL */
     exg_executable **path;     /* by depth: those of this run, whose results are read */
     uint32_t path_count, path_capacity;
 } exg_graph_executor;
@@ -28,7 +28,7 @@ typedef struct exg_graph_executor {
 void exg_graph_executor_destroy(exg_graph_executor *executor); /* what it points to; not itself */
 
 /* Makes `current` the plan for `key`. The rest describes the inputs when it has to be made
- * (exg_stretch_begin). */
+ * (exg_graph_segment_begin). */
 exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t *key,
                                      uint32_t key_count, const exg_symbols *symbols,
                                      const exg_tensor_meta *const *metas,

@@ -13,7 +13,7 @@
 
 struct exg_loop_run {
     exg_session_context *context;
-    const exg_stretch *stretch;
+    const exg_graph_segment *segment;
     exg_graph_executor condition, body;
     exg_arena *arena;
     uint32_t places;   /* exg_session_context_memories */
@@ -30,7 +30,7 @@ struct exg_loop_run {
 
 static uint32_t kept_count(const exg_loop_run *l)
 {
-    return l->stretch->loop.result_count + l->stretch->loop.sliced_count;
+    return l->segment->loop.result_count + l->segment->loop.sliced_count;
 }
 
 void exg_loop_destroy(exg_loop_run *loop)
@@ -63,7 +63,7 @@ void *exg_loop_result_address(const exg_loop_run *loop, uint32_t index, uint32_t
 static exg_status allocate(exg_loop_run *l, uint32_t level, exg_error *err)
 {
     exg_arena *arena = l->arena;
-    uint32_t count = l->stretch->loop.operand_count;
+    uint32_t count = l->segment->loop.operand_count;
     uint32_t kept = kept_count(l);
 
     l->given = EXG_NEW_ARRAY(arena, exg_tensor, count);
@@ -73,7 +73,7 @@ static exg_status allocate(exg_loop_run *l, uint32_t level, exg_error *err)
     l->metas = EXG_NEW_ARRAY(arena, exg_tensor_meta, count);
     l->meta_of = EXG_NEW_ARRAY(arena, const exg_tensor_meta *, count);
     l->key = EXG_NEW_ARRAY(arena, int64_t, (size_t)count * (EXG_RANK_MAX + 2));
-    l->results = EXG_NEW_ARRAY(arena, exg_tensor, l->stretch->loop.result_count);
+    l->results = EXG_NEW_ARRAY(arena, exg_tensor, l->segment->loop.result_count);
     l->kept = EXG_NEW_ARRAY(arena, exg_loop_buffer, kept);
     if (l->given == NULL || l->whole == NULL || l->data == NULL || l->numbers == NULL ||
         l->metas == NULL || l->meta_of == NULL || l->key == NULL || l->results == NULL ||
@@ -98,12 +98,12 @@ static exg_status allocate(exg_loop_run *l, uint32_t level, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_loop_create(exg_session_context *context, const exg_stretch *stretch, uint32_t level,
-                           exg_loop_run **loop, exg_error *err)
+exg_status exg_loop_create(exg_session_context *context, const exg_graph_segment *segment,
+                           uint32_t level, exg_loop_run **loop, exg_error *err)
 {
     exg_loop_run *l = calloc(1, sizeof(*l));
     exg_arena *arena = l == NULL ? NULL : exg_arena_create(
-                                                   exg_arena_allocator(stretch->arena),
+                                                   exg_arena_allocator(segment->arena),
                                                    EXG_ARENA_UNBOUNDED);
 
     *loop = NULL;
@@ -111,11 +111,11 @@ exg_status exg_loop_create(exg_session_context *context, const exg_stretch *stre
         free(l);
         return EXG_OUT_OF_MEMORY(err);
     }
-    *l = (exg_loop_run){.context = context, .stretch = stretch, .arena = arena};
+    *l = (exg_loop_run){.context = context, .segment = segment, .arena = arena};
     l->condition =
-        (exg_graph_executor){context, stretch->loop.condition, .is_part = true, .level = level + 1};
+        (exg_graph_executor){context, segment->loop.condition, .is_part = true, .level = level + 1};
     l->body =
-        (exg_graph_executor){context, stretch->loop.body, .is_part = true, .level = level + 1};
+        (exg_graph_executor){context, segment->loop.body, .is_part = true, .level = level + 1};
     l->places = exg_session_context_memories(context);
     *loop = l;
     return allocate(l, level, err);
@@ -140,28 +140,28 @@ static bool is_sliced(const exg_loop *loop, uint32_t i)
 
 static void give(exg_loop_run *l, uint32_t place, uint32_t operand, void *data)
 {
-    l->data[place * l->stretch->loop.operand_count + operand] = data;
+    l->data[place * l->segment->loop.operand_count + operand] = data;
 }
 
-/* Operand `i` is output `index` of the stretch; of one that was only planned, without data. */
+/* Operand `i` is output `index` of the segment; of one that was only planned, without data. */
 static void take(exg_loop_run *l, uint32_t i, const exg_executable *executable, uint32_t index)
 {
     l->given[i] = exg_executable_plan(executable)
-                      ->outputs[executable->stretch->first_output + index]
+                      ->outputs[executable->segment->first_output + index]
                       .location.window;
     for (uint32_t p = 0; p < l->places && !l->context->options.plan_only; p++) {
         void *held = exg_executable_output_address(executable, index, p);
 
-        l->whole[p * l->stretch->loop.operand_count + i] = held;
+        l->whole[p * l->segment->loop.operand_count + i] = held;
         give(l, p, i, held);
     }
 }
 
-/* What the stretch left; of what is cut along dim 0, the first slice. Gives the number of
+/* What the segment left; of what is cut along dim 0, the first slice. Gives the number of
  * slices, or -1 where they differ. */
 static int64_t take_operands(exg_loop_run *l, const exg_executable *executable)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
     int64_t slices = -2;
 
     for (uint32_t i = 0; i < loop->operand_count; i++) {
@@ -188,7 +188,7 @@ static int64_t take_operands(exg_loop_run *l, const exg_executable *executable)
 
 static exg_status select_plan(exg_loop_run *l, exg_graph_executor *executor, exg_error *err)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
     const exg_symbols none = {0};
     uint32_t words = 0;
 
@@ -222,7 +222,7 @@ static exg_status make_room(exg_loop_run *l, uint32_t kept, uint64_t bytes, exg_
     return exg_loop_buffer_reserve(&l->kept[kept], l->context, bytes, err);
 }
 
-/* The operand of that number, which the stretch left, is the result so far. */
+/* The operand of that number, which the segment left, is the result so far. */
 static exg_status keep_given(exg_loop_run *l, uint32_t i, exg_error *err)
 {
     EXG_TRY(make_room(l, i, bytes_of(&l->given[i]), err));
@@ -230,7 +230,7 @@ static exg_status keep_given(exg_loop_run *l, uint32_t i, exg_error *err)
         void *kept = exg_loop_result_address(l, i, p);
 
         EXG_TRY(exg_loop_buffer_copy(l->context, p, kept,
-                                 l->whole[p * l->stretch->loop.operand_count + i],
+                                 l->whole[p * l->segment->loop.operand_count + i],
                                  bytes_of(&l->given[i]), err));
         give(l, p, i, kept);
     }
@@ -243,7 +243,7 @@ static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tens
 {
     const exg_executable *last = l->body.last;
     const exg_plan_output *made =
-        &exg_executable_plan(last)->outputs[last->stretch->first_output + at];
+        &exg_executable_plan(last)->outputs[last->segment->first_output + at];
 
     if (made->constant.kind != EXG_ARGUMENT_TENSOR) {
         return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is no tensor", at);
@@ -255,7 +255,7 @@ static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tens
 /* What the body made of it is; the next iteration's operand. */
 static exg_status keep_carried(exg_loop_run *l, exg_error *err)
 {
-    for (uint32_t i = 0; i < l->stretch->loop.carried_count; i++) {
+    for (uint32_t i = 0; i < l->segment->loop.carried_count; i++) {
         exg_tensor made;
 
         EXG_TRY(result_of(l, i, &made, err));
@@ -305,7 +305,7 @@ static exg_status go_on(exg_loop_run *l, bool *goes_on, exg_error *err)
 
 static exg_status run_while(exg_loop_run *l, exg_error *err)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
     bool goes_on = true;
 
     for (uint32_t i = 0; i < loop->carried_count; i++) {
@@ -329,7 +329,7 @@ static exg_status run_while(exg_loop_run *l, exg_error *err)
 /* The slices that this iteration made join those of the others. */
 static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_error *err)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
 
     for (uint32_t i = loop->carried_count; i < loop->result_count; i++) {
         exg_tensor made;
@@ -365,7 +365,7 @@ static exg_status keep_slices(exg_loop_run *l, int64_t at, int64_t slices, exg_e
 /* Slice `at` of what is cut, as the iteration's operand. */
 static exg_status give_slices(exg_loop_run *l, int64_t at, exg_error *err)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
 
     for (uint32_t s = 0; s < loop->sliced_count; s++) {
         uint32_t i = loop->carried_count + s;
@@ -391,7 +391,7 @@ static exg_status give_slices(exg_loop_run *l, int64_t at, exg_error *err)
 /* Result `i` as it will be, when an iteration makes `made` of it. */
 static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t slices)
 {
-    bool carried = i < l->stretch->loop.carried_count;
+    bool carried = i < l->segment->loop.carried_count;
     exg_tensor *result = &l->results[i];
     exg_tensor whole = *made;
 
@@ -404,7 +404,7 @@ static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t
         memcpy(whole.sizes + 1, made->sizes, made->rank * sizeof(*made->sizes));
         exg_tensor_set_contiguous(&whole);
     }
-    if (carried ? !is_tensor(&l->stretch->loop, i) || !exg_tensor_is_alike(made, &l->given[i])
+    if (carried ? !is_tensor(&l->segment->loop, i) || !exg_tensor_is_alike(made, &l->given[i])
                 : result->rank > 0 && !exg_tensor_is_alike(&whole, result)) {
         return false;
     }
@@ -415,12 +415,13 @@ static bool foresee(exg_loop_run *l, uint32_t i, const exg_tensor *made, int64_t
 /* Do all ways through the body, which was explored, end with results of the same sizes? */
 static bool foresee_ends(exg_loop_run *l, const exg_executable *body, int64_t slices)
 {
-    bool known = body->stretch->pause == EXG_PAUSE_END || body->follow != NULL;
-    uint32_t count = body->stretch->pause == EXG_PAUSE_END ? l->stretch->loop.result_count : 0;
+    bool known = body->segment->graph_break == EXG_GRAPH_BREAK_END || body->follow != NULL;
+    uint32_t count =
+        body->segment->graph_break == EXG_GRAPH_BREAK_END ? l->segment->loop.result_count : 0;
 
     for (uint32_t i = 0; known && i < count; i++) {
         const exg_plan_output *made =
-            &exg_executable_plan(body)->outputs[body->stretch->first_output + i];
+            &exg_executable_plan(body)->outputs[body->segment->first_output + i];
 
         known = made->constant.kind == EXG_ARGUMENT_TENSOR &&
                 foresee(l, i, &made->location.window, slices);
@@ -439,7 +440,7 @@ static exg_status map_nothing(exg_loop_run *l, exg_error *err)
     if (!foresee_ends(l, l->body.current, 0)) {
         return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "a loop over no slices");
     }
-    for (uint32_t i = 0; i < l->stretch->loop.result_count; i++) {
+    for (uint32_t i = 0; i < l->segment->loop.result_count; i++) {
         EXG_TRY(make_room(l, i, 0, err));
     }
     return EXG_OK;
@@ -447,7 +448,7 @@ static exg_status map_nothing(exg_loop_run *l, exg_error *err)
 
 static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
 {
-    const exg_loop *loop = &l->stretch->loop;
+    const exg_loop *loop = &l->segment->loop;
 
     if (slices == 0 && loop->carried_count == 0) {
         return map_nothing(l, err);
@@ -473,11 +474,11 @@ static exg_status run_slices(exg_loop_run *l, int64_t slices, exg_error *err)
 
 exg_status exg_loop_execute(exg_loop_run *loop, const exg_executable *executable, exg_error *err)
 {
-    const exg_node *node = executable->stretch->node;
+    const exg_node *node = executable->segment->node;
     int64_t slices = take_operands(loop, executable);
 
     EXG_TRY_IN(err,
-               executable->stretch->loop.condition != NULL ? run_while(loop, err)
+               executable->segment->loop.condition != NULL ? run_while(loop, err)
                                                       : run_slices(loop, slices, err),
                "node '%s'", node->name == NULL ? node->target : node->name);
     return EXG_OK;
@@ -490,14 +491,14 @@ exg_status exg_loop_explore(exg_loop_run *l, const exg_executable *executable, b
 {
     int64_t slices = take_operands(l, executable);
 
-    if (l->stretch->loop.condition != NULL) {
+    if (l->segment->loop.condition != NULL) {
         EXG_TRY(select_plan(l, &l->condition, err));
         EXG_TRY(exg_graph_executor_explore(&l->condition, err));
     }
     EXG_TRY(select_plan(l, &l->body, err));
     EXG_TRY(exg_graph_executor_explore(&l->body, err));
-    *known = (l->stretch->loop.condition != NULL || slices >= 1 ||
-              (slices == 0 && l->stretch->loop.carried_count == 0)) &&
+    *known = (l->segment->loop.condition != NULL || slices >= 1 ||
+              (slices == 0 && l->segment->loop.carried_count == 0)) &&
              foresee_ends(l, l->body.current, slices);
     return EXG_OK;
 }

@@ -1,4 +1,4 @@
-/* loop.h - while_loop, scan and map: graphs run again and again between two stretches. */
+/* loop.h - while_loop, scan and map: graphs run again and again between two segments. */
 #ifndef EXG_LIBEXEC_SESSION_LOOP_H
 #define EXG_LIBEXEC_SESSION_LOOP_H
 
@@ -6,12 +6,12 @@
 
 typedef struct exg_loop_run exg_loop_run;
 
-/* For a stretch of that level that ends at a loop. */
-exg_status exg_loop_create(exg_session_context *context, const exg_stretch *stretch, uint32_t level,
-                           exg_loop_run **loop, exg_error *err);
+/* For a segment of that level that ends at a loop. */
+exg_status exg_loop_create(exg_session_context *context, const exg_graph_segment *segment,
+                           uint32_t level, exg_loop_run **loop, exg_error *err);
 void exg_loop_destroy(exg_loop_run *loop); /* NULL is allowed */
 
-/* Runs it on the stretch's outputs. LIMIT RUN-004 when it takes more iterations than a run
+/* Runs it on the segment's outputs. LIMIT RUN-004 when it takes more iterations than a run
  * may. */
 exg_status exg_loop_execute(exg_loop_run *loop, const exg_executable *executable, exg_error *err);
 

@@ -7,7 +7,7 @@
 #include "libexec/session/context.h"
 
 typedef struct exg_loop_buffer {
-    uint32_t level; /* of the stretch that ends at the loop (scratch.h) */
+    uint32_t level; /* of the segment that ends at the loop (scratch.h) */
     uint32_t index; /* among what the loop keeps */
     void **data;    /* by place (exg_session_context_memories), NULL at first */
 } exg_loop_buffer;

@@ -420,9 +420,9 @@ static void collect_outputs(exg_session *s)
     const exg_executable *last = s->executor.last;
 
     s->output_count = 0;
-    for (uint32_t o = 0; o < last->stretch->output_count; o++) {
+    for (uint32_t o = 0; o < last->segment->output_count; o++) {
         if (is_user_output(
-                exg_executable_plan(last)->outputs[last->stretch->first_output + o].kind)) {
+                exg_executable_plan(last)->outputs[last->segment->first_output + o].kind)) {
             s->outputs[s->output_count++] = exg_executable_output(last, o);
         }
     }
@@ -465,7 +465,7 @@ static exg_status run_routine(exg_session *s, exg_error *err)
     e->stop.limit_ns =
         e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
-    e->stretches = 0;
+    e->segments = 0;
     budget->refused = false;
     e->work_left = e->work_limit;
     for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
@@ -573,9 +573,10 @@ const exg_plan *exg_session_plan(const exg_session *session)
                                              : exg_executable_plan(session->executor.current);
 }
 
-const char *exg_session_waits(const exg_session *session)
+const char *exg_session_break_reason(const exg_session *session)
 {
-    return session->executor.current == NULL ? NULL : session->executor.current->stretch->waits;
+    return session->executor.current == NULL ? NULL
+                                             : session->executor.current->segment->break_reason;
 }
 
 const char *exg_session_unchecked(const exg_session *session)
@@ -583,12 +584,12 @@ const char *exg_session_unchecked(const exg_session *session)
     return session->context.unchecked.data;
 }
 
-/* Step `index` of those the last run took, from stretch to stretch (not those of loops). */
+/* Step `index` of those the last run took, from segment to segment (not those of loops). */
 static const exg_plan_executor *find_step(const exg_session *session, uint32_t *index)
 {
     const exg_graph_executor *r = &session->executor;
 
-    for (uint32_t depth = 0; r->last != NULL && depth <= r->last->stretch->depth; depth++) {
+    for (uint32_t depth = 0; r->last != NULL && depth <= r->last->segment->depth; depth++) {
         const exg_plan *plan = exg_executable_plan(r->path[depth]);
 
         if (*index < plan->step_count - plan->once_count) {

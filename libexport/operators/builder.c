@@ -2,8 +2,7 @@
 #include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
-#include "libexport/operators/complex.h"
-#include "libexport/operators/float8.h"
+#include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
 #include <assert.h>
@@ -390,7 +389,7 @@ static void forget_next(exg_builder *b)
 #define DEPTH_MAX 64 /* what is made of more is made of itself: no stack holds that */
 
 /* Writes out what the operator is made of; the results keep the names asked for. */
-static void lower(exg_builder *b, const exg_operator *op, exg_complex_lowering *of_kind,
+static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of_kind,
                   const exg_argument *args, exg_argument *results)
 {
     const char *const *names = b->next_names;
@@ -563,10 +562,10 @@ static bool has_other_bias(const exg_builder *b, const exg_operator *op, const e
 }
 
 /* What the operator is of numbers like these, or NULL: it is the same of all. */
-static exg_complex_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
+static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
                                               const exg_argument *args)
 {
-    exg_complex_lowering *of_float8 = b->lowers ? exg_float8_lowering_of(op->id) : NULL;
+    exg_dtype_lowering *of_float8 = b->lowers ? exg_float8_lowering_of(op->id) : NULL;
 
     if ((b->lowers || !has_shape(op)) && is_complex_call(b, op, args)) {
         return exg_complex_lowering_of(op->id);
@@ -586,7 +585,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
     exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
-    exg_complex_lowering *of_kind;
+    exg_dtype_lowering *of_kind;
     exg_error err;
 
     for (uint32_t r = 0; results != NULL && r < op->schema->return_count; r++) {

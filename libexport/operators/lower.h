@@ -16,6 +16,15 @@ int64_t exg_lower_numel(const exg_builder *b, exg_ref x);
 bool exg_lower_is_contiguous(exg_builder *b, exg_ref x); /* row-major, or empty */
 exg_ref exg_lower_row_major(exg_builder *b, exg_ref x);  /* a copy that is */
 
+/* float32 of complex64, and so on; other dtypes stay. complex64 of what is not wider. */
+exg_dtype exg_real_of(exg_dtype dtype);
+exg_dtype exg_complex_of(exg_dtype dtype);
+
+static inline bool exg_dtype_is_float8(exg_dtype dtype)
+{
+    return exg_dtype_is_float(dtype) && exg_dtype_bytes(dtype) == 1;
+}
+
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
 
@@ -116,5 +125,9 @@ exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
  * normalized ones: what it does not take itself has its default. */
 void exg_operator_functional_args(const exg_operator *op, const exg_operator *functional,
                                   const exg_argument *args, exg_argument *functional_args);
+
+/* The two a value was joined from, as long as nothing was written since. */
+bool exg_builder_parts(const exg_builder *b, exg_ref x, exg_ref parts[2]);
+void exg_builder_set_parts(exg_builder *b, exg_ref x, exg_ref re, exg_ref im);
 
 #endif

@@ -80,3 +80,19 @@ exg_dtype exg_number_dtype(exg_argument_kind kind, exg_dtype beside)
     }
     return kind == EXG_ARGUMENT_INT && beside == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : beside;
 }
+
+exg_dtype exg_real_of(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_C128  ? EXG_DTYPE_F64
+           : dtype == EXG_DTYPE_C64 ? EXG_DTYPE_F32
+           : dtype == EXG_DTYPE_C32 ? EXG_DTYPE_F16
+                                    : dtype;
+}
+
+exg_dtype exg_complex_of(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F64        ? EXG_DTYPE_C128
+           : dtype == EXG_DTYPE_F16      ? EXG_DTYPE_C32
+           : exg_dtype_is_complex(dtype) ? dtype
+                                         : EXG_DTYPE_C64;
+}

@@ -1,6 +1,6 @@
 /* shape.c - the metas of results: helpers, pointwise and view rows, the entry. */
 #include "libexport/base/given.h"
-#include "libexport/operators/complex.h"
+#include "libexport/operators/lower.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
-#include "libexport/operators/complex.h"
 #include "libexport/operators/lower.h"
 #include "libexport/base/checked.h"
 

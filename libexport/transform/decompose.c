@@ -4,7 +4,7 @@
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
 #include "libexport/transform/layout.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <exg/transform.h>
 #include <string.h>

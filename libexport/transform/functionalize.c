@@ -13,7 +13,7 @@
 #include <exg/emit.h>
 #include "libexport/operators/lower.h"
 #include "libexport/transform/places.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>

@@ -7,7 +7,7 @@
 #define EXG_LIBEXPORT_TRANSFORM_LAYOUT_H
 
 #include "libexport/transform/rewrite.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 /* Gives the new value of `old` the strides that are recorded for it, where its elements fill
  * memory in another order than row by row (channels_last). NO_MEMORY. */

@@ -1,19 +1,20 @@
-/* loop.c - while_loop, scan and map where a stretch ends: their operands become its outputs,
+/* loop.c - while_loop, scan and map where a segment ends: their operands become its outputs,
  * their graphs programs. */
-#include "libexport/transform/maker.h"
+#include "libexport/transform/segment_builder.h"
 
-static exg_status refuse_loop(exg_maker *m)
+static exg_status refuse_loop(exg_segment_builder *m)
 {
     return EXG_FAIL(m->err, MALFORMED, "GRF-010", "the graphs of %s take or give other values",
-                    m->stretch->node->target);
+                    m->segment->node->target);
 }
 
 /* What every iteration is given alike may be a weight, which the graphs read themselves. */
-static exg_status add_operand(exg_maker *m, exg_value_id id, exg_argument number, bool alike)
+static exg_status add_operand(exg_segment_builder *m, exg_value_id id, exg_argument number,
+                              bool alike)
 {
-    exg_loop *loop = &m->stretch->loop;
+    exg_loop *loop = &m->segment->loop;
     exg_loop_operand *operand = &loop->operands[loop->operand_count];
-    const exg_graph *graph = &m->course->graph;
+    const exg_graph *graph = &m->flat->graph;
 
     *operand = (exg_loop_operand){.number = number};
     loop->operand_count++;
@@ -23,14 +24,14 @@ static exg_status add_operand(exg_maker *m, exg_value_id id, exg_argument number
     if (id == EXG_NO_VALUE || m->r.refs[id].id == EXG_NO_VALUE) {
         return refuse_loop(m);
     }
-    for (uint32_t i = 0; alike && i < graph->input_count && m->course->own[id]; i++) {
+    for (uint32_t i = 0; alike && i < graph->input_count && m->flat->own[id]; i++) {
         operand->is_weight = operand->is_weight ||
                              (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
                               graph->inputs[i].as_tensor == id &&
-                              m->course->flat.signature.inputs[i].kind != EXG_INPUT_USER);
+                              m->flat->flat.signature.inputs[i].kind != EXG_INPUT_USER);
     }
     if (!operand->is_weight) {
-        operand->output = exg_maker_output(m, m->r.refs[id]);
+        operand->output = exg_segment_builder_output(m, m->r.refs[id]);
     } else {
         operand->output = id;
     }
@@ -38,7 +39,7 @@ static exg_status add_operand(exg_maker *m, exg_value_id id, exg_argument number
 }
 
 /* A size stands among tensors under its name, as torch.export writes lists of both. */
-static exg_status add_listed(exg_maker *m, exg_value_id id, bool alike)
+static exg_status add_listed(exg_segment_builder *m, exg_value_id id, bool alike)
 {
     bool is_number = id != EXG_NO_VALUE && m->numbers[id].kind != EXG_ARGUMENT_NONE;
 
@@ -46,11 +47,11 @@ static exg_status add_listed(exg_maker *m, exg_value_id id, bool alike)
 }
 
 /* One list of operands. */
-static exg_status add_operands(exg_maker *m, const exg_argument *given, bool alike)
+static exg_status add_operands(exg_segment_builder *m, const exg_argument *given, bool alike)
 {
     exg_argument list;
 
-    EXG_TRY(exg_maker_resolve(m, given, &list));
+    EXG_TRY(exg_segment_builder_resolve(m, given, &list));
     switch (list.kind) {
     case EXG_ARGUMENT_TENSOR:
         return add_operand(m, list.as_tensor, exg_arg_none(), alike);
@@ -85,11 +86,12 @@ static uint32_t most_operands(const exg_node *node)
 }
 
 /* A graph of the loop as a program: what it is given of weights it reads itself. */
-static exg_status loop_program(exg_maker *m, const exg_graph *graph, const exg_program **out)
+static exg_status loop_program(exg_segment_builder *m, const exg_graph *graph,
+                               const exg_program **out)
 {
-    const exg_program *outer = &m->course->flat;
-    const exg_loop *loop = &m->stretch->loop;
-    exg_arena *arena = m->stretch->arena;
+    const exg_program *outer = &m->flat->flat;
+    const exg_loop *loop = &m->segment->loop;
+    exg_arena *arena = m->segment->arena;
     exg_program *p = exg_arena_memdup(arena, outer, 1, sizeof(*outer));
     exg_signature *s = p == NULL ? NULL : &p->signature;
 
@@ -115,9 +117,9 @@ static exg_status loop_program(exg_maker *m, const exg_graph *graph, const exg_p
             return refuse_loop(m);
         }
         s->inputs[i] = (exg_input_spec){.kind = EXG_INPUT_USER, .persistent = EXG_UNSET};
-        for (uint32_t k = 0; operand->is_weight && k < m->course->graph.input_count; k++) {
-            if (m->course->graph.inputs[k].kind == EXG_ARGUMENT_TENSOR &&
-                m->course->graph.inputs[k].as_tensor == operand->output) {
+        for (uint32_t k = 0; operand->is_weight && k < m->flat->graph.input_count; k++) {
+            if (m->flat->graph.inputs[k].kind == EXG_ARGUMENT_TENSOR &&
+                m->flat->graph.inputs[k].as_tensor == operand->output) {
                 s->inputs[i] = outer->signature.inputs[k];
             }
         }
@@ -144,14 +146,14 @@ static uint32_t result_count(const exg_node *node)
 }
 
 /* (condition, body, carried, others), (body, carried, sliced, others), (body, sliced, others) */
-exg_status exg_maker_loop(exg_maker *m)
+exg_status exg_segment_builder_loop(exg_segment_builder *m)
 {
-    const exg_node *node = m->stretch->node;
+    const exg_node *node = m->segment->node;
     exg_higher_order is = exg_higher_order_of(node->target);
-    exg_loop *loop = &m->stretch->loop;
+    exg_loop *loop = &m->segment->loop;
     uint32_t first = is == EXG_HIGHER_ORDER_WHILE_LOOP ? 2 : 1;
 
-    loop->operands = EXG_NEW_ARRAY(m->stretch->arena, exg_loop_operand, most_operands(node));
+    loop->operands = EXG_NEW_ARRAY(m->segment->arena, exg_loop_operand, most_operands(node));
     if (loop->operands == NULL) {
         return EXG_OUT_OF_MEMORY(m->err);
     }

@@ -3,7 +3,7 @@
  */
 #include "libexport/transform/places.h"
 #include "libexport/base/arena.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-/* resume.c - the stretch after one that has run: with the number it waited for, or with the
+/* resume.c - the segment after one that has run: with the number it waited for, or with the
  * results of its loop. */
-#include "libexport/transform/maker.h"
+#include "libexport/transform/segment_builder.h"
 
 #include <exg/transform.h>
 #include <inttypes.h>
 #include <string.h>
 
 /* The symbol by itself that the file has for a number, and its range. */
-static exg_status check_range(const exg_course *c, const exg_sym_int *size, int64_t value,
+static exg_status check_range(const exg_flat_graph *c, const exg_sym_int *size, int64_t value,
                               exg_error *err)
 {
     const char *name;
@@ -32,7 +32,7 @@ static exg_status check_range(const exg_course *c, const exg_sym_int *size, int6
     return EXG_OK;
 }
 
-static exg_status check_number(const exg_course *c, const exg_node *node,
+static exg_status check_number(const exg_flat_graph *c, const exg_node *node,
                                const exg_argument *number, exg_error *err)
 {
     for (uint32_t o = 0; o < node->output_count && number->kind == EXG_ARGUMENT_INT; o++) {
@@ -53,70 +53,71 @@ static exg_status check_number(const exg_course *c, const exg_node *node,
     return EXG_OK;
 }
 
-/* The state a stretch begins in, with room for one more number or for a loop's results. */
-static exg_status enter(exg_stretch *s, const exg_stretch *before, uint32_t more, exg_state *state,
-                        exg_error *err)
+/* The state a segment begins in, with room for one more number or for a loop's results. */
+static exg_status enter(exg_graph_segment *s, const exg_graph_segment *before, uint32_t more,
+                        exg_state *state, exg_error *err)
 {
     const exg_state *after = &before->after;
 
     *state = *after;
-    s->inputs = EXG_NEW_ARRAY(s->arena, exg_carried, (size_t)after->carried_count + more);
-    state->known = EXG_NEW_ARRAY(s->arena, exg_known, (size_t)after->known_count + 1);
+    s->inputs = EXG_NEW_ARRAY(s->arena, exg_live_in, (size_t)after->live_in_count + more);
+    state->known = EXG_NEW_ARRAY(s->arena, exg_known_number, (size_t)after->known_count + 1);
     if (s->inputs == NULL || state->known == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    if (after->carried_count > 0) {
-        memcpy(s->inputs, after->carried, after->carried_count * sizeof(*s->inputs));
+    if (after->live_in_count > 0) {
+        memcpy(s->inputs, after->live_in, after->live_in_count * sizeof(*s->inputs));
     }
     if (after->known_count > 0) {
         memcpy(state->known, after->known, after->known_count * sizeof(*state->known));
     }
-    s->input_count = after->carried_count;
+    s->input_count = after->live_in_count;
     return EXG_OK;
 }
 
-static exg_status resume(exg_stretch *s, const exg_stretch *before, const exg_argument *number,
-                         exg_error *err)
+static exg_status resume(exg_graph_segment *s, const exg_graph_segment *before,
+                         const exg_argument *number, exg_error *err)
 {
     const exg_node *node = before->node;
-    const exg_course *from = before->course;
-    exg_course *course = (exg_course *)(uintptr_t)from;
+    const exg_flat_graph *from = before->flat;
+    exg_flat_graph *flat = (exg_flat_graph *)(uintptr_t)from;
     exg_state state;
 
     EXG_TRY(enter(s, before, 0, &state, err));
     if (exg_higher_order_of(node->target) == EXG_HIGHER_ORDER_COND) {
-        EXG_TRY(exg_course_branch(from, state.at, exg_is_true(number), s->arena, &course, err));
+        EXG_TRY(exg_flat_graph_branch(from, state.at, exg_is_true(number), s->arena, &flat, err));
         state.at = 0;
-        return exg_stretch_make(s, course, &state, NULL, err);
+        return exg_graph_segment_make(s, flat, &state, NULL, err);
     }
     if (check_number(from, node, number, err) != EXG_OK) {
         return exg_error_at_node(err, EXG_MALFORMED, node);
     }
     if (exg_operators_find(from->operators, node->target)->symbolic != NULL) {
-        state.known[state.known_count++] = (exg_known){node->outputs[0].as_sym.value, *number};
-        return exg_stretch_make(s, course, &state, NULL, err);
+        state.known[state.known_count++] =
+            (exg_known_number){node->outputs[0].as_sym.value, *number};
+        return exg_graph_segment_make(s, flat, &state, NULL, err);
     }
-    return exg_stretch_make(s, course, &state, number, err);
+    return exg_graph_segment_make(s, flat, &state, number, err);
 }
 
-exg_status exg_stretch_resume(const exg_stretch *before, const exg_argument *number,
-                              exg_stretch **stretch, exg_error *err)
+exg_status exg_graph_segment_resume(const exg_graph_segment *before, const exg_argument *number,
+                              exg_graph_segment **segment, exg_error *err)
 {
-    exg_stretch *s;
+    exg_graph_segment *s;
     exg_status status;
 
-    *stretch = NULL;
-    EXG_TRY(exg_stretch_new(exg_arena_allocator(before->arena), before->depth + 1, &s, err));
+    *segment = NULL;
+    EXG_TRY(exg_graph_segment_new(exg_arena_allocator(before->arena), before->depth + 1, &s, err));
     status = resume(s, before, number, err);
     if (status != EXG_OK) {
-        exg_stretch_destroy(s);
+        exg_graph_segment_destroy(s);
         return status;
     }
-    *stretch = s;
+    *segment = s;
     return EXG_OK;
 }
 
-static exg_status add_results(exg_stretch *s, const exg_stretch *before,
+static exg_status add_results(exg_graph_segment *s, const exg_graph_segment *before,
                               const exg_tensor_meta *results, exg_error *err)
 {
     uint32_t at = 0;
@@ -128,18 +129,18 @@ static exg_status add_results(exg_stretch *s, const exg_stretch *before,
         uint32_t count = list ? out->count : out->kind == EXG_ARGUMENT_TENSOR ? 1 : 0;
 
         for (uint32_t i = 0; i < count; i++, at++) {
-            exg_carried *carried = &s->inputs[s->input_count];
+            exg_live_in *live_in = &s->inputs[s->input_count];
 
-            if (ids[i] == EXG_NO_VALUE || before->course->last_use[ids[i]] <= before->after.at) {
+            if (ids[i] == EXG_NO_VALUE || before->flat->last_use[ids[i]] <= before->after.at) {
                 continue;
             }
-            *carried = (exg_carried){.id = ids[i],
-                                     .name = before->course->graph.values[ids[i]].name,
+            *live_in = (exg_live_in){.id = ids[i],
+                                     .name = before->flat->graph.values[ids[i]].name,
                                      .meta = exg_meta_copy(s->arena, &results[at]),
                                      .depth = before->depth,
                                      .index = at,
                                      .of_loop = true};
-            if (carried->meta == NULL) {
+            if (live_in->meta == NULL) {
                 return EXG_OUT_OF_MEMORY(err);
             }
             s->input_count++;
@@ -149,24 +150,26 @@ static exg_status add_results(exg_stretch *s, const exg_stretch *before,
     return EXG_OK;
 }
 
-exg_status exg_stretch_resume_loop(const exg_stretch *before, const exg_tensor_meta *results,
-                                   exg_stretch **stretch, exg_error *err)
+exg_status exg_graph_segment_resume_loop(const exg_graph_segment *before,
+                                         const exg_tensor_meta *results,
+                                         exg_graph_segment **segment, exg_error *err)
 {
-    exg_stretch *s;
+    exg_graph_segment *s;
     exg_state state;
     exg_status status;
 
-    *stretch = NULL;
-    EXG_TRY(exg_stretch_new(exg_arena_allocator(before->arena), before->depth + 1, &s, err));
+    *segment = NULL;
+    EXG_TRY(exg_graph_segment_new(exg_arena_allocator(before->arena), before->depth + 1, &s, err));
     status = enter(s, before, before->loop.result_count, &state, err);
     status = status == EXG_OK ? add_results(s, before, results, err) : status;
     if (status == EXG_OK) {
-        status = exg_stretch_make(s, (exg_course *)(uintptr_t)before->course, &state, NULL, err);
+        status =
+            exg_graph_segment_make(s, (exg_flat_graph *)(uintptr_t)before->flat, &state, NULL, err);
     }
     if (status != EXG_OK) {
-        exg_stretch_destroy(s);
+        exg_graph_segment_destroy(s);
         return status;
     }
-    *stretch = s;
+    *segment = s;
     return EXG_OK;
 }

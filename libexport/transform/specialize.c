@@ -6,7 +6,7 @@
  */
 #include "libexport/base/given.h"
 #include "libexport/base/arena.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <exg/transform.h>
 #include <exg/weights.h>

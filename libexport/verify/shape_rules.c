@@ -4,7 +4,7 @@
  * passed over.
  */
 #include "libexport/base/checked.h"
-#include "libexport/operators/complex.h"
+#include "libexport/decompositions/complex.h"
 #include "libexport/operators/lower.h"
 #include "libexport/program/uses.h"
 #include "libexport/verify/verifier.h"

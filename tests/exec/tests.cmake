@@ -143,7 +143,7 @@ exg_test(exec_plan exec/session/plan.c exec/session/fixture.c THREADS LIBS exg::
 exg_test(exec_random exec/session/random.c THREADS LIBS exg::exec)
 
 # Sizes and branches that lie in the data; loops.
-exg_test(exec_stretches exec/session/stretches.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_segments exec/session/segments.c exec/session/fixture.c THREADS LIBS exg::exec)
 
 # Random programs of views and writes, beside a reference of the test's own.
 exg_test(exec_memory exec/session/memory.c LIBS exg::exec)
@@ -218,7 +218,7 @@ if(NOT EXG_SANITIZE) # its memory is not the heap, which sanitizers watch
   exg_strict_test(exec_strided exec_strided)
 endif()
 exg_strict_test(exec_session exec_session)
-exg_strict_test(exec_stretches exec_stretches)
+exg_strict_test(exec_segments exec_segments)
 exg_strict_test(exec_budget exec_budget)
 exg_strict_test(exec_random exec_random)
 exg_strict_test(exec_memory exec_memory)

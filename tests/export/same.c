@@ -25,7 +25,7 @@ typedef struct stand_in {
 #define EXG_EACH(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, EACH},
 #define EXG_SIZED(of, size, sized)           {EXG_OP_##of, EXG_OP_##sized, SIZED},
 static const stand_in rows[] = {
-#include "libexport/operators/each.def"
+#include "libexport/operators/foreach.def"
 #include "libexport/operators/inplace.def"
 #include "libexport/operators/out.def"
 #include "libexport/operators/prims.def"

@@ -226,7 +226,7 @@ def one_long_name(p, n):
 
 
 def branches(p, n):
-    """Each on data, so each ends a stretch of its own."""
+    """Each on data, so each ends a segment of its own."""
     def side(target):
         return {"as_graph": {"name": f"g{len(p.graph['nodes'])}_{target}", "graph": {
             "inputs": [tensor("a")], "outputs": [tensor("b")],
@@ -312,7 +312,7 @@ SHAPES = [chain, doubled, users, cat_of_one, split, in_place, in_place_of_one, v
           branches, products,
           buffers_written, inputs, symbols, read_backwards, modules, faults, asserts]
 
-# A stretch looks at all values of the program, so stretches by nodes: known, and as long as a stretch is worth its plan no more.
+# A segment looks at all values of the program, so segments by nodes: known, and as long as a segment is worth its plan no more.
 KNOWN = {("branches", c) for c in ("run", "device", "mesh")}
 
 

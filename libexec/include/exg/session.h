@@ -71,7 +71,7 @@ typedef struct exg_session_options {
     bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
                            (exg_bind_options) */
     uint64_t time_limit_ns; /* of a run, looked at inside its steps: RUN-011; 0: none */
-    /* Operations of a run, foreseen before each stretch of it: RUN-012. Those of a product are its
+    /* Operations of a run, foreseen before each segment of it: RUN-012. Those of a product are its
      * multiplications and additions, any other operator's one for four bytes that it reads or
      * writes. 0: 1e12, and a million more for each byte of weights and inputs. */
     double work_limit;
@@ -108,7 +108,7 @@ typedef struct exg_session_input {
  * is gone, or runs another program (COM-009, the same on every rank), and the session can only be
  * destroyed; where a thread hangs (COM-001, under options.timeout_ns) it leaves its memory behind,
  * and the inputs' must stay too. A program whose sizes or branches lie in the data runs in
- * stretches: the numbers are read on the way, and the plan for what follows is made, or found again
+ * segments: the numbers are read on the way, and the plan for what follows is made, or found again
  * by them. */
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err);
@@ -147,13 +147,13 @@ typedef struct exg_session_stats {
 
 void exg_session_statistics(const exg_session *session, exg_session_stats *stats);
 
-/* The plan of the last run (on a mesh: rank 0's; of a program in stretches, the first), or
+/* The plan of the last run (on a mesh: rank 0's; of a program in segments, the first), or
  * NULL. */
 const exg_plan *exg_session_plan(const exg_session *session);
 
 /* Where that plan ends before the program does, and what it waits for there, in words ("then
  * the loop 'while_loop' (...)"); NULL when it is the whole program's. */
-const char *exg_session_waits(const exg_session *session);
+const char *exg_session_break_reason(const exg_session *session);
 
 /* Of a session that checks ranks (plan_only, check_ranks): a line for each place after which
  * nothing could be planned, and so proved, ahead of a run; NULL: all of the program was. */

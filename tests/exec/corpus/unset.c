@@ -19,7 +19,7 @@
 #define EXG_OUT(id, schema, as)             EXG_OP_##id,
 #define EXG_EACH(id, schema, as)            EXG_OP_##id,
 static const exg_operator_id stand_ins[] = {
-#include "libexport/operators/each.def"
+#include "libexport/operators/foreach.def"
 #include "libexport/operators/inplace.def"
 #include "libexport/operators/out.def"
 #include "libexport/operators/prims.def"

@@ -3,7 +3,7 @@
  */
 #include "libexec/device/device.h"
 #include "libexec/executor/plan_executor.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <exg/emit.h>
 #include <exg/exec.h>
@@ -331,7 +331,7 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
 {
     const exg_symbols none = {0};
     exg_program *functional;
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
     exg_accelerator *device;
     exg_weight_store *memory;
     exg_plan *plan;
@@ -339,9 +339,9 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
     exg_status status;
     uint32_t input = 0;
 
-    assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, err),
+    assert_int_equal(exg_graph_segment_begin(program, operators, &none, NULL, NULL, &segment, err),
                      EXG_OK);
-    assert_int_equal(exg_stretch_functional(stretch, false, false, &functional, err), EXG_OK);
+    assert_int_equal(exg_graph_segment_functional(segment, false, false, &functional, err), EXG_OK);
     assert_int_equal(on->open(0, &device, err), EXG_OK);
     assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, err), EXG_OK);
     assert_int_equal(exg_weight_store_create(program->weights, NULL, &memory, err), EXG_OK);
@@ -367,7 +367,7 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
     exg_weight_store_destroy(memory);
     device->table->close(device);
     exg_program_destroy(functional);
-    exg_stretch_destroy(stretch);
+    exg_graph_segment_destroy(segment);
     return status;
 }
 

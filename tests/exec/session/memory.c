@@ -3,7 +3,7 @@
  * two living values in one place is found out.
  */
 #include "libexec/executor/plan_executor.h"
-#include "libexport/transform/stretch.h"
+#include "libexport/transform/graph_segment.h"
 
 #include <exg/emit.h>
 #include <exg/exec.h>
@@ -424,7 +424,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     window values[VALUES + 2];
     exg_program *program;
     exg_program *functional;
-    exg_stretch *stretch;
+    exg_graph_segment *segment;
     exg_weight_store *memory;
     exg_plan *plan;
     exg_plan_executor *rank;
@@ -441,14 +441,14 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
         values[i + 2] = compute(&k.steps[i], values);
     }
     program = build(&k, operators, zeros);
-    assert_int_equal(exg_stretch_begin(program, operators, &none, NULL, NULL, &stretch, &err),
+    assert_int_equal(exg_graph_segment_begin(program, operators, &none, NULL, NULL, &segment, &err),
                      EXG_OK);
-    assert_int_equal(exg_stretch_functional(stretch, false, true, &functional, &err), EXG_OK);
+    assert_int_equal(exg_graph_segment_functional(segment, false, true, &functional, &err), EXG_OK);
     assert_int_equal(exg_plan_create(functional, operators, NULL, &plan, &err), EXG_OK);
     exg_program_destroy(functional);
     if (spoilt && !spoil(plan, seed)) {
         exg_plan_destroy(plan);
-        exg_stretch_destroy(stretch);
+        exg_graph_segment_destroy(segment);
         exg_program_destroy(program);
         release_values(values, &k);
         return -1;
@@ -463,7 +463,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     for (uint32_t o = 0; o < k.shown; o++) {
         const window *want = &values[k.count + 1 - o];
         const float *got =
-            exg_plan_executor_output(rank, stretch->first_output + o);
+            exg_plan_executor_output(rank, segment->first_output + o);
 
         for (int64_t i = 0; i < count_of(want); i++) {
             same = same && memcmp(at(want, i), &got[i], sizeof(float)) == 0;
@@ -471,7 +471,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     }
     exg_plan_executor_destroy(rank);
     exg_weight_store_destroy(memory);
-    exg_stretch_destroy(stretch);
+    exg_graph_segment_destroy(segment);
     exg_program_destroy(program);
     release_values(values, &k);
     return same;

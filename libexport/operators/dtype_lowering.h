@@ -1,0 +1,22 @@
+/* dtype_lowering.h - what operators are made of where their dtype has no kernel; defined in
+ * libexport/decompositions.
+ */
+#ifndef EXG_LIBEXPORT_OPERATORS_DTYPE_LOWERING_H
+#define EXG_LIBEXPORT_OPERATORS_DTYPE_LOWERING_H
+
+#include <exg/operators.h>
+
+/* A lowering of several operators is told which. */
+typedef void exg_dtype_lowering(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                                exg_argument *results);
+
+/* What an operator is of complex numbers, or NULL. */
+exg_dtype_lowering *exg_complex_lowering_of(exg_operator_id id);
+
+/* What an operator is of float8 tensors where it is not what its kernel does, or NULL. */
+exg_dtype_lowering *exg_float8_lowering_of(exg_operator_id id);
+
+/* A convolution whose bias is not of the dtype of its input. */
+exg_dtype_lowering exg_lower_other_bias;
+
+#endif

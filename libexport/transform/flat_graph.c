@@ -1,0 +1,210 @@
+/* flat_graph.c - what is known of a graph before it runs: who reads what last, and which
+ * elements of tensors are read as numbers that need not be known. */
+#include "libexport/transform/flat_graph.h"
+#include "libexport/weights/storage.h"
+
+#include <string.h>
+
+typedef struct note {
+    exg_flat_graph *flat;
+    uint32_t by;
+} note;
+
+static void note_use(void *user, exg_value_id *id)
+{
+    const note *n = user;
+
+    if (*id != EXG_NO_VALUE) {
+        n->flat->last_use[*id] = n->by;
+    }
+}
+
+static void needs_number(void *user, exg_value_id *id)
+{
+    exg_flat_graph *flat = user;
+
+    if (*id != EXG_NO_VALUE) {
+        flat->slots[*id] = false;
+    }
+}
+
+static bool is_item(const exg_operator *op)
+{
+    return op != NULL && (op->id == EXG_OP_item_default ||
+                          op->id == EXG_OP__local_scalar_dense_default);
+}
+
+/* May the parameter that argument `i` is given for be a tensor? */
+static bool takes_tensor(const exg_operator *op, const exg_node *node, uint32_t i)
+{
+    const char *name = node->inputs[i].name;
+    const exg_function_schema *schema = op->schema;
+
+    for (uint32_t p = 0; p < schema->argument_count; p++) {
+        if (name[0] == '\0' ? p == i : strcmp(schema->arguments[p].name, name) == 0) {
+            return schema->arguments[p].type.base == EXG_TYPE_TENSOR &&
+                   !schema->arguments[p].type.is_list;
+        }
+    }
+    return false;
+}
+
+/* An element is a slot when all that reads it are operators that take a tensor there. */
+static void find_slots(exg_flat_graph *c)
+{
+    exg_graph *graph = &c->graph;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+
+        if (is_item(exg_operators_find(c->operators, node->target)) && node->output_count == 1) {
+            c->slots[node->outputs[0].as_sym.value] = true;
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+        const exg_operator *op = exg_operators_find(c->operators, node->target);
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            bool one = node->inputs[i].arg.kind == EXG_ARGUMENT_SYM_INT ||
+                       node->inputs[i].arg.kind == EXG_ARGUMENT_SYM_FLOAT ||
+                       node->inputs[i].arg.kind == EXG_ARGUMENT_SYM_BOOL;
+
+            if (!one || op == NULL || op->symbolic != NULL || !takes_tensor(op, node, i)) {
+                exg_argument_visit_values(&node->inputs[i].arg, needs_number, c);
+            }
+        }
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_argument_visit_values(&graph->outputs[o], needs_number, c);
+    }
+}
+
+static bool any(const bool *flags, const exg_argument *values)
+{
+    bool found = values->kind == EXG_ARGUMENT_TENSOR && values->as_tensor != EXG_NO_VALUE &&
+                 flags[values->as_tensor];
+
+    for (uint32_t i = 0; values->kind == EXG_ARGUMENT_TENSORS && i < values->count; i++) {
+        found = found || (values->as_tensors[i] != EXG_NO_VALUE && flags[values->as_tensors[i]]);
+    }
+    return found;
+}
+
+/* What lies in one storage with a written weight may be written with it. */
+static exg_status find_written_beside(exg_flat_graph *c, exg_arena *arena, exg_error *err)
+{
+    uint32_t storages = c->flat.weights->storage_count;
+    bool *written = EXG_NEW_ARRAY(arena, bool, storages);
+    bool shared = false;
+
+    EXG_TRY(exg_weights_share(c->flat.weights, arena, &shared, err));
+    if (written == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t pass = 0; shared && pass < 2; pass++) {
+        for (uint32_t i = 0; i < c->graph.input_count; i++) {
+            const exg_weight *weight = exg_input_weight(&c->flat, i);
+
+            if (weight != NULL && weight->storage < storages && pass == 0) {
+                written[weight->storage] = written[weight->storage] || c->written[i];
+            } else if (weight != NULL && weight->storage < storages) {
+                c->written[i] = c->written[i] || written[weight->storage];
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+/* What a node writes, and through views what it is a view of. */
+static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *err)
+{
+    const exg_graph *graph = &c->graph;
+    bool *written = EXG_NEW_ARRAY(arena, bool, graph->value_count);
+
+    if (written == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        const exg_node *node = &graph->nodes[n];
+        const exg_operator *op = exg_operators_find(c->operators, node->target);
+        const exg_argument *self = node->input_count == 0 ? NULL : &node->inputs[0].arg;
+        const exg_argument *out = node->output_count == 0 ? NULL : &node->outputs[0];
+        if (op == NULL || self == NULL || self->kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        if (op->schema->is_mutable || (op->schema->return_count > 0 && out != NULL &&
+                                       op->schema->returns[0].alias != 0 && any(written, out))) {
+            written[self->as_tensor] = true;
+        }
+    }
+    c->written = EXG_NEW_ARRAY(arena, bool, graph->input_count);
+    if (c->written == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        c->written[i] = graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
+                        written[graph->inputs[i].as_tensor];
+    }
+    return find_written_beside(c, arena, err);
+}
+
+static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
+{
+    exg_graph *graph = &c->graph;
+    note n = {c, 0};
+
+    c->flat.graph = graph;
+    c->last_use = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    c->own = EXG_NEW_ARRAY(arena, bool, graph->value_count);
+    c->slots = EXG_NEW_ARRAY(arena, bool, graph->value_count);
+    if (c->last_use == NULL || c->own == NULL || c->slots == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            c->own[graph->inputs[i].as_tensor] = true;
+        }
+    }
+    for (uint32_t k = 0; k < graph->node_count; k++) {
+        n.by = k + 1;
+        for (uint32_t i = 0; i < graph->nodes[k].input_count; i++) {
+            exg_argument_visit_values(&graph->nodes[k].inputs[i].arg, note_use, &n);
+        }
+    }
+    n.by = UINT32_MAX;
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        exg_argument_visit_values(&graph->outputs[o], note_use, &n);
+    }
+    find_slots(c);
+    return EXG_OK;
+}
+
+exg_status exg_flat_graph_create(const exg_program *program, const exg_operators *operators,
+                             exg_arena *arena, exg_flat_graph **flat, exg_error *err)
+{
+    exg_flat_graph *c = EXG_NEW(arena, exg_flat_graph);
+
+    *flat = c;
+    if (c == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    c->operators = operators;
+    c->flat = *program;
+    EXG_TRY(exg_inline(program->graph, arena, &c->graph, err));
+    EXG_TRY(find_written(c, arena, err));
+    return describe(c, arena, err);
+}
+
+exg_status exg_flat_graph_branch(const exg_flat_graph *from, uint32_t at, bool taken,
+                                 exg_arena *arena, exg_flat_graph **flat, exg_error *err)
+{
+    exg_flat_graph *c = exg_arena_memdup(arena, from, 1, sizeof(*from));
+
+    *flat = c;
+    if (c == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_inline_branch(&from->graph, at, taken, arena, &c->graph, err));
+    return describe(c, arena, err);
+}
