@@ -124,11 +124,14 @@ class Build:
             raise SystemExit(f"mutation: it does not build: {log.name}")
 
     def runs_of(self, target):
-        """How the tests of ctest run this program: [(arguments, environment)], the plainest first."""
+        """How the tests of ctest run this program: [(arguments, environment)], the plainest first. Other levels of instructions
+        are the same program to a room that has no kernels."""
         found = []
         for test in self.tests:
             command = test.get("command", [""])
             if os.path.realpath(command[0]) == os.path.realpath(self.folder / target):
                 properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-                found.append((command[1:], dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", []))))
-        return sorted(found, key=lambda f: (len(f[1]), len(f[0]), str(f))) or [([], {})]
+                environment = dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", []))
+                if "EXG_ISA" not in environment:
+                    found.append((command[1:], environment))
+        return sorted(found, key=lambda f: (len(f[1]), len(f[0]), str(f)))

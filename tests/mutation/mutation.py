@@ -38,7 +38,7 @@ ROOMS = {
     "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor tests/exec/nulls.c", ""),
 }
 CASES = "tests/cli/cases/"
-SLOW = 20, 5  # seconds: a test that takes longer is left out, named or not
+SLOW, QUICK = 20, 3  # seconds: a test that takes longer is left out, named or (also in other ways than the plain one) not
 
 
 # ---- tests ------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ class Suite:
         status, check.seconds = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
         with self.lock:
             if status != 0:
-                print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)}", file=sys.stderr)
-            self.checks[key] = check if status == 0 and check.seconds < SLOW[0] else None
+                print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)} {environment or ''}", file=sys.stderr)
+            self.checks[key] = check if status == 0 and check.seconds < (SLOW if run_number == 0 else QUICK) else None
             return self.checks[key]
 
     def wanted(self, path):
@@ -130,7 +130,7 @@ class Suite:
 
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             first = [c for c in pool.map(lambda w: self.check(*w), checks(first)) if c]
-            rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.seconds < SLOW[1]]
+            rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.seconds < QUICK]
         return [dataclasses.replace(c, named=True) for c in first], rest
 
 
