@@ -2,6 +2,7 @@
 
     mutation.py --room libexport/program --count 100            100 mutants of a room, drawn by --seed
     mutation.py --file libexport/program/rename.c --list        what could be changed there
+    mutation.py --again verdicts.json                           once more what survived then, wherever its line stands now
     mutation.py --table tests/mutation/audit.txt                named changes, each of which its named test must find
 
 Each mutant is the product with one change. The tests that the acceptance tables (tests/seeds-*.md) name for its room run first,
@@ -255,9 +256,20 @@ def draw(files, sources, seed):
                 yield by_kind[kind].pop()
 
 
-def fresh(runner, files, count, seed, report):
+def survived(path, sources):
+    """The mutants that survived by a file of verdicts, and are possible still."""
+    for then in json.loads(path.read_text()):
+        if then["outcome"] == "survived":
+            text = sources(then["file"])
+            for mutant in mutants_of(then["file"], text):
+                if mutant.kind == then["kind"] and mutant.lines(text) == (then["before"], then["after"]):
+                    yield mutant
+                    break
+
+
+def fresh(runner, mutants, count, report):
     """The verdicts of `count` mutants that are C and another program."""
-    verdicts, waiting, mutants = [], set(), draw(files, runner.source, seed)
+    verdicts, waiting = [], set()
     lines = set()  # one change a line: of two the second says little
     with concurrent.futures.ThreadPoolExecutor(runner.jobs) as pool:
         while True:
@@ -372,6 +384,7 @@ def main():
     parser.add_argument("--file", action="append", default=[], help="a source of the product")
     parser.add_argument("--count", type=int, default=100, help="mutants to judge (100)")
     parser.add_argument("--seed", type=int, default=1, help="what they are drawn from (1)")
+    parser.add_argument("--again", type=pathlib.Path, metavar="JSON", help="the survivors of these verdicts instead")
     parser.add_argument("--table", type=pathlib.Path, help="named changes instead; each must be found by its test")
     parser.add_argument("--list", action="store_true", help="list what would be changed, and do nothing")
     parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT", help="fail when fewer are caught")
@@ -381,10 +394,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     folder = options.folder.resolve()
-    if not options.table and not options.room and not options.file:
-        parser.error("name a --room, a --file or a --table")
+    if not (options.table or options.again or options.room or options.file):
+        parser.error("name a --room, a --file, an --again or a --table")
     rooms = [p for room in options.room for p in sorted((ROOT / room).rglob("*.c"))]
     files = [str(p.relative_to(ROOT)) for p in rooms] + options.file
+    if options.again:
+        files = sorted({v["file"] for v in json.loads(options.again.read_text()) if v["outcome"] == "survived"})
     if options.list:
         for n, mutant in zip(range(options.count), draw(files, lambda p: (ROOT / p).read_text(), options.seed)):
             before, after = mutant.lines((ROOT / mutant.file).read_text())
@@ -401,7 +416,8 @@ def main():
         if options.table:
             verdicts = table(runner, options.table, say)
         else:
-            verdicts = fresh(runner, files, options.count, options.seed, say)
+            mutants = survived(options.again, runner.source) if options.again else draw(files, runner.source, options.seed)
+            verdicts = fresh(runner, mutants, options.count, say)
     if options.json:
         options.json.write_text(json.dumps([v.data() for v in verdicts], indent=1) + "\n")
     return summary(verdicts, 100.0 if options.table else options.least)

@@ -1,5 +1,7 @@
 /* parts.c - a program of PyTorch's with one thing changed in memory, and what the gate says of it:
  * which rule, at which place. What no file can say, wrongly, is found too. */
+#include "libexport/verify/verifier.h"
+
 #include <exg/formats.h>
 #include <exg/verify.h>
 
@@ -194,12 +196,42 @@ static void findings_know_their_source(void **state)
     exg_operators_destroy(operators);
 }
 
+/* A place that is longer than its room is cut, and nothing behind the room is written to. */
+static void places_are_cut(void **state)
+{
+    static const struct {
+        size_t length;
+        const char *text;
+    } rows[] = {
+        {60, "weights[\"a.long.name\"].graph.nodes[12].inputs"},
+        {45, "weights[\"a.long.name\"].graph.nodes[12].input"},
+        {30, "weights[\"a.long.name\"].graph."},
+        {12, "weights[\"a."},
+        {1, ""},
+    };
+    const exg_place *place = EXG_AT(
+        EXG_AT_INDEX(EXG_AT(EXG_AT_KEY(NULL, "weights", "a.long.name"), "graph"), "nodes", 12),
+        "inputs");
+    char text[80];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        memset(text, '#', sizeof(text));
+        exg_place_text(place, text, rows[i].length);
+        assert_string_equal(text, rows[i].text);
+        for (size_t behind = rows[i].length; behind < sizeof(text); behind++) {
+            assert_int_equal(text[behind], '#');
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changes_are_found_where_they_are),
         cmocka_unit_test(targets_of_pytorch_are_known),
         cmocka_unit_test(findings_know_their_source),
+        cmocka_unit_test(places_are_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
