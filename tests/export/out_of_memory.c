@@ -163,6 +163,41 @@ static void programs_survive_it(void **state)
     }
 }
 
+/* What is remembered of names is asked by the next of them: here each is called as the one before,
+ * which is found of all or the call says that memory is short. */
+static void doubles_are_all_found(void **state)
+{
+    static const char *const files[] = {"fixtures/mlp.pt2", "tests/export/data/control.pt2"};
+
+    (void)state;
+    for (size_t f = 0; f < sizeof(files) / sizeof(files[0]); f++) {
+        exg_program *program = NULL;
+        exg_graph *graph;
+        const char *branch = NULL;
+
+        assert_int_equal(exg_open(files[f], NULL, &program, NULL, NULL), EXG_OK);
+        graph = program->graph;
+        for (uint32_t i = 1; i < graph->value_count; i += 2) {
+            graph->values[i].name = graph->values[i - 1].name;
+        }
+        for (uint32_t n = 1; n < graph->node_count; n += 2) {
+            graph->nodes[n].name = graph->nodes[n - 1].name;
+        }
+        for (uint32_t n = 0; n < graph->node_count; n++) {
+            for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+                exg_argument *arg = &graph->nodes[n].inputs[i].arg;
+
+                if (arg->kind == EXG_ARGUMENT_GRAPH) {
+                    arg->as_graph->name = branch == NULL ? arg->as_graph->name : branch;
+                    branch = arg->as_graph->name;
+                }
+            }
+        }
+        refuse_each(verify, files[f], program, 1);
+        exg_program_destroy(program);
+    }
+}
+
 static void files_are_written_or_not(void **state)
 {
     static const char *const names[] = {"a.json", "a.pt2", "a.exg"};
@@ -191,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_survive_it),
+        cmocka_unit_test(doubles_are_all_found),
         cmocka_unit_test(files_are_written_or_not),
         cmocka_unit_test(graphs_are_built_or_not),
     };

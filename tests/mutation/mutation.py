@@ -261,10 +261,11 @@ def survived(path, sources):
     for then in json.loads(path.read_text()):
         if then["outcome"] == "survived":
             text = sources(then["file"])
-            for mutant in mutants_of(then["file"], text):
-                if mutant.kind == then["kind"] and mutant.lines(text) == (then["before"], then["after"]):
-                    yield mutant
-                    break
+            same = [
+                m for m in mutants_of(then["file"], text) if m.kind == then["kind"] and m.lines(text) == (then["before"], then["after"])
+            ]
+            if same:
+                yield min(same, key=lambda m: abs(m.line - then["line"]))
 
 
 def fresh(runner, mutants, count, report):
