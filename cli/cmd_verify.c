@@ -136,9 +136,11 @@ static void put_sarif_result(exg_text *text, const report *r, const exg_diagnost
 
 static void put_sarif(exg_text *text, const report *r)
 {
-    exg_text_puts(text, "{\"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\", "
-                        "\"version\": \"2.1.0\", \"runs\": [{\"tool\": {\"driver\": "
-                        "{\"name\": \"exg\", \"version\": \"" EXG_VERSION "\", \"rules\": [");
+    exg_text_printf(text,
+                    "{\"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\", "
+                    "\"version\": \"2.1.0\", \"runs\": [{\"tool\": {\"driver\": "
+                    "{\"name\": \"exg\", \"version\": \"%s\", \"rules\": [",
+                    exg_version());
     put_sarif_rules(text, &r->found);
     exg_text_puts(text, "]}}, \"results\": [");
     for (uint32_t i = 0; i < r->found.count; i++) {

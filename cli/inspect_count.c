@@ -308,7 +308,7 @@ static void make_value(void *user, exg_value_id *id)
 static void share(liveness *l, const exg_operators *operators, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(operators, node->target);
-    bool shares = op != NULL && (op->view != NULL || op->functional != EXG_OPERATOR_COUNT) &&
+    bool shares = op != NULL && (op->view != NULL || op->functional != EXG_OP_NONE) &&
                   node->input_count > 0 && node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR;
 
     for (uint32_t o = 0; o < node->output_count; o++) {

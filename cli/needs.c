@@ -9,8 +9,9 @@
 
 bool cli_is_code(const char *word)
 {
+    static const char signs[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"; /* also of "PT2-004" */
     static const char capitals[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    size_t letters = strspn(word, capitals);
+    size_t letters = strspn(word, capitals) == 0 ? 0 : strspn(word, signs);
     const char *tail = word + letters + (word[letters] == '-');
     size_t digits = strspn(tail, "0123456789");
     size_t length = digits > 0 ? digits : strspn(tail, capitals);

@@ -134,7 +134,7 @@ static const struct {
 
 void cli_version(FILE *out, bool json)
 {
-    fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", EXG_VERSION);
+    fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", exg_version());
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (json) {
             fprintf(out, "%s\"%s\": %s", i > 0 ? ", " : "", parts[i].name,

@@ -3,9 +3,6 @@ install(TARGETS exg_export_static exg_export_shared exg_exec_static exg_exec_sha
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY libexport/include/exg libexec/include/exg
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
-# operators.def includes these by a path relative to itself
-install(DIRECTORY libexport/operators
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/exg/libexport FILES_MATCHING PATTERN "*.def")
 
 set(EXG_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/exg)
 file(RELATIVE_PATH EXG_CMAKE_TO_PREFIX /${EXG_CMAKE_DIR} /)

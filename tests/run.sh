@@ -1,9 +1,10 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, runs the tests.
 #
-#   sh tests/run.sh            every test that needs no PyTorch: release, address and
-#                              undefined-behaviour sanitizers, thread sanitizer, fuzzers
-#   sh tests/run.sh quick      the release build's tests alone
+#   sh tests/run.sh            the release build's tests: under 8 minutes on 2 cores
+#   sh tests/run.sh quick      those of them that are short: under 3, once it is built
+#   sh tests/run.sh all        and address and undefined-behaviour sanitizers, thread
+#                              sanitizer, fuzzers: all that needs no PyTorch
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
 #   sh tests/run.sh mutation   is the product made wrong, does a test say so? (tests/mutation)
@@ -14,7 +15,7 @@ set -eu
 cd "$(dirname "$0")/.."
 . tests/install.sh
 
-mode="${1:-all}"
+mode="${1:-release}"
 jobs="$(nproc)"
 
 say() {
@@ -76,6 +77,10 @@ interop() {
 # shellcheck disable=SC2086
 need_packages $BUILD_PACKAGES $TEST_PACKAGES
 case "$mode" in
+release)
+    build release
+    run_tests release
+    ;;
 all)
     build release
     run_tests release
@@ -87,7 +92,7 @@ all)
     ;;
 quick)
     build release
-    run_tests release
+    run_tests release -LE slow
     ;;
 interop)
     interop
@@ -110,7 +115,7 @@ mutation)
     done
     ;;
 *)
-    echo "usage: sh tests/run.sh [all|quick|interop|bench|mutation]" >&2
+    echo "usage: sh tests/run.sh [release|quick|all|interop|bench|mutation]" >&2
     exit 2
     ;;
 esac

@@ -315,7 +315,7 @@ static exg_status decide(const exg_call *given, exg_entry *entry)
         return EXG_OUT_OF_MEMORY(call->err);
     }
     EXG_TRY(exg_call_schema(call, schema, scratch));
-    entry->in_place = call->op->functional != EXG_OPERATOR_COUNT;
+    entry->in_place = call->op->functional != EXG_OP_NONE;
     EXG_TRY(exg_propagate_on(call->d, call->row, call->mesh, schema, scratch, &target, &moves,
                              &sharding, call->err));
     EXG_TRY(rewritten_operator(given, target, &rewritten.op));

@@ -40,7 +40,7 @@ typedef struct search {
 
 const exg_operator *exg_computed_by(const exg_operators *operators, const exg_operator *op)
 {
-    return op->functional == EXG_OPERATOR_COUNT ? op : exg_operators_get(operators, op->functional);
+    return op->functional == EXG_OP_NONE ? op : exg_operators_get(operators, op->functional);
 }
 
 /* ---- what a mesh dim sees --------------------------------- */

@@ -1,4 +1,4 @@
-/* gradient.c - what the borders of a DTensor give back to a gradient: reference dtensor.md 3.6. */
+/* gradient.c - what the borders of a DTensor give back to a gradient: docs/dtensor.md 3.6. */
 #include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 

@@ -19,25 +19,30 @@
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
 
 static const struct {
-    exg_operator_id id;
     result_kind result;
     const char *name;
     const char *float_formula;
     const char *int_formula;
 } formulas[EXG_FORMULA_COUNT] = {
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
-    {EXG_OP_##id, result, #id, #float_formula, #int_formula},
+    {result, #id, #float_formula, #int_formula},
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
 };
 
 static bool find_formula(uint32_t operator_id, exg_formula *formula)
 {
-    /* Rows of pointwise.def come first in operators.def, in the same order. */
-    if (operator_id >= EXG_FORMULA_COUNT || (uint32_t)formulas[operator_id].id != operator_id) {
+    static const uint16_t plus_one[EXG_OPERATOR_COUNT] = {
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+    [EXG_OP_##id] = EXG_FORMULA_##id + 1,
+#include "libexport/operators/pointwise.def"
+#undef EXG_POINTWISE
+    };
+
+    if (operator_id >= EXG_OPERATOR_COUNT || plus_one[operator_id] == 0) {
         return false;
     }
-    *formula = (exg_formula)operator_id;
+    *formula = (exg_formula)(plus_one[operator_id] - 1);
     return true;
 }
 

@@ -9,7 +9,7 @@
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) \
     extern const exg_kernel exg_kernel_##kernel;
-#include <exg/operators.def>
+#include "libexport/operators/operators.def"
 #undef EXG_OPERATOR
 
 const exg_kernel exg_kernel_NONE = {.name = "none"};
@@ -18,7 +18,7 @@ const exg_kernel exg_kernel_NONE = {.name = "none"};
 static const exg_kernel *const kernels[EXG_OPERATOR_COUNT] = {
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) \
     [EXG_OP_##id] = &exg_kernel_##kernel,
-#include <exg/operators.def>
+#include "libexport/operators/operators.def"
 #undef EXG_OPERATOR
 #undef EXG_POINTWISE
 #undef EXG_VIEW

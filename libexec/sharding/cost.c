@@ -1,5 +1,5 @@
-/* cost.c - the volume of each collective: ring algorithms, as reference dtensor.md
- * section 4.6 counts them. */
+/* cost.c - the volume of each collective: ring algorithms, as docs/dtensor.md 4.6
+ * counts them. */
 #include "libexec/sharding/cost.h"
 
 void exg_costs_init(exg_costs *costs)

@@ -192,7 +192,7 @@ static const column columns[EXG_OPERATOR_COUNT] = {
 #define EXG_VIEW(id, schema, view, lowering, sharding)              [EXG_OP_##id] = {sharding},
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
     [EXG_OP_##id] = {NULL, NULL, FAMILY_##sharding},
-#include <exg/operators.def>
+#include "libexport/operators/operators.def"
 };
 #undef NONE
 

@@ -5,7 +5,7 @@
  * which everything is replicated is always there and not listed by rules.
  * Rows come from the sharding column of the operator tables: letters
  * ("mk,kn->mn"), a named rule, or a family of pointwise.def.
- * Meaning: PyTorch's DTensor, reference dtensor.md section 5; each row is executed
+ * Meaning: PyTorch's DTensor, docs/dtensor.md section 5; each row is executed
  * on meshes and compared with the unsharded result (tests/exec/sharding).
  */
 #ifndef EXG_LIBEXEC_SHARDING_RULES_H

@@ -385,7 +385,7 @@ void exg_lower_batch_norm_with_update(exg_builder *b, const exg_argument *args,
 }
 
 /* In training mode the running statistics are written, though neither schema nor
- * signature says so (reference: pt2 format 3.7); functionalize sees the copies. */
+ * signature says so (docs/pt2.md 3.7); functionalize sees the copies. */
 void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_argument three[3] = {exg_arg_none()};

@@ -618,12 +618,12 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         forget_next(b);
         return b->error.status;
     }
-    if ((op->schema->return_count > 0 && op->functional == EXG_OPERATOR_COUNT &&
+    if ((op->schema->return_count > 0 && op->functional == EXG_OP_NONE &&
          exg_infer_checked(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
         exg_builder_fail(b, &err);
         return b->error.status;
     }
-    if (op->functional != EXG_OPERATOR_COUNT) { /* in place: the result is argument 0 itself */
+    if (op->functional != EXG_OP_NONE) { /* in place: the result is argument 0 itself */
         b->join_count = 0; /* whose parts may have been written */
         metas = EXG_NEW_ARRAY(b->arena, exg_tensor_meta *, 1);
         if (metas == NULL) {

@@ -54,25 +54,25 @@ static const row rows[] = {
 #define EXG_POINTWISE(id, schema_text, result, float_formula, int_formula, sharding) \
     [EXG_OP_##id] = {.schema = schema_text,                                          \
                      .pointwise = EXG_POINTWISE_##result,                            \
-                     .functional = EXG_OPERATOR_COUNT},
+                     .functional = EXG_OP_NONE},
 #define EXG_OPERATOR(id, schema_text, shape_name, lowering_name, kernel, sharding) \
     [EXG_OP_##id] = {.schema = schema_text,                                        \
                      .shape = exg_shape_##shape_name,                              \
                      .lowering = exg_lower_##lowering_name,                        \
-                     .functional = EXG_OPERATOR_COUNT},
+                     .functional = EXG_OP_NONE},
 #define EXG_VIEW(id, schema_text, view_name, lowering_name, sharding) \
     [EXG_OP_##id] = {.schema = schema_text,                           \
                      .view = exg_view_##view_name,                    \
                      .lowering = exg_lower_##lowering_name,           \
-                     .functional = EXG_OPERATOR_COUNT},
+                     .functional = EXG_OP_NONE},
 #define EXG_INPLACE(id, schema_text, functional_id) \
     [EXG_OP_##id] = {.schema = schema_text, .functional = EXG_OP_##functional_id},
 #define EXG_SYMBOLIC(id, target_text, schema_text, evaluate) \
     [EXG_OP_##id] = {.target = target_text,                  \
                      .schema = schema_text,                  \
                      .symbolic = exg_symbolic_##evaluate,    \
-                     .functional = EXG_OPERATOR_COUNT},
-#include <exg/operators.def>
+                     .functional = EXG_OP_NONE},
+#include "libexport/operators/operators.def"
 #undef EXG_POINTWISE
 #undef EXG_OPERATOR
 #undef EXG_VIEW
@@ -105,8 +105,12 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
 {
     const row *r = &rows[id];
     exg_operator *op = &operators->items[id];
-    exg_function_schema *schema = EXG_NEW(operators->arena, exg_function_schema);
+    exg_function_schema *schema;
 
+    if (r->schema == NULL) { /* a number that is not used any more */
+        return EXG_OK;
+    }
+    schema = EXG_NEW(operators->arena, exg_function_schema);
     if (schema == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -124,8 +128,8 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
     for (uint32_t i = 0; i < schema->argument_count; i++) {
         op->stream = strcmp(schema->arguments[i].name, "stream") == 0 ? i : op->stream;
     }
-    op->size = EXG_OPERATOR_COUNT;
-    op->sized = EXG_OPERATOR_COUNT;
+    op->size = EXG_OP_NONE;
+    op->sized = EXG_OP_NONE;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (sizes[i].of == id) {
             op->size = sizes[i].size;

@@ -16,7 +16,7 @@
     exg_view_function exg_view_##view;                 \
     exg_lowering exg_lower_##lowering;
 #define EXG_SYMBOLIC(id, target, schema, evaluate) exg_symbolic_function exg_symbolic_##evaluate;
-#include <exg/operators.def>
+#include "libexport/operators/operators.def"
 #undef EXG_POINTWISE
 #undef EXG_OPERATOR
 #undef EXG_VIEW

@@ -243,7 +243,7 @@ static bool has_bools(const exg_operator *op, const exg_argument *args, const ex
 exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
                            const exg_graph *graph, exg_error *err)
 {
-    const exg_operator_id id = op->functional == EXG_OPERATOR_COUNT ? op->id : op->functional;
+    const exg_operator_id id = op->functional == EXG_OP_NONE ? op->id : op->functional;
     exg_dtype compute;
     exg_dtype result;
 

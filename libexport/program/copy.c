@@ -413,6 +413,7 @@ static void copy_into(copier *c, exg_program *to, const exg_program *from)
     to->guards_code = texts(c, from->guards_code, from->guard_count);
     to->sample_inputs = sample_inputs(c, from->sample_inputs, from->sample_input_count);
     to->torch_version = text(c, from->torch_version);
+    to->early_form = text(c, from->early_form);
 }
 
 exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_error *err)

@@ -41,7 +41,7 @@ static const struct {
 #undef ROW
 };
 
-/* The operator by a number, where the first operand has floats of 16 bits; else EXG_OPERATOR_COUNT.
+/* The operator by a number, where the first operand has floats of 16 bits; else EXG_OP_NONE.
  * Of those PyTorch multiplies and divides in float32 by the number as it is (float16 * 70000); it
  * adds what the number becomes in their dtype. */
 static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id id,
@@ -58,14 +58,14 @@ static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id i
             return products[i].by_number;
         }
     }
-    return EXG_OPERATOR_COUNT;
+    return EXG_OP_NONE;
 }
 
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *slots)
 {
     const exg_operator_id by_number = product_by_number(r, op->id, args);
-    const bool is_product = by_number != EXG_OPERATOR_COUNT;
+    const bool is_product = by_number != EXG_OP_NONE;
 
     if (is_product && (args[1].kind == EXG_ARGUMENT_INT || args[1].kind == EXG_ARGUMENT_FLOAT)) {
         op = exg_operators_get(r->operators, by_number);

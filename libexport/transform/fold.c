@@ -12,15 +12,15 @@
 #include <exg/emit.h>
 #include <string.h>
 
-/* What becomes of weight and bias; EXG_OPERATOR_COUNT: nothing. */
+/* What becomes of weight and bias; EXG_OP_NONE: nothing. */
 static const struct {
     exg_operator_id op, weight, bias;
     exg_operator_id no_bias; /* what the bias is when there was none */
 } rows[] = {
-    {EXG_OP_mul_Tensor, EXG_OP_mul_Tensor, EXG_OP_mul_Tensor, EXG_OPERATOR_COUNT},
-    {EXG_OP_div_Tensor, EXG_OP_div_Tensor, EXG_OP_div_Tensor, EXG_OPERATOR_COUNT},
-    {EXG_OP_add_Tensor, EXG_OPERATOR_COUNT, EXG_OP_add_Tensor, EXG_OP_alias_default},
-    {EXG_OP_sub_Tensor, EXG_OPERATOR_COUNT, EXG_OP_sub_Tensor, EXG_OP_neg_default},
+    {EXG_OP_mul_Tensor, EXG_OP_mul_Tensor, EXG_OP_mul_Tensor, EXG_OP_NONE},
+    {EXG_OP_div_Tensor, EXG_OP_div_Tensor, EXG_OP_div_Tensor, EXG_OP_NONE},
+    {EXG_OP_add_Tensor, EXG_OP_NONE, EXG_OP_add_Tensor, EXG_OP_alias_default},
+    {EXG_OP_sub_Tensor, EXG_OP_NONE, EXG_OP_sub_Tensor, EXG_OP_neg_default},
 };
 
 #define ROW_COUNT        (sizeof(rows) / sizeof(rows[0]))
@@ -87,7 +87,7 @@ static bool can_fold(const fold *f, const exg_node *node, uint32_t row, const ex
            values[s].tensor->rank <= product->rank && is_by_channel(values[s].tensor, product) &&
            values[s].tensor->dtype == product->dtype &&
            values[node->outputs[0].as_tensor].tensor->dtype == product->dtype &&
-           (rows[row].weight != EXG_OPERATOR_COUNT || exg_get_float(&args[2]) == 1);
+           (rows[row].weight != EXG_OP_NONE || exg_get_float(&args[2]) == 1);
 }
 
 /* Emits the convolution with other weights in place of the node. */
@@ -109,7 +109,7 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
     for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
         sizes[d] = d == 0 ? meta->sizes[0].value : 1;
     }
-    if (rows[row].weight != EXG_OPERATOR_COUNT && meta != NULL) {
+    if (rows[row].weight != EXG_OP_NONE && meta != NULL) {
         exg_argument pair[2] = {product[1],
                                 exg_arg_ref(EMIT(b, reshape_default, factor,
                                                  INTS_OF(b, sizes, meta->rank)))};
@@ -121,7 +121,7 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
         exg_argument pair[2] = {product[2], exg_arg_ref(factor)};
 
         now[2] = exg_arg_ref(exg_emit(b, rows[row].bias, pair, 2));
-    } else if (rows[row].no_bias != EXG_OPERATOR_COUNT) {
+    } else if (rows[row].no_bias != EXG_OP_NONE) {
         exg_argument one = exg_arg_ref(factor);
 
         now[2] = exg_arg_ref(exg_emit(b, rows[row].no_bias, &one, 1));

@@ -447,7 +447,7 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
-    if (op->functional != EXG_OPERATOR_COUNT) {
+    if (op->functional != EXG_OP_NONE) {
         return write_in_place(f, node, op, args);
     }
     if (op->id == EXG_OP_alias_default && old_first_input(node) != EXG_NO_VALUE) {

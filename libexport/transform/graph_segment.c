@@ -341,7 +341,7 @@ static exg_status do_sized(exg_segment_builder *m, const exg_node *node, const e
 
 static exg_status do_node(exg_segment_builder *m, const exg_node *node, const exg_operator *op)
 {
-    const exg_operator *whole = op->functional == EXG_OPERATOR_COUNT
+    const exg_operator *whole = op->functional == EXG_OP_NONE
                                     ? op
                                     : exg_operators_get(m->r.operators, op->functional);
     exg_argument args[EXG_REWRITE_ARGS_MAX + 1];
@@ -351,10 +351,10 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
 
     EXG_TRY(resolve_node(m, node, &known));
     EXG_TRY(exg_rewrite_args(&m->r, &known, &op, args));
-    if (whole->size != EXG_OPERATOR_COUNT && m->answer != NULL) {
+    if (whole->size != EXG_OP_NONE && m->answer != NULL) {
         return do_sized(m, node, op, whole, args);
     }
-    if (whole->size != EXG_OPERATOR_COUNT) {
+    if (whole->size != EXG_OP_NONE) {
         EXG_TRY(exg_emit_all(m->r.builder, whole->size, args,
                              exg_operators_get(m->r.operators, whole->size)->schema->argument_count,
                              &size));

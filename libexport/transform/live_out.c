@@ -33,7 +33,7 @@ static exg_status find_makers(live_outs *c)
         const exg_operator *op = exg_operators_find(c->r->operators, node->target);
 
         if (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR &&
-            (op->view != NULL || op->functional != EXG_OPERATOR_COUNT)) {
+            (op->view != NULL || op->functional != EXG_OP_NONE)) {
             c->maker[node->outputs[0].as_tensor] = node;
         }
     }
@@ -142,7 +142,7 @@ static exg_status live_view(live_outs *c, const exg_node *node)
     exg_argument args[EXG_REWRITE_ARGS_MAX];
 
     EXG_TRY(exg_operator_normalize(op, node, args, c->err));
-    if (op->functional != EXG_OPERATOR_COUNT) {
+    if (op->functional != EXG_OP_NONE) {
         op = exg_operators_get(c->r->operators, EXG_OP_alias_default);
     }
     return add_view(c, op, args, called(c, node->inputs[0].arg.as_tensor),

@@ -19,7 +19,7 @@ static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_op
         return exg_higher_order_of(target) == EXG_HIGHER_ORDER_NOT && !exg_is_vmap_mark(target);
     }
     if (op->symbolic != NULL || op->lowering != NULL || op->view != NULL ||
-        op->size != EXG_OPERATOR_COUNT || op->functional != EXG_OPERATOR_COUNT ||
+        op->size != EXG_OP_NONE || op->functional != EXG_OP_NONE ||
         op->id == EXG_OP__assert_async_default || op->id == EXG_OP__assert_async_msg ||
         op->id == EXG_OP__linalg_check_errors_default) {
         return false;

@@ -3,32 +3,19 @@
  */
 #include "libexport/base/text.h"
 #include "libexport/formats/json.h"
+#include "libexport/program/python.h"
 #include "libexport/verify/verifier.h"
 
 #include <string.h>
 
 /* ---- nodes ---------------------------------------------------------------------------- */
 
-/* "key,path,type;...": commas inside brackets do not count. */
-static bool has_three_parts(const char *item, size_t length)
-{
-    uint32_t commas = 0;
-    int32_t depth = 0;
-
-    for (size_t i = 0; i < length; i++) {
-        depth += item[i] == '(' || item[i] == '[';
-        depth -= item[i] == ')' || item[i] == ']';
-        commas += item[i] == ',' && depth == 0;
-    }
-    return commas == 2;
-}
-
 static void check_stack(exg_verifier *v, const char *text, const exg_place *place)
 {
     while (text[0] != '\0') {
         size_t length = strcspn(text, ";");
 
-        if (!has_three_parts(text, length)) {
+        if (!exg_is_stack_item(text, length)) {
             exg_found(v, "MET-001", place, "the item '%.*s' has no three parts",
                       (int)(length < 80 ? length : 80), text);
             return;
@@ -52,8 +39,12 @@ static void check_json(exg_verifier *v, const char *text, const exg_place *place
     }
 }
 
+/* An early file may have any text; made current, what PyTorch could not read is set apart. */
 void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_place *place)
 {
+    if (v->program->origin == EXG_ORIGIN_EARLY) {
+        return;
+    }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
         const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};

@@ -105,6 +105,15 @@ static bool is_size_operator(const char *target)
            starts(target, "torch.sym_") || starts(target, "torch._sym_");
 }
 
+/* Names with points between them, none of them empty. */
+static bool is_function(const char *target)
+{
+    size_t length = strlen(target);
+
+    return strchr(target, '.') != NULL && target[0] != '.' && target[length - 1] != '.' &&
+           strstr(target, "..") == NULL;
+}
+
 const exg_target *exg_verifier_target(exg_verifier *v, const char *text)
 {
     uintptr_t place = (uintptr_t)text;
@@ -127,7 +136,7 @@ const exg_target *exg_verifier_target(exg_verifier *v, const char *text)
         v->targets[index] = (exg_target){
             .text = text,
             .op = exg_operators_find(v->operators, text),
-            .is_call = text[0] == '#' || strchr(text, '.') != NULL,
+            .is_call = text[0] == '#' || is_function(text),
             .is_higher_order = starts(text, "torch.ops.higher_order."),
             .is_size_operator = is_size_operator(text),
         };

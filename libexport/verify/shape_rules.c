@@ -473,7 +473,7 @@ static exg_status check_writes(const call *c, exg_graph *graph)
         exg_argument args[EXG_NODE_ARGUMENTS_MAX];
         call inner = *c;
 
-        if (op == NULL || op->functional == EXG_OPERATOR_COUNT ||
+        if (op == NULL || op->functional == EXG_OP_NONE ||
             exg_operator_normalize(op, node, args, NULL) != EXG_OK) {
             continue;
         }
@@ -694,7 +694,7 @@ void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operat
         }
         if (known && op->symbolic != NULL) {
             check_size(&c, own, count);
-        } else if (known && op->functional != EXG_OPERATOR_COUNT) {
+        } else if (known && op->functional != EXG_OP_NONE) {
             check_in_place(&c, own);
         } else if (known) {
             check_tensors(&c, own, NULL);

@@ -265,6 +265,23 @@ static exg_status list_damage(exg_verifier *v, const exg_error *first, exg_error
     return EXG_MALFORMED;
 }
 
+/* What is kept and not compared (S002-69). */
+static void tell_unknown(exg_verifier *v, uint32_t index)
+{
+    const exg_storage *storage = &v->program->weights->storages[index];
+
+    for (uint32_t i = 0; i <= storage->further_count; i++) {
+        const exg_checksum *sum = i == 0 ? &storage->checksum : &storage->further[i - 1];
+        const char *name =
+            sum->kind == EXG_CHECKSUM_UNKNOWN ? name_of(v->program->weights, index) : NULL;
+
+        if (name != NULL) {
+            exg_found(v, "WGT-016", EXG_AT_KEY(NULL, "weights", name),
+                      "the checksum '%.80s' of '%s' is of no known kind", sum->text, name);
+        }
+    }
+}
+
 exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                            const exg_check_options *options, exg_error *err)
 {
@@ -280,6 +297,9 @@ exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnost
 
     if (bools == NULL) {
         return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        tell_unknown(&v, i);
     }
     status = exg_weights_check(weights, options, &first);
     if (status == EXG_MALFORMED) {

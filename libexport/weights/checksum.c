@@ -1,6 +1,7 @@
 /* checksum.c - one face for XXH3, crc32 and the digests of blocks. */
 #include "libexport/weights/checksum.h"
 
+#include "libexport/base/arena.h"
 #include "libexport/base/xxh3.h"
 #include "libexport/weights/message_digest.h"
 
@@ -115,6 +116,80 @@ exg_status exg_checksum_compare(const exg_checksum *checksum, const char *found,
                                         "checksum is %s, the file says %s: damaged bytes", found,
                                         checksum->text),
                                "the file is damaged: copy it again");
+}
+
+/* ---- all of a storage ----------------------------------------------------------------------- */
+
+static const exg_checksum *checksum_at(const exg_storage *storage, uint32_t i)
+{
+    return i == 0 ? &storage->checksum : &storage->further[i - 1];
+}
+
+exg_status exg_checks_begin(exg_checks *checks, const exg_storage *storage, exg_checksum_kind but,
+                            exg_error *err)
+{
+    checks->count = storage->further_count + 1;
+    checks->hashers = calloc(checks->count, sizeof(*checks->hashers));
+    for (uint32_t i = 0; checks->hashers != NULL && i < checks->count; i++) {
+        const exg_checksum *checksum = checksum_at(storage, i);
+
+        if (!exg_checksum_is_known(checksum) || checksum->kind == but) {
+            continue;
+        }
+        checks->hashers[i] = exg_hasher_create(checksum->kind);
+        if (checks->hashers[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return checks->hashers == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+void exg_checks_add(exg_checks *checks, const void *data, size_t length)
+{
+    for (uint32_t i = 0; i < checks->count; i++) {
+        if (checks->hashers[i] != NULL) {
+            exg_hasher_add(checks->hashers[i], data, length);
+        }
+    }
+}
+
+exg_status exg_checks_end(exg_checks *checks, const exg_storage *storage, exg_status status,
+                          exg_error *err)
+{
+    char found[EXG_CHECKSUM_TEXT_MAX];
+
+    for (uint32_t i = 0; checks->hashers != NULL && i < checks->count; i++) {
+        if (checks->hashers[i] != NULL) {
+            exg_hasher_finish(checks->hashers[i], found);
+            status = status == EXG_OK
+                         ? exg_checksum_compare(checksum_at(storage, i), found, err)
+                         : status;
+        }
+    }
+    free(checks->hashers);
+    *checks = (exg_checks){0};
+    return status;
+}
+
+exg_status exg_storage_compare(const exg_storage *storage, exg_checksum_kind kind,
+                               const char *found, exg_error *err)
+{
+    for (uint32_t i = 0; i <= storage->further_count; i++) {
+        if (checksum_at(storage, i)->kind == kind) {
+            EXG_TRY(exg_checksum_compare(checksum_at(storage, i), found, err));
+        }
+    }
+    return EXG_OK;
+}
+
+const char *exg_storage_unknown_checksum(const exg_storage *storage)
+{
+    for (uint32_t i = 0; i <= storage->further_count; i++) {
+        if (checksum_at(storage, i)->kind == EXG_CHECKSUM_UNKNOWN) {
+            return checksum_at(storage, i)->text;
+        }
+    }
+    return NULL;
 }
 
 uint32_t exg_crc32_of_rest(uint32_t all, uint32_t head, uint64_t length)

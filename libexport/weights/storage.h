@@ -35,6 +35,10 @@ typedef exg_status exg_take_fn(void *user, const uint8_t *bytes, uint64_t length
 exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *pool,
                               exg_take_fn *take, void *user, exg_error *err);
 
+/* One more checksum of its bytes, copied. NO_MEMORY. */
+exg_status exg_storage_add_checksum(exg_weights *weights, uint32_t storage,
+                                    const exg_checksum *checksum, exg_error *err);
+
 /* Compares the checksum of a storage before the first of its bytes goes out, unless the
  * weights are trusted: once, and who comes meanwhile waits.
  * Frames have theirs compared whenever they are read. MALFORMED (ARC-012). */

@@ -22,7 +22,7 @@ typedef struct stream {
     exg_weights *weights;
     uint32_t storage;
     uint64_t length;
-    exg_hasher *hasher; /* of the checksum that the storage has; NULL: none */
+    exg_checks checks; /* of the checksums that the storage has */
     const uint8_t *data; /* where the bytes lie, or NULL */
     exg_take_fn *take;
     void *user;
@@ -61,9 +61,7 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
     if (s->data != NULL) {
         exg_storage_expect(s->weights, s->storage, at, end);
     }
-    if (s->hasher != NULL) {
-        exg_hasher_add(s->hasher, bytes, (size_t)part);
-    }
+    exg_checks_add(&s->checks, bytes, (size_t)part);
     EXG_TRY(s->take(s->user, bytes, part, err));
     if (!s->stays && (end % FORGET_BYTES == 0 || end == s->length)) {
         exg_storage_forget(s->weights, s->storage, (end - 1) / FORGET_BYTES * FORGET_BYTES, end);
@@ -76,12 +74,10 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
     const exg_storage *storage = &s->weights->storages[s->storage];
 
     s->slots = calloc(slots, sizeof(*s->slots));
-    if (exg_checksum_is_known(&storage->checksum)) {
-        s->hasher = exg_hasher_create(storage->checksum.kind);
-    }
-    if (s->slots == NULL || (s->hasher == NULL && exg_checksum_is_known(&storage->checksum))) {
+    if (s->slots == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    EXG_TRY(exg_checks_begin(&s->checks, storage, EXG_CHECKSUM_NONE, err));
     for (uint32_t i = 0; i < slots && s->data == NULL; i++) {
         s->slots[i] = malloc(BLOCK_BYTES);
         if (s->slots[i] == NULL) {
@@ -110,21 +106,19 @@ static exg_status within_storage(const exg_weights *weights, uint32_t storage, e
     return exg_error_within(err, status, "storages[%u]", storage);
 }
 
-/* All of it passed: is it what the file says? The hasher goes. */
+/* All of it passed: is it what the file says? */
 static exg_status compare(stream *s, exg_status status, exg_error *err)
 {
-    char found[EXG_CHECKSUM_TEXT_MAX];
+    const exg_storage *storage = &s->weights->storages[s->storage];
+    exg_status compared = exg_checks_end(&s->checks, storage, status, err);
 
-    if (s->hasher == NULL) {
-        return status;
-    }
-    exg_hasher_finish(s->hasher, found);
     EXG_TRY(status);
-    status = exg_checksum_compare(&s->weights->storages[s->storage].checksum, found, err);
-    if (status != EXG_OK) {
-        return within_storage(s->weights, s->storage, status, err);
+    if (compared != EXG_OK) {
+        return within_storage(s->weights, s->storage, compared, err);
     }
-    exg_storage_check_end(s->weights, s->storage, true);
+    if (exg_checksum_is_known(&storage->checksum)) {
+        exg_storage_check_end(s->weights, s->storage, true);
+    }
     return EXG_OK;
 }
 
@@ -195,7 +189,15 @@ static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool
                                 checker *all, exg_error *err)
 {
     const exg_storage *s = &weights->storages[storage];
+    const uint8_t *data;
+    /* Also of what has nothing to compare: is the file there, and long enough? */
+    exg_status status = s->kind == EXG_STORAGE_EXTERNAL
+                            ? exg_storage_plain_bytes(weights, storage, &data, err)
+                            : EXG_OK;
 
+    if (status != EXG_OK) {
+        return within_storage(weights, storage, status, err);
+    }
     return exg_checksum_is_known(&s->checksum) || s->kind == EXG_STORAGE_FRAMES
                ? exg_storage_stream(weights, storage, pool, count_bytes, all, err)
                : EXG_OK;

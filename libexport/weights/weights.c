@@ -7,6 +7,7 @@
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
+#include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
@@ -165,9 +166,46 @@ exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *stor
                            &weights->private_->check_capacity, sizeof(uint8_t))) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    copy.further = NULL;
+    copy.further_count = 0;
     weights->private_->checks[weights->storage_count] = CHECK_DUE;
     weights->storages[weights->storage_count] = copy;
     *index = weights->storage_count++;
+    for (uint32_t i = 0; i < storage->further_count; i++) {
+        EXG_TRY(exg_storage_add_checksum(weights, *index, &storage->further[i], err));
+    }
+    return EXG_OK;
+}
+
+/* Those that can be compared come first. */
+exg_status exg_storage_add_checksum(exg_weights *weights, uint32_t storage,
+                                    const exg_checksum *checksum, exg_error *err)
+{
+    exg_storage *s = &weights->storages[storage];
+    exg_checksum added = {checksum->kind, exg_arena_strdup(weights->arena, checksum->text)};
+    exg_checksum first = s->checksum;
+    exg_checksum *further;
+
+    if (checksum->text != NULL && added.text == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (first.kind == EXG_CHECKSUM_NONE) {
+        s->checksum = added;
+        return EXG_OK;
+    }
+    further = EXG_NEW_ARRAY(weights->arena, exg_checksum, s->further_count + 1u);
+    if (further == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (s->further_count > 0) {
+        memcpy(further, s->further, s->further_count * sizeof(*further));
+    }
+    if (!exg_checksum_is_known(&first) && exg_checksum_is_known(&added)) {
+        s->checksum = added;
+        added = first;
+    }
+    further[s->further_count++] = added;
+    s->further = further;
     return EXG_OK;
 }
 

@@ -7,6 +7,9 @@
 /* y = x + w, w = [1, -2]; the seed's example, as exg writes it. */
 extern const char early_add[];
 
+/* `text` with the first `from` replaced by `to`; good for the next three calls. */
+const char *early_with(const char *text, const char *from, const char *to);
+
 /* early_add with the first `from` replaced by `to`; good until the next call. */
 const char *early_json(const char *from, const char *to);
 
@@ -19,5 +22,14 @@ exg_status try_text(const char *text, const exg_open_options *options, exg_error
 /* early_add whose one node is `target` with these args, kwargs and outputs. */
 const char *early_node(const char *target, const char *args, const char *kwargs,
                        const char *outputs);
+
+/* What is written of it as early JSON, malloc'ed. */
+char *saved_text(const exg_program *program);
+
+/* Read and written again, the text is itself: as JSON, by way of .exg, by way of .pt2. */
+void expect_itself(const char *text);
+
+/* As JSON it is, and we would write it so without having read it: all is in our order. */
+void expect_ours(const char *text);
 
 #endif

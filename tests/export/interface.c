@@ -12,6 +12,19 @@
 
 #include <cmocka.h>
 
+/* The library that runs is the one of these headers. */
+static void the_version_is_told(void **state)
+{
+    int part[3] = {-1, -1, -1};
+
+    (void)state;
+    assert_int_equal(sscanf(exg_version(), "%d.%d.%d", &part[0], &part[1], &part[2]), 3);
+    assert_int_equal(part[0], EXG_VERSION_MAJOR);
+    assert_int_equal(part[1], EXG_VERSION_MINOR);
+    assert_int_equal(part[2], EXG_VERSION_PATCH);
+    assert_int_equal(exg_version_number(), part[0] * 1000000 + part[1] * 1000 + part[2]);
+}
+
 /* torch.promote_types(row, column) of these dtypes. */
 static const char *const promoted[12][12] = {
     {"uint8", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
@@ -355,6 +368,7 @@ static void numbers_of_nothing_have_no_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_version_is_told),
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(nothing_is_freed),
         cmocka_unit_test(numbers_of_no_choice_are_refused),

@@ -8,6 +8,9 @@ exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
 exg_test(export_pt2_save export/pt2_save.c LIBS tests_folder exg::export)
 exg_test(export_pickle export/pickle.c LIBS exg::export)
 exg_test(export_early export/early.c export/early_maker.c LIBS tests_folder exg::export)
+exg_test(export_early_values export/early_values.c export/early_maker.c
+  LIBS tests_folder exg::export)
+exg_test(export_early_form export/early_form.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
 exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
@@ -55,6 +58,10 @@ if(Python3_FOUND AND TARGET exg)
   add_test(NAME verify_pairs COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/export/verify/pairs.py $<TARGET_FILE:exg>)
   set_tests_properties(verify_pairs PROPERTIES TIMEOUT 300)
+  # Early files at random, by way of every format.
+  add_test(NAME export_early_forms COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/export/early_forms.py $<TARGET_FILE:exg> 40)
+  set_tests_properties(export_early_forms PROPERTIES TIMEOUT 300)
 endif()
 
 # Two programs beside each other.
@@ -77,6 +84,7 @@ endif()
 
 # The format of .exg may grow and not change: what it was is kept, and compared.
 set(EXG_SCHEMA_1_0 ${PROJECT_SOURCE_DIR}/tests/export/data/export-1.0.fbs)
+# S002-113
 add_test(NAME schema_conforms COMMAND ${FLATC} --conform ${EXG_SCHEMA_1_0}
   ${PROJECT_SOURCE_DIR}/schema/export.fbs)
 add_test(NAME schema_change_is_seen COMMAND sh -c

@@ -264,7 +264,7 @@ def check_branches(exg):
     """An early file whose branches have tensors (S002-49), as .pt2: PyTorch gets what its formulas say, and so does exg."""
     path = exg.path(".pt2")
     exg.command("convert", DATA / "branches.json", path)
-    program = load_pt2(str(path)).exported_programs["Branches"].module()
+    program = torch.export.load(path).module()
     for x, expected in (([1, 2, 3], [3, 8, 19]), ([-1, -2, -3], [-1.5, -2.25, -3.125]), ([-10, -2, -3], [10, 4, 9])):
         given, result = torch.tensor(x, dtype=torch.float32), torch.tensor(expected, dtype=torch.float32)
         for got in (program(given), exg.run(path, {"x": given})[0]["0"], exg.run(DATA / "branches.json", {"x": given})[0]["0"]):

@@ -10,6 +10,7 @@
 #            do not print
 # notes      nothing is left to be done later
 # layers     includes go one way (layers.txt)
+# documents  a page of docs/ that is named is there, with the section
 #
 # exceptions.txt: CHECK PATH MOST REASON - at most MOST faults of CHECK in PATH.
 set -u
@@ -75,6 +76,18 @@ over()
         awk -v whole=$whole -f "$here/layers.awk" "$here/layers.txt" $(cat "$work/product") |
             sed 's/^/layers /'
     fi
+    awk '
+        /^#+ [0-9]+[a-z0-9.]*/ { name = FILENAME; sub(/.*\//, "docs/", name); sub(/\.$/, "", $2)
+                                 has[name " " $2] = 1 }
+        FILENAME ~ /\.md$/ && FILENAME ~ /^docs\// { page[FILENAME] = 1; next }
+        { line = $0
+          while (match(line, /docs\/[a-z0-9_-]+\.md(,? sections?)?( [0-9]+(\.[0-9]+)*)?/)) {
+              ref = substr(line, RSTART, RLENGTH); line = substr(line, RSTART + RLENGTH)
+              gsub(/,? sections?/, "", ref); count = split(ref, part, " ")
+              if (!(part[1] in page)) print "documents " FILENAME ":" FNR ": no " part[1]
+              else if (count > 1 && !(part[1] " " part[2] in has))
+                  print "documents " FILENAME ":" FNR ": " part[1] " has no section " part[2] } }
+    ' $(grep '^docs/.*\.md$' "$work/there") $(grep -v "^tests/tidy/" "$work/text")
 } > "$work/found"
 
 # Exceptions take away up to MOST faults of their check and path.

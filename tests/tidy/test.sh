@@ -50,5 +50,10 @@ echo '#include "libexec/session/context.h"' | plant layers libexec/plan/a.c
 echo '#include <exg/unheard.h>' | plant layers libexport/verify/a.c
 echo '#include "libexport/base/map.h"' | plant clean libexport/verify/a.c
 echo '#include <exg/exec.h>' | plant clean cli/a.c
+mkdir -p "$tree/docs" && echo '## 2. Two' > "$tree/docs/a.md"
+echo '/* docs/a.md section 2, docs/a.md */' | plant clean libexport/verify/a.c
+echo '/* docs/a.md section 3 */' | plant documents libexport/verify/a.c
+echo '/* docs/b.md */' | plant documents libexport/verify/a.c
+rm -r "$tree/docs"
 echo "$faults faults"
 [ $faults -eq 0 ]

@@ -7,6 +7,7 @@
  * put them back.
  */
 #include "libexport/formats/early/early.h"
+#include "libexport/program/python.h"
 #include "libexport/program/uses.h"
 
 #include <string.h>
@@ -56,6 +57,63 @@ static exg_early_branch_argument *branch_at(const exg_node *node, uint32_t i)
     return node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH
                ? (exg_early_branch_argument *)(void *)node->inputs[i].arg.as_graph
                : NULL;
+}
+
+/* Names of branches are attributes of the module around them: not empty, without dots, no two
+ * alike, none that the module's tensors or any module has. What an early file calls its
+ * GraphModules need be none of that; its form remembers (form.c). */
+static exg_status name_branches(exg_decoder *d, exg_graph *graph, const exg_early_bound *own,
+                                uint32_t own_count)
+{
+    exg_map taken;
+
+    exg_map_init(&taken, d->arena);
+    if (!exg_put_module_names(&taken)) {
+        return exg_decoder_out_of_memory(d);
+    }
+    for (uint32_t i = 0; i < own_count; i++) {
+        const char *first =
+            exg_arena_strndup(d->arena, own[i].name, strcspn(own[i].name, "."));
+
+        if (first == NULL || !exg_map_put(&taken, first, i)) {
+            return exg_decoder_out_of_memory(d);
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            exg_early_branch_argument *branch = branch_at(&graph->nodes[n], i);
+            char *name = branch == NULL ? NULL
+                                        : exg_arena_printf(d->arena, "%s",
+                                                           branch->base.name[0] == '\0'
+                                                               ? "GraphModule"
+                                                               : branch->base.name);
+
+            for (char *c = name; c != NULL && *c != '\0'; c++) {
+                *c = *c == '.' ? '_' : *c;
+            }
+            if (branch == NULL) {
+                continue;
+            }
+            branch->base.name =
+                name == NULL ? NULL : exg_map_free_name(&taken, d->arena, name);
+            if (branch->base.name == NULL || !exg_map_put(&taken, branch->base.name, n)) {
+                return exg_decoder_out_of_memory(d);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static bool has_branches(const exg_graph *graph)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
+            if (branch_at(&graph->nodes[n], i) != NULL) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* How many tensors the node's branches have. */
@@ -214,6 +272,10 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
     exg_early_bound *all;
     size_t more = 0;
 
+    if (!has_branches(graph)) {
+        return EXG_OK;
+    }
+    EXG_TRY(name_branches(d, graph, *own, *own_count));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         more += count_own(&graph->nodes[n]);
     }
@@ -295,11 +357,40 @@ void exg_early_put_back(exg_early_scope *scope, const exg_graph *graph)
     }
 }
 
-/* Fills owners[k] with the input whose branch has tensor k: the first that uses it, or the
- * first of all. */
-static exg_status find_owners(exg_early_encoder *e, const exg_node *node, uint32_t count,
-                              uint32_t *owners)
+/* Was the tensor, called `lifted` in the module around, lifted out of this branch, where it is
+ * called `own`? */
+static bool is_named_after(const char *lifted, const char *branch, const char *own)
 {
+    size_t stem = strlen(branch);
+    size_t rest = strlen(own);
+
+    if (strncmp(lifted, branch, stem) != 0 || lifted[stem] != '.' ||
+        strncmp(lifted + stem + 1, own, rest) != 0) {
+        return false;
+    }
+    lifted += stem + 1 + rest;
+    return *lifted == '\0' || (*lifted == '_' && strspn(lifted + 1, "0123456789") ==
+                                                    strlen(lifted + 1)); /* rename_bound() */
+}
+
+static const char *own_name(const exg_graph *graph, uint32_t count, uint32_t k)
+{
+    const exg_argument *input = &graph->inputs[graph->input_count - count + k];
+
+    return input->kind == EXG_ARGUMENT_TENSOR ? graph->values[input->as_tensor].name : "";
+}
+
+/* Fills owners[k] with the input whose branch has tensor k: that it is named after, else the first
+ * that uses it, or the first of all. */
+static exg_status find_owners(const exg_early_scope *outer, const exg_node *node, uint32_t last,
+                              uint32_t count, uint32_t *owners)
+{
+    exg_early_encoder *e = outer->e;
+    bool *named = EXG_NEW_ARRAY(e->arena, bool, count);
+
+    if (named == NULL) {
+        return EXG_OUT_OF_MEMORY(e->err);
+    }
     for (uint32_t k = 0; k < count; k++) {
         owners[k] = UINT32_MAX;
     }
@@ -313,10 +404,14 @@ static exg_status find_owners(exg_early_encoder *e, const exg_node *node, uint32
         }
         for (uint32_t k = 0; graph != NULL && k < count; k++) {
             const exg_argument *input = &graph->inputs[graph->input_count - count + k];
+            bool is_named = is_named_after(outer->names[operand(node, last, count, k)],
+                                           arg->as_graph->name, own_name(graph, count, k));
 
-            if (input->kind == EXG_ARGUMENT_TENSOR && uses[input->as_tensor] > 0) {
+            if (is_named || (!named[k] && input->kind == EXG_ARGUMENT_TENSOR &&
+                             uses[input->as_tensor] > 0)) {
                 owners[k] = i - 1;
             }
+            named[k] = named[k] || is_named;
         }
     }
     for (uint32_t k = 0; k < count; k++) {
@@ -346,7 +441,7 @@ static exg_status enter_branch(const exg_early_scope *outer, const exg_node *nod
     for (uint32_t i = 0; i < graph->value_count; i++) {
         names[i] = graph->values[i].name;
     }
-    EXG_TRY(find_owners(e, node, count, owners));
+    EXG_TRY(find_owners(outer, node, last, count, owners));
     for (uint32_t k = 0; k < count; k++) {
         const exg_argument *own = &graph->inputs[graph->input_count - count + k];
         uint32_t held = outer->holders[operand(node, last, count, k)];

@@ -366,7 +366,7 @@ static exg_status take_storage(exg_decoder *d, exg_json root, const half_storage
             !exg_json_find(table, name, &tensor)) {
             return EXG_FAIL(d->err, MALFORMED, "EAR-004", "the early part has no '%s'", name);
         }
-        return exg_early_storage(d, tensor, weights, ranges, &index);
+        return exg_early_storage(d, tensor, name, weights, ranges, &index);
     }
     if (half->data == NULL || half->byte_order == NULL) {
         return EXG_FAIL(d->err, MALFORMED, "EAR-004", "a storage of the carry has no bytes");

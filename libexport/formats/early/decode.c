@@ -296,16 +296,14 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
     return gather_own(d, half);
 }
 
-/* Each tensor's value; own_of[value] is its place in half->own and one more, or 0. */
+/* Each tensor's value, which tensor_values describes (S002-78): nothing is taken from the tensor;
+ * own_of[value] is its place in half->own and one more, or 0. */
 static exg_status bind_own(exg_decoder *d, exg_json value, half_module *half, uint32_t **own_of)
 {
     for (uint32_t i = 0; i < half->own_count; i++) {
         exg_early_bound *b = &half->own[i];
-        exg_value *known;
 
         EXG_TRY(exg_decoder_value(d, value, b->name, (uint32_t)strlen(b->name), &b->id));
-        known = exg_decoder_value_at(d, b->id);
-        known->tensor = known->tensor == NULL ? b->meta : known->tensor;
     }
     *own_of = EXG_NEW_ARRAY(d->arena, uint32_t, exg_decoder_value_count(d));
     if (*own_of == NULL) {
@@ -388,6 +386,14 @@ static exg_status check_bools(lifter *l, const exg_tensor_meta *meta, const exg_
     return EXG_OK;
 }
 
+static bool is_external(exg_json tensor)
+{
+    exg_json at;
+
+    return exg_json_find(tensor, "storage", &at) && exg_json_find(at, "data", &at) &&
+           exg_json_find(at, "location", &at);
+}
+
 static exg_status add_weight(lifter *l, const exg_early_bound *b)
 {
     exg_weight weight = {
@@ -395,13 +401,15 @@ static exg_status add_weight(lifter *l, const exg_early_bound *b)
     exg_weights *weights = l->program->weights;
     uint64_t length;
 
-    if (l->bytes == EXG_EARLY_WITHOUT_BYTES) {
+    if (l->bytes == EXG_EARLY_WITHOUT_BYTES ||
+        (l->bytes == EXG_EARLY_WITH_PLACES && !is_external(b->tensor))) {
         exg_storage none = {.kind = EXG_STORAGE_MEMORY, .data = (const uint8_t *)""};
 
         EXG_TRY(exg_weights_add_storage(weights, &none, &weight.storage, l->d->err));
         return exg_weights_add(weights, &weight, l->d->err);
     }
-    EXG_TRY(exg_early_storage(l->d, b->tensor, weights, l->ranges, &weight.storage));
+    EXG_TRY(exg_early_storage(l->d, b->tensor, exg_dtype_name(b->meta->dtype), weights, l->ranges,
+                              &weight.storage));
     length = weights->storages[weight.storage].length;
     if (b->meta->layout != EXG_LAYOUT_STRIDED) {
         return EXG_FAIL(l->d->err, MALFORMED, "WGT-009", "bytes of a %s tensor have no meaning",
@@ -573,58 +581,6 @@ static exg_status decode_root(exg_decoder *d, exg_json root, exg_early_bytes byt
     return EXG_OK;
 }
 
-/* ---- notes ---------------------------------------------------------------------------------- */
-
-static exg_status add_note(exg_program *program, const char *key, const char *value, exg_error *err)
-{
-    exg_string_map *map = &program->metadata;
-    exg_string_pair *items = EXG_NEW_ARRAY(program->arena, exg_string_pair, map->count + 1u);
-    char *kept = exg_arena_strdup(program->arena, value);
-
-    if (items == NULL || kept == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    if (map->count > 0) {
-        memcpy(items, map->items, map->count * sizeof(*items));
-    }
-    items[map->count] = (exg_string_pair){key, kept};
-    map->items = items;
-    map->count++;
-    return EXG_OK;
-}
-
-/* Is the first target spelt in full? */
-static bool has_long_targets(exg_json root)
-{
-    exg_json at = root;
-    exg_json_walk walk;
-    const char *target = NULL;
-
-    return exg_json_find(root, "graph", &at) && exg_json_find(at, "nodes", &at) &&
-           exg_json_array(at, &walk, NULL) == EXG_OK && exg_json_next(&walk, &at) &&
-           exg_json_find(at, "target", &at) && exg_json_string(at, &target, NULL, NULL) == EXG_OK &&
-           strncmp(target, EXG_EARLY_LONG, strlen(EXG_EARLY_LONG)) == 0;
-}
-
-/* What the file says in its own way, for whoever writes it again. */
-static exg_status add_notes(exg_json root, uint64_t strangers, exg_program *program, exg_error *err)
-{
-    exg_text unknown = EXG_TEXT_EMPTY;
-    exg_status status = EXG_OK;
-
-    if (has_long_targets(root)) {
-        EXG_TRY(add_note(program, EXG_EARLY_TARGETS, EXG_EARLY_LONG, err));
-    }
-    if (strangers > 0) {
-        status = exg_early_find_unknown(root, program, &unknown, err);
-    }
-    if (status == EXG_OK && unknown.length > 0) {
-        status = add_note(program, EXG_EARLY_UNKNOWN, exg_text_string(&unknown), err);
-    }
-    exg_text_free(&unknown);
-    return status;
-}
-
 exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_operators *names,
                             exg_program *program, exg_error *err)
 {
@@ -633,9 +589,6 @@ exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_oper
 
     exg_decoder_init(&d, program->arena, err);
     status = decode_root(&d, root, bytes, names, program);
-    if (status == EXG_OK && names != NULL) {
-        status = add_notes(root, d.strangers, program, err);
-    }
     exg_decoder_free(&d);
     return status;
 }

@@ -22,14 +22,16 @@
 #define EXG_EARLY_CARRY "exg.carry"
 #define EXG_EARLY_EXTRA "exg.extra." /* before keys of `extra` that have a meaning of their own */
 
-/* Kept in the program's metadata and not written there: what unknown.c tells of, and, when it is
- * EXG_EARLY_LONG, that the file spells targets "torch.ops.aten.add.Tensor" (S002-83). */
-#define EXG_EARLY_UNKNOWN "exg.unknown"
-#define EXG_EARLY_TARGETS "exg.targets"
-#define EXG_EARLY_LONG    "torch.ops."
+#define EXG_EARLY_NOTE  "exg.early" /* in a .pt2: the form */
+#define EXG_EARLY_LONG  "torch.ops." /* before targets, where they are spelt in full (S002-83) */
 
 /* Which bytes a document has: when structures are compared they do not matter. */
-typedef enum exg_early_bytes { EXG_EARLY_WITH_BYTES, EXG_EARLY_WITHOUT_BYTES } exg_early_bytes;
+typedef enum exg_early_bytes {
+    EXG_EARLY_WITH_BYTES,
+    EXG_EARLY_WITHOUT_BYTES,
+    EXG_EARLY_WITH_PLACES, /* read: the same, but equal ranges of files are one storage */
+    EXG_EARLY_WITH_NUMBERS /* written: the number of the weight in their place, for form.c */
+} exg_early_bytes;
 
 /* ---- reading: decode.c, argument.c, tensor.c ------------------------------------------------ */
 
@@ -70,43 +72,49 @@ exg_item_fn exg_early_branch;      /* exg_early_branch_argument: a GraphModule i
 exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_bound **own,
                                    uint32_t *own_count);
 
-/* The storage of a Tensor, added to `weights`. Equal external ranges are one: `ranges` has
- * those that were seen, and begins empty. */
-exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
+/* The storage of a Tensor, added to `weights`. Equal external ranges `of` one thing (a dtype) are
+ * one: `ranges` has those that were seen, and begins empty. */
+exg_status exg_early_storage(exg_decoder *d, exg_json tensor, const char *of, exg_weights *weights,
                              exg_map *ranges, uint32_t *storage);
 
 /* Bytes in base64 as a storage; EAR-006. */
 exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order order,
                                 exg_weights *weights, uint32_t *storage, exg_error *err);
 
-/* Keys that `root` has and the program's own early part has not: an object in `out`, which stays
- * empty when there are none. */
-exg_status exg_early_find_unknown(exg_json root, const exg_program *program, exg_text *out,
-                                  exg_error *err);
-
-/* They are put back into a GraphModule's text. */
-exg_status exg_early_put_unknown(exg_text *json, const char *unknown, exg_error *err);
+/* What an ExternalBuffer says, before it is looked at; strings in the decoder's arena. EAR-001. */
+exg_status exg_early_place(exg_decoder *d, exg_json value, exg_storage *place,
+                           const char **checksum);
 
 /* ---- writing: encode.c, encode_argument.c, branch.c ----------------------------------------- */
 
-/* Where a tensor's bytes are; both NULL: in no document (EXG_EARLY_WITHOUT_BYTES). */
+/* Where a storage's bytes are put beside the program. */
 typedef struct exg_early_range {
     const char *location; /* external file, or NULL */
     uint64_t offset;
     uint64_t length;
-    char checksum[48];
+    const char *checksum;
 } exg_early_range;
+
+/* A range of a file beside the program that stays where the form has it. */
+typedef struct exg_early_kept {
+    const exg_weight *weight;
+    const char *location;
+    uint64_t offset;
+} exg_early_kept;
 
 typedef struct exg_early_encoder {
     const exg_program *program;
     exg_arena *arena;
     exg_early_bytes bytes;
-    bool long_targets;
+    bool is_plain;                 /* the program's form does not stand */
     bool to_branches;              /* what was lifted out of a branch goes back into it */
     const char **names;            /* value id of the root graph -> early name */
     uint32_t *holders;             /* value id of the root graph -> weight and one more, or 0 */
     uint32_t *lifters;             /* weight -> input that lifts it and one more, or 0 */
     const exg_early_range *ranges; /* storage -> place, NULL: inside */
+    bool moves_external;           /* external bytes go where the options want all */
+    exg_early_kept *kept;
+    uint32_t kept_count, kept_capacity;
     exg_error *err;
 } exg_early_encoder;
 
@@ -135,6 +143,10 @@ bool exg_early_holds(const exg_weight *weight);
 const char *exg_early_name_of(const exg_early_encoder *e, uint32_t weight, bool *is_parameter);
 
 exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight);
+exg_status exg_early_put_storage(exg_early_encoder *e, exg_text *out, const exg_weight *weight);
+
+/* The bytes in base64 and quotes; of a NULL weight none. */
+exg_status exg_early_put_buffer(exg_early_encoder *e, exg_text *out, const exg_weight *weight);
 
 /* The bytes of a weight's storage as an early file has them: big endian, malloc'ed. */
 exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, void **bytes);
@@ -159,6 +171,43 @@ exg_status exg_early_put_branch(const exg_early_scope *scope, exg_text *out, con
 void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta);
 bool exg_early_says_meta(const exg_tensor_meta *meta);
 bool exg_early_says_argument(const exg_argument *arg);
+
+/* ---- form.c ---------------------------------------------------------------------------------- */
+
+/* Fills program->early_form with how `root`, which was decoded into it, is written; NULL when we
+ * write it so anyway. `to_branches` as in the encoder. */
+exg_status exg_early_keep_form(exg_json root, bool to_branches, exg_program *program,
+                               exg_error *err);
+
+/* The program in its form; `own` is what is written of it without, WITH_NUMBERS where bytes are
+ * wanted. */
+exg_status exg_early_put_form(exg_early_encoder *e, const exg_text *own, exg_text *out);
+
+/* ---- current.c ------------------------------------------------------------------------------- */
+
+/* A copy of an early program as a .pt2 can hold it and PyTorch load it, after
+ * exg_program_suit_python(); its form goes along. UNSUPPORTED PT2-004. */
+exg_status exg_early_make_current(exg_program *program, exg_error *err);
+
+/* Is `program`, read from a .pt2, an early one made current and not changed since? Then it is that
+ * one again. LIMIT, NO_MEMORY. */
+exg_status exg_early_recall(exg_program *program, exg_error *err);
+
+/* ---- external.c ------------------------------------------------------------------------------ */
+
+/* May the bytes stay where the form has them? Of an ExternalBuffer, `data`, when they are as many
+ * and as its checksum says; it is then among e->kept. */
+exg_status exg_early_keeps_place(exg_early_encoder *e, const exg_weight *weight, bool is_internal,
+                                 exg_json data, bool *keeps);
+
+/* The files that e->kept names, beside `path`: those that are there must hold the bytes (EAR-008),
+ * the others are written. *fresh: the paths of those, *count of them. */
+exg_status exg_early_write_kept(exg_early_encoder *e, const char *path, const char ***fresh,
+                                uint32_t *count);
+
+/* "xxh3-128:<hex>" of bytes, in the encoder's arena. */
+exg_status exg_early_checksum(exg_early_encoder *e, const void *bytes, uint64_t length,
+                              const char **text);
 
 /* ---- carry.c -------------------------------------------------------------------------------- */
 

@@ -125,39 +125,54 @@ exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, 
     return status;
 }
 
-static exg_status put_internal(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+exg_status exg_early_put_buffer(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
 {
     void *bytes = NULL;
-    exg_status status = exg_early_big_endian(e, weight, &bytes);
+    exg_status status = EXG_OK;
 
-    if (status == EXG_OK) {
-        exg_text_puts(out, "\"Internal\", \"data\": {\"buffer\": \"");
-        exg_base64_encode(out, bytes,
-                          (size_t)e->program->weights->storages[weight->storage].length);
-        exg_text_puts(out, "\"}");
+    exg_text_putc(out, '"');
+    if (weight != NULL && e->bytes == EXG_EARLY_WITH_NUMBERS) {
+        exg_text_printf(out, "%td", weight - e->program->weights->items);
+    } else if (weight != NULL && e->bytes == EXG_EARLY_WITH_BYTES) {
+        status = exg_early_big_endian(e, weight, &bytes);
+        if (status == EXG_OK) {
+            exg_base64_encode(out, bytes,
+                              (size_t)e->program->weights->storages[weight->storage].length);
+        }
     }
+    exg_text_putc(out, '"');
     free(bytes);
     return status;
 }
 
-exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+exg_status exg_early_put_storage(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
 {
-    const exg_early_range *range = e->ranges == NULL ? NULL : &e->ranges[weight->storage];
+    const exg_early_range *range =
+        e->ranges == NULL || weight == NULL || e->bytes != EXG_EARLY_WITH_BYTES
+            ? NULL
+            : &e->ranges[weight->storage];
 
-    exg_text_puts(out, "{\"storage\": {\"data_location\": ");
-    if (e->bytes == EXG_EARLY_WITHOUT_BYTES) {
-        exg_text_puts(out, "\"Internal\", \"data\": {\"buffer\": \"\"}");
-    } else if (range != NULL && range->location != NULL) {
-        exg_text_puts(out, "\"External\", \"data\": {\"location\": ");
+    if (range != NULL && range->location != NULL) {
+        exg_text_puts(out, "{\"data_location\": \"External\", \"data\": {\"location\": ");
         exg_text_json_string(out, range->location);
         exg_text_printf(out,
                         ", \"offset\": \"%" PRIu64 "\", \"length\": \"%" PRIu64
-                        "\", \"checksum\": \"%s\"}",
-                        range->offset, range->length, range->checksum);
+                        "\", \"checksum\": ",
+                        range->offset, range->length);
+        exg_text_json_string(out, range->checksum);
     } else {
-        EXG_TRY(put_internal(e, out, weight));
+        exg_text_puts(out, "{\"data_location\": \"Internal\", \"data\": {\"buffer\": ");
+        EXG_TRY(exg_early_put_buffer(e, out, weight));
     }
-    exg_text_puts(out, "}, \"meta\": ");
+    exg_text_puts(out, "}}");
+    return EXG_OK;
+}
+
+exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
+{
+    exg_text_puts(out, "{\"storage\": ");
+    EXG_TRY(exg_early_put_storage(e, out, weight));
+    exg_text_puts(out, ", \"meta\": ");
     exg_early_put_meta(out, weight->meta);
     exg_text_putc(out, '}');
     return EXG_OK;
@@ -215,31 +230,11 @@ static exg_status root_scope(exg_early_encoder *e, exg_early_scope *scope)
     return EXG_OK;
 }
 
-/* Of a reader's notes, not of the file's metadata. */
-static const char *note(const exg_program *program, const char *key)
-{
-    for (uint32_t i = 0; i < program->metadata.count; i++) {
-        if (strcmp(program->metadata.items[i].key, key) == 0) {
-            return program->metadata.items[i].value;
-        }
-    }
-    return NULL;
-}
-
-static bool is_note(const char *key)
-{
-    return strcmp(key, EXG_EARLY_CARRY) == 0 || strcmp(key, EXG_EARLY_UNKNOWN) == 0 ||
-           strcmp(key, EXG_EARLY_TARGETS) == 0;
-}
-
-exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out)
+static exg_status put_module(exg_early_encoder *e, const char *carry, exg_text *out)
 {
     const exg_program *program = e->program;
-    const char *unknown = note(program, EXG_EARLY_UNKNOWN);
-    const char *targets = note(program, EXG_EARLY_TARGETS);
     exg_early_scope scope;
 
-    e->long_targets = targets != NULL && strcmp(targets, EXG_EARLY_LONG) == 0;
     EXG_TRY(root_scope(e, &scope));
     exg_text_puts(out, "{\"name\": ");
     exg_text_json_string(out, program->name);
@@ -247,7 +242,7 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
     EXG_TRY(exg_early_put_graph(&scope, out, program->graph));
     exg_text_puts(out, ", \"metadata\": {");
     for (uint32_t i = 0; i < program->metadata.count; i++) {
-        if (!is_note(program->metadata.items[i].key)) {
+        if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
             exg_json_put_key(out, program->metadata.items[i].key);
             exg_text_json_string(out, program->metadata.items[i].value);
         }
@@ -261,7 +256,26 @@ exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *o
     exg_text_puts(out, ", \"buffers\": ");
     EXG_TRY(put_table(&scope, out, false));
     exg_text_putc(out, '}');
-    return unknown == NULL ? EXG_OK : exg_early_put_unknown(out, unknown, e->err);
+    return EXG_OK;
+}
+
+exg_status exg_early_encode(exg_early_encoder *e, const char *carry, exg_text *out)
+{
+    const exg_early_bytes bytes = e->bytes;
+    exg_text own = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (e->program->early_form == NULL || e->is_plain) {
+        return put_module(e, carry, out);
+    }
+    e->bytes = bytes == EXG_EARLY_WITH_BYTES ? EXG_EARLY_WITH_NUMBERS : bytes;
+    status = put_module(e, carry, &own);
+    e->bytes = bytes;
+    if (status == EXG_OK) {
+        status = own.failed ? EXG_OUT_OF_MEMORY(e->err) : exg_early_put_form(e, &own, out);
+    }
+    exg_text_free(&own);
+    return status;
 }
 
 exg_status exg_early_encode_parsed(exg_early_encoder *e, exg_json_doc **doc)

@@ -108,13 +108,14 @@ static exg_status decode(exg_json root, const exg_source *source, const exg_open
 
         EXG_TRY(exg_json_string(carry, &text, &length, err));
         EXG_TRY(exg_early_decode_carry(root, text, length, program, err));
-        return check_agreement(root, program, source->budget, err);
+        EXG_TRY(check_agreement(root, program, source->budget, err));
+        return exg_early_keep_form(root, false, program, err);
     }
     EXG_TRY(exg_operators_create(&operators, err));
     status = exg_early_decode(root, EXG_EARLY_WITH_BYTES, operators, program, err);
     exg_operators_destroy(operators);
     drop_carry(&program->metadata); /* ignored, it is gone */
-    return status;
+    return status == EXG_OK ? exg_early_keep_form(root, true, program, err) : status;
 }
 
 exg_status exg_early_open(const exg_source *source, const exg_open_options *options,

@@ -1,8 +1,8 @@
 /* save.c - early JSON written: with a carry when the program says more than the seed can.
  *
  * Whether it does is found out by reading back what would be written: no list of losses
- * can be incomplete. External bytes go to one file beside, named by its content, which is
- * there before the program that names it.
+ * can be incomplete. External bytes stay where they were (external.c), or go to one file beside,
+ * named by its content; both are there before the program that names them.
  */
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
@@ -34,7 +34,7 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
         status = exg_program_create(NULL, EXG_ARENA_UNBOUNDED, program, e->err);
     }
     if (status == EXG_OK) {
-        status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITHOUT_BYTES, operators, *program,
+        status = exg_early_decode(exg_json_root(doc), EXG_EARLY_WITH_PLACES, operators, *program,
                                   e->err);
     }
     exg_operators_destroy(operators);
@@ -42,23 +42,55 @@ static exg_status read_back(exg_early_encoder *e, exg_program **program)
     return status;
 }
 
-static exg_status needs_carry(exg_early_encoder *e, bool *needs)
+/* Is what is read back the program? What cannot even be read back (two values of one name, say) is
+ * not. */
+static exg_status says_all(exg_early_encoder *e, bool *does)
 {
     exg_program *again = NULL;
-    exg_status status;
+    exg_status status = read_back(e, &again);
 
-    e->bytes = EXG_EARLY_WITHOUT_BYTES;
-    e->to_branches = true;
-    status = read_back(e, &again);
-    e->bytes = EXG_EARLY_WITH_BYTES;
-    /* What cannot even be read back (two values of one name, say) is carried too. */
     if (status == EXG_OK) {
         status = exg_program_compare(e->program, again, false, e->err);
     }
-    *needs = status != EXG_OK;
-    e->to_branches = !*needs; /* the carry is the program, which has them lifted */
+    *does = status == EXG_OK;
     exg_program_destroy(again);
     return status == EXG_NO_MEMORY ? status : EXG_OK;
+}
+
+/* Does what is written in the program's form say the same as what is written without? */
+static exg_status check_form(exg_early_encoder *e)
+{
+    exg_program *formed = NULL;
+    exg_program *plain = NULL;
+    exg_status status = read_back(e, &formed);
+
+    e->is_plain = true;
+    if (status == EXG_OK) {
+        status = read_back(e, &plain);
+    }
+    if (status == EXG_OK) {
+        e->is_plain = exg_program_compare(formed, plain, false, NULL) != EXG_OK;
+    }
+    exg_program_destroy(formed);
+    exg_program_destroy(plain);
+    return status == EXG_NO_MEMORY ? status : EXG_OK;
+}
+
+static exg_status needs_carry(exg_early_encoder *e, bool *needs)
+{
+    const bool has_form = e->program->early_form != NULL;
+    bool says = false;
+
+    e->to_branches = true;
+    EXG_TRY(says_all(e, &says));
+    if (!says && has_form) { /* of another program, or none? */
+        e->is_plain = true;
+        EXG_TRY(says_all(e, &says));
+        e->is_plain = says;
+    }
+    *needs = !says;
+    e->to_branches = says; /* the carry is the program, which has them lifted */
+    return has_form && !says ? check_form(e) : EXG_OK;
 }
 
 static exg_status refuse_strictly(exg_early_encoder *e)
@@ -88,20 +120,14 @@ typedef struct beside {
     exg_writer *file;
 } beside;
 
-static exg_status checksum(const void *bytes, uint64_t length, exg_early_range *range,
-                           exg_error *err)
+/* A checksum that nobody knows stays with its bytes, which are those that it was made of. */
+static const char *kept_checksum(const exg_weights *weights, uint32_t storage, const char *ours)
 {
-    exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
-    char digits[EXG_CHECKSUM_TEXT_MAX];
+    const char *unknown = weights->storages[storage].byte_order == EXG_BIG_ENDIAN
+                              ? exg_storage_unknown_checksum(&weights->storages[storage])
+                              : NULL;
 
-    if (hasher == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    exg_hasher_add(hasher, bytes, (size_t)length);
-    exg_hasher_finish(hasher, digits);
-    snprintf(range->checksum, sizeof(range->checksum), "xxh3-128:%.32s", digits);
-    range->length = length;
-    return EXG_OK;
+    return unknown == NULL ? ours : unknown;
 }
 
 /* Every storage of the early part once, in the order of the weights; with a file it is
@@ -126,8 +152,12 @@ static exg_status each_storage(beside *b, exg_hasher *name)
         seen[weight->storage] = true;
         status = exg_early_big_endian(b->e, weight, &bytes);
         if (status == EXG_OK && b->file == NULL) {
-            status = checksum(bytes, weights->storages[weight->storage].length, range, b->e->err);
-            exg_hasher_add(name, range->checksum, strlen(range->checksum));
+            range->length = weights->storages[weight->storage].length;
+            status = exg_early_checksum(b->e, bytes, range->length, &range->checksum);
+            if (status == EXG_OK) {
+                exg_hasher_add(name, range->checksum, strlen(range->checksum));
+                range->checksum = kept_checksum(weights, weight->storage, range->checksum);
+            }
         } else if (status == EXG_OK) {
             status = exg_writer_align(b->file, ALIGNMENT, b->e->err);
             range->offset = exg_writer_position(b->file);
@@ -203,30 +233,46 @@ static exg_status write_beside(exg_early_encoder *e, const char *path, const cha
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
+static exg_status write_text(const exg_text *json, const char *path, exg_error *err)
+{
+    exg_writer *writer = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_writer_open(path, &writer, err));
+    status = exg_writer_write(writer, json->data, json->length, err);
+    if (status != EXG_OK) {
+        exg_writer_abort(writer);
+        return status;
+    }
+    return exg_writer_commit(writer, err);
+}
+
+/* The files that it names are there before it. */
 static exg_status write_json(exg_early_encoder *e, const char *path, bool with_carry)
 {
     exg_text carry = EXG_TEXT_EMPTY;
     exg_text json = EXG_TEXT_EMPTY;
-    exg_writer *writer = NULL;
+    const char **fresh = NULL;
+    uint32_t count = 0;
     exg_status status = with_carry ? exg_early_put_carry(e, &carry) : EXG_OK;
 
     if (status == EXG_OK) {
         status = exg_early_encode(e, with_carry ? exg_text_string(&carry) : NULL, &json);
     }
-    exg_text_putc(&json, '\n');
+    if (e->is_plain || e->program->early_form == NULL) {
+        exg_text_putc(&json, '\n');
+    }
     if (status == EXG_OK) {
         status = exg_json_written(&json, e->err);
     }
     if (status == EXG_OK) {
-        status = exg_writer_open(path, &writer, e->err);
+        status = exg_early_write_kept(e, path, &fresh, &count);
     }
     if (status == EXG_OK) {
-        status = exg_writer_write(writer, json.data, json.length, e->err);
-        if (status == EXG_OK) {
-            status = exg_writer_commit(writer, e->err);
-        } else {
-            exg_writer_abort(writer);
-        }
+        status = write_text(&json, path, e->err);
+    }
+    for (uint32_t i = 0; status != EXG_OK && i < count; i++) {
+        unlink(fresh[i]); /* nothing names it */
     }
     exg_text_free(&carry);
     exg_text_free(&json);
@@ -245,7 +291,10 @@ static exg_status save(exg_early_encoder *e, const char *path, const exg_save_op
                                       "early files hold their weights as they are"),
                              "write .exg to compress weights");
     }
+    e->moves_external = options->weights != EXG_WEIGHTS_KEEP;
+    e->bytes = EXG_EARLY_WITHOUT_BYTES;
     EXG_TRY(needs_carry(e, &with_carry));
+    e->bytes = EXG_EARLY_WITH_BYTES;
     if (with_carry && options->strict) {
         return refuse_strictly(e);
     }

@@ -3,9 +3,11 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/formats/early/early.h"
+#include "libexport/weights/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ^(0|[1-9][0-9]*)$ below 2^64 (S002-67). */
 static exg_status decimal(exg_decoder *d, exg_json value, const char *what, uint64_t *number)
@@ -128,11 +130,35 @@ static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights,
     return EXG_OK;
 }
 
-/* The range's storage: an equal one that is known, or a new one. */
-static exg_status add_range(exg_decoder *d, const exg_storage *made, exg_weights *weights,
-                            exg_map *ranges, uint32_t *storage)
+/* Is it a checksum of the same kind, and as it is? */
+static bool says_the_same(const exg_checksum *a, const exg_checksum *b)
 {
-    const char *key = exg_arena_printf(d->arena, "%" PRIu64 "+%" PRIu64 " %s", made->offset,
+    return a->kind == b->kind &&
+           (a->kind == EXG_CHECKSUM_NONE || strcasecmp(a->text, b->text) == 0);
+}
+
+/* One more checksum of bytes that have some (S002-69): each tensor's counts. */
+static exg_status add_checksum(exg_decoder *d, exg_weights *weights, uint32_t index,
+                               const exg_checksum *checksum)
+{
+    exg_storage *storage = &weights->storages[index];
+
+    if (checksum->kind == EXG_CHECKSUM_NONE || says_the_same(&storage->checksum, checksum)) {
+        return EXG_OK;
+    }
+    for (uint32_t i = 0; i < storage->further_count; i++) {
+        if (says_the_same(&storage->further[i], checksum)) {
+            return EXG_OK;
+        }
+    }
+    return exg_storage_add_checksum(weights, index, checksum, d->err);
+}
+
+/* The range's storage: an equal one that is known, or a new one. */
+static exg_status add_range(exg_decoder *d, const exg_storage *made, const char *of,
+                            exg_weights *weights, exg_map *ranges, uint32_t *storage)
+{
+    const char *key = exg_arena_printf(d->arena, "%s %" PRIu64 "+%" PRIu64 " %s", of, made->offset,
                                        made->length, made->location);
 
     if (key == NULL) {
@@ -140,7 +166,7 @@ static exg_status add_range(exg_decoder *d, const exg_storage *made, exg_weights
     }
     *storage = exg_map_find(ranges, key);
     if (*storage != EXG_MAP_NONE) {
-        return EXG_OK;
+        return add_checksum(d, weights, *storage, &made->checksum);
     }
     EXG_TRY(exg_weights_add_storage(weights, made, storage, d->err));
     return exg_map_put(ranges, key, *storage) ? EXG_OK : exg_decoder_out_of_memory(d);
@@ -150,8 +176,8 @@ typedef struct half_external {
     exg_json location, offset, length, checksum;
 } half_external;
 
-static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
-                           exg_map *ranges, uint32_t *storage)
+exg_status exg_early_place(exg_decoder *d, exg_json value, exg_storage *place,
+                           const char **checksum)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_external, location, "location", EXG_FIELD_REQUIRED, field_json),
@@ -159,29 +185,37 @@ static exg_status external(exg_decoder *d, exg_json value, exg_weights *weights,
         EXG_FIELD(half_external, length, "length", EXG_FIELD_REQUIRED, field_json),
         EXG_FIELD(half_external, checksum, "checksum", EXG_FIELD_REQUIRED, field_json),
     };
-    exg_storage made = {.kind = EXG_STORAGE_EXTERNAL, .byte_order = EXG_BIG_ENDIAN};
     half_external half = {0};
-    const char *checksum = NULL;
     uint64_t end;
 
+    *place = (exg_storage){.kind = EXG_STORAGE_EXTERNAL, .byte_order = EXG_BIG_ENDIAN};
     EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
-    EXG_TRY_IN(d->err, exg_json_string(half.location, &made.location, NULL, d->err), "location");
-    EXG_TRY_IN(d->err, decimal(d, half.offset, "offset", &made.offset), "offset");
-    EXG_TRY_IN(d->err, decimal(d, half.length, "length", &made.length), "length");
-    EXG_TRY_IN(d->err, exg_json_string(half.checksum, &checksum, NULL, d->err), "checksum");
-    made.checksum = checksum_of(checksum);
-    if (!exg_location_is_plain(made.location)) {
+    EXG_TRY_IN(d->err, exg_decoder_text(d, half.location, &place->location), "location");
+    EXG_TRY_IN(d->err, decimal(d, half.offset, "offset", &place->offset), "offset");
+    EXG_TRY_IN(d->err, decimal(d, half.length, "length", &place->length), "length");
+    EXG_TRY_IN(d->err, exg_decoder_text(d, half.checksum, checksum), "checksum");
+    place->checksum = checksum_of(*checksum);
+    if (!exg_location_is_plain(place->location)) {
         return exg_json_fault(half.location, d->err, EXG_MALFORMED, "EAR-001",
-                              "'%s' leaves the folder of its file", made.location);
+                              "'%s' leaves the folder of its file", place->location);
     }
-    if (!exg_add_u64(made.offset, made.length, &end)) {
-        return exg_json_fault(half.offset, d->err, EXG_MALFORMED, "EAR-001",
-                              "offset and length pass 64 bits");
-    }
-    return add_range(d, &made, weights, ranges, storage);
+    return exg_add_u64(place->offset, place->length, &end)
+               ? EXG_OK
+               : exg_json_fault(half.offset, d->err, EXG_MALFORMED, "EAR-001",
+                                "offset and length pass 64 bits");
 }
 
-exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weights,
+static exg_status external(exg_decoder *d, exg_json value, const char *of, exg_weights *weights,
+                           exg_map *ranges, uint32_t *storage)
+{
+    exg_storage made;
+    const char *checksum = NULL;
+
+    EXG_TRY(exg_early_place(d, value, &made, &checksum));
+    return add_range(d, &made, of, weights, ranges, storage);
+}
+
+exg_status exg_early_storage(exg_decoder *d, exg_json tensor, const char *of, exg_weights *weights,
                              exg_map *ranges, uint32_t *storage)
 {
     static const exg_field fields[] = {
@@ -208,7 +242,7 @@ exg_status exg_early_storage(exg_decoder *d, exg_json tensor, exg_weights *weigh
     }
     EXG_TRY_IN(d->err,
                has_buffer ? internal(d, half.data, weights, storage)
-                          : external(d, half.data, weights, ranges, storage),
+                          : external(d, half.data, of, weights, ranges, storage),
                "storage.data");
     return EXG_OK;
 }

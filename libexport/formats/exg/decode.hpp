@@ -631,6 +631,7 @@ exg_status decoder::program(const flat::Program *f)
     p_->schema_major = f->schema_major();
     p_->schema_minor = f->schema_minor();
     p_->torch_version = text(f->torch_version());
+    p_->early_form = text(f->early_form());
     graph(f->graph(), p_->graph);
     if (!good()) {
         return exg_error_within(err_, status_, "graph");
@@ -751,6 +752,7 @@ exg_status decoder::place(const flat::Storage *f, const uint8_t *file, uint64_t 
 exg_status decoder::storage(const flat::Storage *f, const uint8_t *file, uint64_t file_length)
 {
     exg_storage made;
+    exg_checksum declared;
     char digits[33];
     uint32_t index;
 
@@ -768,9 +770,11 @@ exg_status decoder::storage(const flat::Storage *f, const uint8_t *file, uint64_
                   static_cast<unsigned long long>(f->place()->hash_low()));
     made.checksum = {EXG_CHECKSUM_XXH3_128, digits};
     if (f->declared_checksum() != nullptr) {
-        made.checksum = {EXG_CHECKSUM_UNKNOWN, text(f->declared_checksum())};
+        declared = {EXG_CHECKSUM_UNKNOWN, text(f->declared_checksum())};
         EXG_TRY(status_);
-        EXG_TRY(spend(made.checksum.text));
+        EXG_TRY(spend(declared.text));
+        made.further = &declared;
+        made.further_count = 1;
     }
     return exg_weights_add_storage(p_->weights, &made, &index, err_);
 }

@@ -648,12 +648,13 @@ offset<flat::Program> encoder::program(const exg_program *p, const uint32_t *sto
         list<flat::Weight>(w->count, [&](uint32_t i) { return weight(w->items[i], storage_map); });
     auto storages =
         list<flat::Storage>(stored_count, [&](uint32_t i) { return storage(stored[i]); });
+    auto form = may(p->early_form);
 
     return flat::CreateProgram(
         fbb_, &nothing, EXG_FORMAT_MAJOR, EXG_FORMAT_MINOR, name,
         p->origin == EXG_ORIGIN_EARLY ? flat::Origin_EARLY : flat::Origin_CURRENT, p->schema_major,
         p->schema_minor, torch, top, spec, calls, metadata, tuples, opsets, ranges, verifiers,
-        guards, samples, extras, weights, storages, said);
+        guards, samples, extras, weights, storages, said, form);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define EXG_FORMAT_MAJOR 1
-#define EXG_FORMAT_MINOR 1
+#define EXG_FORMAT_MINOR 2
 
 /* A storage as the file holds it. */
 typedef struct exg_stored {

@@ -19,7 +19,7 @@ typedef struct payload {
     uint32_t source;
     const uint8_t *data; /* where the plain bytes lie, or NULL */
     XXH3_state_t *hash;
-    exg_hasher *declared; /* of the kind of the source's checksum, when it is another */
+    exg_checks checks; /* of what the source has, but for our own kind */
     exg_error *err;
 } payload;
 
@@ -71,9 +71,7 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
 
     p->err = err;
     XXH3_128bits_update(p->hash, plain, part);
-    if (p->declared != NULL) {
-        exg_hasher_add(p->declared, plain, part);
-    }
+    exg_checks_add(&p->checks, plain, part);
     if (p->to->element_bytes != 0) {
         EXG_TRY(write_frame(p, block->index, s->packed[block->slot]));
     }
@@ -87,22 +85,16 @@ static exg_status use_block(void *context, const exg_pipeline_block *block, exg_
     return EXG_OK;
 }
 
-/* The checksum of the source is not replaced unseen. */
+/* The checksums of the source are not replaced unseen. */
 static exg_status compare(payload *p, XXH128_hash_t hash, exg_error *err)
 {
-    const exg_checksum *checksum = &p->saver->weights->storages[p->source].checksum;
+    const exg_storage *storage = &p->saver->weights->storages[p->source];
     char found[EXG_CHECKSUM_TEXT_MAX];
 
-    if (p->declared != NULL) {
-        exg_hasher_finish(p->declared, found);
-        p->declared = NULL;
-    } else if (checksum->kind != EXG_CHECKSUM_XXH3_128) {
-        return EXG_OK;
-    } else {
-        snprintf(found, sizeof(found), "%016llx%016llx", (unsigned long long)hash.high64,
-                 (unsigned long long)hash.low64);
-    }
-    return exg_checksum_compare(checksum, found, err);
+    snprintf(found, sizeof(found), "%016llx%016llx", (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+    EXG_TRY(exg_checks_end(&p->checks, storage, EXG_OK, err));
+    return exg_storage_compare(storage, EXG_CHECKSUM_XXH3_128, found, err);
 }
 
 static exg_status place(payload *p, exg_error *err)
@@ -125,16 +117,11 @@ static exg_status place(payload *p, exg_error *err)
 static exg_status write_blocks(payload *p, exg_error *err)
 {
     exg_saver *s = p->saver;
-    const exg_checksum *checksum = &s->weights->storages[p->source].checksum;
+    const exg_storage *storage = &s->weights->storages[p->source];
     XXH128_hash_t hash;
 
     EXG_TRY(exg_storage_plain_bytes(s->weights, p->source, &p->data, err));
-    if (exg_checksum_is_known(checksum) && checksum->kind != EXG_CHECKSUM_XXH3_128) {
-        p->declared = exg_hasher_create(checksum->kind);
-        if (p->declared == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-    }
+    EXG_TRY(exg_checks_begin(&p->checks, storage, EXG_CHECKSUM_XXH3_128, err));
     EXG_TRY(place(p, err));
     EXG_TRY(exg_pipeline_run(p->to->length > BLOCK_BYTES ? s->pool : NULL,
                              exg_frame_count(p->to->length), make_block, use_block, p, err));
@@ -147,7 +134,6 @@ static exg_status write_blocks(payload *p, exg_error *err)
 exg_status exg_payload_write(exg_saver *s, exg_writer *writer, uint32_t index)
 {
     payload p = {.saver = s, .writer = writer, .to = &s->stored[index]};
-    char unused[EXG_CHECKSUM_TEXT_MAX];
     exg_status status;
 
     p.source = s->source[index];
@@ -157,9 +143,7 @@ exg_status exg_payload_write(exg_saver *s, exg_writer *writer, uint32_t index)
     }
     XXH3_128bits_reset(p.hash);
     status = write_blocks(&p, s->err);
-    if (p.declared != NULL) {
-        exg_hasher_finish(p.declared, unused);
-    }
+    (void)exg_checks_end(&p.checks, &s->weights->storages[p.source], EXG_MALFORMED, NULL);
     XXH3_freeState(p.hash);
     return status;
 }

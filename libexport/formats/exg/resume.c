@@ -52,10 +52,14 @@ static header name_save(exg_saver *s, const exg_flat *flat, XXH3_state_t *state)
     XXH3_128bits_update(state, flat->data, flat->length);
     XXH3_128bits_update(state, &s->options->align, sizeof(s->options->align));
     for (uint32_t i = 0; i < s->count; i++) {
-        const exg_checksum *checksum = &s->weights->storages[s->source[i]].checksum;
+        const exg_storage *storage = &s->weights->storages[s->source[i]];
 
-        if (checksum->text != NULL) {
-            XXH3_128bits_update(state, checksum->text, strlen(checksum->text) + 1);
+        for (uint32_t k = 0; k <= storage->further_count; k++) {
+            const char *text = k == 0 ? storage->checksum.text : storage->further[k - 1].text;
+
+            if (text != NULL) {
+                XXH3_128bits_update(state, text, strlen(text) + 1);
+            }
         }
     }
     hash = XXH3_128bits_digest(state);

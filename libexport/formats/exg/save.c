@@ -8,6 +8,7 @@
 #include "libexport/formats/exg/save.h"
 
 #include "libexport/formats/exg/resume.h"
+#include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>
@@ -40,9 +41,7 @@ static void use(exg_saver *s, uint32_t storage, const exg_tensor_meta *meta)
         s->source[s->count] = storage;
         s->stored[s->count].length = from->length;
         s->stored[s->count].byte_order = from->byte_order;
-        if (from->checksum.kind == EXG_CHECKSUM_UNKNOWN) {
-            s->stored[s->count].declared_checksum = from->checksum.text;
-        }
+        s->stored[s->count].declared_checksum = exg_storage_unknown_checksum(from);
         s->count++;
     }
     if (s->widths[s->map[storage]] == 0) {

@@ -1,5 +1,5 @@
 /* archive.h - what a .pt2 archive holds: generations, records, programs, storages.
- * Reference: pt2 format sections 2.1, 2.2, 2.5.
+ * Form: docs/pt2.md sections 2.1, 2.2, 2.5.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ARCHIVE_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ARCHIVE_H

@@ -63,7 +63,6 @@ typedef struct exg_decoder {
     uint32_t slot_count;
     exg_scope *scope; /* innermost */
     uint32_t scope_count;
-    uint64_t strangers; /* keys that no field has */
 } exg_decoder;
 
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, exg_error *err);

@@ -2,7 +2,7 @@
  *
  * Every field is written, in the schema's order, as torch.export.save does; what the model
  * keeps of a file comes out as it went in, the value tables in the order of the ids.
- * Reference: pt2 format section 1.
+ * Form: docs/pt2.md section 1.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H

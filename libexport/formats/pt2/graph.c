@@ -1,4 +1,4 @@
-/* graph.c - Graph and Node with their value tables: section 1.5. */
+/* graph.c - Graph and Node with their value tables: docs/pt2.md 1.5. */
 #include "libexport/formats/pt2/decode.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * Memory: values live in the arena; lists and dicts may contain each other and
  * themselves, so whoever walks them counts depth.
- * Reference: pt2 format section 2.6.
+ * Form: docs/pt2.md section 2.6.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_PICKLE_H
 #define EXG_LIBEXPORT_FORMATS_PT2_PICKLE_H

@@ -1,4 +1,5 @@
-/* pt2.c - a program out of a .pt2 archive: the order of work of reference section 7. */
+/* pt2.c - a program out of a .pt2 archive: the order of work of docs/pt2.md section 7. */
+#include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
 #include "libexport/formats/pt2/archive.h"
 #include "libexport/formats/pt2/decode.h"
@@ -166,7 +167,8 @@ static exg_status read_program(exg_archive *archive, const exg_open_options *opt
         EXG_TRY(exg_state_read(archive, name, program->weights, err));
     }
     EXG_TRY(exg_samples_read(archive, name, program, err));
-    return keep_extra_files(archive, program, err);
+    EXG_TRY(keep_extra_files(archive, program, err));
+    return options->ignore_carry ? EXG_OK : exg_early_recall(program, err);
 }
 
 #define MEMBER_ALIGNMENT 64 /* ARC-010 */

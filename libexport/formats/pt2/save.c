@@ -1,4 +1,4 @@
-/* save.c - .pt2 written: the records of section 2.2 in torch's order, generation D.
+/* save.c - .pt2 written: the records of docs/pt2.md 2.2 in torch's order, generation D.
  *
  * A storage that several weights of a table share is one record; a .pt2 cannot share
  * between state and constants, compress, or keep bytes outside, so frames and external
@@ -6,6 +6,7 @@
  * record they came in, kept among the extra files. Records of several programs are numbered on
  * from one to the next.
  */
+#include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
 #include "libexport/formats/pt2/encode.h"
 #include "libexport/formats/pt2/zip_writer.h"
@@ -369,17 +370,27 @@ static exg_status save(const exg_program *const *programs, uint32_t count, const
     return status;
 }
 
-/* PyTorch makes Python code of programs: those whose names are none get others, in copies. */
+/* PyTorch makes Python code of programs, and opens the one called "model": those it could not take
+ * are made so that it can, in copies. */
 static exg_status suit_python(const exg_program *const *programs, uint32_t count,
                               const exg_program **suited, exg_program **copies, exg_error *err)
 {
     for (uint32_t p = 0; p < count; p++) {
+        bool is_early = programs[p]->origin == EXG_ORIGIN_EARLY;
+        bool suits;
+
         suited[p] = programs[p];
-        if (!exg_program_suits_python(programs[p])) {
-            EXG_TRY(exg_program_copy(programs[p], &copies[p], err));
-            EXG_TRY(exg_program_suit_python(copies[p], err));
-            suited[p] = copies[p];
+        EXG_TRY(exg_program_suits_python(programs[p], &suits, err));
+        if (suits) {
+            continue;
         }
+        EXG_TRY(exg_program_copy(programs[p], &copies[p], err));
+        if (is_early) {
+            EXG_TRY(exg_early_make_current(copies[p], err));
+            copies[p]->name = count == 1 ? "model" : copies[p]->name;
+        }
+        EXG_TRY(exg_program_suit_python(copies[p], err));
+        suited[p] = copies[p];
     }
     return EXG_OK;
 }

@@ -1,4 +1,4 @@
-/* saved.c - torch.save files: opening, storages, tensors. Reference: pt2 format section 2.6. */
+/* saved.c - torch.save files: opening, storages, tensors. Form: docs/pt2.md section 2.6. */
 #include "libexport/formats/pt2/saved.h"
 
 #include "libexport/base/checked.h"

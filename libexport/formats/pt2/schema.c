@@ -1,4 +1,4 @@
-/* schema.c - ExportedProgram and what is not graph or signature: section 1.7. */
+/* schema.c - ExportedProgram and what is not graph or signature: docs/pt2.md 1.7. */
 #include "libexport/formats/pt2/decode.h"
 
 #include <exg/weights.h>

@@ -1,4 +1,4 @@
-/* signature.c - InputSpec and OutputSpec: section 1.6. */
+/* signature.c - InputSpec and OutputSpec: docs/pt2.md 1.6. */
 #include "libexport/formats/pt2/decode.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* state.c - torch.save files inside archives: state dicts of generations B and C,
- * example inputs of all. Reference: pt2 format sections 2.5 and 2.6.
+ * example inputs of all. Form: docs/pt2.md sections 2.5 and 2.6.
  */
 #include "libexport/formats/pt2/archive.h"
 #include "libexport/formats/pt2/saved.h"

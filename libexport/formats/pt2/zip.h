@@ -7,7 +7,7 @@
  * memory of the caller. Member bytes are not touched by opening.
  *
  * Memory: entries and names live in the arena; `data` is borrowed.
- * Form: APPNOTE 6.3; reference: pt2 format 2.1.
+ * Form: APPNOTE 6.3; docs/pt2.md 2.1.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ZIP_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ZIP_H

@@ -3,7 +3,7 @@
  * Members are stored, their bytes begin at multiples of 64, checksums are right, and the
  * archive ends with zip64 records. Times and modes are zero: equal members, equal bytes.
  * Memory: one buffer for the directory, and the names. Threads: one at a time.
- * Form: APPNOTE 6.3; reference: pt2 format 2.1.
+ * Form: APPNOTE 6.3; docs/pt2.md 2.1.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ZIP_WRITER_H

@@ -13,6 +13,7 @@
 #include <exg/transform.h>
 #include <exg/types.h>
 #include <exg/verify.h>
+#include <exg/version.h>
 #include <exg/weights.h>
 
 #endif

@@ -11,6 +11,7 @@
 #ifndef EXG_OPERATORS_H
 #define EXG_OPERATORS_H
 
+#include <exg/operator_id.h>
 #include <exg/program.h>
 
 #ifdef __cplusplus
@@ -76,21 +77,6 @@ exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
 
 /* ---- rows ------------------------------------------------------------------- */
 
-typedef enum exg_operator_id {
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) EXG_OP_##id,
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) EXG_OP_##id,
-#define EXG_VIEW(id, schema, view, lowering, sharding) EXG_OP_##id,
-#define EXG_INPLACE(id, schema, functional) EXG_OP_##id,
-#define EXG_SYMBOLIC(id, target, schema, evaluate) EXG_OP_##id,
-#include <exg/operators.def>
-#undef EXG_POINTWISE
-#undef EXG_OPERATOR
-#undef EXG_VIEW
-#undef EXG_INPLACE
-#undef EXG_SYMBOLIC
-    EXG_OPERATOR_COUNT
-} exg_operator_id;
-
 typedef struct exg_builder exg_builder;
 typedef struct exg_shape_call exg_shape_call;
 typedef struct exg_strided exg_strided;
@@ -127,12 +113,12 @@ typedef struct exg_operator {
     exg_lowering *lowering;          /* NULL: none */
     exg_view_function *view;         /* the result is a window on argument 0 */
     exg_symbolic_function *symbolic; /* works on sizes, not tensors */
-    exg_operator_id functional;      /* of an in-place row, else EXG_OPERATOR_COUNT */
+    exg_operator_id functional;      /* of an in-place row, else EXG_OP_NONE */
     /* The parameter that numbers a draw of random numbers, else EXG_NOT_DRAWN: such an
      * operator may be dropped, but two of them are never one, and none is a constant. */
     uint32_t stream;
     /* Of an operator whose result's size lies in the data (sized.def), else
-     * EXG_OPERATOR_COUNT: `size` gives it as one integer, or none where this call's size is
+     * EXG_OP_NONE: `size` gives it as one integer, or none where this call's size is
      * known; `sized` takes the leading arguments and then the number. */
     exg_operator_id size, sized;
 } exg_operator;

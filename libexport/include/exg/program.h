@@ -270,7 +270,7 @@ typedef struct exg_module_call {
     exg_argument *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    const char *in_spec;            /* treespec text, verbatim (treespec.h parses it) */
+    const char *in_spec;            /* treespec text, verbatim: docs/pt2.md 1.8 */
     const char *out_spec;
     const char **forward_arg_names; /* NULL when absent */
     uint32_t forward_arg_name_count;
@@ -350,6 +350,10 @@ typedef struct exg_program {
     uint32_t input_metadata_count;
     int64_t schema_major, schema_minor;
     const char *torch_version; /* NULL when absent */
+    /* Of an early file, how it says all this: its text without the bytes in it, to be written
+     * again so (formats/early/form.c); NULL where we write it so anyway. No part of what the
+     * program says. */
+    const char *early_form;
 } exg_program;
 
 /* An empty program with an arena of `budget` bytes (EXG_ARENA_UNBOUNDED) and no

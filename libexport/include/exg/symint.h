@@ -2,7 +2,7 @@
  *
  * The text of a SymInt is sympy's srepr ("Add(Mul(Integer(2), Symbol('s77', ...)),
  * Integer(1))") or infix ("2*s77 + 1"). Both are read by one closed grammar with a
- * depth limit; any other name is an error. Reference: pt2 format 1.2.
+ * depth limit; any other name is an error. Form: docs/pt2.md 1.2.
  */
 #ifndef EXG_SYMINT_H
 #define EXG_SYMINT_H

@@ -68,6 +68,9 @@ typedef struct exg_storage {
     exg_checksum checksum; /* of the plain bytes */
     exg_frames *frames;
     exg_storage_maker maker;
+    exg_checksum *further; /* more of the same bytes: an early file has one a tensor. Of those
+                              that can be compared the first is `checksum` */
+    uint32_t further_count;
 } exg_storage;
 
 typedef enum exg_weight_table { EXG_TABLE_STATE, EXG_TABLE_CONSTANTS } exg_weight_table;

@@ -1,1 +1,1 @@
-exg convert fixtures/mlp.pt2 $T/x.json --strict
+exg convert fixtures/mlp.pt2 $T/x.json --strict # S002-109

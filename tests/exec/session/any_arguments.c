@@ -226,7 +226,7 @@ static bool make(const exg_operator *op, exg_program *program)
         args[i] = argument(b, &c, &op->schema->arguments[i]);
     }
     memset(results, 0, sizeof(results));
-    if (op->schema->is_mutable && op->functional == EXG_OPERATOR_COUNT
+    if (op->schema->is_mutable && op->functional == EXG_OP_NONE
             ? make_node(b, program, op, args, results)
             : exg_emit_all(b, op->id, args, op->schema->argument_count, results) == EXG_OK) {
         for (uint32_t r = 0; r < op->schema->return_count; r++) {

@@ -9,7 +9,7 @@ export LC_ALL
 cd "$1" || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/exg-codes.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-code='[A-Z]{2,5}-([0-9]{3}|[A-Z][A-Z0-9]+)'
+code='[A-Z][A-Z0-9]{1,4}-([0-9]{3}|[A-Z][A-Z0-9]+)'
 
 grep -rhE "\"$code\"" libexport libexec cli --include='*.c' --include='*.h' --include='*.cpp' \
     --include='*.hpp' | sed 's,/\*.*,,' | grep -oE "\"$code\"" | sort -u > "$work/used"
