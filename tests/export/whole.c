@@ -177,6 +177,7 @@ exg_program *make_whole(void)
                                    .assertion_dep_token = "y", .assertion_dep_index = 2};
     p->input_metadata = said;
     p->input_metadata_count = 2;
+    p->early_form = "{\"name\" :\"m\"}";
     p->module_calls = calls;
     p->module_call_count = 2;
     p->metadata = (exg_string_map){metadata, 2};
