@@ -179,7 +179,7 @@ static int print_real(reader *r, exg_text *out)
     if (isfinite(value)) {
         put_digits(out, fabs(value), r->depth == 1 && value != 0);
     } else {
-        exg_text_puts(out, isnan(value) ? "nan" : "inf");
+        exg_text_puts(out, isnan(value) ? "nan" : "oo");
     }
     return value < 0 ? ADD : ATOM;
 }

@@ -205,6 +205,9 @@ static void it_says_how_a_program_is_called(void **state)
         exg_program *program = NULL;
 
         assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+        assert_string_equal(program->name, "model"); /* as torch.export.load asks for it */
+        assert_int_equal(program->schema_major, 8);
+        assert_int_equal(program->schema_minor, 20);
         program->signature =
             (exg_signature){inputs, outputs, 1 + rows[r].inputs, 1 + rows[r].outputs};
         assert_int_equal(exg_program_make_call(program, NULL), EXG_OK);

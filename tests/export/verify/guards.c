@@ -1,5 +1,6 @@
 /* guards.c - guards on inputs of every kind and nesting: each is read as Python would, and holds
  * where Python says so. The inputs' own numbers stand in the graph. */
+#include <exg/emit.h>
 #include <exg/formats.h>
 #include <exg/verify.h>
 
@@ -97,6 +98,40 @@ static void numbers_stand_for_inputs(void **state)
     assert_false(is_refused(program, "L['n'] == 6"));
     assert_false(is_refused(program, "L['n'] == 2*L['x'].size()[0]"));
     assert_true(is_refused(program, "L['n'] == 7"));
+    exg_program_destroy(program);
+}
+
+/* An input's place among all has more than one digit. */
+static void many_inputs_are_counted(void **state)
+{
+    static const row rows[] = {
+        {"L['flat_args'][9].size()[0] == 10",  false},
+        {"L['flat_args'][10].size()[0] == 11", false},
+        {"L['flat_args'][10].size()[0] == 12", true },
+        {"L['flat_args'][11].size()[0] == 12", false},
+        {"L['flat_args'][12].size()[0] == 12", true },
+        {"L['flat_args'][a].size()[0] == 11",  true },
+    };
+    exg_program *program;
+    exg_builder *b;
+    exg_ref x[12];
+    exg_argument y;
+
+    (void)state;
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    for (int i = 0; i < 12; i++) {
+        exg_tensor_meta meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){i + 1}, 1);
+        char name[8];
+
+        snprintf(name, sizeof(name), "x%d", i);
+        x[i] = exg_builder_input(b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    }
+    y = exg_arg_ref(EMIT(b, add_Tensor, x[11], x[0]));
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    exg_builder_call(b);
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    CHECK(program, rows);
     exg_program_destroy(program);
 }
 
@@ -262,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_stand_for_inputs),
+        cmocka_unit_test(many_inputs_are_counted),
         cmocka_unit_test(keys_are_steps),
         cmocka_unit_test(trees_have_steps_of_their_class),
         cmocka_unit_test(items_are_counted),

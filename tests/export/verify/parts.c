@@ -31,6 +31,7 @@
 
 static exg_sym_int number = {"s0", 3, true};
 static exg_value_id listed[1];
+static exg_string_pair stack = {"nn_module_stack", "layer"};
 
 static exg_argument *one(exg_argument_kind kind)
 {
@@ -203,15 +204,15 @@ static void places_are_cut(void **state)
         size_t length;
         const char *text;
     } rows[] = {
-        {60, "weights[\"a.long.name\"].graph.nodes[12].inputs"},
-        {45, "weights[\"a.long.name\"].graph.nodes[12].input"},
-        {30, "weights[\"a.long.name\"].graph."},
-        {12, "weights[\"a."},
+        {60, "graph.nodes[12].metadata[\"a.long.name\"].x"},
+        {41, "graph.nodes[12].metadata[\"a.long.name\"]."},
+        {30, "graph.nodes[12].metadata[\"a.l"},
+        {17, "graph.nodes[12]."},
+        {12, "graph.nodes"},
         {1, ""},
     };
     const exg_place *place = EXG_AT(
-        EXG_AT_INDEX(EXG_AT(EXG_AT_KEY(NULL, "weights", "a.long.name"), "graph"), "nodes", 12),
-        "inputs");
+        EXG_AT_KEY(EXG_AT_INDEX(EXG_AT(NULL, "graph"), "nodes", 12), "metadata", "a.long.name"), "x");
     char text[80];
 
     (void)state;
