@@ -25,6 +25,15 @@ static inline bool exg_dtype_is_float8(exg_dtype dtype)
     return exg_dtype_is_float(dtype) && exg_dtype_bytes(dtype) == 1;
 }
 
+/* The greatest number of a float8 dtype. */
+static inline double exg_float8_most(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F8E4M3FN     ? 448
+           : dtype == EXG_DTYPE_F8E4M3FNUZ ? 240
+           : dtype == EXG_DTYPE_F8E8M0FNU  ? 0x1p127
+                                           : 57344;
+}
+
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
 
