@@ -70,7 +70,8 @@ static void check_signature(void)
     NULLED(exg_input_spec_check(NULL, &err));
     NULLED(exg_output_spec_check(NULL, &err));
     NULLED(exg_signature_rename(NULL, NULL, NULL, EXG_TARGETS_FOLLOW, &err));
-    NULLED(exg_signature_replace_hook(NULL, NULL, NULL, EXG_USE_NODE, false, false, &err));
+    NULLED(exg_signature_replace_hook(NULL, NULL, NULL, EXG_USE_NODE, false, false,
+                                      EXG_TARGETS_STAY, &err));
     NULLED(exg_program_replace_uses(NULL, 0, 0, &err));
     NULLED(exg_program_rename_value(NULL, NULL, NULL, &err));
     NULLED(exg_signature_print(NULL, NULL, &err));

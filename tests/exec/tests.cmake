@@ -127,9 +127,10 @@ exg_test(exec_budget exec/session/budget.c exec/session/fixture.c THREADS LIBS e
 exg_test(exec_turns exec/session/turns.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_stop exec/session/stop.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_calls exec/session/calls.c LIBS exg::exec)
+exg_test(exec_built exec/session/built.c LIBS exg::exec)
 exg_test(exec_nulls exec/nulls.c LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
-exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
+exg_test(exec_out_of_memory exec/session/out_of_memory.c export/refusal.c LIBS exg::exec)
 exg_test(exec_no_threads exec/session/no_threads.c exec/session/fixture.c LIBS exg::exec
   ${CMAKE_DL_LIBS})
 # What a session makes of weights before it runs.
