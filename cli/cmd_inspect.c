@@ -32,6 +32,8 @@ static void put_signature(exg_text *text, const exg_program *program)
 {
     const exg_graph *graph = program->graph;
     const exg_signature *signature = &program->signature;
+    const char *name;
+    uint32_t index;
 
     exg_text_puts(text, "inputs\n");
     for (uint32_t i = 0; i < graph->input_count && i < signature->input_count; i++) {
@@ -50,6 +52,11 @@ static void put_signature(exg_text *text, const exg_program *program)
         exg_text_printf(text, "  %s%s", exg_output_kind_name(spec->kind),
                         spec->target == NULL ? "" : " ");
         exg_text_plain(text, spec->target == NULL ? "" : spec->target, false);
+        exg_text_putc(text, '\n');
+    }
+    if (exg_signature_assertion_dep_token(signature, &index, &name)) {
+        exg_text_printf(text, "token of assertions\n  output %" PRIu32 ": ", index);
+        exg_text_plain(text, name, false);
         exg_text_putc(text, '\n');
     }
     for (uint32_t i = 0; i < program->range_constraint_count; i++) {
@@ -143,8 +150,10 @@ static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *
         exg_text_puts(text, "}\n");
         return EXG_OK;
     }
-    EXG_TRY(exg_program_print(i->p->program, &printed, err));
+    EXG_TRY(i->call->fx ? exg_program_print_graph(i->p->program, &printed, err)
+                        : exg_program_print(i->p->program, &printed, err));
     exg_text_plain(text, printed, true);
+    exg_text_puts(text, i->call->fx ? "\n" : "");
     free(printed);
     return EXG_OK;
 }

@@ -1,5 +1,6 @@
 /* inspect_json.c - the same as data: a summary, and the nodes. */
 #include "cli/inspect.h"
+#include "cli/signature.h"
 #include "libexport/program/print.h"
 
 #include <inttypes.h>
@@ -74,7 +75,8 @@ static void put_signature(exg_text *text, const exg_program *program)
         put_spec(text, graph, &graph->outputs[i], exg_output_kind_name(spec->kind), &spec->arg,
                  spec->target);
     }
-    exg_text_puts(text, "]");
+    exg_text_puts(text, "], ");
+    cli_put_assertion_token(text, signature);
 }
 
 static void put_ranges(exg_text *text, const exg_program *program)

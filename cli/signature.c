@@ -124,6 +124,21 @@ static exg_status put_backward(exg_text *out, const exg_signature *s, const room
     return EXG_OK;
 }
 
+void cli_put_assertion_token(exg_text *text, const exg_signature *signature)
+{
+    const char *name;
+    uint32_t index;
+
+    exg_text_puts(text, "\"assertion_dep_token\": ");
+    if (exg_signature_assertion_dep_token(signature, &index, &name)) {
+        exg_text_printf(text, "{\"%" PRIu32 "\": ", index);
+        exg_text_json_string(text, name);
+        exg_text_putc(text, '}');
+    } else {
+        exg_text_puts(text, "null");
+    }
+}
+
 static exg_status put_views(exg_text *out, const exg_signature *s, const room *r, exg_error *err)
 {
     uint32_t count = 0;
@@ -150,6 +165,8 @@ static exg_status put_views(exg_text *out, const exg_signature *s, const room *r
         put_pairs(out, pairs_views[i].name, pairs_views[i].view, s, r);
     }
     EXG_TRY(put_backward(out, s, r, err));
+    exg_text_puts(out, ", ");
+    cli_put_assertion_token(out, s);
     exg_text_puts(out, "}\n");
     return EXG_OK;
 }
@@ -177,6 +194,8 @@ exg_status cli_print_signature(FILE *out, const exg_signature *signature, bool j
 {
     exg_text plain = EXG_TEXT_EMPTY;
     char *text = NULL;
+    const char *name;
+    uint32_t index;
     exg_status status;
 
     if (json) {
@@ -184,6 +203,11 @@ exg_status cli_print_signature(FILE *out, const exg_signature *signature, bool j
     }
     EXG_TRY(exg_signature_print(signature, &text, err));
     exg_text_plain(&plain, text, true);
+    if (exg_signature_assertion_dep_token(signature, &index, &name)) {
+        exg_text_printf(&plain, "\n# assertion_dep_token\noutput %" PRIu32 ": ", index);
+        exg_text_plain(&plain, name, false);
+        exg_text_putc(&plain, '\n');
+    }
     status = cli_put(out, &plain, err);
     exg_text_free(&plain);
     free(text);

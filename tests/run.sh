@@ -7,6 +7,7 @@
 #                              sanitizer, fuzzers: all that needs no PyTorch
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
+#   sh tests/run.sh mutation   is the product made wrong, does a test say so? (tests/mutation)
 #
 # May be run again at no cost: what is installed and built stays.
 # EXG_FUZZ_SECONDS: how long each fuzzer runs (10).
@@ -107,8 +108,14 @@ bench)
         esac
     done
     ;;
+mutation)
+    need_packages python3
+    for room in libexport/program libexport/verify libexport/formats/early libexec/dtensor libexec/dispatch; do
+        python3 tests/mutation/mutation.py --room "$room" --count 60 --least 90
+    done
+    ;;
 *)
-    echo "usage: sh tests/run.sh [release|quick|all|interop|bench]" >&2
+    echo "usage: sh tests/run.sh [release|quick|all|interop|bench|mutation]" >&2
     exit 2
     ;;
 esac

@@ -4,7 +4,7 @@
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
-#include "libexport/decompositions/float8.h"
+#include "libexport/decompositions/complex.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -538,6 +538,11 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     exg_op_schema_init(&as_given, row->op->schema, (exg_object *)(uintptr_t)args, arg_count,
                        (exg_named_object *)(uintptr_t)kwargs, kwarg_count);
     EXG_TRY(exg_schema_positions(&as_given, call.at, err));
+    for (uint32_t i = 0; i < row->op->schema->argument_count; i++) {
+        if (call.at[i] != NULL && call.at[i]->kind == EXG_OBJECT_UINT) {
+            return EXG_FAIL(err, USAGE, "DSP-001", "%s of an integer above INT64_MAX", key);
+        }
+    }
     return exg_dispatch_call(&call, exg_current_mesh(d), result);
 }
 
@@ -590,6 +595,7 @@ static exg_status check_object(const char *key, const exg_object *object, uint32
     EXG_TRY(EXG_CHECK_CHOICE(object->kind, EXG_OBJECT_TUPLE, "exg_object.kind", err));
     switch (object->kind) {
     case EXG_OBJECT_NONE:
+    case EXG_OBJECT_UINT:
         return EXG_OK;
     case EXG_OBJECT_VALUE:
         return check_value(&object->value, err);

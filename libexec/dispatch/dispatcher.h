@@ -139,6 +139,7 @@ struct exg_dispatcher {
     exg_program *empty; /* whose weights, none, the memory is of */
     exg_weight_store *memory;
     uint64_t draws; /* of random operators so far */
+    uint64_t drawn; /* by factories: the offset of the next */
     bool grad_disabled;
     uint32_t muted;      /* inside operators that are recorded whole */
     uint64_t steps;      /* recorded so far */
@@ -155,6 +156,9 @@ exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg
 
 /* The handler that stands in the table of ours for `key`, or an empty row. */
 exg_dispatch_row exg_builtin_row(const char *key);
+
+/* factory.c: sets the row's handler where the operator makes something of nothing. */
+void exg_factory_row(const char *key, exg_dispatch_row *row);
 
 /* The call with its arguments in place (row, at, depth, d, err); `mesh` where no DTensor says. */
 exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result);

@@ -141,9 +141,17 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
 {
     const exg_graph *graph;
 
+    exg_status status;
+
     entry->returns_out = call->op->schema->is_out_variant;
-    EXG_TRY(exg_graph_entry_emit(call, entry, emit_operator, NULL,
-                                 call->op->schema->return_count));
+    status = exg_graph_entry_emit(call, entry, emit_operator, NULL,
+                                  call->op->schema->return_count);
+    if (status == EXG_UNSUPPORTED && entry->returns_out && call->err != NULL &&
+        strcmp(call->err->code, "OPR-007") == 0) { /* in a program; here the caller's fault */
+        return EXG_FAIL(call->err, USAGE, "DSP-007", "%s: a tensor for out= has other sizes than "
+                        "the result", call->row->key);
+    }
+    EXG_TRY(status);
     graph = entry->program->graph;
     *itself = graph->node_count == 1 && strcmp(graph->nodes[0].target, call->op->target) == 0;
     return EXG_OK;

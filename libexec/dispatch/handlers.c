@@ -20,26 +20,7 @@ static bool is_dtensor(const exg_object *args, uint32_t count, uint32_t i)
 
 /* ---- numbers --------------------------------- */
 
-static exg_argument element(const exg_tensor *t)
-{
-    int64_t whole = 0;
-    uint64_t bits = 0;
-
-    if (t->dtype == EXG_DTYPE_B8) {
-        return exg_arg_bool(*(const uint8_t *)t->data != 0);
-    }
-    if (!exg_dtype_is_integral(t->dtype)) {
-        return exg_arg_float(exg_element_value(t->dtype, t->data));
-    }
-    if (exg_dtype_bytes(t->dtype) < 8) {
-        return exg_arg_int((int64_t)exg_element_value(t->dtype, t->data));
-    }
-    memcpy(&bits, t->data, sizeof(bits));
-    memcpy(&whole, &bits, sizeof(whole));
-    return exg_arg_int(whole);
-}
-
-exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_error *err)
+exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err)
 {
     EXG_GIVEN(err, t, number);
     exg_dtensor *whole;
@@ -47,7 +28,7 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
     exg_status status = EXG_OK;
     int64_t numel = 1;
 
-    *number = exg_arg_none();
+    memset(number, 0, sizeof(*number)); /* all its bytes are told */
     for (uint32_t d = 0; d < t->rank; d++) {
         numel *= t->sizes[d];
     }
@@ -61,15 +42,16 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_erro
     EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));
     if (t->mesh->communicator != NULL) {
         status = exg_dtensor_host_copy(whole, true, &m, err);
-        *number = status == EXG_OK ? element(&m.here) : *number;
+        if (status == EXG_OK) {
+            *number = exg_scalar_read(m.here.dtype, m.here.data);
+        }
         exg_host_copy_close(&m);
         if (status != EXG_OK) { /* the others would wait */
             exg_communicator_abort(t->mesh->communicator, status);
         }
     }
     if (status == EXG_OK && t->mesh->communicator != NULL) {
-        status = exg_broadcast_bytes(t->mesh->communicator, &number->as_int,
-                                     sizeof(number->as_int), 0, err);
+        status = exg_broadcast_bytes(t->mesh->communicator, number, sizeof(*number), 0, err);
     }
     exg_dtensor_destroy(whole);
     return status;
@@ -79,14 +61,14 @@ static exg_status item(void *user, exg_dispatcher *d, const char *key, const exg
                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                        exg_object *result, exg_error *err)
 {
-    exg_argument number;
+    exg_scalar number;
 
     (void)user;
     (void)d;
     (void)kwargs;
     EXG_TRY(want(key, arg_count == 1 && kwarg_count == 0 && is_dtensor(args, 1, 0), err));
     EXG_TRY(exg_dtensor_item(args[0].dtensor, &number, err));
-    *result = exg_object_value(number);
+    *result = exg_object_scalar(number);
     return EXG_OK;
 }
 
@@ -98,7 +80,8 @@ static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
 {
     bool says = arg_count > 1 && args[1].kind == EXG_OBJECT_VALUE &&
                 args[1].value.kind == EXG_ARGUMENT_STRING;
-    exg_argument number;
+    exg_scalar number;
+    bool truth = true;
 
     (void)user;
     (void)d;
@@ -107,8 +90,10 @@ static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
     (void)result;
     EXG_TRY(want(key, is_dtensor(args, arg_count, 0), err));
     EXG_TRY(exg_dtensor_item(args[0].dtensor, &number, err));
-    return exg_is_none(&number) || exg_get_float(&number) != 0
-               ? EXG_OK
+    if (number.kind != EXG_SCALAR_NONE) {
+        EXG_TRY(exg_scalar_store(EXG_DTYPE_B8, &truth, number, err));
+    }
+    return truth ? EXG_OK
                : EXG_FAIL(err, MALFORMED, "RUN-006", "an assertion does not hold: %s",
                           says ? args[1].value.as_string : "");
 }
@@ -316,74 +301,23 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     return EXG_OK;
 }
 
-/* ---- factories --------------------------------- */
-
-static const exg_object *keyword(const exg_named_object *kwargs, uint32_t count, const char *name)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(kwargs[i].name, name) == 0 && kwargs[i].object.kind == EXG_OBJECT_VALUE) {
-            return &kwargs[i].object;
-        }
-    }
-    return NULL;
-}
-
-/* The dtype that the call has none of: the dispatcher's, of a number that fills its own kind's. */
-static bool wants_default(const exg_dispatcher *d, const exg_object *fill, exg_dtype *dtype)
-{
-    *dtype = d->options.default_dtype;
-    if (!exg_dtype_is_float(*dtype) || (fill != NULL && fill->kind != EXG_OBJECT_VALUE)) {
-        return false;
-    }
-    if (fill != NULL && fill->value.kind == EXG_ARGUMENT_COMPLEX) {
-        *dtype = *dtype == EXG_DTYPE_F64 ? EXG_DTYPE_C128 : EXG_DTYPE_C64;
-        return true;
-    }
-    return fill == NULL || fill->value.kind == EXG_ARGUMENT_FLOAT;
-}
-
-/* `user`: "fill" when argument 1 fills the tensor. */
-static exg_status factory(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
-                          uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
-                          exg_object *result, exg_error *err)
-{
-    exg_named_object all[EXG_CALL_ARGS_MAX];
-    const exg_object *layout = keyword(kwargs, kwarg_count, "layout");
-    exg_dtype dtype;
-
-    if (layout != NULL && layout->value.kind == EXG_ARGUMENT_LAYOUT &&
-        layout->value.as_layout != EXG_LAYOUT_STRIDED) {
-        return EXG_FAIL(err, UNSUPPORTED, "DTN-020", "%s of a layout that is not strided", key);
-    }
-    EXG_TRY(want(key, kwarg_count < EXG_CALL_ARGS_MAX, err));
-    if (kwarg_count > 0) {
-        memcpy(all, kwargs, kwarg_count * sizeof(*kwargs));
-    }
-    if (keyword(kwargs, kwarg_count, "dtype") == NULL &&
-        wants_default(d, user != NULL && arg_count > 1 ? &args[1] : NULL, &dtype)) {
-        all[kwarg_count++] = (exg_named_object){"dtype", exg_object_value(exg_arg_dtype(dtype))};
-    }
-    return exg_dispatch_by_table(d, key, args, arg_count, all, kwarg_count, result, err);
-}
-
 /* ---- gradients that are scaled --------------------------------- */
 
 /* Times `scale`, on the host; *bad when an element was not finite. */
-static exg_status unscale_here(const exg_tensor *t, double scale, bool *bad, exg_error *err)
+static void unscale_here(const exg_tensor *t, double scale, bool *bad)
 {
     int64_t index[EXG_RANK_MAX] = {0};
 
     if (exg_tensor_numel(t) == 0) {
-        return EXG_OK;
+        return;
     }
     do {
         uint8_t *at = element_at(t, index);
         double value = exg_element_value(t->dtype, at);
 
         *bad = *bad || !isfinite(value);
-        EXG_TRY(exg_element_store(t->dtype, at, value * scale, err));
+        exg_element_store(t->dtype, at, value * scale);
     } while (next_element(t, index));
-    return EXG_OK;
 }
 
 /* The same, where they lie. */
@@ -393,8 +327,8 @@ static exg_status unscale(const exg_dtensor *t, double scale, bool *bad, exg_err
     exg_status status;
 
     EXG_TRY(exg_dtensor_host_copy(t, true, &m, err));
-    status = unscale_here(&m.here, scale, bad, err);
-    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
+    unscale_here(&m.here, scale, bad);
+    status = exg_host_copy_write(&m, err);
     exg_host_copy_close(&m);
     return status;
 }
@@ -418,8 +352,8 @@ static exg_status write_number(const exg_device_mesh *mesh, const exg_tensor *t,
     exg_status status;
 
     EXG_TRY(exg_mesh_host_copy(mesh, t, false, &m, err));
-    status = exg_element_store(t->dtype, m.here.data, value, err);
-    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
+    exg_element_store(t->dtype, m.here.data, value);
+    status = exg_host_copy_write(&m, err);
     exg_host_copy_close(&m);
     return status;
 }
@@ -558,12 +492,6 @@ static const struct {
     {"aten.is_same_size.default", is_same_size, NULL},
     {"aten.is_pinned.default", is_pinned, NULL},
     {"aten.as_strided.default", as_strided, NULL},
-    {"aten.zeros.default", factory, NULL},
-    {"aten.ones.default", factory, NULL},
-    {"aten.empty.memory_format", factory, NULL},
-    {"aten.rand.default", factory, NULL},
-    {"aten.randn.default", factory, NULL},
-    {"aten.full.default", factory, "fill"},
     {"aten.squeeze_.default", view_in_place, "aten.squeeze.default"},
     {"aten.squeeze_.dim", view_in_place, "aten.squeeze.dim"},
     {"aten.squeeze_.dims", view_in_place, "aten.squeeze.dims"},
@@ -601,5 +529,6 @@ exg_dispatch_row exg_builtin_row(const char *key)
             row.user = (void *)(uintptr_t)handlers[i].user;
         }
     }
+    exg_factory_row(key, &row);
     return row;
 }

@@ -49,6 +49,25 @@ exg_object exg_object_value(exg_argument value)
     return (exg_object){.kind = EXG_OBJECT_VALUE, .value = value};
 }
 
+exg_object exg_object_scalar(exg_scalar number)
+{
+    switch (number.kind) {
+    case EXG_SCALAR_BOOL:
+        return exg_object_value(exg_arg_bool(number.as_bool));
+    case EXG_SCALAR_INT:
+        return exg_object_value(exg_arg_int(number.as_int));
+    case EXG_SCALAR_UINT:
+        return (exg_object){.kind = EXG_OBJECT_UINT, .as_uint = number.as_uint};
+    case EXG_SCALAR_FLOAT:
+        return exg_object_value(exg_arg_float(number.as_float));
+    case EXG_SCALAR_COMPLEX:
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_COMPLEX,
+                                               .as_complex = number.as_complex});
+    default:
+        return exg_object_none();
+    }
+}
+
 exg_object exg_object_dtensor(exg_dtensor *t)
 {
     return (exg_object){.kind = EXG_OBJECT_DTENSOR, .dtensor = t};

@@ -415,17 +415,31 @@ static void forget(exg_object *result)
     }
 }
 
+static bool writes(const exg_call *call)
+{
+    return exg_computed_by(call->d->operators, call->op) != call->op;
+}
+
+/* What an operator that is made of others writes beside its results, running statistics, has no
+ * gradient and gets none. */
+static bool is_kept_aside(const exg_call *call)
+{
+    const exg_object *target = call->operand_count > 0 ? call->operands[0].object : NULL;
+
+    return call->depth > 0 && writes(call) && target != NULL &&
+           target->kind == EXG_OBJECT_DTENSOR && target->dtensor->history == NULL;
+}
+
 static exg_status check_written(const exg_call *call)
 {
-    const exg_function_schema *f = call->op->schema;
-    bool writes = exg_computed_by(call->d->operators, call->op) != call->op || f->is_out_variant;
-
-    return writes ? exg_error_fix(call->err,
-                                  EXG_FAIL(call->err, UNSUPPORTED, "TAP-002",
-                                           "%s would overwrite what has a gradient, or write what "
-                                           "gets one", call->row->key),
-                                  "call the operator that gives a new tensor, or disable gradients")
-                  : EXG_OK;
+    if (!writes(call) && !call->op->schema->is_out_variant) {
+        return EXG_OK;
+    }
+    return exg_error_fix(call->err,
+                         EXG_FAIL(call->err, UNSUPPORTED, "TAP-002",
+                                  "%s would overwrite what has a gradient, or write what gets one",
+                                  call->row->key),
+                         "call the operator that gives a new tensor, or disable gradients");
 }
 
 exg_status exg_tape_call(exg_call *call, exg_call_runner *run, exg_object *result)
@@ -435,6 +449,12 @@ exg_status exg_tape_call(exg_call *call, exg_call_runner *run, exg_object *resul
 
     if (call->d->muted > 0 || !exg_tape_wants(call)) {
         return run(call, result);
+    }
+    if (is_kept_aside(call)) {
+        call->d->muted++;
+        status = run(call, result);
+        call->d->muted--;
+        return status;
     }
     EXG_TRY(check_written(call));
     how = exg_differentiation_of(call->op->id);

@@ -17,8 +17,10 @@ void exg_print_placements(exg_text *text, const exg_placement *placements, uint3
 /* f32, bf16: PyTorch's short names */
 static void print_dtype(exg_text *text, exg_dtype dtype)
 {
-    static const char *const ids[] = {
-#define EXG_DTYPE(id, number, early, torch, safetensors, descr, bytes, class) #id,
+    static const char *const ids[EXG_DTYPE_COUNT] = {
+        [EXG_DTYPE_UNKNOWN] = "?",
+#define EXG_DTYPE(id, number, early, torch, safetensors, descr, bytes, class)                      \
+        [EXG_DTYPE_##id] = #id,
 #include <exg/dtype.def>
 #undef EXG_DTYPE
     };
@@ -127,6 +129,9 @@ void exg_print_object(exg_text *text, const exg_object *object)
         break;
     case EXG_OBJECT_VALUE:
         print_value(text, &object->value);
+        break;
+    case EXG_OBJECT_UINT:
+        exg_text_printf(text, "%" PRIu64, object->as_uint);
         break;
     case EXG_OBJECT_DTENSOR:
         exg_dtensor_get_spec(object->dtensor, &spec);

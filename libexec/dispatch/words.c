@@ -182,6 +182,9 @@ void exg_words_object(exg_words *w, const exg_object *object)
     case EXG_OBJECT_VALUE:
         exg_words_value(w, &object->value);
         break;
+    case EXG_OBJECT_UINT:
+        exg_words_put(w, object->as_uint);
+        break;
     case EXG_OBJECT_DTENSOR:
         exg_dtensor_get_spec(object->dtensor, &spec);
         put_spec(w, &spec);

@@ -31,6 +31,7 @@ void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
 typedef struct statement {
     int64_t dtype, rank, has_shape, requires_grad;
     int64_t local[EXG_RANK_MAX], whole[EXG_RANK_MAX];
+    int64_t strides[EXG_RANK_MAX]; /* of the whole, or of even parts */
 } statement;
 
 /* The sizes along each dim of the ranks that are first on every mesh dim but those which
@@ -66,10 +67,10 @@ static exg_status compare_statements(const exg_device_mesh *mesh, const exg_plac
         if (all[r].dtype != all[0].dtype || all[r].rank != all[0].rank ||
             all[r].has_shape != all[0].has_shape ||
             all[r].requires_grad != all[0].requires_grad ||
-            memcmp(all[r].whole, all[0].whole, sizeof(all[0].whole)) != 0) {
-            return EXG_FAIL(err, USAGE, "DTN-013",
-                            "rank %u has another dtype, number of dims, shape or requires_grad than rank 0",
-                            r);
+            memcmp(all[r].whole, all[0].whole, sizeof(all[0].whole)) != 0 ||
+            memcmp(all[r].strides, all[0].strides, sizeof(all[0].strides)) != 0) {
+            return EXG_FAIL(err, USAGE, "DTN-013", "rank %u has another dtype, number of dims, "
+                            "shape, strides or requires_grad than rank 0", r);
         }
         exg_local_chunk(mesh, r, placements, sizes, rank, offsets, chunk);
         for (uint32_t d = 0; d < rank; d++) {
@@ -100,6 +101,9 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
     memcpy(own.local, local->sizes, local->rank * sizeof(int64_t));
     if (options->shape != NULL) {
         memcpy(own.whole, options->shape, local->rank * sizeof(int64_t));
+        memcpy(own.strides, options->strides, local->rank * sizeof(int64_t));
+    } else if (!options->infer_shape) {
+        memcpy(own.strides, local->strides, local->rank * sizeof(int64_t));
     }
     status = exg_mesh_gather(mesh, &own, all, sizeof(own), err);
     if (status == EXG_OK && options->infer_shape) {
@@ -256,7 +260,7 @@ static bool source_gives(const void *user, uint32_t giver, uint32_t taker)
 /* Each summand of `value` over a Partial mesh dim; S003-98. */
 static exg_status divide(exg_dtensor *t, exg_error *err)
 {
-    exg_status status = EXG_OK;
+    exg_status status;
     exg_host_copy part;
     double by = 1;
 
@@ -277,13 +281,12 @@ static exg_status divide(exg_dtensor *t, exg_error *err)
                         exg_dtype_name(t->local.dtype));
     }
     EXG_TRY(exg_dtensor_host_copy(t, true, &part, err));
-    for (int64_t i = 0; status == EXG_OK && i < exg_tensor_numel(&part.here); i++) {
+    for (int64_t i = 0; i < exg_tensor_numel(&part.here); i++) {
         uint8_t *at = (uint8_t *)part.here.data + i * (int64_t)exg_dtype_bytes(part.here.dtype);
 
-        status = exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by,
-                                   err);
+        exg_element_store(part.here.dtype, at, exg_element_value(part.here.dtype, at) / by);
     }
-    status = status == EXG_OK ? exg_host_copy_write(&part, err) : status;
+    status = exg_host_copy_write(&part, err);
     exg_host_copy_close(&part);
     return status;
 }

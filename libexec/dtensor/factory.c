@@ -3,7 +3,6 @@
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
-#include "libexport/base/element.h"
 #include "libexport/base/options.h"
 
 #include <math.h>
@@ -11,61 +10,6 @@
 #include <string.h>
 
 #define TWO_PI 6.283185307179586
-
-exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err)
-{
-    float f = (float)value;
-    float complex_number[2] = {f, 0};
-    double wide_complex[2] = {value, 0};
-    int64_t i = dtype == EXG_DTYPE_U64 ? 0 : (int64_t)value;
-    uint64_t u = dtype == EXG_DTYPE_U64 ? (uint64_t)value : (uint64_t)i;
-    uint16_t narrow = dtype == EXG_DTYPE_F16 ? exg_f32_to_f16(f) : exg_f32_to_bf16(f);
-    uint8_t truth = value != 0;
-    uint32_t bytes = exg_dtype_bytes(dtype);
-
-    switch (dtype) {
-    case EXG_DTYPE_F32:
-        memcpy(at, &f, bytes);
-        return EXG_OK;
-    case EXG_DTYPE_F64:
-        memcpy(at, &value, bytes);
-        return EXG_OK;
-    case EXG_DTYPE_F16:
-    case EXG_DTYPE_BF16:
-        memcpy(at, &narrow, bytes);
-        return EXG_OK;
-    case EXG_DTYPE_C64:
-        memcpy(at, complex_number, bytes);
-        return EXG_OK;
-    case EXG_DTYPE_C128:
-        memcpy(at, wide_complex, bytes);
-        return EXG_OK;
-    case EXG_DTYPE_B8:
-        memcpy(at, &truth, bytes);
-        return EXG_OK;
-    default:
-        break;
-    }
-    if (!exg_dtype_is_integral(dtype)) {
-        return EXG_FAIL(err, UNSUPPORTED, "DTN-008", "elements of %s are not made here",
-                        exg_dtype_name(dtype));
-    }
-    switch (bytes) {
-    case 1:
-        memcpy(at, &(uint8_t){(uint8_t)u}, 1);
-        break;
-    case 2:
-        memcpy(at, &(uint16_t){(uint16_t)u}, 2);
-        break;
-    case 4:
-        memcpy(at, &(uint32_t){(uint32_t)u}, 4);
-        break;
-    default:
-        memcpy(at, &u, 8);
-        break;
-    }
-    return EXG_OK;
-}
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
@@ -102,22 +46,36 @@ static exg_status check_agreement(exg_device_mesh *mesh, const exg_dtensor_like 
     return status;
 }
 
-static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, const exg_rng *rng,
+/* What is asked for, with a dtype: that of the value it is filled with, if any, where none is
+ * given. */
+static exg_status read_like(const exg_dtensor_like *given, const exg_scalar *value,
+                            exg_dtensor_like *like, exg_error *err)
+{
+    static const int64_t no_sizes[1] = {0};
+
+    *like = (exg_dtensor_like){0};
+    EXG_TRY(EXG_READ_OPTIONS(exg_dtensor_like, like, given, err));
+    like->sizes = like->rank == 0 ? no_sizes : like->sizes;
+    if (like->dtype == EXG_DTYPE_UNKNOWN) {
+        like->dtype = exg_dtype_for(value, EXG_DTYPE_F32);
+    }
+    return EXG_OK;
+}
+
+static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *like, const exg_rng *rng,
                        exg_dtensor **t, exg_error *err)
 {
-    exg_dtensor_like like = {0};
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *t = NULL;
-    EXG_TRY(EXG_READ_OPTIONS(exg_dtensor_like, &like, given, err));
-    EXG_TRY(exg_spec_sizes(like.dtype, like.rank, like.sizes, err));
-    if (like.layout != EXG_LAYOUT_UNKNOWN && like.layout != EXG_LAYOUT_STRIDED) {
+    EXG_TRY(exg_spec_sizes(like->dtype, like->rank, like->sizes, err));
+    if (like->layout != EXG_LAYOUT_UNKNOWN && like->layout != EXG_LAYOUT_STRIDED) {
         return EXG_FAIL(err, UNSUPPORTED, "DTN-020", "a layout that is not strided");
     }
-    EXG_TRY(exg_spec_placements(mesh, like.placement_count == 0 ? NULL : like.placements,
-                                like.placement_count, like.rank, to, err));
-    if (like.run_check && mesh->communicator != NULL) {
-        EXG_TRY(check_agreement(mesh, &like, rng, err));
+    EXG_TRY(exg_spec_placements(mesh, like->placement_count == 0 ? NULL : like->placements,
+                                like->placement_count, like->rank, to, err));
+    if (like->run_check && mesh->communicator != NULL) {
+        EXG_TRY(check_agreement(mesh, like, rng, err));
     }
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         if (to[m].kind == EXG_PARTIAL) {
@@ -125,8 +83,8 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, con
                             "nothing is made as Partial: the sum of all parts would be another");
         }
     }
-    EXG_TRY(exg_dtensor_make_owned(mesh, to, like.dtype, like.rank, like.sizes, t, err));
-    if (exg_dtensor_set_requires_grad(*t, like.requires_grad, err) != EXG_OK) {
+    EXG_TRY(exg_dtensor_make_owned(mesh, to, like->dtype, like->rank, like->sizes, t, err));
+    if (exg_dtensor_set_requires_grad(*t, like->requires_grad, err) != EXG_OK) {
         exg_dtensor_destroy(*t);
         *t = NULL;
         return EXG_USAGE;
@@ -134,21 +92,132 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *given, con
     return EXG_OK;
 }
 
-exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
+exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
                              exg_error *err)
 {
-    EXG_GIVEN(err, like, t);
-    return make(mesh, like, NULL, t, err);
+    EXG_GIVEN(err, given, t);
+    exg_dtensor_like like;
+
+    *t = NULL;
+    EXG_TRY(read_like(given, NULL, &like, err));
+    return make(mesh, &like, NULL, t, err);
+}
+
+/* ---- one value ---------------------------------------------------------------------------- */
+
+#define ELEMENT_BYTES 16 /* of the widest dtype */
+
+/* With an element's bits, on the device, as an integer's. UNSUPPORTED of elements of two words. */
+static exg_status fill_there(const exg_dtensor *t, const uint8_t *element, exg_error *err)
+{
+    static const exg_dtype integers[] = {
+        [1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16, [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
+    exg_argument args[] = {{.kind = EXG_ARGUMENT_NONE}, {.kind = EXG_ARGUMENT_INT}};
+    exg_tensor out = t->local;
+    exg_kernel_call call = {.args = args, .arg_count = 2, .outputs = &out, .output_count = 1};
+    uint32_t bytes = exg_dtype_bytes(out.dtype);
+
+    if (bytes > sizeof(args[1].as_int)) {
+        return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "elements of two words");
+    }
+    memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
+    out.dtype = integers[bytes];
+    return exg_shared_device_compute(t->mesh->held, &exg_kernel_full, &call, err);
+}
+
+static exg_status fill(const exg_dtensor *t, const uint8_t *element, exg_error *err)
+{
+    uint32_t bytes = exg_dtype_bytes(t->local.dtype);
+    size_t length = (size_t)exg_tensor_numel(&t->local) * bytes;
+    exg_status status;
+    exg_host_copy m;
+
+    if (length == 0) {
+        return EXG_OK;
+    }
+    status = t->mesh->device != NULL ? fill_there(t, element, err) : EXG_UNSUPPORTED;
+    if (status != EXG_UNSUPPORTED) {
+        return status;
+    }
+    exg_error_clear(err);
+    EXG_TRY(exg_dtensor_host_copy(t, false, &m, err));
+    memcpy(m.here.data, element, bytes);
+    for (size_t done = bytes; done < length; done *= 2) {
+        memcpy((uint8_t *)m.here.data + done, m.here.data,
+               done < length - done ? done : length - done);
+    }
+    status = exg_host_copy_write(&m, err);
+    exg_host_copy_close(&m);
+    return status;
+}
+
+/* What was made is the caller's, or nothing is. */
+static exg_status give(exg_status status, exg_dtensor **t)
+{
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(*t);
+        *t = NULL;
+    }
+    return status;
+}
+
+exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_scalar value,
+                            exg_dtensor **t, exg_error *err)
+{
+    EXG_GIVEN(err, given, t);
+    uint8_t element[ELEMENT_BYTES] = {0};
+    exg_dtensor_like like;
+
+    *t = NULL;
+    EXG_TRY(read_like(given, &value, &like, err));
+    EXG_TRY(exg_spec_sizes(like.dtype, like.rank, like.sizes, err));
+    EXG_TRY(exg_scalar_store(like.dtype, element, value, err));
+    EXG_TRY(make(mesh, &like, NULL, t, err));
+    return give(fill(*t, element, err), t);
+}
+
+/* Of every dtype, those without a zero too: no bit is set. */
+exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
+                             exg_error *err)
+{
+    EXG_GIVEN(err, given, t);
+    const uint8_t element[ELEMENT_BYTES] = {0};
+
+    EXG_TRY(exg_dtensor_empty(mesh, given, t, err));
+    return give(fill(*t, element, err), t);
+}
+
+exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
+                            exg_error *err)
+{
+    EXG_GIVEN(err, given, t);
+    exg_dtensor_like like;
+
+    *t = NULL;
+    EXG_TRY(read_like(given, NULL, &like, err));
+    return exg_dtensor_full(mesh, &like, exg_scalar_int(1), t, err);
 }
 
 /* ---- values by their place in the whole --------------------------------------------------- */
 
 typedef double value_fn(const void *user, uint64_t index);
 
+/* Of a complex one both parts, which have numbers of their own. */
+static void store_at(exg_dtype dtype, uint8_t *at, value_fn *value, const void *user,
+                     uint64_t place)
+{
+    if (exg_dtype_is_complex(dtype)) {
+        (void)exg_scalar_store(dtype, at,
+                               exg_scalar_complex(value(user, 2 * place),
+                                                  value(user, 2 * place + 1)), NULL);
+    } else {
+        exg_element_store(dtype, at, value(user, place));
+    }
+}
+
 /* Fills the local part, which the host has at `at`: each element by its row-major number in the
  * whole. */
-static exg_status fill_at(const exg_dtensor *t, uint8_t *at, value_fn *value, const void *user,
-                          exg_error *err)
+static void fill_at(const exg_dtensor *t, uint8_t *at, value_fn *value, const void *user)
 {
     int64_t index[EXG_RANK_MAX] = {0};
     const int64_t *sizes = t->local.sizes;
@@ -164,92 +233,29 @@ static exg_status fill_at(const exg_dtensor *t, uint8_t *at, value_fn *value, co
                     (uint64_t)exg_local_place(t->mesh, me, t->placements, t->sizes[d], d, index[d],
                                               &run);
         }
-        EXG_TRY(exg_element_store(t->local.dtype, at, value(user, place), err));
+        store_at(t->local.dtype, at, value, user, place);
         at += exg_dtype_bytes(t->local.dtype);
         for (uint32_t d = t->rank; d-- > 0 && ++index[d] == sizes[d];) {
             index[d] = 0;
         }
     }
-    return EXG_OK;
-}
-
-static double constant(const void *user, uint64_t index)
-{
-    (void)index;
-    return *(const double *)user;
-}
-
-/* With one value, on the device: an element's bits, as an integer's. UNSUPPORTED. */
-static exg_status fill_there(const exg_dtensor *t, double value, exg_error *err)
-{
-    static const exg_dtype integers[] = {
-        [1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16, [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
-    exg_argument args[] = {{.kind = EXG_ARGUMENT_NONE}, {.kind = EXG_ARGUMENT_INT}};
-    exg_tensor out = t->local;
-    exg_kernel_call call = {.args = args, .arg_count = 2, .outputs = &out, .output_count = 1};
-    uint64_t element[2] = {0};
-
-    EXG_TRY(exg_element_store(out.dtype, element, value, err));
-    if (exg_dtype_bytes(out.dtype) > sizeof(element[0])) {
-        return EXG_FAIL(err, UNSUPPORTED, "KRN-001", "elements of two words");
-    }
-    memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
-    out.dtype = integers[exg_dtype_bytes(out.dtype)];
-    return exg_shared_device_compute(t->mesh->held, &exg_kernel_full, &call, err);
-}
-
-static exg_status fill(const exg_dtensor *t, value_fn *value, const void *user, exg_error *err)
-{
-    exg_host_copy m;
-    exg_status status = t->mesh->device != NULL && value == constant
-                            ? fill_there(t, constant(user, 0), err)
-                            : EXG_UNSUPPORTED;
-
-    if (status != EXG_UNSUPPORTED) {
-        return status;
-    }
-    exg_error_clear(err);
-    EXG_TRY(exg_dtensor_host_copy(t, false, &m, err));
-    status = fill_at(t, m.here.data, value, user, err);
-    status = status == EXG_OK ? exg_host_copy_write(&m, err) : status;
-    exg_host_copy_close(&m);
-    return status;
 }
 
 static exg_status make_filled(exg_device_mesh *mesh, const exg_dtensor_like *like,
                               const exg_rng *rng, value_fn *value, const void *user,
                               exg_dtensor **t, exg_error *err)
 {
+    exg_host_copy m;
     exg_status status;
 
     EXG_TRY(make(mesh, like, rng, t, err));
-    status = fill(*t, value, user, err);
-    if (status != EXG_OK) {
-        exg_dtensor_destroy(*t);
-        *t = NULL;
+    status = exg_dtensor_host_copy(*t, false, &m, err);
+    if (status == EXG_OK) {
+        fill_at(*t, m.here.data, value, user);
+        status = exg_host_copy_write(&m, err);
+        exg_host_copy_close(&m);
     }
-    return status;
-}
-
-exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
-                            exg_dtensor **t, exg_error *err)
-{
-    EXG_GIVEN(err, like, t);
-    return make_filled(mesh, like, NULL, constant, &value, t, err);
-}
-
-exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
-                             exg_error *err)
-{
-    EXG_GIVEN(err, like, t);
-    return exg_dtensor_full(mesh, like, 0, t, err);
-}
-
-exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
-                            exg_error *err)
-{
-    EXG_GIVEN(err, like, t);
-    return exg_dtensor_full(mesh, like, 1, t, err);
+    return give(status, t);
 }
 
 static double on_line(const void *user, uint64_t index)
@@ -259,16 +265,20 @@ static double on_line(const void *user, uint64_t index)
     return line[0] + line[1] * (double)index;
 }
 
-exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
+exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *given, double start,
                               double step, exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, like, t);
+    EXG_GIVEN(err, given, t);
     const double line[2] = {start, step};
+    exg_dtensor_like like;
 
-    if (like->rank != 1) {
-        return EXG_FAIL(err, USAGE, "DTN-009", "a range of %u dims", like->rank);
+    *t = NULL;
+    EXG_TRY(read_like(given, NULL, &like, err));
+    if (like.rank != 1 || exg_dtype_is_complex(like.dtype)) {
+        return EXG_FAIL(err, USAGE, "DTN-009", "a range of %u dims, of %s", like.rank,
+                        exg_dtype_name(like.dtype));
     }
-    return make_filled(mesh, like, NULL, on_line, line, t, err);
+    return make_filled(mesh, &like, NULL, on_line, line, t, err);
 }
 
 /* ---- random numbers ---------------------- */
@@ -311,26 +321,55 @@ static double normal(const void *user, uint64_t index)
            cos(TWO_PI * (double)words[1] * 0x1p-32);
 }
 
-static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
-                              value_fn *value, exg_dtensor **t, exg_error *err)
+/* Of parts of a complex number, whose square is 1 in the mean. */
+static double half_normal(const void *user, uint64_t index)
+{
+    return normal(user, index) * sqrt(0.5);
+}
+
+static uint32_t fraction_bits(exg_dtype dtype)
+{
+    switch (dtype) {
+    case EXG_DTYPE_F64:
+    case EXG_DTYPE_C128:
+        return 53;
+    case EXG_DTYPE_F32:
+    case EXG_DTYPE_C64:
+        return 24;
+    case EXG_DTYPE_F16:
+    case EXG_DTYPE_C32:
+        return 11;
+    case EXG_DTYPE_BF16:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_rng *rng,
+                              bool is_normal, exg_dtensor **t, exg_error *err)
 {
     drawing d = {.source = {.seed = rng->seed}, .offset = rng->offset};
-    uint64_t numel = 1;
+    uint64_t drawn;
+    exg_dtensor_like like;
+    bool is_complex;
 
-    d.bits = like->dtype == EXG_DTYPE_F64    ? 53
-             : like->dtype == EXG_DTYPE_F32  ? 24
-             : like->dtype == EXG_DTYPE_F16  ? 11
-             : like->dtype == EXG_DTYPE_BF16 ? 8
-                                             : 0;
     *t = NULL;
+    EXG_TRY(read_like(given, NULL, &like, err));
+    is_complex = exg_dtype_is_complex(like.dtype);
+    d.bits = fraction_bits(like.dtype);
     if (d.bits == 0) {
-        return EXG_FAIL(err, USAGE, "DTN-009", "random numbers of %s", exg_dtype_name(like->dtype));
+        return EXG_FAIL(err, USAGE, "DTN-009", "random numbers of %s", exg_dtype_name(like.dtype));
     }
-    EXG_TRY(make_filled(mesh, like, rng, value, &d, t, err));
+    EXG_TRY(make_filled(mesh, &like, rng,
+                        !is_normal   ? uniform
+                        : is_complex ? half_normal
+                                     : normal, &d, t, err));
+    drawn = is_complex ? 2 : 1;
     for (uint32_t k = 0; k < (*t)->rank; k++) {
-        numel *= (uint64_t)(*t)->sizes[k];
+        drawn *= (uint64_t)(*t)->sizes[k];
     }
-    rng->offset += (numel + 3) / 4 * 4;
+    rng->offset += (drawn + 3) / 4 * 4;
     return EXG_OK;
 }
 
@@ -338,12 +377,12 @@ exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like,
                             exg_dtensor **t, exg_error *err)
 {
     EXG_GIVEN(err, like, rng, t);
-    return make_random(mesh, like, rng, uniform, t, err);
+    return make_random(mesh, like, rng, false, t, err);
 }
 
 exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                              exg_dtensor **t, exg_error *err)
 {
     EXG_GIVEN(err, like, rng, t);
-    return make_random(mesh, like, rng, normal, t, err);
+    return make_random(mesh, like, rng, true, t, err);
 }

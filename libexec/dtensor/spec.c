@@ -37,7 +37,7 @@ exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, 
         return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", rank,
                         EXG_RANK_MAX);
     }
-    if ((uint32_t)dtype >= EXG_DTYPE_COUNT) {
+    if (exg_dtype_bytes(dtype) == 0) {
         return EXG_FAIL(err, USAGE, "DTN-009", "a tensor of no dtype that there is");
     }
     bytes = exg_dtype_bytes(dtype);

@@ -126,8 +126,9 @@ exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to,
 exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool async,
                             exg_dtensor **out, exg_error *err);
 
-/* One element; DTN-008 of dtypes that are only moved. */
-exg_status exg_element_store(exg_dtype dtype, void *at, double value, exg_error *err);
+/* The dtype of what is made without one: the floating `otherwise`, or what PyTorch makes of the
+ * value (NULL: none) beside it. */
+exg_dtype exg_dtype_for(const exg_scalar *value, exg_dtype otherwise);
 
 /* Collective: what rank p holds of `from` (held[p]) and rank q wants of `t` (wanted[q]) goes there
  * when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a rank of

@@ -7,6 +7,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/clock.h"
 
+#include <exg/scalar.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -518,20 +519,25 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
     return EXG_OK;
 }
 
-/* The element at `at` as a number of its kind. */
-static exg_argument number_of(exg_dtype dtype, const void *at)
+/* The element at `at` as a number of its kind, where a program has such numbers. */
+static exg_status number_of(exg_dtype dtype, const void *at, exg_argument *number, exg_error *err)
 {
-    int64_t whole;
+    exg_scalar n = exg_scalar_read(dtype, at);
 
-    if (!exg_dtype_is_integral(dtype)) {
-        return exg_arg_float(exg_element_value(dtype, at));
+    switch (n.kind) {
+    case EXG_SCALAR_BOOL:
+        *number = exg_arg_bool(n.as_bool);
+        return EXG_OK;
+    case EXG_SCALAR_INT:
+        *number = exg_arg_int(n.as_int);
+        return EXG_OK;
+    case EXG_SCALAR_FLOAT:
+        *number = exg_arg_float(n.as_float);
+        return EXG_OK;
+    default:
+        return EXG_FAIL(err, UNSUPPORTED, "NOD-017", "a %s as a number of the program",
+                        n.kind == EXG_SCALAR_COMPLEX ? "complex number" : "uint64 above int64");
     }
-    if (dtype == EXG_DTYPE_I64) { /* past 2^53 a double is not enough */
-        memcpy(&whole, at, sizeof(whole));
-        return exg_arg_int(whole);
-    }
-    whole = (int64_t)exg_element_value(dtype, at);
-    return dtype == EXG_DTYPE_B8 ? exg_arg_bool(whole != 0) : exg_arg_int(whole);
 }
 
 exg_status exg_executable_read_scalar(exg_session_context *context,
@@ -548,6 +554,5 @@ exg_status exg_executable_read_scalar(exg_session_context *context,
     for (uint32_t d = 0; context->options.processes && d < context->mesh.ndim; d++) {
         EXG_TRY(exg_broadcast_bytes(context->grids[0].dims[d], held.tensor.data, bytes, 0, err));
     }
-    *number = number_of(held.tensor.dtype, held.tensor.data);
-    return EXG_OK;
+    return number_of(held.tensor.dtype, held.tensor.data, number, err);
 }

@@ -288,7 +288,7 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
             return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims; at most %d are possible",
                             inputs[i].name, inputs[i].tensor.rank, EXG_RANK_MAX);
         }
-        if (!inputs[i].is_number && (uint32_t)inputs[i].tensor.dtype >= EXG_DTYPE_COUNT) {
+        if (!inputs[i].is_number && exg_dtype_bytes(inputs[i].tensor.dtype) == 0) {
             return EXG_FAIL(err, USAGE, "INP-003", "input '%s' has no dtype that there is",
                             inputs[i].name);
         }

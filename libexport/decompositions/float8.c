@@ -1,6 +1,6 @@
 /* float8.c - products of float8 numbers: computed in float32 and rounded once. What lies beyond
  * e4m3fn, which has no infinity, is its greatest number then, not NaN as in PyTorch's casts. */
-#include "libexport/decompositions/float8.h"
+#include "libexport/decompositions/complex.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* quantize_affine.c - lowerings of quantize_affine.def. Meaning:
  * torchao/quantization/quant_primitives.py. */
-#include "libexport/decompositions/float8.h"
+#include "libexport/decompositions/complex.h"
 #include "libexport/operators/lower.h"
 
 #include <float.h>

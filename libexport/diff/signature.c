@@ -3,6 +3,7 @@
 #include "libexport/diff/side.h"
 #include "libexport/program/print.h"
 
+#include <exg/signature.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -223,6 +224,20 @@ static void compare_ranges(exg_differ *d, const exg_side *a, const exg_side *b)
     }
 }
 
+/* "output 1: token", or NULL. */
+static const char *token(exg_differ *d, const exg_signature *signature)
+{
+    exg_text out = EXG_TEXT_EMPTY;
+    const char *name;
+    uint32_t index;
+
+    if (!exg_signature_assertion_dep_token(signature, &index, &name)) {
+        return NULL;
+    }
+    exg_text_printf(&out, "output %" PRIu32 ": %s", index, name);
+    return exg_differ_keep(d, &out);
+}
+
 void exg_diff_signatures(exg_differ *d, exg_side *a, exg_side *b)
 {
     const exg_module_call *x = root_call(d->a);
@@ -237,6 +252,7 @@ void exg_diff_signatures(exg_differ *d, exg_side *a, exg_side *b)
     compare_ranges(d, a, b);
     compare_text(d, "guards", joined(d, d->a->guards_code, d->a->guard_count),
                  joined(d, d->b->guards_code, d->b->guard_count));
+    compare_text(d, "assertion_dep_token", token(d, a->signature), token(d, b->signature));
     compare_inputs(d, a, b);
     compare_outputs(d, a, b);
 }

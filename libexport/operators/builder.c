@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETURNS_MAX 16 /* of an operator */
+#define RETURNS_MAX   16 /* of an operator */
+#define ARGUMENTS_MAX 32
 
 /* A complex value of two real ones. */
 typedef struct joined {
@@ -396,6 +397,7 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
     uint32_t first_value = b->graph->value_count;
     const exg_tensor_meta *const *outer = b->recorded;
     uint32_t outer_count = b->recorded_count;
+    exg_argument wrapped[ARGUMENTS_MAX];
     uint32_t at = 0;
     exg_error err;
 
@@ -408,10 +410,12 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
     b->recorded = b->next_recorded;
     b->recorded_count = b->next_recorded_count;
     forget_next(b);
+    memcpy(wrapped, args, op->schema->argument_count * sizeof(*args));
+    exg_lower_wrap_numbers(b, op, wrapped, NULL, false);
     if (of_kind != NULL) {
-        of_kind(b, op->id, args, results);
+        of_kind(b, op->id, wrapped, results);
     } else {
-        op->lowering(b, args, results);
+        op->lowering(b, wrapped, results);
     }
     b->depth--;
     b->recorded = outer;
@@ -442,13 +446,38 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
     }
 }
 
+static bool has_tensor(const exg_argument *args, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May argument `at` stand there? A number in a tensor's place where PyTorch would wrap it, beside a
+ * tensor whose dtype it takes, and where nothing is written. */
+static bool may_stand(const exg_operator *op, const exg_argument *args, uint32_t count, uint32_t at)
+{
+    const exg_schema_argument *parameter = &op->schema->arguments[at];
+    const exg_argument *arg = &args[at];
+
+    if (parameter->type.base != EXG_TYPE_TENSOR || parameter->type.is_list || exg_is_none(arg) ||
+        arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
+        return exg_argument_fits(arg, &parameter->type);
+    }
+    return exg_argument_fits(arg, &parameter->type) && !parameter->is_write &&
+           exg_operator_wraps_numbers(op) && has_tensor(args, count);
+}
+
 /* Arguments for parameters the caller left out; checks the types of the others. */
 static exg_status complete(const exg_operator *op, const exg_argument *args, uint32_t count,
                            exg_argument *all, exg_error *err)
 {
     const exg_function_schema *schema = op->schema;
 
-    if (count > schema->argument_count || schema->argument_count > 32) {
+    if (count > schema->argument_count || schema->argument_count > ARGUMENTS_MAX) {
         return EXG_FAIL(err, USAGE, "BLD-001", "%s takes %u arguments, %u given", op->target,
                         schema->argument_count, count);
     }
@@ -457,13 +486,7 @@ static exg_status complete(const exg_operator *op, const exg_argument *args, uin
 
         if (i < count && !(exg_is_none(&args[i]) && !parameter->type.is_optional &&
                            parameter->has_default)) {
-            bool number_for_tensor = parameter->type.base == EXG_TYPE_TENSOR &&
-                                     !parameter->type.is_list &&
-                                     args[i].kind != EXG_ARGUMENT_TENSOR &&
-                                     args[i].kind != EXG_ARGUMENT_OPTIONAL_TENSOR &&
-                                     args[i].kind != EXG_ARGUMENT_NONE;
-
-            if (number_for_tensor || !exg_argument_fits(&args[i], &parameter->type)) {
+            if (!may_stand(op, args, count, i)) {
                 return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
                                 exg_argument_tag(args[i].kind), parameter->name, op->target);
             }
@@ -558,7 +581,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
 {
     EXG_GIVEN(NULL, b, EXG_IF_ANY(count, args));
     const exg_operator *op = exg_operators_get(b->operators, id);
-    exg_argument all[32];
+    exg_argument all[ARGUMENTS_MAX];
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
     exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};

@@ -186,6 +186,58 @@ exg_ref exg_lower_wrapped(exg_builder *b, const exg_argument *number, exg_dtype 
     return exg_lower_cast(b, EMIT(b, scalar_tensor_default, *number, DTYPE(own)), dtype);
 }
 
+/* The dtype of a number that need not be of the values of `beside`, the dtype of the tensor it
+ * stands beside. An integer takes part in the computation as it is (uint8 / -1), as long as the
+ * other tensor's dims keep the result in their dtype, and then its low bits are left. */
+static exg_dtype dtype_of(exg_argument_kind kind, exg_dtype beside, bool has_dims)
+{
+    exg_dtype dtype = exg_number_dtype(kind, beside);
+
+    return has_dims && exg_dtype_is_integral(dtype) && dtype != EXG_DTYPE_B8 ? EXG_DTYPE_I64
+                                                                             : dtype;
+}
+
+static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dtype beside,
+                             bool has_dims)
+{
+    exg_dtype dtype = exg_number_dtype(number->kind, beside);
+
+    return exg_keeps_value(dtype, number)
+               ? EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype))
+               : exg_lower_wrapped(b, number, dtype_of(number->kind, beside, has_dims));
+}
+
+void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
+                            const exg_argument_kind *slots, bool is_product)
+{
+    exg_dtype beside = EXG_DTYPE_F32;
+    bool has_dims = false;
+
+    for (uint32_t i = op->schema->argument_count; i-- > 0;) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR &&
+            (slots == NULL || slots[i] == EXG_ARGUMENT_NONE)) {
+            const exg_tensor_meta *meta = exg_ref_meta(b, exg_get_ref(&args[i]));
+
+            beside = meta != NULL ? meta->dtype : beside;
+            has_dims = meta != NULL && meta->rank > 0;
+        }
+    }
+    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
+        bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
+                      args[i].kind == EXG_ARGUMENT_BOOL ||
+                      args[i].kind == EXG_ARGUMENT_COMPLEX;
+
+        if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
+            args[i] = exg_arg_ref(number_tensor(b, &args[i], beside, has_dims));
+        } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
+            exg_dtype dtype = is_product && has_dims ? EXG_DTYPE_F32
+                                                     : dtype_of(slots[i], beside, has_dims);
+
+            args[i] = exg_arg_ref(EMIT(b, _to_copy_default, args[i], DTYPE(dtype)));
+        }
+    }
+}
+
 exg_argument exg_lower_least(exg_dtype dtype)
 {
     uint32_t bits = 8 * exg_dtype_bytes(dtype);

@@ -25,6 +25,15 @@ static inline bool exg_dtype_is_float8(exg_dtype dtype)
     return exg_dtype_is_float(dtype) && exg_dtype_bytes(dtype) == 1;
 }
 
+/* The greatest number of a float8 dtype. */
+static inline double exg_float8_most(exg_dtype dtype)
+{
+    return dtype == EXG_DTYPE_F8E4M3FN     ? 448
+           : dtype == EXG_DTYPE_F8E4M3FNUZ ? 240
+           : dtype == EXG_DTYPE_F8E8M0FNU  ? 0x1p127
+                                           : 57344;
+}
+
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
 
@@ -95,6 +104,14 @@ exg_ref exg_lower_number(exg_builder *b, double value, exg_dtype dtype);
 
 /* A number of a program cast to a dtype: of an integer the low bits are left. */
 exg_ref exg_lower_wrapped(exg_builder *b, const exg_argument *number, exg_dtype dtype);
+
+/* Does PyTorch take a number where the schema says Tensor, and keep it so in its graphs? */
+bool exg_operator_wraps_numbers(const exg_operator *op);
+
+/* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
+ * of the kind in `slots`, takes the dtype a number would, or float32 to be a factor as it is. */
+void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
+                            const exg_argument_kind *slots, bool is_product);
 
 /* What no number of the dtype is below; 0 of unsigned ones. */
 exg_argument exg_lower_least(exg_dtype dtype);

@@ -85,6 +85,23 @@ bool exg_argument_fits(const exg_argument *arg, const exg_schema_type *type)
     return type->is_list ? fits_list(arg, type) : fits_one(arg, type->base);
 }
 
+bool exg_operator_wraps_numbers(const exg_operator *op)
+{
+    static const char *const names[] = {
+#define EXG_WRAPPED(name) #name,
+#include "libexport/operators/wrapped.def"
+#undef EXG_WRAPPED
+    };
+    size_t length = strlen(op->schema->name) - op->schema->is_inplace;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strlen(names[i]) == length && memcmp(names[i], op->schema->name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static uint32_t position_of(const exg_function_schema *schema, const char *name)
 {
     for (uint32_t i = 0; i < schema->argument_count; i++) {

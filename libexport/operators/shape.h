@@ -30,6 +30,9 @@ exg_status exg_check_numbers(const exg_operator *op, const exg_argument *args, e
 exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_dtype dtype,
                           exg_error *err);
 
+/* Can the number be an element of the dtype, as PyTorch converts them? */
+bool exg_dtype_holds(exg_dtype dtype, const exg_argument *number);
+
 /* Refuses bools, tensors or numbers, where PyTorch does. */
 exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
                            const exg_graph *graph, exg_error *err);

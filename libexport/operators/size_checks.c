@@ -1,5 +1,6 @@
 /* size_checks.c - the integers of a call are of a tensor's size, before any are counted with: they
  * come from files. And numbers that become elements are such as the dtype holds. */
+#include "libexport/operators/lower.h"
 #include "libexport/operators/shape.h"
 
 #include <float.h>
@@ -108,8 +109,8 @@ static const struct {
 #undef EXG_UNMASKED
 };
 
-/* The largest finite element; 0: none is known of the dtype. The least is its negative, or of
- * unsigned integers 0, or one less. */
+/* The largest finite element, of a complex dtype of each part (complex32 is filled by way of
+ * complex64). The least is its negative, or of unsigned integers 0, or one less. */
 static double largest_of(exg_dtype dtype)
 {
     switch (dtype) {
@@ -117,35 +118,70 @@ static double largest_of(exg_dtype dtype)
     case EXG_DTYPE_I8: return INT8_MAX;
     case EXG_DTYPE_I16: return INT16_MAX;
     case EXG_DTYPE_I32: return INT32_MAX;
-    case EXG_DTYPE_I64: return (double)INT64_MAX;
+    case EXG_DTYPE_I64: return 0x1.fffffffffffffp62; /* the last double before it */
     case EXG_DTYPE_U16: return UINT16_MAX;
     case EXG_DTYPE_U32: return UINT32_MAX;
+    case EXG_DTYPE_U64: return 0x1.fffffffffffffp63;
     case EXG_DTYPE_F16: return 65504;
     case EXG_DTYPE_BF16: return 0x1.fep127;
-    case EXG_DTYPE_F32: return (double)FLT_MAX;
-    default: return 0;
+    case EXG_DTYPE_F32:
+    case EXG_DTYPE_C32:
+    case EXG_DTYPE_C64: return (double)FLT_MAX;
+    case EXG_DTYPE_F64:
+    case EXG_DTYPE_C128: return DBL_MAX;
+    default: return exg_float8_most(dtype);
     }
 }
 
 static bool is_unsigned(exg_dtype dtype)
 {
-    return dtype == EXG_DTYPE_U8 || dtype == EXG_DTYPE_U16 || dtype == EXG_DTYPE_U32;
+    return exg_dtype_class(dtype) == 'U';
+}
+
+static bool has_infinity(exg_dtype dtype)
+{
+    return !exg_dtype_is_integral(dtype) &&
+           (!exg_dtype_is_float8(dtype) || dtype == EXG_DTYPE_F8E5M2);
 }
 
 /* Negative integers may stand for unsigned elements, of as many bits. */
-static bool holds(exg_dtype dtype, const exg_argument *number)
+static bool holds_whole(exg_dtype dtype, int64_t n)
 {
-    const bool is_whole = number->kind != EXG_ARGUMENT_FLOAT;
-    const double x = exg_get_float(number);
     const double largest = largest_of(dtype);
-    const double least = !is_unsigned(dtype)           ? -largest - exg_dtype_is_integral(dtype)
-                         : is_whole ? -largest : 0;
+    const double x = (double)n;
 
-    if (largest == 0 || number->kind == EXG_ARGUMENT_BOOL ||
-        (exg_dtype_is_float(dtype) && !isfinite(x))) {
+    return dtype == EXG_DTYPE_I64 || dtype == EXG_DTYPE_U64 ||
+           (x <= largest && x >= -largest - (exg_dtype_class(dtype) == 'I'));
+}
+
+static bool holds_float(exg_dtype dtype, double x)
+{
+    const double largest = largest_of(dtype);
+    const double least = is_unsigned(dtype)               ? 0
+                         : dtype == EXG_DTYPE_F8E8M0FNU   ? 0x1p-127
+                         : dtype == EXG_DTYPE_I64         ? -0x1p63
+                         : exg_dtype_class(dtype) == 'I'  ? -largest - 1
+                                                          : -largest;
+
+    if (isnan(x)) {
+        return !exg_dtype_is_integral(dtype);
+    }
+    return (isinf(x) && has_infinity(dtype)) || (x >= least && x <= largest);
+}
+
+bool exg_dtype_holds(exg_dtype dtype, const exg_argument *number)
+{
+    if (dtype == EXG_DTYPE_B8 || number->kind == EXG_ARGUMENT_BOOL) {
         return true;
     }
-    return x >= least && x <= largest;
+    if (number->kind == EXG_ARGUMENT_COMPLEX) {
+        const exg_complex_number z = number->as_complex;
+
+        return holds_float(dtype, z.real) &&
+               (exg_dtype_is_complex(dtype) ? holds_float(dtype, z.imag) : z.imag == 0);
+    }
+    return number->kind == EXG_ARGUMENT_FLOAT ? holds_float(dtype, number->as_float)
+                                              : holds_whole(dtype, exg_get_int(number));
 }
 
 bool exg_keeps_value(exg_dtype dtype, const exg_argument *number)
@@ -155,7 +191,7 @@ bool exg_keeps_value(exg_dtype dtype, const exg_argument *number)
                          : dtype == EXG_DTYPE_F64 ? 0
                                                   : (double)FLT_MIN;
 
-    return holds(dtype, number) && (x >= 0 || !is_unsigned(dtype)) &&
+    return exg_dtype_holds(dtype, number) && (x >= 0 || !is_unsigned(dtype)) &&
            !(exg_dtype_is_float(dtype) && x != 0 && fabs(x) < least);
 }
 
@@ -182,13 +218,13 @@ static bool fits(size_t row, exg_dtype dtype, const exg_argument *number)
         negative.as_int = -number->as_int;
         number = &negative;
     }
-    return holds(is_half && held[row].floats == WIDE ? EXG_DTYPE_F32 : dtype, number);
+    return exg_dtype_holds(is_half && held[row].floats == WIDE ? EXG_DTYPE_F32 : dtype, number);
 }
 
 static bool is_plain(const exg_argument *arg)
 {
     return arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
-           arg->kind == EXG_ARGUMENT_BOOL;
+           arg->kind == EXG_ARGUMENT_BOOL || arg->kind == EXG_ARGUMENT_COMPLEX;
 }
 
 exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_dtype dtype,
@@ -202,8 +238,11 @@ exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_
                 continue;
             }
             if (!fits(h, dtype, &args[i])) {
-                return EXG_SHAPE_FAIL(err, "%s: %g is no %s", name, exg_get_float(&args[i]),
-                                      exg_dtype_name(dtype));
+                return args[i].kind == EXG_ARGUMENT_COMPLEX
+                           ? EXG_SHAPE_FAIL(err, "%s: a complex number is no %s", name,
+                                            exg_dtype_name(dtype))
+                           : EXG_SHAPE_FAIL(err, "%s: %g is no %s", name, exg_get_float(&args[i]),
+                                            exg_dtype_name(dtype));
             }
             if (op->id == EXG_OP_pow_Tensor_Scalar && exg_dtype_is_integral(dtype) &&
                 exg_get_float(&args[i]) < 0) {

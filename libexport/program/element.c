@@ -1,8 +1,104 @@
-/* element.c - single elements as numbers. */
+/* element.c - single elements as numbers, and back. */
 #include "libexport/base/element.h"
 
 #include <exg/types.h>
 #include <math.h>
+
+/* ---- float8 kinds without infinities and -0, and that of powers of two ----------------------- */
+
+#define NO_NUMBER 0x80 /* of the kinds without -0, in its place */
+#define E4M3_FRACTION 3
+#define E4M3_BIAS     8
+#define E5M2_FRACTION 2
+#define E5M2_BIAS     16
+#define E8M0_BIAS     127
+#define E8M0_NO_NUMBER 0xff
+
+/* Subnormal ones have the exponent of 1 without its leading bit. */
+static double value_of_fnuz(uint8_t byte, int fraction, int bias)
+{
+    int exponent = (byte & 0x7f) >> fraction;
+    int digits = (byte & ((1 << fraction) - 1)) | (exponent > 0) << fraction;
+    double value = ldexp(digits, (exponent > 0 ? exponent : 1) - bias - fraction);
+
+    return byte == NO_NUMBER ? (double)NAN : byte > NO_NUMBER ? -value : value;
+}
+
+/* To the nearest, and between two to the even one: a carry goes on to the exponent. */
+static uint8_t fnuz_of(float x, int fraction, int bias)
+{
+    int exponent = 1 - bias;
+    double magnitude = fabs((double)x);
+    int64_t code;
+
+    if (!isfinite(x)) {
+        return NO_NUMBER;
+    }
+    if (magnitude >= ldexp(1, exponent)) {
+        exponent = ilogb(magnitude);
+    }
+    code = ((int64_t)(exponent + bias - 1) * (1 << fraction)) +
+           llrint(ldexp(magnitude, fraction - exponent));
+    return code > 0x7f   ? NO_NUMBER
+           : code == 0 ? 0
+                       : (uint8_t)(code | (x < 0 ? 0x80 : 0));
+}
+
+static double value_of_e8m0(uint8_t byte)
+{
+    return byte == E8M0_NO_NUMBER ? (double)NAN : ldexp(1, byte - E8M0_BIAS);
+}
+
+/* The nearest power of two by the bits of x, without its sign; between two the larger one. */
+static uint8_t e8m0_of(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t exponent = bits >> 23 & 0xff;
+    uint32_t fraction = bits & 0x7fffff;
+    bool up = fraction > 0x400000 || (fraction == 0x400000 && exponent > 0);
+
+    return (uint8_t)(exponent == 0xff ? E8M0_NO_NUMBER : exponent + up);
+}
+
+/* ---- floats of one and two bytes ------------------------------------------------------------- */
+
+static double narrow(exg_dtype dtype, const void *at)
+{
+    uint8_t byte;
+    uint16_t half;
+
+    memcpy(&byte, at, sizeof(byte));
+    switch (dtype) {
+    case EXG_DTYPE_F8E5M2:
+        return (double)exg_f8e5m2_to_f32(byte);
+    case EXG_DTYPE_F8E4M3FN:
+        return (double)exg_f8e4m3fn_to_f32(byte);
+    case EXG_DTYPE_F8E4M3FNUZ:
+        return value_of_fnuz(byte, E4M3_FRACTION, E4M3_BIAS);
+    case EXG_DTYPE_F8E5M2FNUZ:
+        return value_of_fnuz(byte, E5M2_FRACTION, E5M2_BIAS);
+    case EXG_DTYPE_F8E8M0FNU:
+        return value_of_e8m0(byte);
+    default:
+        memcpy(&half, at, sizeof(half));
+        return (double)(dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(half) : exg_f16_to_f32(half));
+    }
+}
+
+static void store_narrow(exg_dtype dtype, void *at, float x)
+{
+    uint16_t half = dtype == EXG_DTYPE_BF16 ? exg_f32_to_bf16(x) : exg_f32_to_f16(x);
+    uint8_t byte = dtype == EXG_DTYPE_F8E5M2       ? exg_f32_to_f8e5m2(x)
+                   : dtype == EXG_DTYPE_F8E4M3FN   ? exg_f32_to_f8e4m3fn(x)
+                   : dtype == EXG_DTYPE_F8E4M3FNUZ ? fnuz_of(x, E4M3_FRACTION, E4M3_BIAS)
+                   : dtype == EXG_DTYPE_F8E5M2FNUZ ? fnuz_of(x, E5M2_FRACTION, E5M2_BIAS)
+                                                   : e8m0_of(x);
+
+    memcpy(at, exg_dtype_bytes(dtype) == 1 ? (const void *)&byte : (const void *)&half,
+           exg_dtype_bytes(dtype));
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
 
 #define READ(type)                         \
     do {                                   \
@@ -10,21 +106,6 @@
         memcpy(&value, at, sizeof(value)); \
         return (double)value;              \
     } while (0)
-
-static double narrow(exg_dtype dtype, const void *at)
-{
-    uint16_t half;
-
-    if (dtype == EXG_DTYPE_F8E4M3FN || dtype == EXG_DTYPE_F8E5M2) {
-        uint8_t byte;
-
-        memcpy(&byte, at, sizeof(byte));
-        return (double)(dtype == EXG_DTYPE_F8E5M2 ? exg_f8e5m2_to_f32(byte)
-                                                  : exg_f8e4m3fn_to_f32(byte));
-    }
-    memcpy(&half, at, sizeof(half));
-    return (double)(dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(half) : exg_f16_to_f32(half));
-}
 
 double exg_element_value(exg_dtype dtype, const void *at)
 {
@@ -57,8 +138,52 @@ double exg_element_value(exg_dtype dtype, const void *at)
     case EXG_DTYPE_C32:
     case EXG_DTYPE_F8E4M3FN:
     case EXG_DTYPE_F8E5M2:
+    case EXG_DTYPE_F8E4M3FNUZ:
+    case EXG_DTYPE_F8E5M2FNUZ:
+    case EXG_DTYPE_F8E8M0FNU:
         return narrow(dtype, at);
     default:
         return (double)NAN;
+    }
+}
+
+/* Little endian: the low bytes of a wide integer are a narrow one. */
+static void store_integer(exg_dtype dtype, void *at, double value)
+{
+    uint64_t bits = dtype == EXG_DTYPE_B8    ? value != 0
+                    : dtype == EXG_DTYPE_U64 ? (uint64_t)value
+                                             : (uint64_t)(int64_t)value;
+
+    memcpy(at, &bits, exg_dtype_bytes(dtype));
+}
+
+void exg_element_store(exg_dtype dtype, void *at, double value)
+{
+    float x = (float)value;
+
+    switch (dtype) {
+    case EXG_DTYPE_F32:
+        memcpy(at, &x, sizeof(x));
+        return;
+    case EXG_DTYPE_F64:
+        memcpy(at, &value, sizeof(value));
+        return;
+    case EXG_DTYPE_C32:
+        memset(at, 0, exg_dtype_bytes(dtype));
+        store_narrow(EXG_DTYPE_F16, at, x);
+        return;
+    case EXG_DTYPE_C64:
+        memcpy(at, (const float[2]){x, 0}, exg_dtype_bytes(dtype));
+        return;
+    case EXG_DTYPE_C128:
+        memcpy(at, (const double[2]){value, 0}, exg_dtype_bytes(dtype));
+        return;
+    default:
+        if (exg_dtype_is_float(dtype)) {
+            store_narrow(dtype, at, x);
+        } else {
+            store_integer(dtype, at, value);
+        }
+        return;
     }
 }

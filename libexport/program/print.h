@@ -19,6 +19,9 @@ void exg_print_custom(exg_text *out, const char *json);
 /* An argument as generated Python code shows it. */
 void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);
 
+/* The same as an argument of a node in the text of a torch.fx.Graph: "%x", cpu, a string bare. */
+void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);
+
 /* ': "f32[2, s0]"', ': "Sym(s0 + 1)"', or nothing. */
 void exg_print_annotation(exg_text *out, const exg_value *value);
 

@@ -24,9 +24,38 @@ void exg_print_python_string(exg_text *out, const char *string)
     exg_text_putc(out, quote);
 }
 
-static void print_id(exg_text *out, const exg_graph *graph, exg_value_id id)
+/* Where an argument goes, and how: as Python code, or as FX shows nodes, where a value has its mark
+ * and a string no quotes. */
+typedef struct printed {
+    exg_text *out;
+    const exg_graph *graph;
+    bool is_fx;
+} printed;
+
+static void print_argument(const printed *p, const exg_argument *arg);
+
+static void print_node(const printed *p, const char *name)
 {
-    exg_text_puts(out, id == EXG_NO_VALUE ? "None" : graph->values[id].name);
+    exg_text_puts(p->out, p->is_fx ? "%" : "");
+    exg_text_puts(p->out, name);
+}
+
+static void print_id(const printed *p, exg_value_id id)
+{
+    if (id == EXG_NO_VALUE) {
+        exg_text_puts(p->out, "None");
+    } else {
+        print_node(p, p->graph->values[id].name);
+    }
+}
+
+static void print_string(const printed *p, const char *string)
+{
+    if (p->is_fx) {
+        exg_text_puts(p->out, string);
+    } else {
+        exg_print_python_string(p->out, string);
+    }
 }
 
 static void print_bool(exg_text *out, bool value)
@@ -34,27 +63,26 @@ static void print_bool(exg_text *out, bool value)
     exg_text_puts(out, value ? "True" : "False");
 }
 
-static void print_sym(exg_text *out, const exg_graph *graph, const exg_sym_argument *sym,
-                      exg_argument_kind kind)
+static void print_sym(const printed *p, const exg_sym_argument *sym, exg_argument_kind kind)
 {
     if (sym->value != EXG_NO_VALUE) {
-        print_id(out, graph, sym->value);
+        print_id(p, sym->value);
     } else if (kind == EXG_ARGUMENT_SYM_INT || kind == EXG_ARGUMENT_SYM_INTS) {
-        exg_text_printf(out, "%" PRId64, sym->as_int);
+        exg_text_printf(p->out, "%" PRId64, sym->as_int);
     } else if (kind == EXG_ARGUMENT_SYM_FLOAT || kind == EXG_ARGUMENT_SYM_FLOATS) {
-        exg_text_double(out, sym->as_float);
+        exg_text_double(p->out, sym->as_float);
     } else {
-        print_bool(out, sym->as_bool);
+        print_bool(p->out, sym->as_bool);
     }
 }
 
-static void print_device(exg_text *out, const exg_device *device)
+static void print_device(const printed *p, const exg_device *device)
 {
-    exg_text_printf(out, "device(type='%s'", device->type);
+    exg_text_printf(p->out, p->is_fx ? "%s" : "device(type='%s'", device->type);
     if (device->index >= 0) {
-        exg_text_printf(out, ", index=%" PRId64, device->index);
+        exg_text_printf(p->out, p->is_fx ? ":%" PRId64 : ", index=%" PRId64, device->index);
     }
-    exg_text_putc(out, ')');
+    exg_text_puts(p->out, p->is_fx ? "" : ")");
 }
 
 /* Python's complex: "(1+2j)", whole parts without point, "2j" without real part. */
@@ -83,8 +111,10 @@ static void print_complex(exg_text *out, double real, double imag)
 }
 
 /* One item of a list kind. */
-static void print_item(exg_text *out, const exg_graph *graph, const exg_argument *arg, uint32_t i)
+static void print_item(const printed *p, const exg_argument *arg, uint32_t i)
 {
+    exg_text *out = p->out;
+
     switch (arg->kind) {
     case EXG_ARGUMENT_INTS:
         exg_text_printf(out, "%" PRId64, arg->as_ints[i]);
@@ -96,23 +126,23 @@ static void print_item(exg_text *out, const exg_graph *graph, const exg_argument
         print_bool(out, arg->as_bools[i]);
         break;
     case EXG_ARGUMENT_STRINGS:
-        exg_print_python_string(out, arg->as_strings[i]);
+        print_string(p, arg->as_strings[i]);
         break;
     case EXG_ARGUMENT_TENSORS:
     case EXG_ARGUMENT_OPTIONAL_TENSORS:
-        print_id(out, graph, arg->as_tensors[i]);
+        print_id(p, arg->as_tensors[i]);
         break;
     case EXG_ARGUMENT_SYM_INTS:
     case EXG_ARGUMENT_SYM_FLOATS:
     case EXG_ARGUMENT_SYM_BOOLS:
-        print_sym(out, graph, &arg->as_syms[i], arg->kind);
+        print_sym(p, &arg->as_syms[i], arg->kind);
         break;
     case EXG_ARGUMENT_NESTED_TENSORS: {
         exg_argument inner = {.kind = EXG_ARGUMENT_TENSORS,
                               .count = arg->as_nested_tensors[i].count,
                               .as_tensors = arg->as_nested_tensors[i].items};
 
-        exg_print_argument(out, graph, &inner);
+        print_argument(p, &inner);
         break;
     }
     case EXG_ARGUMENT_INT_LISTS: {
@@ -120,7 +150,7 @@ static void print_item(exg_text *out, const exg_graph *graph, const exg_argument
                               .count = arg->as_int_lists[i].count,
                               .as_ints = arg->as_int_lists[i].items};
 
-        exg_print_argument(out, graph, &inner);
+        print_argument(p, &inner);
         break;
     }
     case EXG_ARGUMENT_FLOAT_LISTS: {
@@ -128,39 +158,48 @@ static void print_item(exg_text *out, const exg_graph *graph, const exg_argument
                               .count = arg->as_float_lists[i].count,
                               .as_floats = arg->as_float_lists[i].items};
 
-        exg_print_argument(out, graph, &inner);
+        print_argument(p, &inner);
         break;
     }
     case EXG_ARGUMENT_STRING_TO_ARGUMENT:
-        exg_print_python_string(out, arg->as_string_to_argument[i].key);
+        print_string(p, arg->as_string_to_argument[i].key);
         exg_text_puts(out, ": ");
-        exg_print_argument(out, graph, &arg->as_string_to_argument[i].argument);
+        print_argument(p, &arg->as_string_to_argument[i].argument);
         break;
     default: /* no list */
         break;
     }
 }
 
-static void print_list(exg_text *out, const exg_graph *graph, const exg_argument *arg,
-                       const char *brackets)
+static void print_list(const printed *p, const exg_argument *arg, const char *brackets)
 {
-    exg_text_putc(out, brackets[0]);
+    exg_text_putc(p->out, brackets[0]);
     for (uint32_t i = 0; i < arg->count; i++) {
-        exg_text_puts(out, i == 0 ? "" : ", ");
-        print_item(out, graph, arg, i);
+        exg_text_puts(p->out, i == 0 ? "" : ", ");
+        print_item(p, arg, i);
     }
-    exg_text_putc(out, brackets[1]);
+    exg_text_putc(p->out, brackets[1]);
 }
 
-void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
+/* What str() of an operator leaves out of its target: "aten.add.Tensor", "cond". */
+static size_t operator_prefix(const char *target)
 {
+    return strncmp(target, "torch.ops.higher_order.", 23) == 0 ? 23
+           : strncmp(target, "torch.ops.", 10) == 0            ? 10
+                                                               : 0;
+}
+
+static void print_argument(const printed *p, const exg_argument *arg)
+{
+    exg_text *out = p->out;
+
     switch (arg->kind) {
     case EXG_ARGUMENT_NONE:
         exg_text_puts(out, "None");
         return;
     case EXG_ARGUMENT_TENSOR:
     case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        print_id(out, graph, arg->as_tensor);
+        print_id(p, arg->as_tensor);
         return;
     case EXG_ARGUMENT_INT:
         exg_text_printf(out, "%" PRId64, arg->as_int);
@@ -172,15 +211,15 @@ void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argumen
         print_bool(out, arg->as_bool);
         return;
     case EXG_ARGUMENT_STRING:
-        exg_print_python_string(out, arg->as_string);
+        print_string(p, arg->as_string);
         return;
     case EXG_ARGUMENT_OPERATOR:
-        exg_text_puts(out, arg->as_string);
+        exg_text_puts(out, arg->as_string + (p->is_fx ? operator_prefix(arg->as_string) : 0));
         return;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        print_sym(out, graph, &arg->as_sym, arg->kind);
+        print_sym(p, &arg->as_sym, arg->kind);
         return;
     case EXG_ARGUMENT_SCALAR_TYPE:
         exg_text_printf(out, "torch.%s", exg_dtype_name(arg->as_scalar_type));
@@ -192,19 +231,19 @@ void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argumen
         exg_text_printf(out, "torch.%s", exg_layout_name(arg->as_layout));
         return;
     case EXG_ARGUMENT_DEVICE:
-        print_device(out, &arg->as_device);
+        print_device(p, &arg->as_device);
         return;
     case EXG_ARGUMENT_COMPLEX:
         print_complex(out, arg->as_complex.real, arg->as_complex.imag);
         return;
     case EXG_ARGUMENT_GRAPH:
-        exg_text_puts(out, arg->as_graph->name);
+        print_node(p, arg->as_graph->name);
         return;
     case EXG_ARGUMENT_CUSTOM_OBJ:
-        exg_text_puts(out, arg->as_custom_obj->name);
+        print_node(p, arg->as_custom_obj->name);
         return;
     case EXG_ARGUMENT_STRING_TO_ARGUMENT:
-        print_list(out, graph, arg, "{}");
+        print_list(p, arg, "{}");
         return;
     case EXG_ARGUMENT_TENSORS:
     case EXG_ARGUMENT_INTS:
@@ -218,12 +257,22 @@ void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argumen
     case EXG_ARGUMENT_NESTED_TENSORS:
     case EXG_ARGUMENT_INT_LISTS:
     case EXG_ARGUMENT_FLOAT_LISTS:
-        print_list(out, graph, arg, "[]");
+        print_list(p, arg, "[]");
         return;
     case EXG_ARGUMENT_KIND_COUNT:
         break;
     }
     exg_text_putc(out, '?');
+}
+
+void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
+{
+    print_argument(&(printed){out, graph, false}, arg);
+}
+
+void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
+{
+    print_argument(&(printed){out, graph, true}, arg);
 }
 
 static void print_size(exg_text *out, const exg_sym_int *size)

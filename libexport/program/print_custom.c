@@ -121,7 +121,7 @@ static void read_value(cursor *c, exg_text *out, int depth)
         exg_text text = EXG_TEXT_EMPTY;
 
         read_string(c, &text);
-        exg_print_python_string(out, exg_text_string(&text) == NULL ? "" : exg_text_string(&text));
+        exg_print_python_string(out, exg_text_part(out, &text));
         exg_text_free(&text);
         return;
     }
@@ -147,12 +147,27 @@ static void read_value(cursor *c, exg_text *out, int depth)
     }
 }
 
+/* Where the first characters end; those of UTF-8 have up to four bytes. */
+static size_t end_of_shown(const exg_text *text)
+{
+    size_t at = 0;
+
+    for (size_t count = 0; at < text->length; at++) {
+        count += ((unsigned char)text->data[at] & 0xc0) != 0x80;
+        if (count > SHOWN_MAX) {
+            break;
+        }
+    }
+    return at;
+}
+
 /* A value's repr, or the repr of the first characters of its str. */
 static void print_value(cursor *c, exg_text *out)
 {
     exg_text text = EXG_TEXT_EMPTY;
     bool quoted;
     const char *shown;
+    size_t end;
 
     skip_spaces(c);
     quoted = *c->at == '"';
@@ -161,9 +176,10 @@ static void print_value(cursor *c, exg_text *out)
     } else {
         read_value(c, &text, 16);
     }
-    if (text.length > SHOWN_MAX && !text.failed) {
-        text.length = SHOWN_MAX;
-        text.data[SHOWN_MAX] = '\0';
+    end = text.failed ? text.length : end_of_shown(&text);
+    if (end < text.length) {
+        text.length = end;
+        text.data[end] = '\0';
         exg_text_puts(&text, "...");
         quoted = true;
     }

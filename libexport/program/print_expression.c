@@ -6,13 +6,15 @@
  */
 #include "libexport/program/print.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX 64
 
 /* sympy.printing.precedence */
-enum { OR = 20, AND = 30, RELATION = 35, ADD = 40, MUL = 50, POW = 60, ATOM = 1000 };
+enum { LEAST = 10, OR = 20, AND = 30, RELATION = 35, ADD = 40, MUL = 50, POW = 60, ATOM = 1000 };
 
 typedef struct reader {
     const char *at;
@@ -128,6 +130,72 @@ static int print_signed(reader *r, exg_text *out)
     return !out->failed && out->length > start && out->data[start] == '-' ? ADD : ATOM;
 }
 
+/* Fifteen digits as mpmath lays them out: zeros at the end where `all`. snprintf may print a
+ * locale's decimal sign, so digits are taken one by one. */
+static void put_digits(exg_text *out, double value, bool all)
+{
+    char raw[40], digits[20];
+    int count = 0;
+    int exponent;
+    const char *c = raw;
+
+    snprintf(raw, sizeof(raw), "%.14e", value);
+    for (; *c != 'e'; c++) {
+        if (*c >= '0' && *c <= '9') {
+            digits[count++] = *c;
+        }
+    }
+    exponent = (int)strtol(c + 1, NULL, 10);
+    while (!all && count > 1 && digits[count - 1] == '0') {
+        count--;
+    }
+    if (exponent < -4 || exponent >= 15) {
+        exg_text_printf(out, "%c.%.*s%se%+d", digits[0], count - 1, digits + 1,
+                        count == 1 ? "0" : "", exponent);
+        return;
+    }
+    exg_text_puts(out, exponent < 0 ? "0." : "");
+    for (int i = exponent; i < -1; i++) {
+        exg_text_putc(out, '0');
+    }
+    for (int i = 0; i < count || (i <= exponent + 1 && !all); i++) {
+        exg_text_puts(out, i == exponent + 1 && exponent >= 0 ? "." : "");
+        exg_text_putc(out, i < count ? digits[i] : '0');
+    }
+    exg_text_puts(out, all && exponent == 14 ? "." : "");
+}
+
+/* Float('0.1', precision=53) */
+static int print_real(reader *r, exg_text *out)
+{
+    exg_text quoted = EXG_TEXT_EMPTY;
+    double value;
+
+    print_quoted(r, &quoted);
+    finish_literal(r);
+    value = exg_text_to_double(exg_text_part(out, &quoted), NULL);
+    exg_text_free(&quoted);
+    exg_text_puts(out, signbit(value) ? "-" : "");
+    if (isfinite(value)) {
+        put_digits(out, fabs(value), r->depth == 1 && value != 0);
+    } else {
+        exg_text_puts(out, isnan(value) ? "nan" : "oo");
+    }
+    return value < 0 ? ADD : ATOM;
+}
+
+/* Rational(-1, 2): "-1/2". */
+static int print_ratio(reader *r, exg_text *out)
+{
+    int binds = print_signed(r, out);
+
+    expect(r, ',');
+    exg_text_putc(out, '/');
+    print_number(r, out);
+    expect(r, ')');
+    return binds == ADD ? ADD : MUL;
+}
+
 static int print_add(reader *r, exg_text *out)
 {
     bool first = true;
@@ -163,7 +231,7 @@ typedef struct product {
 static void factor_text(exg_text *side, unsigned *count, const exg_text *text)
 {
     exg_text_puts(side, (*count)++ == 0 ? "" : "*");
-    exg_text_puts(side, exg_text_string(text) == NULL ? "" : exg_text_string(text));
+    exg_text_puts(side, exg_text_part(side, text));
 }
 
 /* Does the term at hand begin `word`( ? Then it is taken. */
@@ -179,6 +247,17 @@ static bool take_call(reader *r, const char *word)
     return true;
 }
 
+/* Does ", Integer(-1))" follow? Then it is taken. */
+static bool take_minus_one(reader *r)
+{
+    reader ahead = *r;
+    bool found = take(&ahead, ',') && take_call(&ahead, "Integer") && take(&ahead, '-') &&
+                 take(&ahead, '1') && take(&ahead, ')') && take(&ahead, ')');
+
+    r->at = found ? ahead.at : r->at;
+    return found;
+}
+
 /* Pow(x, Integer(-1)) belongs below the line. */
 static bool is_reciprocal(const reader *r)
 {
@@ -188,8 +267,7 @@ static bool is_reciprocal(const reader *r)
 
     if (take_call(&ahead, "Pow")) {
         print_term(&ahead, &base);
-        found = take(&ahead, ',') && take_call(&ahead, "Integer") && take(&ahead, '-') &&
-                take(&ahead, '1') && take(&ahead, ')') && take(&ahead, ')') && !ahead.failed;
+        found = !ahead.failed && take_minus_one(&ahead);
     }
     exg_text_free(&base);
     return found;
@@ -243,8 +321,8 @@ static int print_mul(reader *r, exg_text *out)
         read_factor(r, &p);
     } while (!r->failed && take(r, ','));
     expect(r, ')');
-    above = exg_text_string(&p.above);
-    below = exg_text_string(&p.below);
+    above = exg_text_part(out, &p.above);
+    below = exg_text_part(out, &p.below);
     negative = p.coefficient < 0;
     exg_text_puts(out, negative ? "-" : "");
     if (p.coefficient != 1 && p.coefficient != -1) {
@@ -253,9 +331,9 @@ static int print_mul(reader *r, exg_text *out)
     } else if (p.above_count == 0) {
         exg_text_putc(out, '1');
     }
-    exg_text_puts(out, above == NULL ? "" : above);
+    exg_text_puts(out, above);
     if (p.below_count > 0) {
-        exg_text_printf(out, p.below_count > 1 ? "/(%s)" : "/%s", below == NULL ? "" : below);
+        exg_text_printf(out, p.below_count > 1 ? "/(%s)" : "/%s", below);
     }
     exg_text_free(&p.above);
     exg_text_free(&p.below);
@@ -268,6 +346,15 @@ static int print_pow(reader *r, exg_text *out)
 
     if (print_term(r, out) <= POW) {
         wrap(out, start);
+    }
+    if (take_minus_one(r)) {
+        exg_text base = EXG_TEXT_EMPTY;
+
+        exg_text_puts(&base, out->failed ? "" : out->data + start);
+        out->length = start;
+        exg_text_printf(out, "1/%s", exg_text_part(out, &base));
+        exg_text_free(&base);
+        return POW;
     }
     expect(r, ',');
     exg_text_puts(out, "**");
@@ -325,18 +412,19 @@ static int print_call(reader *r, exg_text *out, const char *name, size_t length)
 /* What is not Name(a, b): its printer, the sign between, how it binds. */
 static const struct form {
     const char *name;
-    enum { LITERAL, QUOTED, PLUS, TIMES, POWER, FLOOR, INFIX, RENAMED } kind;
+    enum { LITERAL, QUOTED, REAL, RATIO, PLUS, TIMES, POWER, FLOOR, INFIX, RENAMED } kind;
     const char *text;
     int binds;
 } forms[] = {
     {"Symbol",            QUOTED,  NULL,   ATOM    },
     {"Integer",           LITERAL, NULL,   ATOM    },
-    {"Float",             QUOTED,  NULL,   ATOM    },
+    {"Float",             REAL,    NULL,   ATOM    },
+    {"Rational",          RATIO,   NULL,   MUL     },
     {"Add",               PLUS,    NULL,   ADD     },
     {"Mul",               TIMES,   NULL,   MUL     },
     {"Pow",               POWER,   NULL,   POW     },
-    {"PowByNatural",      POWER,   NULL,   POW     },
     {"FloorDiv",          FLOOR,   NULL,   RELATION},
+    {"CleanDiv",          FLOOR,   NULL,   RELATION},
     {"LessThan",          INFIX,   " <= ", RELATION},
     {"GreaterThan",       INFIX,   " >= ", RELATION},
     {"StrictLessThan",    INFIX,   " < ",  RELATION},
@@ -346,6 +434,15 @@ static const struct form {
     {"Equality",          RENAMED, "Eq",   ATOM    },
     {"Unequality",        RENAMED, "Ne",   ATOM    },
     {"ExprCondPair",      RENAMED, "",     ATOM    },
+    {"Identity",          RENAMED, "",     LEAST   },
+    {"Mod",               RENAMED, "Mod",  RELATION}, /* PyTorch's own binding, below a sum's */
+    {"PythonMod",         RENAMED, "PythonMod",       RELATION},
+    {"ModularIndexing",   RENAMED, "ModularIndexing", RELATION},
+    {"Where",             RENAMED, "Where",           RELATION},
+    {"FloatTrueDiv",      RENAMED, "FloatTrueDiv",    RELATION},
+    {"IntTrueDiv",        RENAMED, "IntTrueDiv",      RELATION},
+    {"PowByNatural",      RENAMED, "PowByNatural",    MUL     },
+    {"FloatPow",          RENAMED, "FloatPow",        POW     },
 };
 
 static int print_form(reader *r, exg_text *out, const struct form *form)
@@ -371,8 +468,13 @@ static int print_form(reader *r, exg_text *out, const struct form *form)
         return print_floor_div(r, out);
     case INFIX:
         return print_infix(r, out, form->text, form->binds);
+    case REAL:
+        return print_real(r, out);
+    case RATIO:
+        return print_ratio(r, out);
     case RENAMED:
-        return print_call(r, out, form->text, strlen(form->text));
+        print_call(r, out, form->text, strlen(form->text));
+        return form->binds;
     }
     return ATOM;
 }

@@ -463,11 +463,11 @@ exg_status exg_signature_rename(exg_signature *signature, const char *old_name,
 
 exg_status exg_signature_replace_hook(exg_signature *signature, const char *old_name,
                                       const char *new_name, exg_use use, bool old_is_input,
-                                      bool replace_inputs, exg_error *err)
+                                      bool replace_inputs, exg_targets targets, exg_error *err)
 {
     EXG_GIVEN(err, signature, old_name, new_name);
     if (use != EXG_USE_OUTPUT && !(replace_inputs && old_is_input)) {
         return EXG_OK;
     }
-    return exg_signature_rename(signature, old_name, new_name, EXG_TARGETS_FOLLOW, err);
+    return exg_signature_rename(signature, old_name, new_name, targets, err);
 }

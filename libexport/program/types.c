@@ -39,6 +39,7 @@ static const struct dtype_row {
     uint32_t bytes;
     char kind;
 } dtype_rows[] = {
+    [EXG_DTYPE_UNKNOWN] = {"?", "?", "", "", 0, 0, '?'},
 #define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
     [EXG_DTYPE_##id] = {torch, SHORT_##id, safetensors, numpy, number, bytes, #kind[0]},
 #include <exg/dtype.def>
@@ -46,12 +47,9 @@ static const struct dtype_row {
 };
 _Static_assert(sizeof(dtype_rows) / sizeof(dtype_rows[0]) == EXG_DTYPE_COUNT, "one row a dtype");
 
-/* Rows are few and looked up often by number, so a fault is a row of its own. */
 static const struct dtype_row *row_of(exg_dtype dtype)
 {
-    static const struct dtype_row none = {"?", "?", "", "", 0, 0, '?'};
-
-    return (unsigned)dtype < EXG_DTYPE_COUNT ? &dtype_rows[dtype] : &none;
+    return &dtype_rows[(unsigned)dtype < EXG_DTYPE_COUNT ? dtype : EXG_DTYPE_UNKNOWN];
 }
 
 const char *exg_dtype_name(exg_dtype dtype)
@@ -91,7 +89,7 @@ int32_t exg_dtype_export_number(exg_dtype dtype)
 
 exg_dtype exg_dtype_from_export_number(int64_t number)
 {
-    for (int i = 0; i < EXG_DTYPE_COUNT; i++) {
+    for (int i = EXG_DTYPE_UNKNOWN + 1; i < EXG_DTYPE_COUNT; i++) {
         if (dtype_rows[i].number == number) {
             return (exg_dtype)i;
         }
@@ -102,7 +100,7 @@ exg_dtype exg_dtype_from_export_number(int64_t number)
 /* The row whose string member at `member` is `text`; "" names none. */
 static exg_dtype find_text(const char *text, size_t member)
 {
-    for (int i = 0; i < EXG_DTYPE_COUNT; i++) {
+    for (int i = EXG_DTYPE_UNKNOWN + 1; i < EXG_DTYPE_COUNT; i++) {
         const char *const *field =
             (const char *const *)(const void *)((const char *)&dtype_rows[i] + member);
 

@@ -9,27 +9,6 @@
 #include <exg/transform.h>
 #include <string.h>
 
-/* The dtype of a number that need not be of the values of `beside`, the dtype of the tensor it
- * stands beside. An integer takes part in the computation as it is (uint8 / -1), as long as the
- * other tensor's dims keep the result in their dtype, and then its low bits are left. */
-static exg_dtype dtype_of(exg_argument_kind kind, exg_dtype beside, bool has_dims)
-{
-    exg_dtype dtype = exg_number_dtype(kind, beside);
-
-    return has_dims && exg_dtype_is_integral(dtype) && dtype != EXG_DTYPE_B8 ? EXG_DTYPE_I64
-                                                                             : dtype;
-}
-
-static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dtype beside,
-                             bool has_dims)
-{
-    exg_dtype dtype = exg_number_dtype(number->kind, beside);
-
-    return exg_keeps_value(dtype, number)
-               ? EMIT(b, full_default, exg_arg_ints(b, NULL, 0), *number, DTYPE(dtype))
-               : exg_lower_wrapped(b, number, dtype_of(number->kind, beside, has_dims));
-}
-
 /* Of operators that multiply or divide: the one that takes the second operand as a number. */
 static const struct {
     exg_operator_id id, by_number;
@@ -82,39 +61,6 @@ static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id i
     return EXG_OP_NONE;
 }
 
-/* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
- * of the kind in `slots`, takes the dtype a number would, or float32 to be a factor as it is. */
-static void wrap_numbers(exg_rewrite *r, const exg_operator *op, exg_argument *args,
-                         const exg_argument_kind *slots, bool is_product)
-{
-    exg_dtype beside = EXG_DTYPE_F32;
-    bool has_dims = false;
-
-    for (uint32_t i = op->schema->argument_count; i-- > 0;) {
-        if (args[i].kind == EXG_ARGUMENT_TENSOR &&
-            (slots == NULL || slots[i] == EXG_ARGUMENT_NONE)) {
-            const exg_tensor_meta *meta = exg_ref_meta(r->builder, exg_get_ref(&args[i]));
-
-            beside = meta->dtype;
-            has_dims = meta->rank > 0;
-        }
-    }
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
-                      args[i].kind == EXG_ARGUMENT_BOOL ||
-                      args[i].kind == EXG_ARGUMENT_COMPLEX;
-
-        if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
-            args[i] = exg_arg_ref(number_tensor(r->builder, &args[i], beside, has_dims));
-        } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
-            exg_dtype dtype = is_product && has_dims ? EXG_DTYPE_F32
-                                                     : dtype_of(slots[i], beside, has_dims);
-
-            args[i] = exg_arg_ref(EMIT(r->builder, _to_copy_default, args[i], DTYPE(dtype)));
-        }
-    }
-}
-
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *slots)
 {
@@ -125,7 +71,7 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
         op = exg_operators_get(r->operators, by_number);
     }
     EXG_TRY(exg_check_bools(op, args, exg_builder_graph(r->builder), r->err));
-    wrap_numbers(r, op, args, slots, is_product);
+    exg_lower_wrap_numbers(r->builder, op, args, slots, is_product);
     if (exg_layout_is_spoken_of(op)) {
         return exg_layout_emit(r, node, op, args);
     }

@@ -259,10 +259,43 @@ static void check_order(exg_verifier *v, uint32_t o, const exg_place *place)
     }
 }
 
+/* Maps of a signature have one target an output, and one output a target. */
+static void check_mutations(exg_verifier *v)
+{
+    const exg_signature *s = &v->program->signature;
+    exg_map targets[EXG_OUTPUT_TOKEN + 1];
+    exg_map outputs[EXG_OUTPUT_TOKEN + 1];
+
+    for (int kind = 0; kind <= EXG_OUTPUT_TOKEN; kind++) {
+        exg_map_init(&targets[kind], v->arena);
+        exg_map_init(&outputs[kind], v->arena);
+    }
+    for (uint32_t o = 0; o < s->output_count && !v->failed; o++) {
+        const exg_output_spec *spec = &s->outputs[o];
+        uint32_t target, name;
+
+        if (rank_of(spec->kind) != 1 || spec->target == NULL || spec->arg.name == NULL) {
+            continue;
+        }
+        target = exg_map_find(&targets[spec->kind], spec->target);
+        name = exg_map_find(&outputs[spec->kind], spec->arg.name);
+        if (target != EXG_MAP_NONE) {
+            exg_found(v, "SIG-021", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o),
+                      "'%s' is mutated by output_specs[%u] too", spec->target, target);
+        } else if (name != EXG_MAP_NONE) {
+            exg_found(v, "SIG-021", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o),
+                      "'%s' mutates '%s' too, by output_specs[%u]", spec->arg.name,
+                      s->outputs[name].target, name);
+        } else {
+            v->failed = !exg_map_put(&targets[spec->kind], spec->target, o) ||
+                        !exg_map_put(&outputs[spec->kind], spec->arg.name, o);
+        }
+    }
+}
+
 static void check_outputs_together(exg_verifier *v)
 {
     const exg_signature *s = &v->program->signature;
-    exg_map taken[EXG_OUTPUT_TOKEN + 1];
     uint32_t losses = 0;
     uint32_t gradients = 0;
     int64_t tokens = 0; /* in less out */
@@ -270,28 +303,15 @@ static void check_outputs_together(exg_verifier *v)
     for (uint32_t i = 0; i < s->input_count; i++) {
         tokens += s->inputs[i].kind == EXG_INPUT_TOKEN;
     }
-    for (int kind = 0; kind <= EXG_OUTPUT_TOKEN; kind++) {
-        exg_map_init(&taken[kind], v->arena);
-    }
     for (uint32_t o = 0; o < s->output_count; o++) {
         const exg_output_spec *spec = &s->outputs[o];
-        uint32_t earlier = exg_map_find(&taken[spec->kind], spec->target);
 
         losses += spec->kind == EXG_OUTPUT_LOSS;
         gradients += spec->kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER ||
                      spec->kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
         tokens -= spec->kind == EXG_OUTPUT_TOKEN;
-        if (rank_of(spec->kind) != 1 || spec->target == NULL) {
-            continue;
-        }
-        if (earlier != EXG_MAP_NONE) {
-            exg_found(v, "SIG-021", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o),
-                      "'%s' is mutated by output_specs[%u] too", spec->target, earlier);
-        } else if (!exg_map_put(&taken[spec->kind], spec->target, o)) {
-            v->failed = true;
-            return;
-        }
     }
+    check_mutations(v);
     if (tokens != 0) {
         exg_found(v, "SIG-022", EXG_AT(NULL, "signature"), "%lld tokens more go in than come out",
                   (long long)tokens);

@@ -70,7 +70,8 @@ static void check_signature(void)
     NULLED(exg_input_spec_check(NULL, &err));
     NULLED(exg_output_spec_check(NULL, &err));
     NULLED(exg_signature_rename(NULL, NULL, NULL, EXG_TARGETS_FOLLOW, &err));
-    NULLED(exg_signature_replace_hook(NULL, NULL, NULL, EXG_USE_NODE, false, false, &err));
+    NULLED(exg_signature_replace_hook(NULL, NULL, NULL, EXG_USE_NODE, false, false,
+                                      EXG_TARGETS_STAY, &err));
     NULLED(exg_program_replace_uses(NULL, 0, 0, &err));
     NULLED(exg_program_rename_value(NULL, NULL, NULL, &err));
     NULLED(exg_signature_print(NULL, NULL, &err));
@@ -218,9 +219,10 @@ static void check_dtensor(void)
     NULLED(exg_dtensor_copy_from_host(NULL, NULL, NULL, &err));
     NULLED(exg_distribute_tensor(NULL, NULL, NULL, 0, 0, NULL, &err));
     NULLED(exg_module_create(NULL, NULL, &err));
-    NULLED(exg_distribute_module(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_distribute_module(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_module_assign(NULL, NULL, NULL, 0, &err));
-    NULLED(exg_module_forward(NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, &err));
+    NULLED(exg_module_forward(NULL, NULL, NULL, 0, NULL, 0, &err));
+    NULLED(exg_module_session(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_redistribute(NULL, NULL, 0, NULL, &err));
     NULLED(exg_dtensor_wait(NULL, &err));
     NULLED(exg_dtensor_full_tensor(NULL, NULL, &err));
@@ -232,7 +234,7 @@ static void check_dtensor(void)
     NULLED(exg_dtensor_empty(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_zeros(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_ones(NULL, NULL, NULL, &err));
-    NULLED(exg_dtensor_full(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_dtensor_full(NULL, NULL, exg_scalar_int(0), NULL, &err));
     NULLED(exg_dtensor_arange(NULL, NULL, 0, 0, NULL, &err));
     NULLED(exg_dtensor_rand(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_randn(NULL, NULL, NULL, NULL, &err));
@@ -259,6 +261,13 @@ static void check_dispatch(void)
     NULLED(exg_pack_args(NULL, NULL, 0, false, NULL, NULL, NULL, &err));
     NULLED(exg_wrap(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_item(NULL, NULL, &err));
+    NULLED(exg_empty(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_zeros(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_ones(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_full(NULL, NULL, NULL, exg_scalar_int(0), NULL, &err));
+    NULLED(exg_rand(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_randn(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_scalar_store(EXG_DTYPE_F32, NULL, exg_scalar_int(0), &err));
 }
 
 static void check_autograd(void)

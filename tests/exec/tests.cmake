@@ -85,8 +85,9 @@ endif()
 exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c
   THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradient exec/dtensor/gradient.c THREADS LIBS tests_ranks exg::exec)
+exg_test(exec_from_local exec/dtensor/from_local.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_dtensor exec/dtensor/dtensor.c THREADS LIBS tests_ranks exg::exec)
-exg_test(exec_module exec/dtensor/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_module exec/dispatch/module.c THREADS LIBS tests_eager tests_ranks exg::exec)
 
 # A program that keeps state in buffers, call after call.
 exg_test(exec_decode exec/session/decode.c THREADS LIBS tests_isa exg::exec)
@@ -126,9 +127,10 @@ exg_test(exec_budget exec/session/budget.c exec/session/fixture.c THREADS LIBS e
 exg_test(exec_turns exec/session/turns.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_stop exec/session/stop.c exec/session/fixture.c THREADS LIBS exg::exec)
 exg_test(exec_calls exec/session/calls.c LIBS exg::exec)
+exg_test(exec_built exec/session/built.c LIBS exg::exec)
 exg_test(exec_nulls exec/nulls.c LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
-exg_test(exec_out_of_memory exec/session/out_of_memory.c LIBS exg::exec)
+exg_test(exec_out_of_memory exec/session/out_of_memory.c export/refusal.c LIBS exg::exec)
 exg_test(exec_no_threads exec/session/no_threads.c exec/session/fixture.c LIBS exg::exec
   ${CMAKE_DL_LIBS})
 # What a session makes of weights before it runs.
@@ -230,6 +232,12 @@ exg_test(exec_context exec/dispatch/context.c THREADS LIBS tests_eager tests_ran
 exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_training exec/dispatch/training.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradients exec/dispatch/gradients.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_factory exec/dispatch/factory.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS LIBS tests_eager
+  tests_ranks exg::exec m)
+exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_rules exec/dispatch/rules.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tests_ranks exg::exec)
@@ -237,8 +245,8 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
 exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
-foreach(test dtensor dtensor_there gradient module dispatch context autograd
-  training dispatch_rules)
+foreach(test dtensor from_local dtensor_there gradient module dispatch context autograd
+  training dispatch_rules factory forward programs item out)
   exg_strict_test(exec_${test} exec_${test})
 endforeach()
 if(NOT EXG_SANITIZE)

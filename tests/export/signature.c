@@ -64,7 +64,8 @@ static void join_leaves(const exg_signature_argument **leaves, uint32_t count, c
 
 /* ---- views ---------------------------------------------------------------------------------- */
 
-/* S004-49..53, S004-58..64, S004-79 */
+/* S004-49, S004-52, S004-53, S004-54, S004-58, S004-59, S004-60, S004-61, S004-62, S004-63,
+ * S004-64: what the seed's class gives of its docstring's signature. */
 static void it_gives_the_docstring_s_properties(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -92,7 +93,8 @@ static void it_gives_the_docstring_s_properties(void **state)
     assert_string_equal(text, "add_1");
 }
 
-/* S004-54..57, S004-58, S004-59, S004-64..66, S004-72 */
+/* S004-02, S004-03, S004-04, S004-19, S004-20, S004-25, S004-54, S004-55, S004-56, S004-58,
+ * S004-59, S004-62, S004-64, S004-65, S004-66, S004-72 */
 static void it_gives_every_view_of_the_rich_signature(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -132,7 +134,9 @@ static void it_gives_every_view_of_the_rich_signature(void **state)
     assert_string_equal(names[0], "token_1");
 }
 
-/* S004-57: a spec without a target is in no list; S004-60: nor a pair that is no tensor. */
+/* S004-15, S004-57, S004-60, S004-61, S004-62, S004-63, S004-64, S004-65, S004-66: a spec
+ * without a target is in no list, nor a pair whose argument is no tensor, or of objects no
+ * object; an empty target is one. */
 static void it_skips_specs_without_a_target(void **state)
 {
     rich r;
@@ -147,6 +151,54 @@ static void it_skips_specs_without_a_target(void **state)
     expect_targets(exg_signature_buffers, &r.signature, "m n");
     expect_pairs(exg_signature_inputs_to_buffers, &r.signature, "b_n->n");
     expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+    make_rich(&r);
+    r.inputs[4].arg.kind = EXG_ARGUMENT_CUSTOM_OBJ;
+    r.inputs[5].arg.kind = EXG_ARGUMENT_TENSOR;
+    r.outputs[1].arg.kind = EXG_ARGUMENT_SYM_INT;
+    r.outputs[2].arg.kind = EXG_ARGUMENT_FLOAT;
+    expect_targets(exg_signature_lifted_tensor_constants, &r.signature, "k");
+    expect_targets(exg_signature_lifted_custom_objs, &r.signature, "o");
+    expect_pairs(exg_signature_inputs_to_lifted_tensor_constants, &r.signature, "");
+    expect_pairs(exg_signature_inputs_to_lifted_custom_objs, &r.signature, "");
+    expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+    expect_pairs(exg_signature_user_inputs_to_mutate, &r.signature, "");
+    make_rich(&r);
+    r.inputs[1].arg.is_token = true;
+    r.outputs[2].arg.is_token = true;
+    expect_pairs(exg_signature_inputs_to_parameters, &r.signature, "");
+    expect_pairs(exg_signature_user_inputs_to_mutate, &r.signature, "");
+    r.inputs[4].target = "";
+    expect_targets(exg_signature_lifted_tensor_constants, &r.signature, "");
+    expect_pairs(exg_signature_inputs_to_lifted_tensor_constants, &r.signature, "c_k->");
+    r.outputs[1].kind = EXG_OUTPUT_PARAMETER_MUTATION;
+    expect_pairs(exg_signature_parameters_to_mutate, &r.signature, "add->m");
+    expect_pairs(exg_signature_buffers_to_mutate, &r.signature, "");
+}
+
+/* S004-72: several, in the order of the specs; no more than there is room for. */
+static void it_gives_tokens_in_their_order(void **state)
+{
+    const char *names[4] = {"untouched", "untouched", "untouched", "untouched"};
+    uint32_t count = 0;
+    rich r;
+
+    (void)state;
+    make_rich(&r);
+    r.inputs[3] = r.inputs[0];
+    r.inputs[3].arg.name = "second";
+    r.outputs[5] = r.outputs[0];
+    r.outputs[5].arg.name = "token_2";
+    assert_int_equal(exg_signature_input_tokens(&r.signature, names, 4, &count, NULL), EXG_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[0], "token");
+    assert_string_equal(names[1], "second");
+    assert_string_equal(names[2], "untouched");
+    assert_int_equal(exg_signature_output_tokens(&r.signature, names, 1, &count, NULL), EXG_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[0], "token_1");
+    assert_string_equal(names[1], "second");
+    assert_int_equal(exg_signature_output_tokens(&r.signature, names, 2, &count, NULL), EXG_OK);
+    assert_string_equal(names[1], "token_2");
 }
 
 /* A view writes no more than it may and still tells how many there are. */
@@ -165,7 +217,7 @@ static void it_writes_no_more_than_there_is_room(void **state)
     assert_string_equal(pairs[1].key, "untouched");
 }
 
-/* S004-58, S004-72 */
+/* S004-58, S004-59, S004-72 */
 static void it_refuses_tokens_out_of_place(void **state)
 {
     const exg_signature_argument *leaves[8];
@@ -197,7 +249,7 @@ static void it_refuses_tokens_out_of_place(void **state)
                      EXG_MALFORMED);
 }
 
-/* S004-42, S004-68 */
+/* S004-01, S004-42, S004-68 */
 static void it_gives_the_backward_signature(void **state)
 {
     exg_backward_signature backward;
@@ -278,7 +330,8 @@ static void it_knows_no_assertion_token(void **state)
 
 /* ---- kinds and specs ------------------------------------------------------------------------ */
 
-/* S004-09..14, S004-19..26: names of both ages, numbers of the current one. */
+/* S004-09, S004-10, S004-11, S004-12, S004-13, S004-14, S004-19, S004-20, S004-21, S004-22,
+ * S004-23, S004-24, S004-25, S004-26: names of both ages, numbers of the current one. */
 static void it_names_kinds_as_pytorch_does(void **state)
 {
     static const char *const inputs[] = {"USER_INPUT",      "PARAMETER",  "BUFFER",
@@ -313,7 +366,7 @@ static void it_names_kinds_as_pytorch_does(void **state)
     assert_string_equal(exg_output_kind_name((exg_output_kind)8), "?");
 }
 
-/* S004-16, S004-17, S004-27, S004-50 */
+/* S004-08, S004-16, S004-17, S004-27, S004-50 */
 static void it_refuses_specs_that_cannot_be_built(void **state)
 {
     exg_output_spec object = {.kind = EXG_OUTPUT_USER,
@@ -333,13 +386,48 @@ static void it_refuses_specs_that_cannot_be_built(void **state)
     r.outputs[1].arg.kind = EXG_ARGUMENT_GRAPH;
     assert_int_equal(exg_output_spec_check(&r.outputs[1], &err), EXG_MALFORMED);
     assert_int_equal(exg_output_spec_check(&object, &err), EXG_OK);
+    for (int kind = 0; kind < EXG_ARGUMENT_KIND_COUNT; kind++) {
+        static const exg_argument_kind kinds[] = {
+            EXG_ARGUMENT_NONE,    EXG_ARGUMENT_INT,       EXG_ARGUMENT_FLOAT,
+            EXG_ARGUMENT_STRING,  EXG_ARGUMENT_BOOL,      EXG_ARGUMENT_TENSOR,
+            EXG_ARGUMENT_SYM_INT, EXG_ARGUMENT_SYM_FLOAT, EXG_ARGUMENT_SYM_BOOL,
+            EXG_ARGUMENT_CUSTOM_OBJ};
+        bool may = false;
+
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+            may = may || (int)kinds[i] == kind;
+        }
+        r.inputs[3].arg.kind = r.outputs[1].arg.kind = (exg_argument_kind)kind;
+        assert_int_equal(exg_input_spec_check(&r.inputs[3], NULL), may ? EXG_OK : EXG_MALFORMED);
+        assert_int_equal(exg_output_spec_check(&r.outputs[1], NULL), may ? EXG_OK : EXG_MALFORMED);
+    }
+    r.inputs[3].arg = (exg_signature_argument){.kind = EXG_ARGUMENT_TENSOR, .name = NULL};
+    assert_int_equal(exg_input_spec_check(&r.inputs[3], &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "SIG-026");
+    r.inputs[3].arg.kind = EXG_ARGUMENT_NONE; /* a constant needs no name */
+    assert_int_equal(exg_input_spec_check(&r.inputs[3], &err), EXG_OK);
 }
 
 /* ---- renaming ------------------------------------------------------------------------------- */
 
-/* S004-73, S004-74 */
+/* S004-73: all of the name, in both lists; S004-74: of every kind that has a name. */
 static void it_renames_arguments_in_both_lists(void **state)
 {
+    static const struct {
+        exg_argument_kind kind;
+        bool renamed;
+    } kinds[] = {
+        {EXG_ARGUMENT_TENSOR,     true },
+        {EXG_ARGUMENT_SYM_INT,    true },
+        {EXG_ARGUMENT_SYM_FLOAT,  true },
+        {EXG_ARGUMENT_SYM_BOOL,   true },
+        {EXG_ARGUMENT_CUSTOM_OBJ, true },
+        {EXG_ARGUMENT_NONE,       false},
+        {EXG_ARGUMENT_INT,        false},
+        {EXG_ARGUMENT_FLOAT,      false},
+        {EXG_ARGUMENT_BOOL,       false},
+        {EXG_ARGUMENT_STRING,     false},
+    };
     rich r;
 
     (void)state;
@@ -347,22 +435,24 @@ static void it_renames_arguments_in_both_lists(void **state)
     assert_int_equal(
         exg_signature_rename(&r.signature, "add_1", "zz", EXG_TARGETS_STAY, NULL), EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "zz");
-    r.outputs[3].arg.name = "x"; /* an input that is given back */
+    r.outputs[3].arg.name = "x"; /* an input that is given back, twice */
+    r.outputs[5].arg.name = "x";
     assert_int_equal(exg_signature_rename(&r.signature, "x", "xx", EXG_TARGETS_STAY, NULL), EXG_OK);
     assert_string_equal(r.outputs[3].arg.name, "xx");
+    assert_string_equal(r.outputs[5].arg.name, "xx");
     assert_string_equal(r.inputs[6].arg.name, "xx");
     assert_int_equal(exg_signature_rename(&r.signature, "token", "tok", EXG_TARGETS_STAY, NULL),
                      EXG_OK);
     assert_string_equal(r.inputs[0].arg.name, "tok");
-    assert_int_equal(exg_signature_rename(&r.signature, "s0", "s1", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[9].arg.name, "s1");
-    assert_int_equal(exg_signature_rename(&r.signature, "obj_o", "o2", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[5].arg.name, "o2");
-    assert_int_equal(exg_signature_rename(&r.signature, "flag", "f", EXG_TARGETS_STAY, NULL),
-                     EXG_OK);
-    assert_string_equal(r.inputs[7].arg.name, "flag"); /* a constant */
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        make_rich(&r);
+        r.inputs[9].arg.kind = kinds[i].kind;
+        r.outputs[4].arg = (exg_signature_argument){.kind = kinds[i].kind, .name = "s0"};
+        assert_int_equal(exg_signature_rename(&r.signature, "s0", "s1", EXG_TARGETS_STAY, NULL),
+                         EXG_OK);
+        assert_string_equal(r.inputs[9].arg.name, kinds[i].renamed ? "s1" : "s0");
+        assert_string_equal(r.outputs[4].arg.name, kinds[i].renamed ? "s1" : "s0");
+    }
 }
 
 /* S004-75 */
@@ -404,30 +494,48 @@ static void it_refuses_a_name_that_is_taken(void **state)
                      EXG_OK);
 }
 
-/* S004-77, S004-78 */
+static exg_status hook(rich *r, const char *old_name, const char *new_name, exg_use use,
+                       bool old_is_input, bool replace_inputs, exg_targets targets)
+{
+    return exg_signature_replace_hook(&r->signature, old_name, new_name, use, old_is_input,
+                                      replace_inputs, targets, NULL);
+}
+
+/* S004-77, S004-78: of a node nothing, of the output all of the name; an input when asked. */
 static void it_renames_through_the_hook(void **state)
 {
     rich r;
 
     (void)state;
     make_rich(&r);
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "add_1", "zz", EXG_USE_NODE, false,
-                                                true, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "add_1", "zz", EXG_USE_NODE, false, true, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "add_1");
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "add_1", "zz", EXG_USE_OUTPUT, false,
-                                                false, NULL),
+    assert_int_equal(hook(&r, "add_1", "zz", EXG_USE_OUTPUT, false, false, EXG_TARGETS_STAY),
                      EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "zz");
     make_docstring(&r);
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "arg3_1", "x", EXG_USE_NODE, true,
-                                                false, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "arg3_1", "x", EXG_USE_NODE, true, false, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.inputs[3].arg.name, "arg3_1");
-    assert_int_equal(exg_signature_replace_hook(&r.signature, "arg3_1", "x", EXG_USE_NODE, true,
-                                                true, NULL),
-                     EXG_OK);
+    assert_int_equal(hook(&r, "arg3_1", "x", EXG_USE_NODE, true, true, EXG_TARGETS_STAY), EXG_OK);
     assert_string_equal(r.inputs[3].arg.name, "x");
+}
+
+/* S004-86: a mutation and a gradient of an input go on saying its old name, unless asked. */
+static void it_leaves_targets_to_the_hook_s_caller(void **state)
+{
+    static const exg_targets ways[] = {EXG_TARGETS_STAY, EXG_TARGETS_FOLLOW};
+    rich r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        const char *expected = ways[i] == EXG_TARGETS_STAY ? "x" : "xx";
+
+        make_rich(&r);
+        assert_int_equal(hook(&r, "x", "xx", EXG_USE_OUTPUT, true, false, ways[i]), EXG_OK);
+        assert_string_equal(r.inputs[6].arg.name, "xx");
+        assert_string_equal(r.outputs[2].target, expected);
+        assert_string_equal(r.outputs[7].target, expected);
+    }
 }
 
 /* ---- graphs --------------------------------------------------------------------------------- */
@@ -563,7 +671,8 @@ static void it_prints_the_docstring_s_signature(void **state)
     free(text);
 }
 
-/* S004-02..08, S004-15, S004-80; text by repr() of PyTorch's class. */
+/* S004-01, S004-02, S004-03, S004-04, S004-06, S004-07, S004-09, S004-10, S004-11, S004-12,
+ * S004-13, S004-14, S004-15, S004-18, S004-80; text by repr() of PyTorch's class. */
 static void it_shows_the_rich_signature_s_repr(void **state)
 {
     char *text = NULL;
@@ -604,12 +713,62 @@ static void it_shows_the_rich_signature_s_repr(void **state)
     free(text);
 }
 
+/* S004-05, S004-07, S004-15, S004-18, S004-80: constants of five kinds, a target that is empty, and
+ * PyTorch's symbolic kinds; text by its repr() and str(). */
+static void it_shows_constants_of_every_kind(void **state)
+{
+    exg_input_spec inputs[] = {
+        {.arg = {.kind = EXG_ARGUMENT_INT, .name = "n", .as_int = -7}},
+        {.arg = {.kind = EXG_ARGUMENT_FLOAT, .name = "", .as_float = 0.5}, .target = ""},
+        {.arg = {.kind = EXG_ARGUMENT_BOOL, .name = "", .as_bool = true}},
+        {.arg = {.kind = EXG_ARGUMENT_STRING, .name = "w", .as_string = "a \"word\""}},
+        {.arg = {.kind = EXG_ARGUMENT_NONE, .name = ""}},
+        {EXG_INPUT_CONSTANT_TENSOR, {.kind = EXG_ARGUMENT_TENSOR, .name = "c"}, "", 0, false},
+    };
+    exg_output_spec outputs[] = {
+        {.arg = {.kind = EXG_ARGUMENT_BOOL, .name = "", .as_bool = false}},
+        {.arg = {.kind = EXG_ARGUMENT_SYM_FLOAT, .name = "f"}},
+        {.arg = {.kind = EXG_ARGUMENT_SYM_BOOL, .name = "b"}},
+    };
+    exg_signature signature = {inputs, outputs, 6, 3};
+    char *text = NULL;
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        inputs[i].persistent = EXG_UNSET;
+    }
+    assert_int_equal(exg_signature_repr(&signature, &text, NULL), EXG_OK);
+    assert_string_equal(
+        text,
+        "ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='n', value=-7), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=ConstantArgument(name='', value=0.5), "
+        "target='', persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='', value=True), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=ConstantArgument(name='w', value='a "
+        "\"word\"'), target=None, persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+        "arg=ConstantArgument(name='', value=None), target=None, persistent=None), "
+        "InputSpec(kind=<InputKind.CONSTANT_TENSOR: 4>, arg=TensorArgument(name='c'), "
+        "target='', persistent=None)], output_specs=[OutputSpec(kind=<OutputKind.USER_OUTPUT: "
+        "1>, arg=ConstantArgument(name='', value=False), target=None), "
+        "OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, arg=SymFloatArgument(name='f'), "
+        "target=None), OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, "
+        "arg=SymBoolArgument(name='b'), target=None)])");
+    free(text);
+    assert_int_equal(exg_signature_print(&signature, &text, NULL), EXG_OK);
+    assert_string_equal(text, "\n# inputs\nn: USER_INPUT\n: USER_INPUT target=''\n: USER_INPUT\n"
+                              "w: USER_INPUT\n: USER_INPUT\nc: CONSTANT_TENSOR target=''\n\n"
+                              "# outputs\n: USER_OUTPUT\nf: USER_OUTPUT\nb: USER_OUTPUT\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_gives_the_docstring_s_properties),
         cmocka_unit_test(it_gives_every_view_of_the_rich_signature),
         cmocka_unit_test(it_skips_specs_without_a_target),
+        cmocka_unit_test(it_gives_tokens_in_their_order),
         cmocka_unit_test(it_writes_no_more_than_there_is_room),
         cmocka_unit_test(it_refuses_tokens_out_of_place),
         cmocka_unit_test(it_gives_the_backward_signature),
@@ -621,11 +780,13 @@ int main(void)
         cmocka_unit_test(it_lets_targets_follow_or_stay),
         cmocka_unit_test(it_refuses_a_name_that_is_taken),
         cmocka_unit_test(it_renames_through_the_hook),
+        cmocka_unit_test(it_leaves_targets_to_the_hook_s_caller),
         cmocka_unit_test(it_makes_a_signature_of_a_graph),
         cmocka_unit_test(it_renames_values_in_graph_and_signature),
         cmocka_unit_test(it_replaces_uses_in_graph_and_signature),
         cmocka_unit_test(it_prints_the_docstring_s_signature),
         cmocka_unit_test(it_shows_the_rich_signature_s_repr),
+        cmocka_unit_test(it_shows_constants_of_every_kind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

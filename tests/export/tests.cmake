@@ -13,6 +13,10 @@ exg_test(export_early_values export/early_values.c export/early_maker.c
 exg_test(export_early_form export/early_form.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
+exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_model export/model.c LIBS exg::export)
+exg_test(export_print export/print.c LIBS exg::export)
+exg_test(export_equal export/equal.c export/whole.c LIBS exg::export)
 exg_test(export_interface export/interface.c LIBS exg::export)
 exg_test(export_builder export/builder.c LIBS exg::export)
 exg_test(export_overloads export/overloads.c LIBS exg::export)
@@ -28,6 +32,8 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_guards export/verify/guards.c LIBS exg::export)
+exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
 add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
@@ -39,7 +45,7 @@ exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 
 # The .exg container.
 exg_test(export_exg export/exg.c LIBS tests_folder exg::export)
-exg_test(export_exg_model export/exg_model.c LIBS tests_folder exg::export)
+exg_test(export_exg_model export/exg_model.c export/whole.c LIBS tests_folder exg::export)
 exg_test(export_exg_frames export/exg_frames.c LIBS exg::export)
 exg_test(export_exg_save export/exg_save.c THREADS LIBS tests_folder exg::export)
 exg_test(export_exg_faults export/exg_faults.c LIBS tests_folder exg::export)

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 
 from run_interop import Exg, Report, fail, torch
-from run_model import check_rewritten
+from run_model import check_rewritten, check_signature
 from torch.utils import cpp_extension
 
 CLASS = r"""
@@ -120,6 +120,14 @@ def check_run(exg, module, arguments):
     torch.testing.assert_close(next(iter(outputs.values())), module(*arguments))
 
 
+def check_views(exg, module, arguments):
+    """S004-06, S004-82: objects with their class, constants of five kinds. (S004-83: files with an object as an input.)"""
+    program = torch.export.export(module, arguments, strict=False)
+    path = exg.path(".pt2")
+    torch.export.save(program, path)
+    check_signature(exg, path, torch.export.load(path).graph_signature)
+
+
 def check_refused(exg, module, arguments):
     """What only PyTorch's class can do is told, not run."""
     path = save(exg, module, arguments)
@@ -140,6 +148,8 @@ def main():
         exg = Exg(options.exg, folder)
         build_class(pathlib.Path(folder))
         for name, (module, arguments) in programs().items():
+            if name != "given":  # which PyTorch loads as a constant that is no number
+                report.check(f"{name}: signature", lambda: check_views(exg, module, arguments))
             for suffix in (".pt2", ".exg", ".json"):
                 report.check(f"{name}: {suffix} and back", lambda: check_rewritten(exg, save(exg, module, arguments), suffix))
             if name == "constants":

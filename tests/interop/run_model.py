@@ -39,6 +39,8 @@ def leaves(specs, kinds):
 
 
 def check_signature(exg, path, signature):
+    """Every view is PyTorch's: S004-06, S004-07, S004-52, S004-53, S004-54, S004-55, S004-56, S004-58, S004-59, S004-60,
+    S004-61, S004-62, S004-63, S004-64, S004-65, S004-66, S004-70, S004-79, S004-80."""
     views = json.loads(exg.command("inspect", path, "--signature", "--json"))
     for name in NAMES.split():
         equal(name, views[name], list(getattr(signature, name)))
@@ -49,8 +51,15 @@ def check_signature(exg, path, signature):
     equal("user_outputs", views["user_outputs"], leaves(signature.output_specs, ["USER_OUTPUT", "LOSS_OUTPUT"]))
     backward = signature.backward_signature
     equal("backward_signature", views["backward_signature"], backward and vars(backward))
+    equal("assertion_dep_token", views["assertion_dep_token"], signature.assertion_dep_token)
     equal("repr", views["repr"], re.sub(r"fake_val=FakeScriptObject\(.*?\)\)", "fake_val=None)", repr(signature)))
     equal("str", exg.command("inspect", path, "--signature"), str(signature))
+
+
+def check_graph(exg, path, graph):
+    """The text of ep.graph (S004-85), but that PyTorch calls what has no result otherwise when it loads it."""
+    expected = re.sub(r"_unused\b|_unused(?=_\d)", "", str(graph)) if "predispatch" in str(graph) else str(graph)
+    equal("graph", exg.command("inspect", path, "--graph", "--fx"), expected + "\n")
 
 
 # ---- what a file holds survives --------------------------------------------------------------
@@ -112,7 +121,8 @@ def original(path):
 
 
 def check_rewritten(exg, path, suffix):
-    """Into `suffix` and back to .pt2: the same JSON, weights, sample inputs, extra files; same outputs in PyTorch."""
+    """Into `suffix` and back to .pt2: the same JSON, weights, sample inputs, extra files; same outputs in PyTorch (S004-45,
+    S004-81, S004-82, S004-83, S004-84)."""
     between = exg.convert(path, suffix)
     back = exg.convert(between, ".pt2")
     (expected, before, outputs), after = original(path), records(back)
@@ -139,6 +149,7 @@ def same_outputs(got, expected):
 
 def check_file(report, exg, path):
     report.check(f"{path.stem}: signature", lambda: check_signature(exg, path, original(path)[0].graph_signature))
+    report.check(f"{path.stem}: graph", lambda: check_graph(exg, path, original(path)[0].graph))
     report.check(f"{path.stem}: verify", lambda: exg.command("verify", path))
     report.check(f"{path.stem}: .pt2 again", lambda: check_rewritten(exg, path, ".pt2"))
     report.check(f"{path.stem}: .exg and back", lambda: check_rewritten(exg, path, ".exg"))
@@ -207,6 +218,32 @@ def check_example(exg, mlp):
     torch.export.save(program, again)
     torch.testing.assert_close(exg.run(again, {"x": x})[0]["0"], expected)
     check_signature(exg, path, program.graph_signature)
+
+
+def check_docstring(exg, built):
+    """The program of the class's docstring, built in C (S004-49): PyTorch reads it as it is printed, and gets 17, 19, 21."""
+    path = exg.path(".pt2")
+    subprocess.run([built, path], check=True, capture_output=True)
+    program = torch.export.load(path)
+    check_signature(exg, path, program.graph_signature)
+    check_graph(exg, path, program.graph)
+    equal("print(ep)", exg.command("inspect", path, "--graph"), str(program))
+    state = exg.run(path, {"arg3_1": torch.tensor(1.0), "arg4_1": torch.tensor(2.0)}, state=True)[1]
+    equal("my_buffer2 in exg", state["my_buffer2"].item(), 5)
+    module = program.module()
+    for run in range(3):
+        equal("the result", module(torch.tensor(1.0), torch.tensor(2.0)).item(), 17 + 2 * run)
+        equal("my_buffer2", module.my_buffer2.item(), 5 + run)
+
+
+def check_wrapped(exg):
+    """The operators to which PyTorch gives numbers for tensors (S004-49) are those of wrapped.def and _conj, _to_copy, to,
+    whose number would be all they have; and of exg's own."""
+    text = (ROOT / "libexport" / "operators" / "wrapped.def").read_text()
+    ours = {name for name in re.findall(r"^EXG_WRAPPED\((\w+)\)", text, re.M) if hasattr(torch.ops.aten, name)}
+    names = {schema.name.split("::")[1] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}
+    theirs = {name for name in names if torch._C._should_allow_numbers_as_tensors(name)}
+    equal("names", ours, {name.removesuffix("_") for name in theirs} - {"_conj", "_to_copy", "to"})
 
 
 class Words(torch.nn.Module):
@@ -307,6 +344,9 @@ def main():
             if not options.only or any(path.name.startswith(prefix) for prefix in options.only):
                 check_file(report, exg, path)
         mlp = pathlib.Path(options.exg).parents[1] / "tests" / "example_mlp"
+        built = mlp.with_name("test_exec_built")
+        report.check("the docstring's program", lambda: check_docstring(exg, built))
+        report.check("numbers for tensors", lambda: check_wrapped(exg))
         report.check("several programs", lambda: check_several(exg))
         report.check("words", lambda: check_words(exg))
         image, ids = torch.randn(1, 3, 32, 32), torch.tensor([1, 2, 3])

@@ -82,9 +82,9 @@ check()
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-check tests/seeds-000.md 28 unmarked
-check tests/seeds-001.md 56 unmarked
+check tests/seeds-000.md 28
+check tests/seeds-001.md 56
 check tests/seeds-002.md 119
-check tests/seeds-003.md 140 unmarked
-check tests/seeds-004.md 84 unmarked
+check tests/seeds-003.md 148
+check tests/seeds-004.md 86
 [ $faults -eq 0 ]

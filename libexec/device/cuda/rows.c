@@ -30,7 +30,8 @@ const exg_kernel *exg_cuda_kernel_of(const exg_kernel *kernel)
 const char *exg_cuda_dtype(exg_dtype dtype)
 {
     static const char *const names[EXG_DTYPE_COUNT] = {
-#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind) #id,
+#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
+        [EXG_DTYPE_##id] = #id,
 #include <exg/dtype.def>
 #undef EXG_DTYPE
     };

@@ -54,6 +54,7 @@ bool exg_dtensor_spec_equal(const exg_dtensor_spec *a, const exg_dtensor_spec *b
 typedef enum exg_object_kind {
     EXG_OBJECT_NONE,
     EXG_OBJECT_VALUE,   /* a number, a string, a list of numbers, a dtype, ... */
+    EXG_OBJECT_UINT,    /* an integer above INT64_MAX: what item gives, and full takes */
     EXG_OBJECT_DTENSOR,
     EXG_OBJECT_TENSOR,  /* a plain tensor; borrowed */
     EXG_OBJECT_SPEC,    /* stands for a DTensor; borrowed */
@@ -68,6 +69,7 @@ struct exg_object {
     uint32_t count; /* of a LIST or TUPLE */
     union {
         exg_argument value; /* no reference to a graph */
+        uint64_t as_uint;
         exg_dtensor *dtensor;
         const exg_tensor *tensor;
         const exg_dtensor_spec *spec;
@@ -82,6 +84,7 @@ typedef struct exg_named_object {
 
 exg_object exg_object_none(void);
 exg_object exg_object_value(exg_argument value);
+exg_object exg_object_scalar(exg_scalar number); /* a VALUE, where one holds it, else UINT; NONE */
 exg_object exg_object_dtensor(exg_dtensor *t);
 exg_object exg_object_tensor(const exg_tensor *t);
 exg_object exg_object_spec(const exg_dtensor_spec *spec);
@@ -242,6 +245,26 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err);
 
+/* ---- factories --------------------------------- */
+
+/* What exg_dtensor_empty and its kin (dtensor.h) make, where the dispatcher says what is left out:
+ * the current mesh of a mesh that is NULL (USAGE DSP-008 when there is none), its default dtype of
+ * none, of what a float or a complex number fills too, and where random numbers come from. Without
+ * placements "aten.zeros.default" and its kin give the same; they take sizes as a list, a tuple,
+ * one list in another, or one by one. */
+exg_status exg_empty(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                     exg_dtensor **t, exg_error *err);
+exg_status exg_zeros(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                     exg_dtensor **t, exg_error *err);
+exg_status exg_ones(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                    exg_dtensor **t, exg_error *err);
+exg_status exg_full(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                    exg_scalar value, exg_dtensor **t, exg_error *err);
+exg_status exg_rand(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                    exg_dtensor **t, exg_error *err);
+exg_status exg_randn(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
+                     exg_dtensor **t, exg_error *err);
+
 /* ---- its parts --------------------------------- */
 
 /* Which schema to run with, whether inputs have to move for it, and how the results lie
@@ -267,8 +290,8 @@ exg_status exg_wrap(const exg_object *local, const exg_object *specs, exg_object
                     exg_error *err);
 
 /* Collective. The one element of `t`: reduced if it is Partial, and as coordinate 0 of the mesh
- * has it, on every rank of the mesh. A NONE argument on others. USAGE DSP-001. */
-exg_status exg_dtensor_item(const exg_dtensor *t, exg_argument *number, exg_error *err);
+ * has it, on every rank of the mesh. Of kind NONE on others. USAGE DSP-001. */
+exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err);
 
 #ifdef __cplusplus
 }

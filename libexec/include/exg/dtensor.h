@@ -28,7 +28,7 @@
 
 #include <exg/device_mesh.h>
 #include <exg/placement.h>
-#include <exg/program.h>
+#include <exg/scalar.h>
 #include <exg/tensor.h>
 #include <stddef.h>
 
@@ -49,8 +49,9 @@ typedef struct exg_from_local_options {
     const int64_t *shape;
     const int64_t *strides; /* goes with `shape` */
     bool infer_shape;       /* collective: sharded dims are summed over the ranks */
-    bool run_check; /* collective: dtype, rank and shape agree on all ranks, else USAGE DTN-013
-                       on all; where it is replicated, everyone takes a copy of the first's */
+    bool run_check; /* collective: dtype, rank, shape, strides and requires_grad agree on all ranks,
+                       else USAGE DTN-013 on all; where it is replicated, everyone takes a copy of
+                       the first's */
     bool requires_grad; /* of the local tensor: the DTensor's too. USAGE DTN-016 */
     bool meta; /* the local tensors have no data, on any rank: nor has the DTensor, nor what is
                   made of it. USAGE DTN-003 of no data otherwise */
@@ -90,74 +91,6 @@ exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, 
 exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err);
-
-/* ---- modules of a program ---------------------------------------------------------------- */
-
-/* A rank's parameters and buffers of a program, each under its FQN: plain at first, DTensors once
- * the module that holds them is distributed. Tensors that are tied (one storage, one shape) are
- * one DTensor. Every rank reads its own copy of the program: no messages. */
-typedef struct exg_module exg_module;
-
-/* `program` must stay as long as the module. LIMIT DTN-017: more than 64 modules in one another. */
-exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err);
-void exg_module_destroy(exg_module *m); /* with its DTensors; NULL is allowed */
-
-/* Once for the module `fqn` and each in it, parents first ("" is the root): may assign. */
-typedef exg_status exg_partition_fn(void *user, exg_module *m, const char *fqn,
-                                    exg_device_mesh *mesh, exg_error *err);
-
-/* What goes into a module or comes out of it. */
-typedef struct exg_module_value {
-    const char *name;         /* of the input or output */
-    const exg_tensor *tensor; /* a plain tensor; NULL: it is `dtensor` */
-    exg_dtensor *dtensor;     /* may keep the memory of `tensor` */
-} exg_module_value;
-
-/* May put others in the place of values, DTensors for plain tensors or the reverse; whoever calls
- * the forward destroys them. What it leaves alone stays. */
-typedef exg_status exg_module_hook(void *user, const char *fqn, exg_module_value *values,
-                                   uint32_t count, exg_device_mesh *mesh, exg_error *err);
-
-typedef struct exg_module_functions {
-    size_t size; /* sizeof(exg_module_functions) */
-    exg_partition_fn *partition; /* NULL: everything is Replicate */
-    exg_module_hook *input;      /* before the forward of the module, or NULL */
-    exg_module_hook *output;     /* after it, or NULL */
-    void *user;                  /* of all three */
-} exg_module_functions;
-
-/* The module `fqn` and those in it: after the partition function was called for one of them, what
- * that one holds itself and is plain still becomes Replicate on every mesh dim. `functions` may
- * be NULL. USAGE DTN-017: no such module, or a second time. A fault in between leaves what was
- * distributed as it is. */
-exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh *mesh,
-                                 const exg_module_functions *functions, exg_error *err);
-
-/* In a partition function: the tensor `fqn` of any module of the program is distributed so. Again
- * to the same placements: nothing. USAGE DTN-017: no such tensor, elsewhere than in a partition
- * function, or to others than before. */
-exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
-                             uint32_t count, exg_error *err);
-
-/* Parameters and buffers in the program's order: the FQN, and the DTensor, NULL while it is plain;
- * borrowed. Tied ones give the same. */
-uint32_t exg_module_tensor_count(const exg_module *m);
-const char *exg_module_tensor_at(const exg_module *m, uint32_t i, exg_dtensor **t);
-/* NULL while it is plain, or when there is none of that name. */
-exg_dtensor *exg_module_find(const exg_module *m, const char *fqn);
-
-/* Computes `outputs` (named by the caller) of `inputs`. */
-typedef exg_status exg_forward_fn(void *user, exg_module *m, const exg_module_value *inputs,
-                                  uint32_t input_count, exg_module_value *outputs,
-                                  uint32_t output_count, exg_error *err);
-
-/* The input function that module `fqn` was distributed with on `inputs`, `forward`, the output
- * function on `outputs`. The arrays are left as the functions leave them. USAGE DTN-017 of a
- * module that was not distributed, and when a tensor that the whole program takes, by position
- * or by keyword, is not among `inputs` under its graph input's name. */
-exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *forward, void *user,
-                              exg_module_value *inputs, uint32_t input_count,
-                              exg_module_value *outputs, uint32_t output_count, exg_error *err);
 
 /* ---- moving --------------------------------------------------------------------------- */
 
@@ -211,9 +144,9 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
 
 typedef struct exg_dtensor_like {
     size_t size; /* sizeof(exg_dtensor_like) */
-    exg_dtype dtype;
+    exg_dtype dtype; /* UNKNOWN (0): float32; of full what the value is: int64, bool, complex64 */
     uint32_t rank;
-    const int64_t *sizes;
+    const int64_t *sizes; /* of a single number none */
     const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
@@ -228,22 +161,24 @@ exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like
                              exg_error *err);
 exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
                             exg_error *err);
-/* Every element `value`, converted to the dtype (real part of a complex one). */
-exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, double value,
+/* Every element `value`, as exg_scalar_store (scalar.h) has it: USAGE DTN-022. */
+exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_scalar value,
                             exg_dtensor **t, exg_error *err);
-/* start, start + step, ... of rank 1. */
+/* start, start + step, ... of rank 1; not of complex dtypes. */
 exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
                               double step, exg_dtensor **t, exg_error *err);
 
 /* Where random numbers come from; equal on all ranks. A draw moves `offset` on by the number
- * of elements, rounded up to four. */
+ * of elements, of complex ones twice that, rounded up to four. */
 typedef struct exg_rng {
     uint64_t seed;
     uint64_t offset;
 } exg_rng;
 
 /* Uniform on [0, 1), and normal. An element's value follows from the seed, the offset and
- * its place in the whole, so placements and ranks do not change it. Floating dtypes. */
+ * its place in the whole, so placements and ranks do not change it. Of floating dtypes
+ * of two bytes and more and complex ones, whose two parts are uniform each, or normal so that the
+ * square of both is 1 in the mean. USAGE DTN-009 of others. */
 exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                             exg_dtensor **t, exg_error *err);
 exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,

@@ -5,11 +5,13 @@
 #include <exg/autograd.h>
 #include <exg/device.h>
 #include <exg/dispatch.h>
+#include <exg/distribute.h>
 #include <exg/dtensor.h>
 #include <exg/export.h>
 #include <exg/place.h>
 #include <exg/placement.h>
 #include <exg/plan.h>
+#include <exg/scalar.h>
 #include <exg/session.h>
 #include <exg/tensor.h>
 

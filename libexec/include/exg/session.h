@@ -26,6 +26,7 @@ extern "C" {
 #endif
 
 typedef struct exg_session exg_session;
+struct exg_module; /* distribute.h */
 
 typedef struct exg_session_options {
     size_t size;           /* sizeof(exg_session_options) */
@@ -82,6 +83,17 @@ typedef struct exg_session_options {
  * zeros. */
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err);
+
+/* A session of the program over a mesh as large as that of the root, which must be distributed.
+ * Weights lie as the module's do; inputs as the root's input function lays them, which is asked
+ * once, with tensors that have no data (of the sizes of the export); what other functions do to
+ * values inside follows from the cheapest moves. Inputs and outputs of runs are whole, as of any
+ * session. `options` may be NULL; their mesh and places are not set (USAGE DTN-017). `m` must stay
+ * as long as the session. USAGE PLC-004: a placement that a session has not. As
+ * exg_session_create. */
+exg_status exg_module_session(struct exg_module *m, const exg_session_options *options,
+                              exg_session **session, exg_error *err);
+
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
 /* One user input, by the name of its placeholder. Tensors are row-major, aligned for their

@@ -13,6 +13,7 @@
 static const char *dtype_name(exg_dtype dtype)
 {
     static const char *const names[] = {
+        [EXG_DTYPE_UNKNOWN] = "",
 #define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
     [EXG_DTYPE_##id] = early,
 #include <exg/dtype.def>

@@ -246,7 +246,8 @@ void exg_builder_set_origin(exg_builder *b, const exg_string_map *metadata);
 void exg_builder_set_lowering(exg_builder *b, bool lowers);
 
 /* Adds a node. `args` by schema position; trailing arguments with defaults may be
- * left out. Result metas are inferred. Gives the first result. */
+ * left out. Result metas are inferred. Gives the first result. A number may stand for a tensor
+ * where PyTorch wraps one, beside a tensor: add.Tensor(x, 1.0) is recorded so, as it writes it. */
 exg_ref exg_emit(exg_builder *b, exg_operator_id op, const exg_argument *args, uint32_t count);
 /* The same for operators with several results; `results` receives the node's
  * output arguments (schema->return_count of them). */

@@ -382,6 +382,10 @@ bool exg_graph_equal(const exg_graph *a, const exg_graph *b);
 exg_status exg_program_print(const exg_program *program, char **text, exg_error *err);
 exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err);
 
+/* The program's graph as PyTorch's print(exported_program.graph) writes it: "graph():" and a line
+ * a node of torch.fx, without a newline at the end. malloc'ed as above. NO_MEMORY. */
+exg_status exg_program_print_graph(const exg_program *program, char **text, exg_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -169,10 +169,11 @@ typedef enum exg_use { EXG_USE_NODE, EXG_USE_OUTPUT } exg_use;
 
 /* PyTorch's get_replace_hook, called for each use of `old_name` (a graph input when
  * `old_is_input`): renames where the user is the graph's output and, with
- * `replace_inputs`, where the value is an input. */
+ * `replace_inputs`, where the value is an input. PyTorch's leaves targets alone
+ * (EXG_TARGETS_STAY). USAGE BLD-002 as exg_signature_rename. */
 exg_status exg_signature_replace_hook(exg_signature *signature, const char *old_name,
                                       const char *new_name, exg_use use, bool old_is_input,
-                                      bool replace_inputs, exg_error *err);
+                                      bool replace_inputs, exg_targets targets, exg_error *err);
 
 /* Every use of `old_value` in the graph, subgraphs not entered, becomes one of
  * `new_value`, and output specs follow through the hook. USAGE BLD-002. */

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 typedef enum exg_dtype {
+    EXG_DTYPE_UNKNOWN, /* none: of what is left out */
 #define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind) EXG_DTYPE_##id,
 #include <exg/dtype.def>
 #undef EXG_DTYPE
@@ -65,9 +66,12 @@ static inline bool exg_dtype_is_integral(exg_dtype dtype)
 }
 
 /* The element of `dtype` at `at` (any alignment, host byte order) as a double: 64-bit
- * integers rounded, the real part of a complex one, NaN for float8 kinds that only
- * scale. */
+ * integers rounded, the real part of a complex one. */
 double exg_element_value(exg_dtype dtype, const void *at);
+
+/* The reverse: the element nearest to `value`, of an integral dtype what is left without its
+ * fraction, where the dtype reaches that far; of a complex one `value` + 0i. */
+void exg_element_store(exg_dtype dtype, void *at, double value);
 
 const char *exg_layout_name(exg_layout layout);
 const char *exg_memory_format_name(exg_memory_format format);

@@ -301,6 +301,7 @@ static void collectives_agree_with_brute_force(void **state)
     }
 }
 
+/* S003-37 */
 static void every_reduction_agrees_with_brute_force(void **state)
 {
     static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_I64};

@@ -72,6 +72,7 @@ static void lengths_near_2_to_63_do_not_overflow(void **state)
     assert_true(offset >= 0 && size >= 0 && offset + size == INT64_MAX);
 }
 
+/* S003-35, S003-36 */
 static void placements_are_printed_and_read_back(void **state)
 {
     char text[EXG_PLACEMENT_TEXT];

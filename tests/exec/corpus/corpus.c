@@ -296,6 +296,9 @@ static bool is_known(const tally *t, const one_case *c)
     return t->known_text != NULL && strstr(t->known_text, line) != NULL;
 }
 
+/* By a session, over ranks, or operator by operator on DTensors (run_eager), against PyTorch's
+ * answer; the latter also finds specs that a call changed. S000-13, S001-01, S001-05, S001-36,
+ * S001-38 */
 static void run_case(one_case *c, exg_json json, const exg_operators *operators, tally *t)
 {
     char why[400] = "";

@@ -132,7 +132,7 @@ static void run_chain(rank_context *c)
     eager_end(&e);
 }
 
-/* S003-02: what torch.autograd says of the same, each rank's loss being the whole's. */
+/* What torch.autograd says of the same, each rank's loss being the whole's. S003-02, S003-104 */
 static void gradients_cross_the_borders(void **state)
 {
     static const chain expected = {
@@ -618,7 +618,7 @@ static void distribute_leaves(rank_context *c)
     eager_end(&e);
 }
 
-/* S003-21, S003-59, S003-87, S003-91, S003-92, S003-102, S003-104, S003-122 */
+/* S003-04, S003-21, S003-59, S003-87, S003-91, S003-92, S003-102, S003-104, S003-122, S003-147 */
 static void only_leaves_are_distributed(void **state)
 {
     (void)state;

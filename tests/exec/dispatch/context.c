@@ -61,7 +61,7 @@ static void distribute_nothing(rank_context *c)
     exg_placement rows = exg_shard(0), columns = exg_shard(1);
     exg_dtensor *t = NULL, *moved = NULL, *local = NULL;
     exg_write_item item;
-    exg_argument number;
+    exg_scalar number;
     char *text = NULL;
     uint64_t before;
     uint32_t count;
@@ -339,7 +339,7 @@ static void strides_do_not_change_what_is_drawn(void **state)
 
 /* ---- devices and side effects ---------------------------------------------------------------- */
 
-/* S003-84, S003-107: a mesh says which backend it is of. */
+/* A mesh says which backend it is of. S003-84, S003-107, S003-148 */
 static void other_backends_are_named(void **state)
 {
     exg_mesh_shape shape = {.ndim = 1, .sizes = {2}, .device_type = "xla"};
@@ -350,6 +350,7 @@ static void other_backends_are_named(void **state)
     assert_int_equal(exg_local_mesh_create(&shape, meshes, &err), EXG_USAGE);
     assert_string_equal(err.code, "DEV-001");
     assert_non_null(strstr(err.message, "'xla'"));
+    assert_non_null(strstr(err.fix, "cuda"));
     shape.device_type = "cpu";
     assert_int_equal(exg_local_mesh_create(&shape, meshes, &err), EXG_OK);
     exg_device_mesh_destroy(meshes[0]);

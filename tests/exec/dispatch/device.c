@@ -81,7 +81,8 @@ static void bring_all(rank_context *c)
 
     eager_begin(&e, c, NULL);
     EXPECT(c, exg_distribute_tensor(c->mesh, &given, &rows, 1, 0, &t[0], &e.err) == EXG_OK &&
-                  exg_dtensor_full(c->mesh, &like, 2, &t[1], &e.err) == EXG_OK &&
+                  exg_dtensor_full(c->mesh, &like, exg_scalar_int(2), &t[1],
+                                   &e.err) == EXG_OK &&
                   exg_dtensor_randn(c->mesh, &like, &rng, &t[2], &e.err) == EXG_OK &&
                   exg_dtensor_full_tensor(t[0], &t[3], &e.err) == EXG_OK &&
                   exg_to_local(e.d, t[0], NULL, &t[4], &e.err) == EXG_OK, "%s", e.err.message);
@@ -274,7 +275,7 @@ static void only_values_are_waited_for(void **state)
     rank_context c = {.mesh = watched_mesh()};
     int64_t turned[2] = {1, 0}, eight = 8;
     exg_dtensor *x, *y, *rows;
-    exg_argument number;
+    exg_scalar number;
     eager e;
 
     (void)state;

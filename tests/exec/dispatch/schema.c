@@ -125,8 +125,8 @@ static void lists_are_walked_by_all_specs(void **state)
     end(&f, 2);
 }
 
-/* S000-08, S000-09, S000-10, S001-04: flags are the schema's, by what it writes; the counts
- * are PyTorch's. */
+/* Flags are the schema's, by what it writes; the counts are PyTorch's. S000-05, S000-08,
+ * S000-09, S000-10, S001-04 */
 static void flags_follow_what_is_written(void **state)
 {
     static const struct {
@@ -204,8 +204,8 @@ static void a_schema_prints_itself(void **state)
     end(&f, 2);
 }
 
-/* S000-17, S000-18, S000-19, S001-06: one field changed at a time; kwargs are a set; flags are
- * not compared. */
+/* One field changed at a time; kwargs are a set; flags are not compared. S000-02, S000-04,
+ * S000-17, S000-18, S000-19, S001-06 */
 static void equality_sees_every_field(void **state)
 {
     exg_dtensor_spec x, other;
@@ -309,6 +309,7 @@ static void a_call_is_unwrapped(rank_context *c)
     eager_end(&e);
 }
 
+/* S000-07, S001-07 */
 static void calls_are_unwrapped(void **state)
 {
     (void)state;
@@ -347,8 +348,8 @@ static void assert_lies(const exg_object *object, const char *placements)
     assert_true(exg_placement_equal(object->spec->placements[0], to[0]));
 }
 
-/* S001-17, S001-26, S001-27, S001-32, S000-26: what fits is run as it is; what does not, on the
- * cheapest suggestion. */
+/* What fits is run as it is; what does not, on the cheapest suggestion. S000-24, S000-26,
+ * S001-17, S001-26, S001-32 */
 static void propagation_gives_what_to_run(void **state)
 {
     exg_dtensor_spec x, y;
@@ -380,6 +381,46 @@ static void propagation_gives_what_to_run(void **state)
     assert_lies(&a.target->args[0], "S(0)");
     assert_lies(&a.target->args[1], "R");
     assert_lies(&s.args[1], "S(0)"); /* the call's own is as it was */
+    end(&f, 2);
+}
+
+/* No tensor comes of it, and it does not fail. */
+static exg_status rule_of_nothing(void *user, exg_op_schema *schema, exg_arena *arena,
+                                  exg_output_sharding *out, exg_error *err)
+{
+    (void)user, (void)schema, (void)arena, (void)err;
+    out->status = EXG_SHARDING_OK;
+    out->result = exg_object_none();
+    return EXG_OK;
+}
+
+/* S000-25: whether it failed is the status, not a result that is not there. */
+static void no_result_is_no_failure(void **state)
+{
+    const exg_dispatch_row row = {.rule = rule_of_nothing};
+    exg_output_sharding *sharding;
+    exg_dtensor_spec x;
+    exg_op_schema s, *target;
+    exg_object args[2];
+    exg_dispatcher *d;
+    exg_error err;
+    bool moves;
+    fixed f;
+
+    (void)state;
+    begin(&f, 2);
+    x = matrix(&f, "S(0)", 4, 4);
+    args[0] = args[1] = exg_object_spec(&x);
+    s = call_of("torch.ops.aten.mm.default", args, 2, NULL, 0);
+    assert_int_equal(exg_dispatcher_create(all_operators(), NULL, &d, NULL), EXG_OK);
+    assert_int_equal(exg_dispatcher_register(d, "aten.mm.default", &row, NULL), EXG_OK);
+    assert_int_equal(exg_propagate_input_sharding(d, "aten.mm.default", &s, f.arena, &target,
+                                                  &moves, &sharding, &err), EXG_OK);
+    assert_int_equal(sharding->status, EXG_SHARDING_OK);
+    assert_int_equal(sharding->result.kind, EXG_OBJECT_NONE);
+    assert_ptr_equal(target, &s);
+    assert_false(moves);
+    exg_dispatcher_destroy(d);
     end(&f, 2);
 }
 
@@ -418,7 +459,7 @@ static void pointwise_rows_offer_both_ways(void **state)
     end(&f, 2);
 }
 
-/* S000-12, S000-13, S001-11: a size among the values becomes this rank's own; specs stay. */
+/* A size among the values becomes this rank's own; specs stay. S000-12, S000-13, S000-21 */
 static void rules_fit_values_and_leave_specs(void **state)
 {
     exg_dtensor_spec x, before;
@@ -509,6 +550,7 @@ int main(void)
         cmocka_unit_test(numbers_differ_by_kind_and_bits),
         cmocka_unit_test(calls_are_unwrapped),
         cmocka_unit_test(propagation_gives_what_to_run),
+        cmocka_unit_test(no_result_is_no_failure),
         cmocka_unit_test(pointwise_rows_offer_both_ways),
         cmocka_unit_test(rules_fit_values_and_leave_specs),
         cmocka_unit_test(meta_arguments_feed_shape_inference),

@@ -62,7 +62,7 @@ static void look_at_parts(rank_context *c)
     exg_device_mesh_destroy(flat);
 }
 
-/* dtensor.md section 2 */
+/* Reference dtensor.md, section 2. S003-59 */
 static void meshes_have_parts(void **state)
 {
     exg_mesh_shape shape = mesh_shape("2x0");
@@ -118,6 +118,7 @@ static void work_on_two_of_four(rank_context *c)
     exg_device_mesh_destroy(two);
 }
 
+/* S003-75, S003-77, S003-82, S003-103, S003-128 */
 static void ranks_outside_own_nothing(void **state)
 {
     (void)state;
@@ -158,6 +159,7 @@ static void ask_the_ranks(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-04, S003-25, S003-27, S003-28, S003-30 */
 static void ranks_agree_or_say_so(void **state)
 {
     (void)state;
@@ -194,6 +196,7 @@ static void gather_transposed(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-30, S003-78 */
 static void parts_may_have_strides(void **state)
 {
     (void)state;
@@ -226,6 +229,7 @@ static void keep_strides(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-101 */
 static void parts_keep_the_order_of_dims(void **state)
 {
     (void)state;
@@ -249,6 +253,7 @@ static void wrap_number(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-23 */
 static void numbers_have_a_shape(void **state)
 {
     (void)state;
@@ -299,7 +304,7 @@ static void keep_requires_grad(rank_context *c)
                   t == NULL && strcmp(err.code, "DTN-016") == 0, "of integers");
 }
 
-/* S003-31, S003-102, S003-122 */
+/* S003-27, S003-31, S003-122 */
 static void requires_grad_is_kept(void **state)
 {
     exg_mesh_shape one = mesh_shape("1");
@@ -370,6 +375,7 @@ static void print_parts(rank_context *c)
     expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
 }
 
+/* S003-44 */
 static void parts_are_printed(void **state)
 {
     (void)state;
@@ -414,6 +420,7 @@ static void distribute(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-01, S003-83, S003-93, S003-97, S003-98, S003-105 */
 static void distribute_tensor_takes_the_sources_values(void **state)
 {
     static const distribution rows[] = {{"R R", 0},      {"S(0) R", 0},      {"S(0) S(0)", 3},
@@ -438,7 +445,7 @@ static void make_some(rank_context *c)
     exg_dtensor *t = NULL, *full = NULL;
     exg_rng rng = {.seed = 7, .offset = 12};
 
-    EXPECT(c, exg_dtensor_full(c->mesh, &like, 2.5, &t, NULL) == EXG_OK, "full");
+    EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_float(2.5), &t, NULL) == EXG_OK, "full");
     for (int64_t i = 0; t != NULL && i < exg_tensor_numel(exg_dtensor_to_local(t)); i++) {
         EXPECT(c, floats(t)[i] == 2.5f, "full's elements");
     }
@@ -477,7 +484,7 @@ static void make_some(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* S003-118..138 */
+/* S003-50, S003-52, S003-131, S003-132, S003-135, S003-136, S003-138 */
 static void factories_make_what_was_asked_for(void **state)
 {
     (void)state;
@@ -485,6 +492,7 @@ static void factories_make_what_was_asked_for(void **state)
     on_mesh("2x3", make_some, "S(0) S(0)");
     on_mesh("4", make_some, "R");
     on_mesh("4", make_some, "S(-1)");
+    on_mesh("2x2", make_some, "R S(0)");
 }
 
 /* S003-133, S003-134: a million draws of each, in three dtypes. */
@@ -572,7 +580,8 @@ static void a_missing_rank_ends_the_collective_on_all(void **state)
     on_mesh("3", wait_for_rank_1, NULL);
 }
 
-/* S003-16..20, -55, -57, -90, -98, -100, -119, -127 */
+/* S003-16, S003-17, S003-18, S003-20, S003-22, S003-26, S003-51, S003-55, S003-56, S003-57,
+ * S003-58, S003-98, S003-100, S003-119, S003-127 */
 static void what_does_not_fit_is_refused(void **state)
 {
     exg_mesh_shape grid = mesh_shape("1x1");
@@ -584,6 +593,7 @@ static void what_does_not_fit_is_refused(void **state)
     int64_t sizes[2] = {5, 3}, strides[2] = {3, 1}, negative[2] = {2, -1};
     exg_from_local_options options = {.size = sizeof(options), .shape = sizes};
     exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, negative, NULL, 0};
+    exg_rng rng = {.seed = 1};
     exg_dtensor *t, *out;
     exg_error err;
 
@@ -599,7 +609,10 @@ static void what_does_not_fit_is_refused(void **state)
     options.size = 0;
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
-    options.size = sizeof(options);
+    options = (exg_from_local_options){.size = sizeof(options), .strides = strides};
+    assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, &options, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-003");
+    options = (exg_from_local_options){.size = sizeof(options), .shape = sizes};
     like.size = 0;
     assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
@@ -611,6 +624,13 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_USAGE);
     list[1] = exg_partial(EXG_REDUCE_AVG);
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, NULL), EXG_OK);
+    assert_ptr_not_equal(out, t);
+    assert_ptr_equal(exg_dtensor_to_local(out)->data, exg_dtensor_to_local(t)->data);
+    exg_dtensor_destroy(out);
+    list[0] = list[1] = exg_partial(EXG_REDUCE_MAX);
+    assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-005");
     exg_dtensor_destroy(t);
     list[0] = list[1] = exg_partial(EXG_REDUCE_PRODUCT);
     assert_int_equal(exg_distribute_tensor(mesh, &local, list, 2, 0, &t, NULL), EXG_USAGE);
@@ -626,14 +646,21 @@ static void what_does_not_fit_is_refused(void **state)
     like.sizes = sizes;
     like.placements = list;
     like.placement_count = 2;
-    assert_int_equal(exg_dtensor_zeros(mesh, &like, &t, NULL), EXG_USAGE);
-    like.placements = NULL;
-    like.dtype = EXG_DTYPE_F8E5M2;
-    assert_int_equal(exg_dtensor_ones(mesh, &like, &t, NULL), EXG_UNSUPPORTED);
+    for (int k = 0; k < 6; k++) { /* nothing is made of summands */
+        assert_int_equal(k == 0   ? exg_dtensor_zeros(mesh, &like, &t, &err)
+                         : k == 1 ? exg_dtensor_ones(mesh, &like, &t, &err)
+                         : k == 2 ? exg_dtensor_empty(mesh, &like, &t, &err)
+                         : k == 3 ? exg_dtensor_rand(mesh, &like, &rng, &t, &err)
+                         : k == 4 ? exg_dtensor_randn(mesh, &like, &rng, &t, &err)
+                                  : exg_dtensor_full(mesh, &like, exg_scalar_int(1), &t, &err),
+                         EXG_USAGE);
+        assert_string_equal(err.code, "DTN-009");
+    }
     exg_device_mesh_destroy(mesh);
 }
 
-/* S003-54, -80, -89, -90, -124, -126, and no mesh at all. */
+/* With no mesh at all too. S003-13, S003-15, S003-54, S003-80, S003-84, S003-89, S003-90,
+ * S003-124, S003-126 */
 static void what_is_left_out_is_replicated_or_refused(void **state)
 {
     exg_mesh_shape line = mesh_shape("1"), grid = mesh_shape("1x1");
@@ -651,10 +678,11 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     (void)state;
     assert_int_equal(exg_local_mesh_create(&line, &one, NULL), EXG_OK);
     assert_int_equal(exg_local_mesh_create(&grid, &two, NULL), EXG_OK);
-    for (int k = 0; k < 3; k++) { /* nothing, nothing, an empty list */
+    for (int k = 0; k < 4; k++) { /* nothing, nothing, an empty list, nothing */
         like.placements = k == 2 ? list : NULL;
-        assert_int_equal(k == 0 ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
-                                : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
+        assert_int_equal(k == 0   ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
+                         : k == 3 ? exg_dtensor_from_local(two, &whole, NULL, 0, NULL, &t, NULL)
+                                  : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[0], exg_replicate()));
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[1], exg_replicate()));
         assert_int_equal(exg_dtensor_redistribute(t, NULL, 0, &out, &err), EXG_USAGE);

@@ -167,10 +167,51 @@ static void more_hints(rank_context *c)
     exg_dtensor_destroy(gx);
 }
 
+/* Strides of the whole follow from those of the part and from how the tensor lies, not the
+ * gradient: what PyTorch has, of transposed parts too. */
+static void stride_gradients(rank_context *c)
+{
+    static const struct {
+        const char *lies, *hint;
+        int64_t sizes[2], part[2], strides[2], whole[2];
+    } rows[] = {
+        {"S(0) R", "S(0) R", {2, 3}, {1, 3}, {3, 1}, {3, 1}},
+        {"S(0) R", "S(0) R", {2, 3}, {1, 3}, {1, 1}, {1, 2}},
+        {"S(0) R", "S(0) R", {4, 3}, {2, 3}, {1, 2}, {1, 4}},
+        {"R S(1)", "R S(1)", {3, 4}, {3, 2}, {1, 3}, {1, 3}},
+        {"S(0) S(1)", "S(1) S(0)", {2, 2}, {1, 1}, {1, 1}, {1, 2}},
+        {"S(1) S(0)", "S(0) S(1)", {2, 2}, {1, 1}, {1, 1}, {2, 1}},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_placement lies[2], hint[2];
+        float data[12] = {0};
+        exg_dtensor_like like = {.size = sizeof(like), .rank = 2, .sizes = rows[i].sizes,
+                                 .placements = lies, .placement_count = 2};
+        exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2};
+        exg_dtensor *t = NULL, *gradient = NULL;
+        exg_error err;
+
+        (void)placements_of(rows[i].lies, lies);
+        (void)placements_of(rows[i].hint, hint);
+        memcpy(part.sizes, rows[i].part, sizeof(rows[i].part));
+        memcpy(part.strides, rows[i].strides, sizeof(rows[i].strides));
+        EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
+                      exg_to_local_backward(t, &part, hint, 2, &gradient, &err) == EXG_OK, "%s",
+               err.message);
+        EXPECT(c, gradient == NULL ||
+                      memcmp(exg_dtensor_strides(gradient), rows[i].whole,
+                             sizeof(rows[i].whole)) == 0, "strides of row %d", (int)i);
+        exg_dtensor_destroy(gradient);
+        exg_dtensor_destroy(t);
+    }
+}
+
 /* S003-07, S003-34, S003-74 */
 static void summands_and_misfits(void **state)
 {
     (void)state;
+    on_mesh("2x2", stride_gradients, NULL);
     on_mesh("2", more_hints, NULL);
 }
 

@@ -63,7 +63,7 @@ static void dispatch_operators(rank_context *c)
 {
     eager e;
     exg_dtensor *x, *y, *z, *sum;
-    exg_argument number;
+    exg_scalar number;
 
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "2x3", "S(1)");

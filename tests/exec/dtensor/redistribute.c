@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-/* S003-60..66, S003-73 */
+/* S003-03, S003-12, S003-19, S003-35, S003-37, S003-53, S003-55, S003-60, S003-61, S003-62,
+ * S003-63, S003-64, S003-65, S003-66, S003-73, S003-96 */
 static void every_pair_gives_the_whole(void **state)
 {
     static const char *const meshes[] = {"1", "2", "3", "4", "5", "2x2", "2x3", "2x2x2"};
@@ -68,7 +69,8 @@ static void make_move(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* S003-58, S003-60..65: exchanges, and no byte more than each rank lacks. */
+/* Exchanges, and no byte more than each rank lacks. S003-03, S003-12, S003-58, S003-60,
+ * S003-61, S003-62, S003-63, S003-64, S003-65 */
 static void nothing_is_sent_that_is_there(void **state)
 {
     static const struct {
@@ -108,7 +110,7 @@ static void nothing_is_sent_that_is_there(void **state)
 
 /* ---- where parts lie ------------------- */
 
-/* S003-93..96; reference 1.1, 1.6 */
+/* Reference 1.1, 1.6. S003-77, S003-93, S003-94, S003-95, S003-96 */
 static void parts_lie_where_pytorch_puts_them(void **state)
 {
     static const struct {
@@ -167,6 +169,7 @@ static void the_whole_follows_from_even_parts(void **state)
         {"2", "S(1)", 2, {2, 3}, {3, 1}, {2, 6}, {6, 1}},
         {"2", "S(0)", 2, {3, 2}, {1, 3}, {6, 2}, {1, 6}},
         {"2", "S(1)", 3, {8, 4, 8}, {8, 1, 32}, {8, 8, 8}, {16, 1, 64}},
+        {"2", "S(0)", 2, {1, 3}, {1, 1}, {2, 3}, {1, 2}},
         {"2x2", "S(0) S(0)", 2, {2, 3}, {3, 1}, {8, 3}, {3, 1}},
         {"2x2", "S(0) S(1)", 2, {2, 3}, {3, 1}, {4, 6}, {6, 1}},
     };
@@ -220,6 +223,7 @@ static void add_truths(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
+/* S003-38 */
 static void sums_of_bools_are_alternatives(void **state)
 {
     (void)state;

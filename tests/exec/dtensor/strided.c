@@ -83,7 +83,7 @@ static void check_golden(rank_context *c)
     exg_dtensor_destroy(t);
 }
 
-/* Computed by the split functions of PyTorch 2.13's _StridedShard and Shard. */
+/* Computed by the split functions of PyTorch 2.13's _StridedShard and Shard. S003-35 */
 static void strided_parts_lie_where_pytorch_puts_them(void **state)
 {
     static const golden rows[] = {
@@ -140,6 +140,7 @@ static void save_chunks(rank_context *c)
     float data[12];
     exg_tensor whole = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {6, 2},
                         .strides = {2, 1}};
+    bool wanted = text[0] == 'S'; /* of some the gradient is */
     exg_dtensor *t = NULL;
     exg_error err;
 
@@ -147,6 +148,7 @@ static void save_chunks(rank_context *c)
         data[i] = (float)i;
     }
     EXPECT(c, exg_distribute_tensor(c->mesh, &whole, to, ndim, 0, &t, &err) == EXG_OK &&
+                  exg_dtensor_set_requires_grad(t, wanted, &err) == EXG_OK &&
                   exg_dtensor_write_items(t, "a.weight", items, 8, &count, &err) == EXG_OK, "%s",
            err.message);
     for (uint32_t k = 0; c->faults == 0 && k < count; k++) {
@@ -157,7 +159,7 @@ static void save_chunks(rank_context *c)
         EXPECT(c, strcmp(item->fqn, "a.weight") == 0 && item->rank == 2 &&
                       item->dtype == EXG_DTYPE_F32 && item->layout == EXG_LAYOUT_STRIDED &&
                       item->memory_format == EXG_MEMORY_FORMAT_CONTIGUOUS && !item->pin_memory &&
-                      !item->requires_grad && item->global_sizes[0] == 6 &&
+                      item->requires_grad == wanted && item->global_sizes[0] == 6 &&
                       item->global_sizes[1] == 2, "properties");
         EXPECT(c, exg_dtensor_shard_at(t, item->offsets, &part, &err) == EXG_OK &&
                       memcmp(part.sizes, item->sizes, 2 * sizeof(int64_t)) == 0, "%s",
@@ -262,11 +264,36 @@ static void ask_for_chunks(rank_context *c)
            "a placement of no kind");
 }
 
-/* S003-78, S003-80, S003-99 */
+/* Of four numbers each rank has two. */
+static void note_halves(rank_context *c)
+{
+    int64_t rank = exg_device_mesh_rank(c->mesh), size = 4;
+    exg_placement shard = exg_shard(0);
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_BF16, .rank = 1,
+                             .sizes = &size, .placements = &shard, .placement_count = 1,
+                             .requires_grad = true};
+    exg_write_item item = {0};
+    uint32_t count = 0;
+    exg_dtensor *t;
+    exg_error err;
+
+    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
+                  exg_dtensor_write_items(t, "b", &item, 1, &count, &err) == EXG_OK, "%s",
+           err.message);
+    EXPECT(c, count == 1 && strcmp(item.fqn, "b") == 0 && item.offsets[0] == 2 * rank &&
+                  item.sizes[0] == 2 && item.global_sizes[0] == 4 && item.rank == 1, "the chunk");
+    EXPECT(c, item.requires_grad && item.dtype == EXG_DTYPE_BF16 &&
+                  item.layout == EXG_LAYOUT_STRIDED && !item.pin_memory && item.writer == rank,
+           "its properties");
+    exg_dtensor_destroy(t);
+}
+
+/* S003-36, S003-76, S003-78, S003-80, S003-99 */
 static void chunks_are_asked_for_by_their_place(void **state)
 {
     (void)state;
     on_mesh("2", ask_for_chunks, NULL);
+    on_mesh("2", note_halves, NULL);
 }
 
 /* ---- operators ------------------------------------------------------------------------------- */

@@ -287,8 +287,8 @@ static void fill(rank_context *c)
 
         like.dtype = constants[i].dtype;
         count_from_now(c);
-        EXPECT(c, exg_dtensor_full(c->mesh, &like, constants[i].value, &t, &err) == EXG_OK, "%s",
-               err.message);
+        EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_float(constants[i].value), &t,
+                                   &err) == EXG_OK, "%s", err.message);
         EXPECT(c, copies == (computes() && bytes < 16 ? 0 : 1), "%s: %d copies",
                exg_dtype_name(like.dtype), copies);
         c->mesh->device->table = device;

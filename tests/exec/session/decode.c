@@ -78,6 +78,7 @@ static void run_step(exg_session *session, int step, const exg_tensor_file *expe
     exg_tensor_file_close(file);
 }
 
+/* S004-21: buffers after every call are PyTorch's, over a mesh too. */
 static void decode(const exg_verified *verified, uint32_t mesh)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1,

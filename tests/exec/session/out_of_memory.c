@@ -1,11 +1,9 @@
-/* out_of_memory.c - the n-th request of the process for memory gets nothing, or no request from
- * the n-th on: every call says NO_MEMORY or goes on without, and what was taken is given back.
- * Libraries that are linked ask here too. glibc alone, and no sanitizer, which has its own malloc.
- */
+/* out_of_memory.c - calls without memory, to a session and to files. */
+#include "tests/export/refusal.h"
+
 #include <exg/diff.h>
 #include <exg/exec.h>
 #include <exg/export.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,59 +15,12 @@
 
 #include <cmocka.h>
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifdef REFUSES_MEMORY
 
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *block, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-void __libc_free(void *block);
-
-static _Atomic bool counts;
-static _Atomic uint64_t requests, refuse_first, refuse_last;
-static _Atomic int64_t live;
-
-static bool is_refused(void)
-{
-    uint64_t n = atomic_load(&counts) ? atomic_fetch_add(&requests, 1) + 1 : 0;
-
-    return n > 0 && n >= atomic_load(&refuse_first) && n <= atomic_load(&refuse_last);
-}
-
-static void *taken(void *block)
-{
-    atomic_fetch_add(&live, block != NULL);
-    return block;
-}
-
-void *malloc(size_t bytes)
-{
-    return is_refused() ? NULL : taken(__libc_malloc(bytes));
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    return is_refused() ? NULL : taken(__libc_calloc(count, bytes));
-}
-
-void *realloc(void *block, size_t bytes)
-{
-    if (is_refused()) {
-        return NULL;
-    }
-    return block == NULL ? taken(__libc_malloc(bytes)) : __libc_realloc(block, bytes);
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-    return is_refused() ? NULL : taken(__libc_memalign(alignment, bytes));
-}
-
-void free(void *block)
-{
-    atomic_fetch_sub(&live, block != NULL);
-    __libc_free(block);
-}
+typedef struct given {
+    const exg_session_input *inputs;
+    uint32_t count;
+} given;
 
 /* A program differs in nothing from itself. */
 static exg_status compare(const exg_verified *verified, exg_error *err)
@@ -84,9 +35,9 @@ static exg_status compare(const exg_verified *verified, exg_error *err)
     return status;
 }
 
-static exg_status run(const char *path, const exg_session_input *inputs, uint32_t count,
-                     exg_error *err)
+static exg_status run(const char *path, void *user, exg_error *err)
 {
+    const given *with = user;
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
     exg_program *program = NULL;
     exg_operators *operators = NULL;
@@ -98,7 +49,7 @@ static exg_status run(const char *path, const exg_session_input *inputs, uint32_
     status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
     status = status == EXG_OK ? compare(&verified, err) : status;
     status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
-    status = status == EXG_OK ? exg_session_run(session, inputs, count, err) : status;
+    status = status == EXG_OK ? exg_session_run(session, with->inputs, with->count, err) : status;
     exg_session_destroy(session);
     exg_operators_destroy(operators);
     exg_program_destroy(program);
@@ -106,31 +57,27 @@ static exg_status run(const char *path, const exg_session_input *inputs, uint32_
 }
 
 /* Opens a file of weights, of a program too. */
-static exg_status open_weights(const char *path, const exg_session_input *inputs, uint32_t count,
-                               exg_error *err)
+static exg_status open_weights(const char *path, void *user, exg_error *err)
 {
     exg_weights *weights = NULL;
     exg_status status = exg_weights_open(path, NULL, &weights, NULL, err);
 
-    (void)inputs;
-    (void)count;
+    (void)user;
     exg_weights_release(weights);
     return status;
 }
 
 /* What is printed is all there, or it is not printed. */
-static exg_status print(const char *path, const exg_session_input *inputs, uint32_t count,
-                        exg_error *err)
+static exg_status print(const char *path, void *user, exg_error *err)
 {
     static uint64_t length; /* as it was with all memory there is, which comes first */
     exg_program *program = NULL;
     char *text = NULL;
     exg_status status = exg_open(path, NULL, &program, NULL, err);
 
-    (void)inputs;
-    (void)count;
+    (void)user;
     status = status == EXG_OK ? exg_program_print(program, &text, err) : status;
-    if (status == EXG_OK && atomic_load(&refuse_first) == UINT64_MAX) {
+    if (status == EXG_OK && !memory_is_refused()) {
         length = strlen(text);
     } else if (status == EXG_OK && strlen(text) != length) {
         status = EXG_FAIL(err, MISMATCH, "TXT", "%zu bytes are printed", strlen(text));
@@ -138,38 +85,6 @@ static exg_status print(const char *path, const exg_session_input *inputs, uint3
     free(text);
     exg_program_destroy(program);
     return status;
-}
-
-typedef exg_status call(const char *path, const exg_session_input *inputs, uint32_t count,
-                        exg_error *err);
-
-/* From the first request to the last; `width` of them get nothing each time. */
-static void refuse_each(call *go, const char *path, const exg_session_input *inputs,
-                        uint32_t count, uint64_t width)
-{
-    bool is_past = false;
-
-    for (uint64_t n = 0; !is_past; n++) { /* with n = 0 none is refused: what stays, stays now */
-        int64_t before = atomic_load(&live);
-        exg_error err;
-        exg_status status;
-
-        atomic_store(&requests, 0);
-        atomic_store(&refuse_first, n == 0 ? UINT64_MAX : n);
-        atomic_store(&refuse_last, width == UINT64_MAX ? width : n + width - 1);
-        atomic_store(&counts, true);
-        status = go(path, inputs, count, &err);
-        atomic_store(&counts, false);
-        if (status != EXG_OK && (status != EXG_NO_MEMORY || n == 0)) {
-            fail_msg("%s, request %u refused: %s %s", path, (unsigned)n, err.code, err.message);
-        }
-        if (n > 0 && atomic_load(&live) != before) {
-            fail_msg("%s, request %u refused: %d blocks are left", path, (unsigned)n,
-                     (int)(atomic_load(&live) - before));
-        }
-        is_past = n > 0 && atomic_load(&requests) < n;
-        assert_true(n < 100000);
-    }
 }
 
 /* What is set up once a process is set up then. */
@@ -187,12 +102,10 @@ static void the_first_call_of_a_process_survives_it(void **state)
             exg_error err;
             exg_status status;
 
-            atomic_store(&refuse_first, n);
-            atomic_store(&refuse_last, n);
-            atomic_store(&counts, true);
-            status = open_weights("fixtures/mlp.pt2", NULL, 0, &err);
-            atomic_store(&counts, false);
-            _exit(atomic_load(&requests) < n                      ? 2
+            refuse_memory(n, n);
+            status = open_weights("fixtures/mlp.pt2", NULL, &err);
+            grant_memory();
+            _exit(memory_requests() < n                           ? 2
                   : status == EXG_OK || status == EXG_NO_MEMORY ? 0
                                                                   : 1);
         }
@@ -230,8 +143,8 @@ static void every_call_survives_it(void **state)
             exg_tensor_set_contiguous(&inputs[i].tensor);
         }
         snprintf(path, sizeof(path), "fixtures/%s.pt2", programs[p]);
-        refuse_each(run, path, inputs, tensors->count, 1);
-        refuse_each(run, path, inputs, tensors->count, UINT64_MAX);
+        refuse_each(run, path, &(given){inputs, tensors->count}, 1);
+        refuse_each(run, path, &(given){inputs, tensors->count}, UINT64_MAX);
         for (uint32_t i = 0; i < tensors->count; i++) {
             free(inputs[i].tensor.data);
         }
@@ -251,11 +164,11 @@ static void what_is_read_is_not_taken_for_something_else(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        refuse_each(open_weights, files[i], NULL, 0, 1);
-        refuse_each(open_weights, files[i], NULL, 0, UINT64_MAX);
+        refuse_each(open_weights, files[i], NULL, 1);
+        refuse_each(open_weights, files[i], NULL, UINT64_MAX);
     }
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-        refuse_each(print, programs[i], NULL, 0, 1);
+        refuse_each(print, programs[i], NULL, 1);
     }
 }
 

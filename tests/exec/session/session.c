@@ -131,6 +131,7 @@ static void check_repeats(const loaded *l)
     free(b);
 }
 
+/* S004-21 */
 static void state_goes_on_from_run_to_run(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* symint.c - expressions over sizes: both spellings, Python's division, no code. */
 #include <exg/symint.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -412,6 +413,163 @@ static void floats_are_evaluated(void **state)
     assert_true(value == 0.2);
 }
 
+/* Of every name: what it gives, and that it takes no argument more or fewer than it has. */
+static void every_function_gives_what_python_s_gives(void **state)
+{
+    static const struct {
+        const char *name;
+        const char *given;
+        int fewest, most; /* 0: any number */
+        double value;
+    } rows[] = {
+#define EXG_SYMINT_FUNCTION(name, given, fewest, most, value) {name, given, fewest, most, value},
+#include "tests/export/transform/symint_function.def"
+#undef EXG_SYMINT_FUNCTION
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        char expr[100];
+        char *end;
+        double value;
+        exg_error err;
+
+        snprintf(expr, sizeof(expr), "%s(%s)", rows[r].name, rows[r].given);
+        if (exg_symfloat_evaluate(expr, &symbols, &value, &err) != EXG_OK ||
+            !(fabs(value - rows[r].value) <= 4e-15 * fabs(rows[r].value))) {
+            fail_msg("%s is %.17g", expr, value);
+        }
+        for (int more = 1; more <= 2 && rows[r].most > 0; more++) {
+            char list[60] = "";
+            int given = rows[r].most + more;
+
+            for (int i = 0; i < given; i++) {
+                snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s1",
+                         i > 0 ? ", " : "");
+            }
+            snprintf(expr, sizeof(expr), "%s(%s)", rows[r].name, list);
+            expect(expr, EXG_MALFORMED, "SYM-001");
+        }
+        snprintf(expr, sizeof(expr), "%s(%s)", rows[r].name, rows[r].given);
+        end = rows[r].fewest > 1 ? strrchr(expr, ',') : strchr(expr, '(') + 1;
+        snprintf(end, sizeof(expr) - (size_t)(end - expr), ")");
+        if (rows[r].most == 0 || rows[r].fewest == rows[r].most) {
+            expect(expr, EXG_MALFORMED, "SYM-001");
+        }
+    }
+}
+
+static void constants_have_their_values(void **state)
+{
+    static const struct {
+        const char *expr;
+        double value;
+    } rows[] = {
+        {"true", 1},
+        {"True", 1},
+        {"false", 0},
+        {"False", 0},
+        {"math.inf", INFINITY},
+        {"inf", INFINITY},
+        {"math.pi", 3.141592653589793},
+        {"pi", 3.141592653589793},
+        {"-3.5", -3.5},
+        {"1e3", 1000},
+    };
+    double value;
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        assert_int_equal(exg_symfloat_evaluate(rows[r].expr, &symbols, &value, NULL), EXG_OK);
+        assert_true(value == rows[r].value);
+    }
+    assert_int_equal(exg_symfloat_evaluate("math.nan", &symbols, &value, NULL), EXG_OK);
+    assert_true(isnan(value));
+}
+
+static void arithmetic_of_reals_and_of_wide_integers(void **state)
+{
+    static const struct {
+        const char *expr;
+        double value;
+    } rows[] = {
+        {"1.5 + 2", 3.5},
+        {"1.5 - 2", -0.5},
+        {"1.5 * 2", 3},
+        {"7.5 // 2", 3},
+        {"7.5 % 2", 1.5},
+        {"-7.5 // 2", -4},
+        {"-7.5 % 2", 0.5},
+        {"2 ** 0.5", 1.4142135623730951},
+        {"2.0 ** 3", 8},
+        {"(-1) ** 7", -1},
+        {"(-1) ** 8", 1},
+        {"0 ** 0", 1},
+        {"1 ** 1000000", 1},
+        {"0 ** 1000000", 0},
+        {"(-2) ** 3", -8},
+        {"round(2.5)", 2},
+        {"round(2.25, 1)", 2.2},
+        {"round(7, 1)", 7},
+        {"RoundDecimal(1.005, 0)", 1},
+        {"abs(-2.5)", 2.5},
+        {"1 << 62", 0x1p62},
+        {"0 << 63", 0},
+        {"-8 >> 1", -4},
+        {"-8 >> 70", -1},
+        {"8 >> 70", 0},
+        {"1.5 == 1.5", 1},
+        {"1.5 != 1.5", 0},
+        {"1.5 <= 1.5", 1},
+        {"1.5 < 1.5", 0},
+        {"1.5 >= 2", 0},
+        {"2.5 > 1", 1},
+        {"max(1.5, 2)", 2},
+        {"min(1.5, 2)", 1.5},
+        {"9007199254740993 == 9007199254740992", 0}, /* integers are not compared as reals */
+        {"9007199254740993 > 9007199254740992", 1},
+    };
+    static const char *const outside[] = {"1 << 63", "4 << 62", "int(1e19)", "int(-1e19)",
+                                          "abs(-big - 1)", "CeilDiv(-big - 1, 1)"};
+    static const char *const undefined[] = {"1 << -1", "1 >> -1", "1.5 & 1", "1 | 1.5",
+                                            "round(1.5, -1)", "round(1.5, 16)", "round(1.5, 1.5)"};
+    double value;
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_error err;
+
+        if (exg_symfloat_evaluate(rows[r].expr, &symbols, &value, &err) != EXG_OK ||
+            value != rows[r].value) {
+            fail_msg("%s is %.17g", rows[r].expr, value);
+        }
+    }
+    for (size_t r = 0; r < sizeof(outside) / sizeof(outside[0]); r++) {
+        expect(outside[r], EXG_LIMIT, "SYM-010");
+    }
+    for (size_t r = 0; r < sizeof(undefined) / sizeof(undefined[0]); r++) {
+        expect(undefined[r], EXG_MALFORMED, "SYM-011");
+    }
+    expect("1.5", EXG_MALFORMED, "SYM-001"); /* no integer */
+    assert_int_equal(exg_symfloat_evaluate("int(-9223372036854775808.0)", &symbols, &value, NULL),
+                     EXG_OK);
+    assert_true(value == -0x1p63);
+}
+
+/* What is only read computes nothing: no symbol has a number then. */
+static void reading_computes_nothing(void **state)
+{
+    static const char *const rows[] = {"s1 // 0", "1 % s1", "1 << s1", "1 << -1", "1.5 & 1",
+                                       "int(1e30)", "round(1.5, 99)"};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        char seen[100] = "";
+
+        assert_int_equal(exg_symint_visit(rows[r], count_symbol, seen, NULL), EXG_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +586,10 @@ int main(void)
         cmocka_unit_test(anything_but_the_grammar_is_refused),
         cmocka_unit_test(every_symbol_is_visited),
         cmocka_unit_test(floats_are_evaluated),
+        cmocka_unit_test(every_function_gives_what_python_s_gives),
+        cmocka_unit_test(constants_have_their_values),
+        cmocka_unit_test(arithmetic_of_reals_and_of_wide_integers),
+        cmocka_unit_test(reading_computes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

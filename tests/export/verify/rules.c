@@ -98,6 +98,8 @@ static bool check_rule(const exg_rule *r)
     return fine;
 }
 
+/* S004-40, S004-43, S004-44, S004-46, S004-47, S004-48, S004-67: NOD-013, SIG-005 to SIG-009, -012,
+ * -013, -001 to -003, -021, -030. */
 static void every_rule_finds_its_file_and_that_alone(void **state)
 {
     int faults = 0;
@@ -220,6 +222,102 @@ static void programs_changed_in_memory_are_found_out(void **state)
     program->graph->values[1].name = name; /* .exg keeps values by number */
     assert_int_equal(count_findings(program, "VAL-001"), 1);
     exg_program_destroy(program);
+}
+
+/* S004-40, S004-43, S004-44, S004-46, S004-47, S004-48, S004-67: rules have the
+ * severity that seed 004 asks for; a file breaks each (above). */
+static void rules_of_the_signature_weigh_what_the_seed_says(void **state)
+{
+    static const struct {
+        const char *code;
+        exg_severity severity;
+    } rows[] = {
+        {"NOD-013", EXG_SEVERITY_ERROR}, /* a functional graph */
+        {"SIG-005", EXG_SEVERITY_ERROR}, /* states are lifted */
+        {"SIG-006", EXG_SEVERITY_ERROR},
+        {"SIG-007", EXG_SEVERITY_ERROR},
+        {"SIG-008", EXG_SEVERITY_ERROR},
+        {"SIG-009", EXG_SEVERITY_ERROR},
+        {"SIG-012", EXG_SEVERITY_WARNING}, /* order of inputs */
+        {"SIG-013", EXG_SEVERITY_ERROR},   /* of outputs */
+        {"SIG-001", EXG_SEVERITY_ERROR},   /* count, names */
+        {"SIG-002", EXG_SEVERITY_ERROR},
+        {"SIG-003", EXG_SEVERITY_ERROR},
+        {"SIG-018", EXG_SEVERITY_ERROR},
+        {"SIG-021", EXG_SEVERITY_ERROR}, /* two mutations of one name */
+        {"SIG-030", EXG_SEVERITY_WARNING},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const exg_rule *rule = exg_rule_find(rows[i].code);
+
+        assert_non_null(rule);
+        assert_int_equal(rule->severity, rows[i].severity);
+        assert_int_equal(rule->keeper, EXG_KEEPER_VERIFYING);
+    }
+}
+
+/* S004-43: what a dialect of core operators may not, TRAINING may. */
+static void training_may_write_to_arguments(void **state)
+{
+    exg_program *program;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/bad/NOD-013.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    assert_true(count_findings(program, "NOD-013") > 0);
+    program->verifiers[0] = "TRAINING";
+    assert_int_equal(count_findings(program, "NOD-013"), 0);
+    exg_program_destroy(program);
+}
+
+/* S004-67: a map from outputs has one target for each, and so has each target one output; PyTorch
+ * refuses the others. Between two maps an output may be shared. */
+static void an_output_mutates_one_of_a_kind(void **state)
+{
+    static const struct {
+        exg_output_kind kinds[2];
+        const char *targets[2];
+        uint32_t found;
+    } rows[] = {
+        {{EXG_OUTPUT_BUFFER_MUTATION, EXG_OUTPUT_BUFFER_MUTATION}, {"a", "b"}, 1},
+        {{EXG_OUTPUT_BUFFER_MUTATION, EXG_OUTPUT_BUFFER_MUTATION}, {"a", "a"}, 1},
+        {{EXG_OUTPUT_USER_INPUT_MUTATION, EXG_OUTPUT_USER_INPUT_MUTATION}, {"x", "y"}, 1},
+        {{EXG_OUTPUT_BUFFER_MUTATION, EXG_OUTPUT_USER_INPUT_MUTATION}, {"a", "x"}, 0},
+        {{EXG_OUTPUT_BUFFER_MUTATION, EXG_OUTPUT_USER}, {"a", NULL}, 0},
+    };
+    const float values[2] = {1, 2};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_program *program;
+        exg_tensor_meta meta;
+        exg_argument out;
+        exg_builder *b;
+        exg_ref x;
+
+        assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+        assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+        meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){2}, 1);
+        exg_builder_weight(b, "a", &meta, EXG_INPUT_BUFFER, values);
+        exg_builder_weight(b, "b", &meta, EXG_INPUT_BUFFER, values);
+        x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        exg_builder_input(b, "y", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+        out = exg_arg_ref(EMIT(b, add_Tensor, x, x));
+        exg_builder_output(b, &out, rows[r].kinds[0], rows[r].targets[0]);
+        exg_builder_output(b, &out, rows[r].kinds[1], rows[r].targets[1]);
+        exg_builder_call(b);
+        assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+        assert_int_equal(count_findings(program, "SIG-021"), rows[r].found);
+        if (rows[r].found > 0) {
+            exg_verified verified;
+            exg_error err;
+
+            assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_MALFORMED);
+            assert_string_equal(err.where, "signature.output_specs[1]");
+        }
+        exg_program_destroy(program);
+    }
 }
 
 /* The first node with `target` in the graph that autocast runs. */
@@ -430,6 +528,9 @@ int main(void)
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
         cmocka_unit_test(programs_changed_in_memory_are_found_out),
+        cmocka_unit_test(rules_of_the_signature_weigh_what_the_seed_says),
+        cmocka_unit_test(training_may_write_to_arguments),
+        cmocka_unit_test(an_output_mutates_one_of_a_kind),
         cmocka_unit_test(dtypes_that_autocast_does_not_give_are_found),
         cmocka_unit_test(results_of_numbers_are_compared),
         cmocka_unit_test(guards_are_read_and_never_run),

@@ -1,7 +1,8 @@
 /* module.c - a program's parameters and buffers as DTensors, module by module. */
-#include "libexport/base/given.h"
+#include "libexec/dispatch/module.h"
+#include "libexec/dispatch/dispatcher.h"
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/map.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/text.h"
 
@@ -13,30 +14,6 @@
 #define DEPTH_MAX 64 /* of modules in one another */
 #define NO_TENSOR UINT32_MAX
 
-typedef struct tensor_entry {
-    const exg_weight *weight;
-    uint32_t holder; /* the first it is tied to, or itself */
-    uint32_t next;   /* of its module */
-    exg_dtensor *t;  /* of a holder, once it is distributed */
-} tensor_entry;
-
-typedef struct module_entry {
-    const char *fqn;
-    uint32_t first, last;  /* of its own tensors */
-    exg_device_mesh *mesh; /* NULL: exg_distribute_module was not called for it */
-    exg_module_functions functions;
-} module_entry;
-
-struct exg_module {
-    exg_arena *arena; /* names, maps */
-    const exg_program *program;
-    tensor_entry *tensors;
-    module_entry *modules; /* parents first */
-    uint32_t tensor_count, module_count, module_capacity;
-    exg_map tensor_of, module_of; /* by FQN */
-    exg_device_mesh *assigning;   /* while a partition function runs */
-};
-
 /* ---- which there are ------------------------------------------------------------------------- */
 
 static exg_status no_memory(exg_error *err)
@@ -44,7 +21,17 @@ static exg_status no_memory(exg_error *err)
     return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
 }
 
-static module_entry *find_module(const exg_module *m, const char *fqn)
+exg_module_entry *exg_module_called(const exg_module *m, const char *fqn, size_t length)
+{
+    for (uint32_t i = 0; i < m->module_count; i++) {
+        if (strncmp(m->modules[i].fqn, fqn, length) == 0 && m->modules[i].fqn[length] == '\0') {
+            return &m->modules[i];
+        }
+    }
+    return NULL;
+}
+
+static exg_module_entry *find_module(const exg_module *m, const char *fqn)
 {
     uint32_t at = exg_map_find(&m->module_of, fqn);
 
@@ -59,7 +46,7 @@ static exg_status add_module(exg_module *m, const char *fqn, exg_error *err)
     }
     if (m->module_count == m->module_capacity) {
         uint32_t capacity = m->module_capacity * 2 + 8;
-        module_entry *more = realloc(m->modules, capacity * sizeof(*more));
+        exg_module_entry *more = realloc(m->modules, capacity * sizeof(*more));
 
         if (more == NULL) {
             return no_memory(err);
@@ -67,7 +54,7 @@ static exg_status add_module(exg_module *m, const char *fqn, exg_error *err)
         m->modules = more;
         m->module_capacity = capacity;
     }
-    m->modules[m->module_count] = (module_entry){.fqn = fqn, .first = NO_TENSOR};
+    m->modules[m->module_count] = (exg_module_entry){.fqn = fqn, .first = NO_TENSOR};
     return exg_map_put(&m->module_of, fqn, m->module_count++) ? EXG_OK : no_memory(err);
 }
 
@@ -112,46 +99,56 @@ static bool key_of(const exg_weight *weight, exg_text *key)
     return !key->failed;
 }
 
-static exg_status add_tensor(exg_module *m, const exg_weight *weight, exg_map *keys,
+/* `is_held`: by the module that its name begins with. */
+static exg_status add_tensor(exg_module *m, const exg_weight *weight, exg_map *keys, bool is_held,
                              exg_error *err)
 {
     const char *dot = strrchr(weight->fqn, '.');
     size_t length = dot == NULL ? 0 : (size_t)(dot - weight->fqn);
     exg_text key = EXG_TEXT_EMPTY;
     uint32_t at = m->tensor_count++;
-    tensor_entry *tensor = &m->tensors[at];
+    exg_tensor_entry *tensor = &m->tensors[at];
     bool made = key_of(weight, &key);
     char *name = made ? exg_arena_strdup(m->arena, exg_text_string(&key)) : NULL;
     char *owner = exg_arena_strndup(m->arena, weight->fqn, length);
-    module_entry *module;
+    exg_module_entry *module;
 
     exg_text_free(&key);
     if (name == NULL || owner == NULL) {
         return no_memory(err);
     }
-    *tensor = (tensor_entry){.weight = weight, .next = NO_TENSOR,
+    *tensor = (exg_tensor_entry){.weight = weight, .next = NO_TENSOR,
                              .holder = exg_map_find(keys, name)};
     if (tensor->holder == EXG_MAP_NONE) {
         tensor->holder = at;
     }
-    EXG_TRY(add_modules(m, weight->fqn, length, err));
-    module = find_module(m, owner);
-    if (module->first == NO_TENSOR) {
-        module->first = at;
-    } else {
-        m->tensors[module->last].next = at;
+    if (is_held) {
+        EXG_TRY(add_modules(m, weight->fqn, length, err));
+        module = find_module(m, owner);
+        if (module->first == NO_TENSOR) {
+            module->first = at;
+        } else {
+            m->tensors[module->last].next = at;
+        }
+        module->last = at;
     }
-    module->last = at;
     return exg_map_put(keys, name, tensor->holder) && exg_map_put(&m->tensor_of, weight->fqn, at)
                ? EXG_OK
                : no_memory(err);
 }
 
-/* The state dict, and buffers that it leaves out. */
+/* Is it of the state dict, or a buffer that this leaves out? */
+static bool is_listed(const exg_weight *weight, const exg_map *buffers)
+{
+    return weight->table == EXG_TABLE_STATE ||
+           exg_map_find(buffers, weight->fqn) != EXG_MAP_NONE;
+}
+
+/* Those of the modules, then constants that only the graph holds. */
 static exg_status add_tensors(exg_module *m, exg_error *err)
 {
-    const exg_signature *signature = &m->program->signature;
-    const exg_weights *weights = m->program->weights;
+    const exg_signature *signature = &m->verified.program->signature;
+    const exg_weights *weights = m->verified.program->weights;
     exg_map keys, buffers;
 
     exg_map_init(&keys, m->arena);
@@ -164,21 +161,25 @@ static exg_status add_tensors(exg_module *m, exg_error *err)
             return no_memory(err);
         }
     }
-    for (uint32_t i = 0; i < weights->count; i++) {
-        const exg_weight *weight = &weights->items[i];
+    for (int constants = 0; constants < 2; constants++) {
+        for (uint32_t i = 0; i < weights->count; i++) {
+            const exg_weight *weight = &weights->items[i];
 
-        if (weight->meta != NULL && !weight->use_pickle &&
-            (weight->table == EXG_TABLE_STATE ||
-             exg_map_find(&buffers, weight->fqn) != EXG_MAP_NONE)) {
-            EXG_TRY(add_tensor(m, weight, &keys, err));
+            if (weight->meta != NULL && !weight->use_pickle &&
+                is_listed(weight, &buffers) == (constants == 0)) {
+                EXG_TRY(add_tensor(m, weight, &keys, constants == 0, err));
+            }
         }
+        m->listed_count = constants == 0 ? m->tensor_count : m->listed_count;
     }
     return EXG_OK;
 }
 
-exg_status exg_module_create(const exg_program *program, exg_module **m, exg_error *err)
+exg_status exg_module_create(const exg_verified *verified, exg_module **m, exg_error *err)
 {
-    EXG_GIVEN(err, program, m);
+    EXG_GIVEN(err, verified, m);
+    EXG_GIVEN(err, verified->program);
+    const exg_program *program = verified->program;
     exg_module *made = calloc(1, sizeof(*made));
     exg_status status;
 
@@ -186,7 +187,7 @@ exg_status exg_module_create(const exg_program *program, exg_module **m, exg_err
     if (made == NULL) {
         return no_memory(err);
     }
-    made->program = program;
+    made->verified = *verified;
     made->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     made->tensors = calloc((size_t)program->weights->count + 1, sizeof(*made->tensors));
     if (made->arena == NULL || made->tensors == NULL) {
@@ -216,6 +217,8 @@ void exg_module_destroy(exg_module *m)
         for (uint32_t i = 0; i < m->tensor_count; i++) {
             exg_dtensor_destroy(m->tensors[i].t);
         }
+        exg_program_destroy(m->bound);
+        free(m->sizes);
         exg_arena_destroy(m->arena);
         free(m->tensors);
         free(m->modules);
@@ -250,30 +253,37 @@ static exg_status read_whole(const exg_module *m, const exg_weight *weight, bool
     if (whole->data == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    status = exg_weight_read(m->program->weights, weight, whole->data, bytes, err);
+    status = exg_weight_read(m->verified.program->weights, weight, whole->data, bytes, err);
     if (status != EXG_OK) {
         free(whole->data);
     }
     return status;
 }
 
-static exg_status distribute(exg_module *m, tensor_entry *holder, exg_device_mesh *mesh,
+static exg_status distribute(exg_module *m, exg_tensor_entry *holder, exg_device_mesh *mesh,
                              const exg_placement *placements, uint32_t count, exg_error *err)
 {
+    exg_dtensor *made = NULL;
     exg_tensor whole;
     exg_status status;
 
     EXG_TRY(read_whole(m, holder->weight, exg_device_mesh_is_member(mesh), &whole, err));
-    status = exg_distribute_tensor(mesh, &whole, placements, count, EXG_NO_RANK, &holder->t, err);
+    status = exg_distribute_tensor(mesh, &whole, placements, count, EXG_NO_RANK, &made, err);
     free(whole.data);
     if (status == EXG_OK) {
-        status = exg_dtensor_set_requires_grad(holder->t, holder->weight->meta->requires_grad,
-                                               err);
+        status = exg_dtensor_set_requires_grad(made, holder->weight->meta->requires_grad, err);
     }
-    return status;
+    if (status != EXG_OK) {
+        exg_dtensor_destroy(made);
+        return status;
+    }
+    exg_dtensor_destroy(holder->t);
+    holder->t = made;
+    holder->is_plain = false;
+    return EXG_OK;
 }
 
-static tensor_entry *find_holder(const exg_module *m, const char *fqn)
+static exg_tensor_entry *find_holder(const exg_module *m, const char *fqn)
 {
     uint32_t at = exg_map_find(&m->tensor_of, fqn);
 
@@ -285,14 +295,14 @@ exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement
 {
     EXG_GIVEN(err, m, fqn);
     exg_placement to[EXG_MESH_DIMS_MAX];
-    tensor_entry *holder = find_holder(m, fqn);
+    exg_tensor_entry *holder = find_holder(m, fqn);
 
     if (m->assigning == NULL || holder == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-017", holder == NULL
                             ? "the program has no parameter or buffer '%s'"
                             : "'%s' is assigned outside a partition function", fqn);
     }
-    if (holder->t == NULL) {
+    if (holder->t == NULL || holder->is_plain) {
         return distribute(m, holder, m->assigning, placements, count, err);
     }
     EXG_TRY(exg_spec_placements(m->assigning, placements, count, holder->t->rank, to, err));
@@ -307,7 +317,7 @@ exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement
 }
 
 /* Is the module `inner` the module `outer`, or in it? */
-static bool is_within(const module_entry *inner, const module_entry *outer)
+static bool is_within(const exg_module_entry *inner, const exg_module_entry *outer)
 {
     size_t length = strlen(outer->fqn);
 
@@ -315,7 +325,7 @@ static bool is_within(const module_entry *inner, const module_entry *outer)
                            (inner->fqn[length] == '\0' || inner->fqn[length] == '.'));
 }
 
-static exg_status partition(exg_module *m, const module_entry *module,
+static exg_status partition(exg_module *m, const exg_module_entry *module,
                             const exg_module_functions *functions, exg_device_mesh *mesh,
                             exg_error *err)
 {
@@ -327,21 +337,42 @@ static exg_status partition(exg_module *m, const module_entry *module,
         m->assigning = NULL;
     }
     for (uint32_t i = module->first; status == EXG_OK && i != NO_TENSOR; i = m->tensors[i].next) {
-        tensor_entry *holder = &m->tensors[m->tensors[i].holder];
+        exg_tensor_entry *holder = &m->tensors[m->tensors[i].holder];
 
-        if (holder->t == NULL) {
+        if (holder->t == NULL || holder->is_plain) {
             status = distribute(m, holder, mesh, NULL, 0, err);
         }
     }
     return status;
 }
 
-exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh *mesh,
-                                 const exg_module_functions *functions, exg_error *err)
+/* Of either kind there is one. */
+static exg_status check_functions(exg_dispatcher *d, const exg_module_functions *f, exg_error *err)
 {
-    EXG_GIVEN(err, m, fqn);
-    module_entry *root = find_module(m, fqn);
+    if ((f->input != NULL && f->input_of_two != NULL) ||
+        (f->output != NULL && f->output_of_two != NULL)) {
+        return EXG_FAIL(err, USAGE, "DTN-017", "two input or two output functions of one module");
+    }
+    if (f->input_of_two != NULL) {
+        exg_log_note(d, "distribute_module: an input function of two arguments (inputs, mesh) is "
+                        "deprecated: take one that is given the module too");
+    }
+    if (f->output_of_two != NULL) {
+        exg_log_note(d, "distribute_module: an output function of two arguments (outputs, mesh) is "
+                        "deprecated: take one that is given the module too");
+    }
+    return EXG_OK;
+}
 
+exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *fqn,
+                                 exg_device_mesh *mesh, const exg_module_functions *functions,
+                                 exg_error *err)
+{
+    EXG_GIVEN(err, d, m, fqn);
+    exg_module_entry *root = find_module(m, fqn);
+    exg_module_functions own = {0};
+
+    mesh = mesh == NULL ? exg_current_mesh(d) : mesh;
     if (mesh == NULL) {
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
     }
@@ -350,7 +381,9 @@ exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh
                             ? "the program has no module '%s'"
                             : "the module '%s' is distributed a second time", fqn);
     }
-    EXG_TRY(EXG_READ_OPTIONS(exg_module_functions, &root->functions, functions, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_module_functions, &own, functions, err));
+    EXG_TRY(check_functions(d, &own, err));
+    root->functions = own;
     root->mesh = mesh;
     for (uint32_t i = 0; i < m->module_count; i++) {
         if (is_within(&m->modules[i], root)) {
@@ -360,11 +393,11 @@ exg_status exg_distribute_module(exg_module *m, const char *fqn, exg_device_mesh
     return EXG_OK;
 }
 
-/* ---- asking, running ------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 uint32_t exg_module_tensor_count(const exg_module *m)
 {
-    return m->tensor_count;
+    return m->listed_count;
 }
 
 const char *exg_module_tensor_at(const exg_module *m, uint32_t i, exg_dtensor **t)
@@ -375,49 +408,37 @@ const char *exg_module_tensor_at(const exg_module *m, uint32_t i, exg_dtensor **
 
 exg_dtensor *exg_module_find(const exg_module *m, const char *fqn)
 {
-    const tensor_entry *holder = find_holder(m, fqn);
+    const exg_tensor_entry *holder = find_holder(m, fqn);
 
     return holder == NULL ? NULL : holder->t;
 }
 
-/* Every tensor that the program takes is among them, however it was passed. */
-static exg_status check_inputs(const exg_program *program, const exg_module_value *inputs,
-                               uint32_t count, exg_error *err)
+exg_status exg_module_tensor(exg_module *m, const char *fqn, exg_device_mesh *plain,
+                             exg_dtensor **t, exg_error *err)
 {
-    for (uint32_t i = 0; i < program->signature.input_count; i++) {
-        const exg_input_spec *spec = &program->signature.inputs[i];
-        bool given = spec->kind != EXG_INPUT_USER || spec->arg.kind != EXG_ARGUMENT_TENSOR;
+    exg_tensor_entry *holder = find_holder(m, fqn);
 
-        for (uint32_t k = 0; k < count && !given; k++) {
-            given = strcmp(inputs[k].name, spec->arg.name) == 0;
-        }
-        if (!given) {
-            return EXG_FAIL(err, USAGE, "DTN-017", "the input '%s' is not given", spec->arg.name);
-        }
+    *t = NULL;
+    if (holder == NULL) {
+        return EXG_FAIL(err, USAGE, "DTN-017", "the program has no tensor '%s'", fqn);
     }
+    if (holder->t == NULL || (holder->is_plain && holder->t->mesh != plain)) {
+        EXG_TRY(distribute(m, holder, plain, NULL, 0, err));
+        holder->is_plain = true;
+    }
+    *t = holder->t;
     return EXG_OK;
 }
 
-exg_status exg_module_forward(exg_module *m, const char *fqn, exg_forward_fn *forward, void *user,
-                              exg_module_value *inputs, uint32_t input_count,
-                              exg_module_value *outputs, uint32_t output_count, exg_error *err)
+exg_status exg_module_call_hook(exg_module *m, const exg_module_entry *module, bool is_output,
+                                exg_module_value *values, uint32_t count, exg_error *err)
 {
-    EXG_GIVEN(err, m, fqn, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs));
-    const module_entry *module = find_module(m, fqn);
-    const exg_module_functions *f;
+    const exg_module_functions *f = &module->functions;
+    exg_module_hook *hook = is_output ? f->output : f->input;
+    exg_values_hook *of_two = is_output ? f->output_of_two : f->input_of_two;
 
-    if (module == NULL || module->mesh == NULL) {
-        return EXG_FAIL(err, USAGE, "DTN-017", "no module '%s' was distributed", fqn);
+    if (hook != NULL) {
+        return hook(f->user, m, module->fqn, values, count, module->mesh, err);
     }
-    if (fqn[0] == '\0') {
-        EXG_TRY(check_inputs(m->program, inputs, input_count, err));
-    }
-    f = &module->functions;
-    if (f->input != NULL) {
-        EXG_TRY(f->input(f->user, fqn, inputs, input_count, module->mesh, err));
-    }
-    EXG_TRY(forward(user, m, inputs, input_count, outputs, output_count, err));
-    return f->output == NULL
-               ? EXG_OK
-               : f->output(f->user, fqn, outputs, output_count, module->mesh, err);
+    return of_two == NULL ? EXG_OK : of_two(f->user, values, count, module->mesh, err);
 }

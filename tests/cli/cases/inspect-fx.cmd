@@ -1,0 +1,1 @@
+exg inspect fixtures/inplace.pt2 --graph --fx; exg inspect fixtures/inplace.pt2 --fx

@@ -1,0 +1,137 @@
+"""A build of the tree by CMake and Ninja, asked what it is made of: how a source is compiled, what a program is linked from,
+which tests there are and what they run. Nothing in it is changed: mutants are compiled and linked beside it."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import time
+
+MEMORY, FILE = 8 << 30, 1 << 30  # that a test may take: a mutant asks for anything
+# Faults that make a mutant no C; what is only odd is compiled.
+FLAGS = ["-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration", "-Werror=format"]
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run(command, limit, cwd, environment=None):
+    """(exit status or None past the time limit, seconds); its children end with it."""
+    begun = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True, preexec_fn=limits,
+    ) as process:  # fmt: skip
+        try:
+            status = process.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            status = None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return status, time.monotonic() - begun
+
+
+class Build:
+    def __init__(self, source, folder):
+        self.source, self.folder = pathlib.Path(source), pathlib.Path(folder)
+        commands = json.loads(self.ask("ninja", "-t", "compdb"))
+        self.compiled = {}  # source -> [(command, object)]
+        for entry in commands:
+            if entry["file"].endswith(".c") and " -c " in entry["command"]:
+                path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), self.source)
+                self.compiled.setdefault(path, []).append((entry["command"], entry["output"]))
+        self.tests = json.loads(self.ask("ctest", "--show-only=json-v1"))["tests"]
+
+    def ask(self, *words):
+        return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+
+    def own(self, path):
+        """(command, object) of a source as it is compiled into the product: not into a tool of the tests, not several times."""
+        found = [c for c in self.compiled.get(path, []) if c[1].split("/")[0] == path.split("/")[0]]
+        if len(found) != 1:
+            raise SystemExit(f"mutation: {path} is compiled {len(found)} times into the product, not once")
+        return found[0]
+
+    def compile(self, path, text, folder, name):
+        """The assembly of the source with this text, or None where it is no C; the same file name for all texts."""
+        at, out = folder / pathlib.Path(path).name, folder / f"{name}.s"
+        at.write_text(text)
+        words = shlex.split(self.own(path)[0])
+        while not os.path.basename(words[0]).endswith(("cc", "gcc", "clang")) or "ccache" in words[0]:
+            words.pop(0)
+        kept, skip = [], 0
+        for word in words:
+            if skip:
+                skip -= 1
+            elif word in ("-o", "-c", "-MT", "-MF"):
+                skip = 1
+            elif word != "-MD" and not word.startswith("-W") and word != "-O3":
+                kept.append(word)
+        command = [*kept, "-O2", *FLAGS, "-S", "-o", out, str(at)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        return out if done.returncode == 0 else None
+
+    def assemble(self, assembly):
+        subprocess.run(["cc", "-c", assembly, "-o", assembly.with_suffix(".o")], check=True)
+        return assembly.with_suffix(".o")
+
+    @functools.lru_cache(maxsize=None)
+    def link_command(self, target):
+        last = self.ask("ninja", "-t", "commands", target).splitlines()[-1]
+        return [w for w in shlex.split(last) if w not in (":", "&&")]
+
+    def link(self, target, path, made, out):
+        """The program with the object `made` of the source `path` in the place of its own."""
+        words, own = list(self.link_command(target)), self.own(path)[1]
+        words[words.index("-o") + 1] = str(out)
+        if own in words:
+            words[words.index(own)] = str(made)
+        else:  # before the archives, of which the same member is not taken then
+            words.insert(words.index("-o") + 2, str(made))
+        subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
+        return out
+
+    def target_of(self, test_source):
+        """The test program that a source is compiled into, or None of one that several share."""
+        for _, made in self.compiled.get(test_source, []):
+            name = made.split("CMakeFiles/")[1].split(".dir/")[0]
+            if name.startswith("test_"):
+                return f"tests/{name}"
+        return None
+
+    def targets_in(self, folder):
+        """The test programs that are made of the sources of a folder, or of one source."""
+        found = (self.target_of(path) for path in sorted(self.compiled) if path == folder or path.startswith(folder + "/"))
+        return [target for target in dict.fromkeys(found) if target]
+
+    def libraries(self):
+        """What is opened when a program runs: stand-ins, plugins."""
+        lines = self.ask("ninja", "-t", "targets", "all").splitlines()
+        return [line.split(":")[0] for line in lines if re.search(r": C\w*_(MODULE|SHARED)_LIBRARY_LINKER", line)]
+
+    def build(self, targets, jobs, log):
+        if subprocess.run(["ninja", "-j", str(jobs), *targets], cwd=self.folder, stdout=log, stderr=log).returncode != 0:
+            raise SystemExit(f"mutation: it does not build: {log.name}")
+
+    def runs_of(self, target):
+        """How the tests of ctest run this program: [(arguments, environment)], the plainest first. Other levels of instructions
+        are the same program to a room that has no kernels."""
+        found = []
+        for test in self.tests:
+            command = test.get("command", [""])
+            if os.path.realpath(command[0]) == os.path.realpath(self.folder / target):
+                properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+                environment = dict(e.split("=", 1) for e in properties.get("ENVIRONMENT", []))
+                if "EXG_ISA" not in environment:
+                    found.append((command[1:], environment))
+        return sorted(found, key=lambda f: (len(f[1]), len(f[0]), str(f)))
