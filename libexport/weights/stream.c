@@ -258,8 +258,8 @@ static bool is_other_file(const checker *c, uint32_t i)
     for (uint32_t k = 0; k < c->weights->storage_count; k++) {
         if (storages[k].location != NULL && storages[k].length > 0 &&
             strcmp(storages[k].location, storages[i].location) == 0) {
-            if (c->results[k] != EXG_MALFORMED) {
-                return false;
+            if (c->results[k] != EXG_MALFORMED || strcmp(c->errors[k].code, "ARC-012") != 0) {
+                return false; /* it holds, or is only too short */
             }
             wrong++;
         }

@@ -161,6 +161,9 @@ static void it_keeps_unknown_keys(void **state)
         {"\"extra\": {}",           "\"extra\": {}, \"from_node\": [{\"name\": \"a\"}]"},
         {"\"buffers\": {}",         "\"buffers\": {}, \"gone\": null"},
         {"\"data\": {\"buffer\"",   "\"data\": {\"why\": [1, \"]\"], \"buffer\""},
+        {"\"symint_values\": []",
+         "\"symint_values\": [], \"w\": {\"storage\": {\"data_location\": \"Internal\", "
+         "\"data\": {\"buffer\": \"AA==\"}}}"},
     };
 
     (void)state;

@@ -625,7 +625,7 @@ static void it_refuses_strictly(void **state)
     p = open_text(early_add);
     assert_int_equal(exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &options, &err),
                      EXG_OK);
-    for (int dtype = 0; dtype < EXG_DTYPE_COUNT; dtype++) { /* 1 to 13 are the seed's */
+    for (int dtype = 1; dtype < EXG_DTYPE_COUNT; dtype++) { /* 1 to 13 are the seed's */
         bool is_early = exg_dtype_export_number((exg_dtype)dtype) <= 13;
 
         p->weights->items[0].meta->dtype = (exg_dtype)dtype;

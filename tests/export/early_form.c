@@ -318,6 +318,24 @@ static void it_replaces_no_file_beside(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-73: other weights are no longer what the file beside holds. */
+static void it_writes_other_weights_inside(void **state)
+{
+    exg_program *p = open_beside(early_json(INTERNAL, external("w.bin", "8", "")));
+    exg_weights *made = NULL;
+    char *text;
+
+    (void)state;
+    assert_int_equal(exg_weights_strip(p->weights, &made, NULL), EXG_OK);
+    exg_weights_release(p->weights);
+    p->weights = made;
+    text = saved_text(p);
+    assert_string_equal(text, early_json("P4AAAMAAAAA=", "AAAAAAAAAAA="));
+    free(text);
+    assert_int_equal(file_bytes("w.bin"), sizeof(bytes_beside));
+    exg_program_destroy(p);
+}
+
 /* S002-66, S002-68, S002-72, S002-118: what is named is looked at, whether or not there is a
  * checksum; tensor and file are named. */
 static void it_looks_at_every_file(void **state)
@@ -354,6 +372,23 @@ static void it_looks_at_every_file(void **state)
         }
     }
     assert_int_equal(remove(in_folder("link.bin")), 0);
+}
+
+/* S002-72: a file that is too short is not taken for another one. */
+static void it_tells_short_files_from_others(void **state)
+{
+    char tensor[1024];
+    exg_program *p;
+    exg_error err;
+
+    (void)state;
+    snprintf(tensor, sizeof(tensor), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+             external("w.bin", "16", ""));
+    p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
+                               external("w.bin", "12", "crc32:00000000")));
+    assert_int_equal(exg_weights_check(p->weights, NULL, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "IO-RANGE");
+    exg_program_destroy(p);
 }
 
 /* S002-69, S002-118: two tensors of one range; each one's checksum counts, in whatever order.
@@ -689,7 +724,9 @@ int main(void)
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_replaces_no_file_beside),
+        cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
+        cmocka_unit_test(it_tells_short_files_from_others),
         cmocka_unit_test(it_compares_every_checksum),
         cmocka_unit_test(it_reads_bytes_inside_and_beside),
         cmocka_unit_test(it_shares_bytes_of_one_dtype_alone),

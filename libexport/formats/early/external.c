@@ -50,8 +50,8 @@ static exg_status holds(exg_early_encoder *e, const exg_weight *weight,
     void *bytes = NULL;
     exg_status status;
 
-    *is_so = true;
-    if (!exg_checksum_is_known(checksum)) {
+    if (!exg_checksum_is_known(checksum)) { /* other weights took their place (weights.h) */
+        *is_so = e->program->weights->storages[weight->storage].kind != EXG_STORAGE_MADE;
         return EXG_OK;
     }
     status = exg_early_big_endian(e, weight, &bytes);

@@ -390,17 +390,12 @@ static exg_status merge(merger *m, exg_json form, exg_json base, exg_json ours);
 /* A member of the form: is it written? *has_value: then what. */
 typedef enum fate { KEPT, OURS, MERGED, GONE } fate;
 
-static fate fate_of(const char *key, exg_json form, exg_json base, exg_json ours)
+static fate fate_of(const char *key, exg_json base, exg_json ours)
 {
-    exg_json storage; /* a tensor is never unknown: its bytes are not in the form */
-
     if (is_there(ours)) {
         return is_there(base) ? MERGED : OURS;
     }
-    return is_there(base) || strcmp(key, EXG_EARLY_CARRY) == 0 ||
-                   (exg_json_find(form, "storage", &storage) && is_storage(storage))
-               ? GONE
-               : KEPT;
+    return is_there(base) || strcmp(key, EXG_EARLY_CARRY) == 0 ? GONE : KEPT;
 }
 
 /* The bracket of the form; where nothing is in it, also the other one, which is not put. */
@@ -476,7 +471,7 @@ static exg_status merge_object(merger *m, exg_json form, exg_json base, exg_json
         span lead = open_item(m, true);
         exg_json known = find(&index[1], key);
         exg_json own = find(&index[2], key);
-        fate what = fate_of(key, child, known, own);
+        fate what = fate_of(key, known, own);
 
         EXG_TRY(put_item(m, what, is_first, lead, child, known, own));
         is_first = is_first && what == GONE;
@@ -576,7 +571,7 @@ static exg_status merge_table(merger *m, exg_json form, exg_json base, exg_json 
         exg_json known = at == EXG_MAP_NONE ? (exg_json){0} : tables[1].items[at];
         exg_json own =
             at == EXG_MAP_NONE ? (exg_json){0} : counterpart(&tables[1], &tables[2], at);
-        fate what = fate_of("", tables[0].items[i], known, own);
+        fate what = fate_of("", known, own);
 
         EXG_TRY(put_item(m, what, is_first, lead, tables[0].items[i], known, own));
         is_first = is_first && what == GONE;

@@ -32,7 +32,8 @@ typedef struct exg_open_options {
     uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
-    bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else */
+    bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else; of a .pt2
+                               made of it: the program as PyTorch takes it */
     bool no_check;          /* checksums are not compared when tensors are first read */
     /* Read files into memory, whole, in the place of mapping them. A mapped file that another
      * process cuts short while it is open, or whose device fails, ends this process with SIGBUS

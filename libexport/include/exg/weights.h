@@ -217,7 +217,8 @@ exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **ma
 /* Turns the byte order of every element (of both halves of a complex one) around. */
 void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
 
-/* Compares the checksum, frame by frame. MALFORMED names storage and range. */
+/* Compares the checksums, frame by frame; an external file is looked at though it has none: whether
+ * it is there (IO), in the folder and long enough. MALFORMED names storage and range. */
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
 
 typedef struct exg_check_options {
