@@ -384,36 +384,6 @@ static void each_operator_over_lists_is_the_one_it_names(void **state)
 
 /* ---- results of other kinds --------------------------------- */
 
-static void assert_later(rank_context *c)
-{
-    exg_object args[2] = {[1] = exg_object_value((exg_argument){.kind = EXG_ARGUMENT_STRING,
-                                                                .as_string = "x is positive"})};
-    eager e;
-
-    eager_begin(&e, c, NULL);
-    for (int k = 0; k < 4; k++) { /* a sum over the ranks: 0 or 2 */
-        exg_dtensor *x = parts(&e, EXG_DTYPE_F32, "", "P(sum)", (const double[]){k % 2});
-        const char *key = k < 2 ? "aten._assert_async.default" : "aten._assert_async.msg";
-
-        args[0] = T(x);
-        if (k % 2 == 1) {
-            EXPECT(c, call(&e, key, args, k < 2 ? 1 : 2).kind == EXG_OBJECT_NONE, "%s", key);
-        } else {
-            EXPECT(c, refusal(&e, key, args, k < 2 ? 1 : 2) == EXG_MALFORMED &&
-                          strcmp(e.err.code, "RUN-006") == 0 &&
-                          (strstr(e.err.message, "x is positive") != NULL) == (k == 2), "%s", key);
-        }
-        exg_dtensor_destroy(x);
-    }
-    eager_end(&e);
-}
-
-static void what_does_not_hold_is_told_everywhere(void **state)
-{
-    (void)state;
-    on_mesh("2", assert_later, NULL);
-}
-
 static void numbers_and_lists(rank_context *c)
 {
     eager e;
@@ -798,7 +768,6 @@ int main(void)
         cmocka_unit_test(in_place_views_renumber_dims),
         cmocka_unit_test(in_place_over_lists_writes_each),
         cmocka_unit_test(each_operator_over_lists_is_the_one_it_names),
-        cmocka_unit_test(what_does_not_hold_is_told_everywhere),
         cmocka_unit_test(results_may_be_numbers_or_lists),
         cmocka_unit_test(masked_results_are_none),
         cmocka_unit_test(operators_that_write_statistics_keep_them_in_place),
