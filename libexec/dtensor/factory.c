@@ -207,9 +207,9 @@ static void store_at(exg_dtype dtype, uint8_t *at, value_fn *value, const void *
                      uint64_t place)
 {
     if (exg_dtype_is_complex(dtype)) {
-        (void)exg_scalar_store(dtype, at,
+        exg_ignore(exg_scalar_store(dtype, at,
                                exg_scalar_complex(value(user, 2 * place),
-                                                  value(user, 2 * place + 1)), NULL);
+                                                  value(user, 2 * place + 1)), NULL));
     } else {
         exg_element_store(dtype, at, value(user, place));
     }

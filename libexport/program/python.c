@@ -427,7 +427,8 @@ static void note_all(ranger *r, const exg_sym_int *sym, bool is_size)
 
     if (sym->expr != NULL) {
         r->is_of_sizes = is_size && exg_symint_lone_symbol(sym->expr, &name, &length);
-        (void)exg_symint_visit(sym->expr, note_symbol, r, NULL); /* what is no text has none */
+        exg_ignore(
+            exg_symint_visit(sym->expr, note_symbol, r, NULL)); /* what is no text has none */
     }
 }
 

@@ -234,7 +234,7 @@ static void note_produced(symbols *s, const exg_sym_int *size)
 {
     s->noting = &s->produced;
     if (size->expr != NULL) {
-        (void)exg_symint_visit(size->expr, note, s, NULL);
+        exg_ignore(exg_symint_visit(size->expr, note, s, NULL));
     }
 }
 

@@ -16,7 +16,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/exg-public.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # A declaration begins at the first column; typedefs, inline ones and macros are others.
-cat "$root/$include"/*.h | grep -E '^[a-z]' | grep -vE '^(typedef|static|extern "C"|struct|enum|union)' |
+cat "$root/$include"/*.h | sed 's/^EXG_NODISCARD //' | grep -E '^[a-z]' | grep -vE '^(typedef|static|extern "C"|struct|enum|union)' |
     grep -oE 'exg_[a-z0-9_]+\(' | tr -d '(' | sort -u > "$work/declared"
 if [ "${5:-}" = --update ]; then
     cp "$work/declared" "$root/$list"
@@ -29,7 +29,7 @@ fi
     comm -13 "$root/$list" "$work/exported" | sed 's/^/exported, and not listed: /'
     find "$root/tests" -name '*.[ch]' -exec grep -ohE 'exg_[a-z0-9_]+' {} + | sort -u > "$work/tested"
     comm -23 "$root/$list" "$work/tested" | sed 's/^/in no test: /'
-    cat "$root/$include"/*.h | grep -oE '^exg_status exg_[a-z0-9_]+' | cut -d' ' -f2 | sort -u |
+    cat "$root/$include"/*.h | sed 's/^EXG_NODISCARD //' | grep -oE '^exg_status exg_[a-z0-9_]+' | cut -d' ' -f2 | sort -u |
         grep -vE '^exg_error_|^exg_builder_status$|^exg_emit_all$' > "$work/tells"
     grep -oE 'exg_[a-z0-9_]+\(' "$root/tests/exec/nulls.c" | tr -d '(' | sort -u |
         comm -23 "$work/tells" - | sed 's/^/not in tests\/exec\/nulls.c: /'

@@ -148,7 +148,7 @@ static void expect_found(const char *text, const char *code)
     bool there = false;
 
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
-    exg_verify(program, operators, &verified, &found, NULL);
+    exg_ignore(exg_verify(program, operators, &verified, &found, NULL));
     for (uint32_t i = 0; i < found.count; i++) {
         there = there || (code != NULL && strcmp(found.items[i].code, code) == 0);
     }

@@ -58,8 +58,8 @@ static void save_and_die(const exg_save_options *options, const char *name)
     if (child == 0) {
         exg_program *p = NULL;
 
-        (void)exg_open("fixtures/lm.decode.pt2", NULL, &p, NULL, NULL);
-        (void)exg_save(p, in_folder(name), EXG_FORMAT_EXG, options, NULL);
+        exg_ignore(exg_open("fixtures/lm.decode.pt2", NULL, &p, NULL, NULL));
+        exg_ignore(exg_save(p, in_folder(name), EXG_FORMAT_EXG, options, NULL));
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -24,7 +24,7 @@ static void open_bytes(const void *data, size_t size, bool ignore_carry)
     }
     for (uint32_t i = 0; i < program->weights->storage_count; i++) {
         if (program->weights->storages[i].kind == EXG_STORAGE_MEMORY) {
-            (void)exg_storage_check(program->weights, i, NULL);
+            exg_ignore(exg_storage_check(program->weights, i, NULL));
         }
     }
     if (exg_program_copy(program, &copy, NULL) == EXG_OK) {

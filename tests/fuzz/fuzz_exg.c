@@ -26,7 +26,7 @@ static void open_bytes(const void *data, size_t size)
     }
     for (uint32_t i = 0; i < program->weights->storage_count; i++) {
         if (program->weights->storages[i].length < 1 << 22) {
-            (void)exg_storage_check(program->weights, i, NULL);
+            exg_ignore(exg_storage_check(program->weights, i, NULL));
         }
     }
     if (exg_program_copy(program, &copy, NULL) == EXG_OK) {

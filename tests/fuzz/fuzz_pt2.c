@@ -23,12 +23,12 @@ static void read_weights(exg_weights *weights)
         }
         out = malloc(bytes + 1);
         if (out != NULL) {
-            (void)exg_weight_read(weights, w, out, bytes, NULL);
+            exg_ignore(exg_weight_read(weights, w, out, bytes, NULL));
         }
         free(out);
     }
     for (uint32_t i = 0; i < weights->storage_count; i++) {
-        (void)exg_storage_check(weights, i, NULL);
+        exg_ignore(exg_storage_check(weights, i, NULL));
     }
 }
 

@@ -31,7 +31,7 @@ static void go_on(const exg_verified *verified, exg_arena *arena)
         exg_specialize(verified, &symbols, &stages[0], NULL) == EXG_OK &&
         exg_decompose(stages[0], verified->operators, &stages[1], NULL) == EXG_OK &&
         exg_functionalize(stages[1], verified->operators, &stages[2], NULL) == EXG_OK) {
-        (void)exg_simplify(stages[2], verified->operators, &stages[3], NULL);
+        exg_ignore(exg_simplify(stages[2], verified->operators, &stages[3], NULL));
     }
     for (int i = 0; i < 4; i++) {
         exg_program_destroy(stages[i]);

@@ -34,11 +34,13 @@ bool exg_set_grad_enabled(exg_dispatcher *d, bool enabled);
 
 /* The mesh of calls without any DTensor and of steps below that are given none, until it is popped.
  * LIMIT TAP-005 of more than 16; pop gives it, NULL where none was pushed. */
-exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_mesh *mesh, exg_error *err);
+EXG_NODISCARD exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_mesh *mesh,
+                                                  exg_error *err);
 exg_device_mesh *exg_dispatcher_pop_mesh(exg_dispatcher *d);
 
 /* The mesh of this rank alone, of the dispatcher: what lies there is a plain tensor. */
-exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self, exg_error *err);
+EXG_NODISCARD exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self,
+                                             exg_error *err);
 
 /* ---- steps that have gradients --------------------------------- */
 
@@ -58,29 +60,34 @@ typedef struct exg_step_options {
 
 /* exg_dtensor_from_local of a plain tensor, which is `local` and may have a history; its gradient
  * is wanted where that of `local` is. USAGE TAP-004 of what is no plain tensor. */
-exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_device_mesh *mesh,
-                          const exg_placement *placements, uint32_t count,
-                          const exg_from_local_options *how, const exg_step_options *options,
-                          exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local,
+                                        exg_device_mesh *mesh, const exg_placement *placements,
+                                        uint32_t count, const exg_from_local_options *how,
+                                        const exg_step_options *options, exg_dtensor **t,
+                                        exg_error *err);
 
 /* This rank's part as a plain tensor over the same memory. */
-exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *options,
-                        exg_dtensor **local, exg_error *err);
+EXG_NODISCARD exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t,
+                                      const exg_step_options *options, exg_dtensor **local,
+                                      exg_error *err);
 
-exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
-                            const exg_placement *placements, uint32_t count,
-                            const exg_step_options *options, exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
+                                          const exg_placement *placements, uint32_t count,
+                                          const exg_step_options *options, exg_dtensor **out,
+                                          exg_error *err);
 
 /* The whole as a plain tensor. */
-exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t,
-                           const exg_step_options *options, exg_dtensor **whole, exg_error *err);
+EXG_NODISCARD exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t,
+                                         const exg_step_options *options, exg_dtensor **whole,
+                                         exg_error *err);
 
 /* exg_distribute_tensor of a plain tensor: a leaf, whose gradient is wanted where that of `tensor`
  * is. `tensor` must be a leaf (USAGE TAP-004) and is not remembered. A DTensor that lies so
  * already is given as it is, *t == tensor; one that does not is USAGE TAP-004. */
-exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor, exg_device_mesh *mesh,
-                          const exg_placement *placements, uint32_t count, uint32_t source,
-                          exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor,
+                                        exg_device_mesh *mesh, const exg_placement *placements,
+                                        uint32_t count, uint32_t source, exg_dtensor **t,
+                                        exg_error *err);
 
 /* ---- going back --------------------------------- */
 
@@ -94,9 +101,9 @@ typedef struct exg_backward_options {
  * dtype; with `gradients` NULL, or NULL there, 1 for a tensor of one element. May be repeated:
  * leaves add up. USAGE TAP-004 of a root without history or a gradient that does not fit,
  * TAP-003; UNSUPPORTED TAP-001 of an operator without a derivative; and as exg_dispatch. */
-exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
-                        const exg_dtensor *const *gradients, uint32_t count,
-                        const exg_backward_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
+                                      const exg_dtensor *const *gradients, uint32_t count,
+                                      const exg_backward_options *options, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -48,11 +48,11 @@ const char *exg_device_kind(uint32_t index);
 
 /* How many of a kind can be opened. USAGE DEV-001: no such kind; DEVICE DEV-...: what is missing
  * for it, and what to do. */
-exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err);
 
 /* The same faults, and USAGE DEV-001 for an index past the last. */
-exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info *info,
-                               exg_error *err);
+EXG_NODISCARD exg_status exg_device_describe(const char *kind, uint32_t index,
+                                             exg_device_info *info, exg_error *err);
 
 /* Instruction-set level `index` of this processor and this build, from 0, the lowest; NULL past the
  * last. Of x86-64: "generic", "v3" (AVX2, FMA), "v4" (AVX-512), "vnni", "bf16" (AVX512-BF16),
@@ -63,7 +63,7 @@ const char *exg_isa_level(uint32_t index);
  * planned or described, for then the one that gains most is in force and stays. What is in force
  * exg_device_describe of "cpu" tells. USAGE DEV-013: no such level here, with those there are;
  * DEV-014: another is in force. */
-exg_status exg_isa_choose(const char *level, exg_error *err);
+EXG_NODISCARD exg_status exg_isa_choose(const char *level, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -45,15 +45,15 @@ typedef struct exg_mesh_shape {
  * This process's mesh, ranks being the processes that mpirun started: as many as the sizes
  * multiply to. Collective over them. MPI is loaded by the first call (libexg_mpi.so);
  * UNSUPPORTED COM-008 where it is not there. */
-exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
-                               exg_error *err);
+EXG_NODISCARD exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
+                                             exg_error *err);
 /* Ends MPI if a mesh began it; after all meshes are destroyed, as the process's last word. */
 void exg_mpi_finish(void);
 
 /* One mesh a rank, ranks being threads of this process; `meshes` has room for as many as
  * the sizes multiply to. Destroyed one by one. */
-exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **meshes,
-                                 exg_error *err);
+EXG_NODISCARD exg_status exg_local_mesh_create(const exg_mesh_shape *shape,
+                                               exg_device_mesh **meshes, exg_error *err);
 void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
 
 uint32_t exg_device_mesh_ndim(const exg_device_mesh *mesh);
@@ -71,31 +71,33 @@ uint32_t exg_device_mesh_coordinate(const exg_device_mesh *mesh, uint32_t dim);
 uint32_t exg_device_mesh_global_rank(const exg_device_mesh *mesh, uint32_t rank);
 
 /* The dim of that name. USAGE DTN-010. */
-exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *name, uint32_t *dim,
-                                    exg_error *err);
+EXG_NODISCARD exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *name,
+                                                  uint32_t *dim, exg_error *err);
 
 /* The same ranks in the same grid with the same names, on the same open device? */
 bool exg_device_mesh_equal(const exg_device_mesh *a, const exg_device_mesh *b);
 
 /* Collective. The part along `dims` (ascending) that holds this rank: of a mesh 2 x 4
  * (dp, tp), along dp on rank 5: the ranks 1 and 5. USAGE DTN-011. */
-exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
-                                 exg_device_mesh **slice, exg_error *err);
+EXG_NODISCARD exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims,
+                                               uint32_t dim_count, exg_device_mesh **slice,
+                                               exg_error *err);
 
 /* Collective. The same ranks in one dim called `name` (NULL: the names joined by "_"). */
-exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
-                                   const char *name, exg_device_mesh **flat, exg_error *err);
+EXG_NODISCARD exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims,
+                                                 uint32_t dim_count, const char *name,
+                                                 exg_device_mesh **flat, exg_error *err);
 
 /* Collective. A mesh of these ranks of `mesh`, ascending, row-major. Ranks that are not among them
  * have it too; what they do with it sends nothing but `equal`, which is called by all and tells
  * all. USAGE DTN-012, DTN-021 of another device type than the mesh's. */
-exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
-                                  const exg_mesh_shape *shape, exg_device_mesh **selected,
-                                  exg_error *err);
+EXG_NODISCARD exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
+                                                const exg_mesh_shape *shape,
+                                                exg_device_mesh **selected, exg_error *err);
 
 /* The mesh of this rank alone; not collective, and of every rank. */
-exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
-                                exg_error *err);
+EXG_NODISCARD exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
+                                              exg_error *err);
 
 /* How long a rank waits for the others, nanoseconds (60 s at first). */
 void exg_device_mesh_set_deadline(exg_device_mesh *mesh, uint64_t ns);

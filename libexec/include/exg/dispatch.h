@@ -110,10 +110,12 @@ void exg_op_schema_init(exg_op_schema *schema, const exg_function_schema *func_s
                         exg_object *args, uint32_t arg_count, exg_named_object *kwargs,
                         uint32_t kwarg_count);
 /* The same with DTENSOR objects replaced by their specs, everything else copied; in `arena`. */
-exg_status exg_op_schema_from_call(exg_op_schema *schema, const exg_function_schema *func_schema,
-                                   const exg_object *args, uint32_t arg_count,
-                                   const exg_named_object *kwargs, uint32_t kwarg_count,
-                                   exg_arena *arena, exg_error *err);
+EXG_NODISCARD exg_status exg_op_schema_from_call(exg_op_schema *schema,
+                                                 const exg_function_schema *func_schema,
+                                                 const exg_object *args, uint32_t arg_count,
+                                                 const exg_named_object *kwargs,
+                                                 uint32_t kwarg_count, exg_arena *arena,
+                                                 exg_error *err);
 
 /* The i-th spec among the positional arguments themselves (not in lists, not in kwargs), or
  * NULL; and how many there are. */
@@ -124,8 +126,8 @@ uint32_t exg_op_schema_all_specs(const exg_op_schema *schema, const exg_dtensor_
                                  uint32_t max);
 
 /* Changes positional argument `i`, no spec. USAGE DSP-001. */
-exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i, const exg_argument *value,
-                                   exg_error *err);
+EXG_NODISCARD exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i,
+                                                 const exg_argument *value, exg_error *err);
 
 /* Operator, arguments, kwargs in any order; flags are not compared. 1, 1.0 and true differ,
  * floats are compared by their bits. Equal schemas have equal hashes. */
@@ -133,7 +135,8 @@ bool exg_op_schema_equal(const exg_op_schema *a, const exg_op_schema *b);
 uint64_t exg_op_schema_hash(const exg_op_schema *schema);
 
 /* "OpSchema(func_schema=..., args_schema=(...), kwargs_schema={...})"; the caller frees it. */
-exg_status exg_op_schema_print(const exg_op_schema *schema, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_op_schema_print(const exg_op_schema *schema, char **text,
+                                             exg_error *err);
 
 typedef enum exg_sharding_status {
     EXG_SHARDING_OK,
@@ -207,19 +210,20 @@ typedef struct exg_dispatch_options {
 } exg_dispatch_options;
 
 /* `operators` and the meshes used must stay. */
-exg_status exg_dispatcher_create(const exg_operators *operators,
-                                 const exg_dispatch_options *options, exg_dispatcher **d,
-                                 exg_error *err);
+EXG_NODISCARD exg_status exg_dispatcher_create(const exg_operators *operators,
+                                               const exg_dispatch_options *options,
+                                               exg_dispatcher **d, exg_error *err);
 void exg_dispatcher_destroy(exg_dispatcher *d); /* NULL is allowed */
 
 /* From now on; the cache's capacity stays. USAGE. */
-exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options,
-                                    exg_error *err);
+EXG_NODISCARD exg_status exg_dispatcher_configure(exg_dispatcher *d,
+                                                  const exg_dispatch_options *options,
+                                                  exg_error *err);
 
 /* What `row` says of operator `key` counts from now on. Without a schema (an operator that
  * libexport does not know) only the lowering or the handler are used. */
-exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key, const exg_dispatch_row *row,
-                                   exg_error *err);
+EXG_NODISCARD exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key,
+                                                 const exg_dispatch_row *row, exg_error *err);
 
 typedef struct exg_dispatch_stats {
     uint64_t hits, misses; /* of the cache */
@@ -241,9 +245,9 @@ void exg_operator_key(const exg_operator *op, char *text, size_t room);
  * that would have to move. MALFORMED RUN-001, PEER as exg_session_run: a fault of data that are
  * whole on every rank all ranks are told, and go on; one that a rank finds in its own part ends the
  * mesh for all, the others with PEER as they next wait. */
-exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
-                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
-                        exg_object *result, exg_error *err);
+EXG_NODISCARD exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *args,
+                                      uint32_t arg_count, const exg_named_object *kwargs,
+                                      uint32_t kwarg_count, exg_object *result, exg_error *err);
 
 /* ---- factories --------------------------------- */
 
@@ -252,46 +256,49 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
  * none, of what a float or a complex number fills too, and where random numbers come from. Without
  * placements "aten.zeros.default" and its kin give the same; they take sizes as a list, a tuple,
  * one list in another, or one by one. */
-exg_status exg_empty(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                     exg_dtensor **t, exg_error *err);
-exg_status exg_zeros(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                     exg_dtensor **t, exg_error *err);
-exg_status exg_ones(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                    exg_dtensor **t, exg_error *err);
-exg_status exg_full(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                    exg_scalar value, exg_dtensor **t, exg_error *err);
-exg_status exg_rand(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                    exg_dtensor **t, exg_error *err);
-exg_status exg_randn(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *like,
-                     exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_empty(exg_dispatcher *d, exg_device_mesh *mesh,
+                                   const exg_dtensor_like *like, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_zeros(exg_dispatcher *d, exg_device_mesh *mesh,
+                                   const exg_dtensor_like *like, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_ones(exg_dispatcher *d, exg_device_mesh *mesh,
+                                  const exg_dtensor_like *like, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_full(exg_dispatcher *d, exg_device_mesh *mesh,
+                                  const exg_dtensor_like *like, exg_scalar value, exg_dtensor **t,
+                                  exg_error *err);
+EXG_NODISCARD exg_status exg_rand(exg_dispatcher *d, exg_device_mesh *mesh,
+                                  const exg_dtensor_like *like, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_randn(exg_dispatcher *d, exg_device_mesh *mesh,
+                                   const exg_dtensor_like *like, exg_dtensor **t, exg_error *err);
 
 /* ---- its parts --------------------------------- */
 
 /* Which schema to run with, whether inputs have to move for it, and how the results lie
  * (sharding->status OK; with EXG_FALLBACK_LOCAL and no rule, *sharding is NULL). Without
  * moves *target is `schema` itself. Memory is of `arena`. */
-exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_op_schema *schema,
-                                        exg_arena *arena, exg_op_schema **target, bool *moves,
-                                        exg_output_sharding **sharding, exg_error *err);
+EXG_NODISCARD exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key,
+                                                      exg_op_schema *schema, exg_arena *arena,
+                                                      exg_op_schema **target, bool *moves,
+                                                      exg_output_sharding **sharding,
+                                                      exg_error *err);
 
 /* Local arguments: each DTENSOR of `args`, in lists too, becomes its local TENSOR, with `moves`
  * after it was redistributed to the SPEC at the same place of `schema`; everything else is
  * what `schema` has there. What was moved lies in `moved`, an empty list at first, for the
  * caller to clear with its DTensors. Lists are of `arena`. */
-exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint32_t count,
-                         bool moves, exg_arena *arena, exg_object *local, exg_object *moved,
-                         exg_error *err);
+EXG_NODISCARD exg_status exg_pack_args(const exg_object *args, const exg_object *schema,
+                                       uint32_t count, bool moves, exg_arena *arena,
+                                       exg_object *local, exg_object *moved, exg_error *err);
 
 /* DTensors over local results, whose memory they borrow: item by item as `specs` says. Numbers
  * and none stay what they are; a 0-d tensor without a spec stays plain. The dtype is the local
  * tensor's. MALFORMED DSP-009 when the two do not go together: another count, no mesh, local sizes
  * that are not this rank's. Lists of `result` are the caller's. */
-exg_status exg_wrap(const exg_object *local, const exg_object *specs, exg_object *result,
-                    exg_error *err);
+EXG_NODISCARD exg_status exg_wrap(const exg_object *local, const exg_object *specs,
+                                  exg_object *result, exg_error *err);
 
 /* Collective. The one element of `t`: reduced if it is Partial, and as coordinate 0 of the mesh
  * has it, on every rank of the mesh. Of kind NONE on others. USAGE DSP-001. */
-exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err);
 
 #ifdef __cplusplus
 }

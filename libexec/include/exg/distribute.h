@@ -33,7 +33,8 @@ typedef struct exg_module exg_module;
 
 /* `verified` must stay as long as the module. LIMIT DTN-017: more than 64 modules in one
  * another. */
-exg_status exg_module_create(const exg_verified *verified, exg_module **m, exg_error *err);
+EXG_NODISCARD exg_status exg_module_create(const exg_verified *verified, exg_module **m,
+                                           exg_error *err);
 void exg_module_destroy(exg_module *m); /* with its DTensors; NULL is allowed */
 
 /* Once for the module `fqn` and each in it, parents first ("" is the root): may assign. */
@@ -73,15 +74,17 @@ typedef struct exg_module_functions {
  * ones are taken with a note (EXG_EVENT_NOTE). No message. USAGE DTN-017: no such module, a second
  * time, or two input or output functions. A fault in between leaves what was distributed as it
  * is. */
-exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *fqn,
-                                 exg_device_mesh *mesh, const exg_module_functions *functions,
-                                 exg_error *err);
+EXG_NODISCARD exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *fqn,
+                                               exg_device_mesh *mesh,
+                                               const exg_module_functions *functions,
+                                               exg_error *err);
 
 /* In a partition function: the tensor `fqn` of any module of the program is distributed so. Again
  * to the same placements: nothing. USAGE DTN-017: no such tensor, elsewhere than in a partition
  * function, or to others than before. */
-exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
-                             uint32_t count, exg_error *err);
+EXG_NODISCARD exg_status exg_module_assign(exg_module *m, const char *fqn,
+                                           const exg_placement *placements, uint32_t count,
+                                           exg_error *err);
 
 /* Parameters and buffers in the program's order: the FQN, and the DTensor, NULL while it is plain
  * and was not used; borrowed. Tied ones give the same. */
@@ -104,9 +107,10 @@ uint32_t exg_module_output_count(const exg_module *m);
  * DTN-017: an input is missing, another number of outputs, no room; INP-... as exg_bind_inputs;
  * UNSUPPORTED OPR-003 of branches, loops, and sizes that lie in the data (a session runs those);
  * and as exg_dispatch. */
-exg_status exg_module_forward(exg_dispatcher *d, exg_module *m, const exg_module_value *inputs,
-                              uint32_t input_count, exg_module_value *outputs,
-                              uint32_t output_count, exg_error *err);
+EXG_NODISCARD exg_status exg_module_forward(exg_dispatcher *d, exg_module *m,
+                                            const exg_module_value *inputs, uint32_t input_count,
+                                            exg_module_value *outputs, uint32_t output_count,
+                                            exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -60,10 +60,10 @@ typedef struct exg_from_local_options {
 /* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
  * made a copy, nor where it had to be brought to the mesh's device); no message without an option
  * that says so. */
-exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
-                                  const exg_placement *placements, uint32_t count,
-                                  const exg_from_local_options *options, exg_dtensor **t,
-                                  exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
+                                                const exg_placement *placements, uint32_t count,
+                                                const exg_from_local_options *options,
+                                                exg_dtensor **t, exg_error *err);
 
 /* Sizes and strides of the whole when every rank has a part like `local`: for each sharded
  * mesh dim in order, that size and the strides not below that dim's times the mesh dim. */
@@ -76,10 +76,10 @@ const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
 /* This rank's part, or the `window` on it that exg_dtensor_shard_at gave (NULL: all of it),
  * row-major to `data` in the host's memory, or from there; no message. USAGE DTN-003 of meta. */
-exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window, void *data,
-                                    exg_error *err);
-exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, const void *data,
-                                      exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window,
+                                                  void *data, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window,
+                                                    const void *data, exg_error *err);
 
 #define EXG_NO_RANK UINT32_MAX
 
@@ -88,9 +88,9 @@ exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, 
  * value, product is refused. Strides of the whole are `global`'s; the parts have no gaps, and
  * their dims the same order in memory. Of a tensor whose data is NULL on every rank there are
  * no data, and no messages. */
-exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
-                                 const exg_placement *placements, uint32_t count, uint32_t source,
-                                 exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
+                                               const exg_placement *placements, uint32_t count,
+                                               uint32_t source, exg_dtensor **t, exg_error *err);
 
 /* ---- moving --------------------------------------------------------------------------- */
 
@@ -98,17 +98,19 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
  * unchanged. To the same ones: over the same memory, no message. To Partial only where `t` is
  * that already. Sums are taken in the order of the ranks. At most one exchange a reduction and
  * one to move: each rank gets what it lacks from the nearest that has it, and nothing else. */
-exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
-                                    uint32_t count, exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_redistribute(const exg_dtensor *t,
+                                                  const exg_placement *placements, uint32_t count,
+                                                  exg_dtensor **out, exg_error *err);
 
 /* Is this rank's part here? Of what was redistributed with `async` (autograd.h) some of it may be
  * on its way; what was said to no other rank is here at once. */
 bool exg_dtensor_is_ready(const exg_dtensor *t);
 /* Returns when it is. Whatever uses a part waits for it. PEER. */
-exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err);
 
 /* Collective. The whole value on every rank: redistribute to Replicate. */
-exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out,
+                                                 exg_error *err);
 
 /* ---- gradients: what the steps above give back -------------------------------------------- */
 
@@ -116,29 +118,31 @@ exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_
  * memory; no message. It lies as `placements` says, when there are none as `t` does, whole where
  * that is Partial. Strides follow from the part's. USAGE DTN-015 when the part does not fit.
  * A gradient that is NULL gives NULL, here and below. */
-exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradient,
-                                 const exg_placement *placements, uint32_t count,
-                                 exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradient,
+                                               const exg_placement *placements, uint32_t count,
+                                               exg_dtensor **out, exg_error *err);
 
 /* Collective. Of from_local, which gave `t`: the gradient with the local part's as its own. It
  * is made to lie as `placements` says, when there are none as `t` does, whole where that is
  * Partial. Never divided. USAGE DTN-015 where that is not the part's sizes. */
-exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
-                                   const exg_placement *placements, uint32_t count,
-                                   exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
+                                                 const exg_placement *placements, uint32_t count,
+                                                 exg_dtensor **out, exg_error *err);
 
 /* Collective. Of redistribute (and full_tensor) from `source`: the gradient lies as `source` does,
  * whole where that is Partial and the gradient is not. */
-exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
-                                     exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_redistribute_backward(const exg_dtensor *source,
+                                                   const exg_dtensor *gradient, exg_dtensor **out,
+                                                   exg_error *err);
 
 /* Collective. `t` lying as `like` does. */
-exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
-                                   exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like,
+                                                 exg_dtensor **out, exg_error *err);
 
 /* Collective. What a compiled backward takes as the gradient of something like `t`: whole where
  * `t` is Partial, else over the same memory and no message. */
-exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out,
+                                                    exg_error *err);
 
 /* ---- factories: no message ---------------------------------------------------------------- */
 
@@ -155,18 +159,19 @@ typedef struct exg_dtensor_like {
                            agree on all ranks, else USAGE DTN-013 on all */
 } exg_dtensor_like;
 
-exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
-                             exg_error *err); /* unset memory */
-exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
-                             exg_error *err);
-exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_dtensor **t,
-                            exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                           exg_dtensor **t, exg_error *err); /* unset memory */
+EXG_NODISCARD exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                           exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                          exg_dtensor **t, exg_error *err);
 /* Every element `value`, as exg_scalar_store (scalar.h) has it: USAGE DTN-022. */
-exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_scalar value,
-                            exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                          exg_scalar value, exg_dtensor **t, exg_error *err);
 /* start, start + step, ... of rank 1; not of complex dtypes. */
-exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like, double start,
-                              double step, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                            double start, double step, exg_dtensor **t,
+                                            exg_error *err);
 
 /* Where random numbers come from; equal on all ranks. A draw moves `offset` on by the number
  * of elements, of complex ones twice that, rounded up to four. */
@@ -179,10 +184,10 @@ typedef struct exg_rng {
  * its place in the whole, so placements and ranks do not change it. Of floating dtypes
  * of two bytes and more and complex ones, whose two parts are uniform each, or normal so that the
  * square of both is 1 in the mean. USAGE DTN-009 of others. */
-exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
-                            exg_dtensor **t, exg_error *err);
-exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
-                             exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                          exg_rng *rng, exg_dtensor **t, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like,
+                                           exg_rng *rng, exg_dtensor **t, exg_error *err);
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
@@ -197,7 +202,8 @@ exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
  * not; redistribute keeps it. USAGE DTN-016 of dtypes that have no gradients, and of what was
  * computed of others whose gradients are wanted (autograd.h). */
 bool exg_dtensor_requires_grad(const exg_dtensor *t);
-exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad,
+                                                       exg_error *err);
 
 /* Has it no data, on any rank, but all else? Operators do not take it (DSP-010). */
 bool exg_dtensor_is_meta(const exg_dtensor *t);
@@ -213,15 +219,15 @@ exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t);
 /* "DTensor(local_tensor=[1.0, 2.0], device_mesh=DeviceMesh(tp=2), placements=(S(0)))": this rank's
  * part, no message. Of more than 1000 elements, three from each end of a dim. The caller frees
  * the text. NO_MEMORY. */
-exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err);
 
 /* Collective. "DTensor(full_tensor=...", the same of the whole. */
-exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err);
 
 /* Where this rank's part begins in the whole and how large it is, by dim. An empty part begins
  * at the end. USAGE DTN-014 of a Partial, which has none; here and below. */
-exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
-                             exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
+                                           exg_error *err);
 
 /* A chunk of this rank's, for saving. */
 typedef struct exg_write_item {
@@ -239,14 +245,15 @@ typedef struct exg_write_item {
 /* The chunks of this rank's part in their order: one, of a strided shard several, none of a rank
  * that is no member. All ranks together give each element, those that are writers of theirs
  * once. At most `room` are written, *count is how many there are. */
-exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
-                                   uint32_t room, uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn,
+                                                 exg_write_item *items, uint32_t room,
+                                                 uint32_t *count, exg_error *err);
 
 /* The window on this rank's part that is the chunk which begins there: exg_dtensor_copy_to_host
  * saves it, exg_dtensor_copy_from_host loads it. USAGE DTN-014 when none
  * does: it is another rank's then. */
-exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
-                                exg_error *err);
+EXG_NODISCARD exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,
+                                              exg_tensor *local, exg_error *err);
 
 /* Mesh rank `rank`'s part of a tensor of these sizes, as above; pure. */
 void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,

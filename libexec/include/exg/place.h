@@ -100,10 +100,10 @@ static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of a
  * report is a line a node that moves or splits something, freed by the caller. Memory is
  * counted for this rank; of uneven shards rank 0 has the longest. USAGE (a pattern matches
  * nothing, or splits a dimension that is not there), UNSUPPORTED, LIMIT. */
-exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, const exg_place_goal *goal,
-                     const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
-                     exg_place_summary *summary, char **report, exg_error *err);
+EXG_NODISCARD exg_status exg_place(const exg_program *functional, const exg_operators *operators,
+                                   const exg_place_options *options, const exg_place_goal *goal,
+                                   const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
+                                   exg_place_summary *summary, char **report, exg_error *err);
 
 const char *exg_place_mode_name(exg_place_mode mode); /* "tensor" */
 

@@ -94,7 +94,8 @@ char *exg_placement_print(exg_placement placement, char *text);
 
 /* Reads the same, also "Shard(0)", "Replicate()", "Partial(sum)" and
  * "_StridedShard(dim=0, sf=2)". USAGE PLC-001. */
-exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_error *err);
+EXG_NODISCARD exg_status exg_placement_parse(const char *text, exg_placement *placement,
+                                             exg_error *err);
 
 const char *exg_reduce_op_name(exg_reduce_op op); /* "sum" */
 

@@ -41,8 +41,10 @@ typedef struct exg_plan_options {
 
 /* Plans `functional`, which exg_functionalize (and exg_simplify) made. UNSUPPORTED
  * names the operator and the reason; LIMIT. The caller destroys it. */
-exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
-                           const exg_plan_options *options, exg_plan **plan, exg_error *err);
+EXG_NODISCARD exg_status exg_plan_create(const exg_program *functional,
+                                         const exg_operators *operators,
+                                         const exg_plan_options *options, exg_plan **plan,
+                                         exg_error *err);
 void exg_plan_destroy(exg_plan *plan); /* NULL is allowed */
 
 typedef struct exg_plan_summary {
@@ -63,7 +65,7 @@ void exg_plan_summarize(const exg_plan *plan, exg_plan_summary *summary);
 
 /* A line a step: kernel, operands with shapes and places, results. The caller
  * frees the text. */
-exg_status exg_plan_print(const exg_plan *plan, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_plan_print(const exg_plan *plan, char **text, exg_error *err);
 
 /* Does libexec have a kernel for it (directly, as a view, or pointwise)? */
 bool exg_operator_runs(const exg_operator *op);

@@ -40,7 +40,8 @@ exg_scalar exg_scalar_read(exg_dtype dtype, const void *at);
 /* The element that the number becomes, as PyTorch converts it: integers to the nearest float,
  * floats to integers without their fraction, negative integers to unsigned ones of as many bits.
  * USAGE DTN-022 of a number that the dtype does not hold. */
-exg_status exg_scalar_store(exg_dtype dtype, void *at, exg_scalar value, exg_error *err);
+EXG_NODISCARD exg_status exg_scalar_store(exg_dtype dtype, void *at, exg_scalar value,
+                                          exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -81,8 +81,9 @@ typedef struct exg_session_options {
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
  * every operator that has no kernel, before anything runs. USAGE: RUN-009, a `verified` of
  * zeros. */
-exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
-                              exg_session **session, exg_error *err);
+EXG_NODISCARD exg_status exg_session_create(const exg_verified *verified,
+                                            const exg_session_options *options,
+                                            exg_session **session, exg_error *err);
 
 /* A session of the program over a mesh as large as that of the root, which must be distributed.
  * Weights lie as the module's do; inputs as the root's input function lays them, which is asked
@@ -91,8 +92,9 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
  * session. `options` may be NULL; their mesh and places are not set (USAGE DTN-017). `m` must stay
  * as long as the session. USAGE PLC-004: a placement that a session has not. As
  * exg_session_create. */
-exg_status exg_module_session(struct exg_module *m, const exg_session_options *options,
-                              exg_session **session, exg_error *err);
+EXG_NODISCARD exg_status exg_module_session(struct exg_module *m,
+                                            const exg_session_options *options,
+                                            exg_session **session, exg_error *err);
 
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
@@ -122,8 +124,8 @@ typedef struct exg_session_input {
  * and the inputs' must stay too. A program whose sizes or branches lie in the data runs in
  * segments: the numbers are read on the way, and the plan for what follows is made, or found again
  * by them. */
-exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
-                           uint32_t input_count, exg_error *err);
+EXG_NODISCARD exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
+                                         uint32_t input_count, exg_error *err);
 
 /* Ends the run under way, or else the next, with LIMIT RUN-010: within a step, after the blocks
  * that have begun. For any thread and any signal handler, while the session is there; NULL is
@@ -189,13 +191,14 @@ uint32_t exg_session_profile_count(const exg_session *session);
 void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *step);
 
 /* Plans for inputs of these shapes without running; data may be NULL. */
-exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
-                               uint32_t input_count, exg_error *err);
+EXG_NODISCARD exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
+                                             uint32_t input_count, exg_error *err);
 
 /* Measures costs on this machine, links between `ranks` threads (2 to 64), or with `processes`
  * between as many as mpirun started, each of which calls it: rank 0's links are told to all.
  * Half a second or so. USAGE, NO_MEMORY, UNSUPPORTED, PEER. */
-exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err);
+EXG_NODISCARD exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs,
+                                           exg_error *err);
 
 /* On a mesh: a line for each node that is split or moves something, of the last
  * plan; else NULL. Borrowed. */

@@ -78,8 +78,9 @@ typedef struct exg_diff_options {
 
 /* Compares `a` and `b`; `options` NULL: zeros. OK also when they differ (count > 0).
  * NO_MEMORY; IO, MALFORMED from reading weights. exg_diff_free() after OK. */
-exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
-                             const exg_diff_options *options, exg_diff *diff, exg_error *err);
+EXG_NODISCARD exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
+                                           const exg_diff_options *options, exg_diff *diff,
+                                           exg_error *err);
 void exg_diff_free(exg_diff *diff); /* NULL, all zeros are allowed */
 
 #ifdef __cplusplus

@@ -60,18 +60,19 @@ void exg_file_info_free(exg_file_info *info); /* NULL, all zeros are allowed */
 /* Reads a program. `options` and `info` may be NULL. The caller destroys
  * *program, which keeps the file mapped until its weights are released.
  * IO, MALFORMED (with the offset), UNSUPPORTED, LIMIT, USAGE (no such program). */
-exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
-                    exg_file_info *info, exg_error *err);
+EXG_NODISCARD exg_status exg_open(const char *path, const exg_open_options *options,
+                                  exg_program **program, exg_file_info *info, exg_error *err);
 
 /* The same from memory, which must stay as long as the program's weights. */
-exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
-                           exg_program **program, exg_file_info *info, exg_error *err);
+EXG_NODISCARD exg_status exg_open_memory(const void *data, size_t length,
+                                         const exg_open_options *options, exg_program **program,
+                                         exg_file_info *info, exg_error *err);
 
 /* What the file is, and which programs it holds, without opening one: of an archive all names,
  * of other formats, which hold one, none. The caller frees *info. `options` may be NULL: of them
  * counts how the file is read. IO, MALFORMED, UNSUPPORTED. */
-exg_status exg_file_describe(const char *path, const exg_open_options *options,
-                             exg_file_info *info, exg_error *err);
+EXG_NODISCARD exg_status exg_file_describe(const char *path, const exg_open_options *options,
+                                           exg_file_info *info, exg_error *err);
 
 typedef enum exg_compression {
     EXG_COMPRESSION_KEEP,
@@ -107,14 +108,15 @@ typedef struct exg_save_options {
  * compared before they are replaced. Equal programs and options give equal bytes,
  * whatever the threads. UNSUPPORTED when the format cannot say something the program
  * holds; MALFORMED for damaged sources; IO. */
-exg_status exg_save(const exg_program *program, const char *path, exg_format format,
-                    const exg_save_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_save(const exg_program *program, const char *path, exg_format format,
+                                  const exg_save_options *options, exg_error *err);
 
 /* Several programs into one archive, in this order, each under its own name; .pt2 alone holds
  * more than one (UNSUPPORTED FMT-SEVERAL). An extra file that several of them have is written
  * once, and must be the same in all (FMT-EXTRA). */
-exg_status exg_save_programs(const exg_program *const *programs, uint32_t count, const char *path,
-                             exg_format format, const exg_save_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_save_programs(const exg_program *const *programs, uint32_t count,
+                                           const char *path, exg_format format,
+                                           const exg_save_options *options, exg_error *err);
 
 /* ---- files of weights ----------------------------------------------------------- */
 
@@ -128,7 +130,8 @@ typedef enum exg_weights_format {
 const char *exg_weights_format_name(exg_weights_format format); /* of COUNT: "program" */
 
 /* Which of them a file is, by content; COUNT when it is none. IO. */
-exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_sniff(const char *path, exg_weights_format *format,
+                                           exg_error *err);
 
 /* The tensors of a file of weights, or of a program, whose *format is COUNT. Names are
  * the file's; what a checkpoint nests is joined with dots, and what is no tensor in it
@@ -136,13 +139,15 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
  * the formats is checked; files a sharded model names may not leave its folder.
  * `options` (budget and allocator) and `format` may be NULL. The caller releases
  * *weights. IO, MALFORMED, UNSUPPORTED, LIMIT. */
-exg_status exg_weights_open(const char *path, const exg_open_options *options,
-                            exg_weights **weights, exg_weights_format *format, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_open(const char *path, const exg_open_options *options,
+                                          exg_weights **weights, exg_weights_format *format,
+                                          exg_error *err);
 
 /* The same from memory, which must stay as long as the weights. No program. */
-exg_status exg_weights_open_memory(const void *data, size_t length,
-                                   const exg_open_options *options, exg_weights **weights,
-                                   exg_weights_format *format, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length,
+                                                 const exg_open_options *options,
+                                                 exg_weights **weights, exg_weights_format *format,
+                                                 exg_error *err);
 
 typedef struct exg_weights_save_options {
     size_t size;    /* sizeof(exg_weights_save_options) */
@@ -162,8 +167,8 @@ typedef struct exg_weights_save_options {
  * beside the new ones: an index beside a model in one file, one file or other parts beside
  * an index (USAGE STF-BESIDE, and nothing is written; `force` removes them at the end).
  * Tensors are read block by block. UNSUPPORTED when safetensors has no such dtype, IO. */
-exg_status exg_weights_save(exg_weights *weights, const char *path,
-                            const exg_weights_save_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
+                                          const exg_weights_save_options *options, exg_error *err);
 
 /* ---- named tensors in memory: inputs, outputs --------------------------------------- */
 
@@ -185,9 +190,10 @@ typedef struct exg_tensor_file {
 
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
  * lies in the file as it is wanted is mapped, the rest copied. */
-exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err);
-exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
-                                       exg_error *err);
+EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,
+                                              exg_error *err);
+EXG_NODISCARD exg_status exg_tensor_file_open_memory(const void *data, size_t length,
+                                                     exg_tensor_file **file, exg_error *err);
 void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
 const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
 
@@ -196,8 +202,9 @@ const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const 
  * for one tensor, whose name is not kept. NumPy has no complex32, which is written as
  * complex64, and no bfloat16 or float8; safetensors has no complex128 and no complex32
  * (UNSUPPORTED). Only safetensors has metadata, which may be NULL. USAGE for another name. */
-exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
-                                const exg_string_map *metadata, exg_error *err);
+EXG_NODISCARD exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items,
+                                              uint32_t count, const exg_string_map *metadata,
+                                              exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -72,8 +72,8 @@ typedef struct exg_function_schema {
 
 /* Parses "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor".
  * Everything lives in `arena`. MALFORMED with the position. */
-exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
-                                     exg_function_schema *schema, exg_error *err);
+EXG_NODISCARD exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
+                                                   exg_function_schema *schema, exg_error *err);
 
 /* ---- rows ------------------------------------------------------------------- */
 
@@ -126,7 +126,7 @@ typedef struct exg_operator {
 typedef struct exg_operators exg_operators;
 
 /* The built-in table; the caller destroys it. NO_MEMORY. */
-exg_status exg_operators_create(exg_operators **operators, exg_error *err);
+EXG_NODISCARD exg_status exg_operators_create(exg_operators **operators, exg_error *err);
 void exg_operators_destroy(exg_operators *operators); /* NULL is allowed */
 
 const exg_operator *exg_operators_get(const exg_operators *operators, exg_operator_id id);
@@ -136,8 +136,8 @@ const exg_operator *exg_operators_find(const exg_operators *operators, const cha
 /* The arguments of a node by schema position, defaults filled in, into `args`
  * (schema->argument_count of them). Checks names, order, presence and types.
  * MALFORMED with codes NOD-003, NOD-004, NOD-006. */
-exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
-                                  exg_argument *args, exg_error *err);
+EXG_NODISCARD exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
+                                                exg_argument *args, exg_error *err);
 
 /* May `arg` stand for a parameter of `type`? */
 bool exg_argument_fits(const exg_argument *arg, const exg_schema_type *type);
@@ -171,9 +171,10 @@ struct exg_shape_call {
 
 /* Result metas of `op` on normalized `args`. MALFORMED (NOD-017) says which sizes
  * do not go together. */
-exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
-                              const exg_graph *graph, exg_arena *arena,
-                              exg_tensor_meta ***results, uint32_t *result_count, exg_error *err);
+EXG_NODISCARD exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
+                                            const exg_graph *graph, exg_arena *arena,
+                                            exg_tensor_meta ***results, uint32_t *result_count,
+                                            exg_error *err);
 
 #define EXG_SYMBOLIC_ARGUMENTS_MAX 8
 
@@ -181,8 +182,9 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
  * sym_size, a value of `graph` whose meta is static); NONE for those that return
  * nothing. USAGE INP-007 when the program's own assertion does not hold, MALFORMED
  * NOD-017, LIMIT SYM-010, MALFORMED SYM-011. */
-exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
-                                 const exg_graph *graph, exg_argument *result, exg_error *err);
+EXG_NODISCARD exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args,
+                                               uint32_t count, const exg_graph *graph,
+                                               exg_argument *result, exg_error *err);
 
 /* PyTorch's promotion: the dtype of a result of operands of these dtypes, where
  * categories (tensor, 0-d tensor, scalar) rank as in torch.result_type. */
@@ -199,16 +201,17 @@ typedef struct exg_ref {
 /* Builds the graph of `program` (which must be empty or under construction).
  * Errors stick: after the first, emitting gives EXG_NO_REF and does nothing;
  * exg_builder_finish() tells. The builder frees only itself. */
-exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
-                              exg_builder **builder, exg_error *err);
-exg_status exg_builder_finish(exg_builder *builder, exg_error *err); /* and destroys it */
+EXG_NODISCARD exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
+                                            exg_builder **builder, exg_error *err);
+EXG_NODISCARD exg_status exg_builder_finish(exg_builder *builder,
+                                            exg_error *err);        /* and destroys it */
 void exg_builder_destroy(exg_builder *builder);                     /* NULL is allowed */
 
 const exg_operators *exg_builder_operators(const exg_builder *b);
 exg_arena *exg_builder_arena(const exg_builder *b);
 const exg_graph *exg_builder_graph(const exg_builder *b);
 exg_program *exg_builder_program(const exg_builder *b);
-exg_status exg_builder_status(const exg_builder *b);
+EXG_NODISCARD exg_status exg_builder_status(const exg_builder *b);
 
 /* Records an error of the caller's own, which sticks. */
 void exg_builder_fail(exg_builder *b, const exg_error *err);
@@ -252,7 +255,7 @@ exg_ref exg_emit(exg_builder *b, exg_operator_id op, const exg_argument *args, u
 /* The same for operators with several results; `results` receives the node's
  * output arguments (schema->return_count of them). */
 exg_status exg_emit_all(exg_builder *b, exg_operator_id op, const exg_argument *args,
-                        uint32_t count, exg_argument *results);
+                                      uint32_t count, exg_argument *results);
 
 /* The meta of a value under construction, NULL for EXG_NO_REF. */
 const exg_tensor_meta *exg_ref_meta(const exg_builder *b, exg_ref ref);

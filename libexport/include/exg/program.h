@@ -162,7 +162,7 @@ typedef struct exg_named_argument {
 } exg_named_argument;
 
 /* Replaces what `arg` points to by copies in `arena`. NO_MEMORY. */
-exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err);
+EXG_NODISCARD exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err);
 
 /* ---- graph ------------------------------------------------------------------ */
 
@@ -358,12 +358,13 @@ typedef struct exg_program {
 
 /* An empty program with an arena of `budget` bytes (EXG_ARENA_UNBOUNDED) and no
  * weights. `allocator` NULL: the system's (memory.h). NO_MEMORY. The caller destroys it. */
-exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
-                              exg_program **program, exg_error *err);
+EXG_NODISCARD exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
+                                            exg_program **program, exg_error *err);
 void exg_program_destroy(exg_program *program); /* NULL is allowed */
 
 /* A deep copy with an arena of its own; weights are shared, not copied. */
-exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_error *err);
+EXG_NODISCARD exg_status exg_program_copy(const exg_program *program, exg_program **copy,
+                                          exg_error *err);
 
 /* The same in everything a file says: names, order, metadata, signature, weight tables
  * (dtype, sizes, strides, offset, sharing), sample inputs, extra files, versions; the bytes
@@ -379,12 +380,13 @@ bool exg_graph_equal(const exg_graph *a, const exg_graph *b);
  * function with a line a node and comments of dtype and shape, the graph
  * signature, the range constraints. The text is malloc'ed; the caller frees it.
  * NO_MEMORY. */
-exg_status exg_program_print(const exg_program *program, char **text, exg_error *err);
-exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_program_print(const exg_program *program, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err);
 
 /* The program's graph as PyTorch's print(exported_program.graph) writes it: "graph():" and a line
  * a node of torch.fx, without a newline at the end. malloc'ed as above. NO_MEMORY. */
-exg_status exg_program_print_graph(const exg_program *program, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_program_print_graph(const exg_program *program, char **text,
+                                                 exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -59,24 +59,28 @@ uint32_t exg_signature_user_inputs_to_mutate(const exg_signature *signature,
 
 /* Leaves of the call, flat: of a value its name, of a constant what it is. A token
  * among them is MALFORMED (SIG-010), and *count is 0. */
-exg_status exg_signature_user_inputs(const exg_signature *signature,
-                                     const exg_signature_argument **leaves, uint32_t capacity,
-                                     uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_user_inputs(const exg_signature *signature,
+                                                   const exg_signature_argument **leaves,
+                                                   uint32_t capacity, uint32_t *count,
+                                                   exg_error *err);
 
 /* Seed 004 leaves the loss out, PyTorch has had it among the outputs since. */
 typedef enum exg_loss { EXG_WITH_LOSS, EXG_WITHOUT_LOSS } exg_loss;
 
-exg_status exg_signature_user_outputs(const exg_signature *signature, exg_loss loss,
-                                      const exg_signature_argument **leaves, uint32_t capacity,
-                                      uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_user_outputs(const exg_signature *signature, exg_loss loss,
+                                                    const exg_signature_argument **leaves,
+                                                    uint32_t capacity, uint32_t *count,
+                                                    exg_error *err);
 
 /* ---- tokens -------------------------------------------------------------------- */
 
 /* Names; a token spec whose argument is none is MALFORMED (SIG-010). */
-exg_status exg_signature_input_tokens(const exg_signature *signature, const char **names,
-                                      uint32_t capacity, uint32_t *count, exg_error *err);
-exg_status exg_signature_output_tokens(const exg_signature *signature, const char **names,
-                                       uint32_t capacity, uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_input_tokens(const exg_signature *signature,
+                                                    const char **names, uint32_t capacity,
+                                                    uint32_t *count, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_output_tokens(const exg_signature *signature,
+                                                     const char **names, uint32_t capacity,
+                                                     uint32_t *count, exg_error *err);
 
 /* The token that PyTorch foresees for assertions, an output's index and name; false and
  * nothing written where there is none, which is always so in PyTorch's files. */
@@ -101,8 +105,8 @@ typedef struct exg_backward_signature {
     uint32_t gradients_to_user_inputs;
 } exg_backward_signature;
 
-exg_status exg_signature_backward(const exg_signature *signature, bool *exists,
-                                  exg_backward_signature *backward, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_backward(const exg_signature *signature, bool *exists,
+                                                exg_backward_signature *backward, exg_error *err);
 
 /* ---- building ---------------------------------------------------------------------- */
 
@@ -136,20 +140,22 @@ typedef struct exg_signature_maps {
  * Outputs before as many as there are mutations and tokens are mutations; those after
  * are user outputs, gradients, the loss. MALFORMED SIG-025 names a tensor that no map
  * knows where it stands. NO_MEMORY. */
-exg_status exg_signature_from_maps(exg_arena *arena, const exg_signature_maps *maps,
-                                   const exg_signature_argument *inputs, uint32_t input_count,
-                                   const exg_signature_argument *outputs, uint32_t output_count,
-                                   exg_signature *signature, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_from_maps(exg_arena *arena, const exg_signature_maps *maps,
+                                                 const exg_signature_argument *inputs,
+                                                 uint32_t input_count,
+                                                 const exg_signature_argument *outputs,
+                                                 uint32_t output_count, exg_signature *signature,
+                                                 exg_error *err);
 
 /* The same for the inputs and outputs of the program's graph; NULL maps: a plain graph,
  * whose inputs and outputs are all the user's. Replaces program->signature. */
-exg_status exg_signature_from_graph(exg_program *program, const exg_signature_maps *maps,
-                                    exg_error *err);
+EXG_NODISCARD exg_status exg_signature_from_graph(exg_program *program,
+                                                  const exg_signature_maps *maps, exg_error *err);
 
 /* Is the spec one that may be built? MALFORMED SIG-026: a buffer that does not say
  * whether it is persistent; an argument of a kind that no signature has. */
-exg_status exg_input_spec_check(const exg_input_spec *spec, exg_error *err);
-exg_status exg_output_spec_check(const exg_output_spec *spec, exg_error *err);
+EXG_NODISCARD exg_status exg_input_spec_check(const exg_input_spec *spec, exg_error *err);
+EXG_NODISCARD exg_status exg_output_spec_check(const exg_output_spec *spec, exg_error *err);
 
 /* ---- renaming ----------------------------------------------------------------------- */
 
@@ -161,8 +167,9 @@ typedef enum exg_targets { EXG_TARGETS_FOLLOW, EXG_TARGETS_STAY } exg_targets;
  * constants keep theirs. Targets that name graph inputs follow unless told to stay.
  * Nothing happens when no argument is called so. `new_name` must live as long as the
  * signature. USAGE BLD-002 when another argument has that name. */
-exg_status exg_signature_rename(exg_signature *signature, const char *old_name,
-                                const char *new_name, exg_targets targets, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_rename(exg_signature *signature, const char *old_name,
+                                              const char *new_name, exg_targets targets,
+                                              exg_error *err);
 
 /* Who used the value that is replaced. */
 typedef enum exg_use { EXG_USE_NODE, EXG_USE_OUTPUT } exg_use;
@@ -171,26 +178,29 @@ typedef enum exg_use { EXG_USE_NODE, EXG_USE_OUTPUT } exg_use;
  * `old_is_input`): renames where the user is the graph's output and, with
  * `replace_inputs`, where the value is an input. PyTorch's leaves targets alone
  * (EXG_TARGETS_STAY). USAGE BLD-002 as exg_signature_rename. */
-exg_status exg_signature_replace_hook(exg_signature *signature, const char *old_name,
-                                      const char *new_name, exg_use use, bool old_is_input,
-                                      bool replace_inputs, exg_targets targets, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_replace_hook(exg_signature *signature, const char *old_name,
+                                                    const char *new_name, exg_use use,
+                                                    bool old_is_input, bool replace_inputs,
+                                                    exg_targets targets, exg_error *err);
 
 /* Every use of `old_value` in the graph, subgraphs not entered, becomes one of
  * `new_value`, and output specs follow through the hook. USAGE BLD-002. */
-exg_status exg_program_replace_uses(exg_program *program, exg_value_id old_value,
-                                    exg_value_id new_value, exg_error *err);
+EXG_NODISCARD exg_status exg_program_replace_uses(exg_program *program, exg_value_id old_value,
+                                                  exg_value_id new_value, exg_error *err);
 
 /* Renames a value, the node of that name, and every spec and target that names it.
  * USAGE BLD-002: no such value, or the new name is taken. NO_MEMORY. */
-exg_status exg_program_rename_value(exg_program *program, const char *old_name,
-                                    const char *new_name, exg_error *err);
+EXG_NODISCARD exg_status exg_program_rename_value(exg_program *program, const char *old_name,
+                                                  const char *new_name, exg_error *err);
 
 /* ---- printing ------------------------------------------------------------------------- */
 
 /* As PyTorch's str() and repr() of an ExportGraphSignature. The text is malloc'ed; the
  * caller frees it. NO_MEMORY. */
-exg_status exg_signature_print(const exg_signature *signature, char **text, exg_error *err);
-exg_status exg_signature_repr(const exg_signature *signature, char **text, exg_error *err);
+EXG_NODISCARD exg_status exg_signature_print(const exg_signature *signature, char **text,
+                                             exg_error *err);
+EXG_NODISCARD exg_status exg_signature_repr(const exg_signature *signature, char **text,
+                                            exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,13 @@ typedef enum exg_status {
     EXG_STATUS_COUNT
 } exg_status;
 
+/* A status is looked at: a compiler warns of a call whose status is not. */
+#if defined(__GNUC__)
+#define EXG_NODISCARD __attribute__((warn_unused_result))
+#else
+#define EXG_NODISCARD
+#endif
+
 #define EXG_NO_OFFSET UINT64_MAX
 
 typedef struct exg_error {
@@ -84,6 +91,12 @@ exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset);
             return exg_error_within((err), try_status_, __VA_ARGS__);  \
         }                                                              \
     } while (0)
+
+/* Where a status says nothing that matters: the fault is told elsewhere, or there is none. */
+static inline void exg_ignore(exg_status status)
+{
+    (void)status;
+}
 
 #ifdef __cplusplus
 }

@@ -30,22 +30,23 @@ const exg_symbol *exg_symbols_find(const exg_symbols *symbols, const char *name,
 
 /* Gives one more symbol a number; the name is copied into `arena`, which holds the
  * items too. NO_MEMORY. */
-exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name,
-                           size_t length, int64_t value, exg_error *err);
+EXG_NODISCARD exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name,
+                                         size_t length, int64_t value, exg_error *err);
 
 /* The value of `expr`, without symbols where `symbols` is NULL; a truth value is 0 or 1. MALFORMED
  * SYM-001 (text), SYM-002 (a symbol without a number), LIMIT SYM-010 (leaves 64 bits or the depth
  * limit). */
-exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int64_t *value,
-                               exg_error *err);
-exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols, double *value,
-                                 exg_error *err);
+EXG_NODISCARD exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols,
+                                             int64_t *value, exg_error *err);
+EXG_NODISCARD exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols,
+                                               double *value, exg_error *err);
 
 /* Calls `visit` for every symbol of `expr`; the name is not terminated. Checks the
  * text on the way, so it also serves as the syntax check. */
-exg_status exg_symint_visit(const char *expr,
-                            void (*visit)(void *user, const char *name, size_t length), void *user,
-                            exg_error *err);
+EXG_NODISCARD exg_status exg_symint_visit(const char *expr,
+                                          void (*visit)(void *user, const char *name,
+                                                        size_t length),
+                                          void *user, exg_error *err);
 
 /* Is `expr` one symbol by itself? Then its name, in place and not terminated. */
 bool exg_symint_lone_symbol(const char *expr, const char **name, size_t *length);

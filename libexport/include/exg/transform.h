@@ -43,35 +43,39 @@ typedef struct exg_bind_options {
  * inputs). Checks names, dtypes, concrete sizes, derived sizes, range constraints, guards.
  * USAGE with codes INP-001..006, INP-009 and INP-010 names the expected and the given; UNSUPPORTED
  * INP-011: a guard cannot be read. Lives in `arena`. `options` may be NULL. */
-exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
-                           uint32_t count, const exg_bind_options *options, exg_arena *arena,
-                           exg_symbols *symbols, exg_error *err);
+EXG_NODISCARD exg_status exg_bind_inputs(const exg_verified *verified,
+                                         const exg_input_binding *bindings, uint32_t count,
+                                         const exg_bind_options *options, exg_arena *arena,
+                                         exg_symbols *symbols, exg_error *err);
 
 /* The numbers of the example inputs the program was exported with (the hints). */
-exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
-                          exg_error *err);
+EXG_NODISCARD exg_status exg_bind_hints(const exg_program *program, exg_arena *arena,
+                                        exg_symbols *symbols, exg_error *err);
 
 /* Every operator of the program that has no row, or does not run here, with the
  * nodes that use it, as one text a line; *text is NULL when there is none. The
  * caller frees it. `runs` (may be NULL) says whether an operator has a kernel. */
-exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
-                                 bool (*runs)(const exg_operator *op), char **text,
-                                 exg_error *err);
+EXG_NODISCARD exg_status exg_missing_operators(const exg_program *program,
+                                               const exg_operators *operators,
+                                               bool (*runs)(const exg_operator *op), char **text,
+                                               exg_error *err);
 
-exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
-                          exg_program **out, exg_error *err);
-exg_status exg_decompose(const exg_program *specialized, const exg_operators *operators,
-                         exg_program **out, exg_error *err);
-exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
-                             exg_program **out, exg_error *err);
+EXG_NODISCARD exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
+                                        exg_program **out, exg_error *err);
+EXG_NODISCARD exg_status exg_decompose(const exg_program *specialized,
+                                       const exg_operators *operators, exg_program **out,
+                                       exg_error *err);
+EXG_NODISCARD exg_status exg_functionalize(const exg_program *decomposed,
+                                           const exg_operators *operators, exg_program **out,
+                                           exg_error *err);
 
 /* Drops nodes whose results nothing uses, and folds arithmetic by channel (a batch norm
  * of stored statistics) into the weights of the convolution before it. Products that say less
  * than they mean become that: attention written as bmm and softmax, and a linear or a convolution
  * of dequantized int8 or uint8, which is one of bytes summed in int32 (devices keep it as
  * written). */
-exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
-                        exg_program **out, exg_error *err);
+EXG_NODISCARD exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
+                                      exg_program **out, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -92,21 +92,22 @@ typedef struct exg_verified {
  * severity error is broken: err holds the first, `diagnostics` (may be NULL) all,
  * warnings and notes too; the caller frees it in either case. Without a list,
  * rules that only warn and take time are left out. NO_MEMORY. */
-exg_status exg_verify(const exg_program *program, const exg_operators *operators,
-                      exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err);
+EXG_NODISCARD exg_status exg_verify(const exg_program *program, const exg_operators *operators,
+                                    exg_verified *verified, exg_diagnostics *diagnostics,
+                                    exg_error *err);
 
 /* Reads every storage: compares checksums (exg_weights_check(), with its `options`; may
  * be NULL), looks at the bytes of bools. Adds to `diagnostics`, which exg_verify() made.
  * MALFORMED when a checksum differs: err holds the first. IO, NO_MEMORY. */
-exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
-                           const exg_check_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
+                                         const exg_check_options *options, exg_error *err);
 
 /* What exg_open() found of the file `path` that other readers would mind, and whether the files
  * of weights beside it are there, and long enough; reads none. Adds to `diagnostics`, which
  * exg_verify() made. MALFORMED (WGT-015) when one is not: err holds the first. NO_MEMORY. */
-exg_status exg_verify_file(const exg_program *program, const char *path,
-                           const exg_file_info *info, exg_diagnostics *diagnostics,
-                           exg_error *err);
+EXG_NODISCARD exg_status exg_verify_file(const exg_program *program, const char *path,
+                                         const exg_file_info *info, exg_diagnostics *diagnostics,
+                                         exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -97,31 +97,34 @@ struct exg_weights {
 };
 
 /* None yet, with one reference. `allocator` NULL: the system's (memory.h). */
-exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
-                              exg_error *err);
+EXG_NODISCARD exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
+                                            exg_error *err);
 exg_weights *exg_weights_retain(exg_weights *weights);
 void exg_weights_release(exg_weights *weights); /* NULL is allowed */
 
 /* Append. Strings and metas are copied into the arena of the weights; `data` of
  * a MEMORY storage is borrowed unless exg_weights_own() took it over. */
-exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
-                                   uint32_t *index, exg_error *err);
-exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
+                                                 uint32_t *index, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight,
+                                         exg_error *err);
 
 /* Keys are unique: another value of one that is there becomes "<key>_1" and so on. */
-exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
-                                    exg_error *err);
+EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
+                                                  const char *value, exg_error *err);
 
 /* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
-exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
-                           exg_error *err);
+EXG_NODISCARD exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user),
+                                         void *user, exg_error *err);
 
 /* A MEMORY storage of malloc'ed bytes, which the weights free; also when this fails. */
-exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t length,
-                                 exg_byte_order byte_order, uint32_t *storage, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t length,
+                                               exg_byte_order byte_order, uint32_t *storage,
+                                               exg_error *err);
 
 /* The folder external locations are relative to (copied). */
-exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_set_directory(exg_weights *weights, const char *directory,
+                                                   exg_error *err);
 
 /* The weight called `fqn` in `table`, the first of them, or NULL. */
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
@@ -130,38 +133,40 @@ const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table 
 /* The plain bytes [offset, offset + length) of a storage, in its byte order, into
  * `out`. Frames are inflated, only those needed, and checked; external files are
  * opened, confined, checked for length. IO, MALFORMED (checksum), USAGE (range). */
-exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
-                            uint64_t length, void *out, exg_error *err);
+EXG_NODISCARD exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
+                                          uint64_t length, void *out, exg_error *err);
 
 /* The plain bytes where they lie, without a copy, when they lie in memory as they
  * are (kind MEMORY or EXTERNAL, host byte order), else NULL with OK. */
-exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
-                           exg_error *err);
+EXG_NODISCARD exg_status exg_storage_map(exg_weights *weights, uint32_t storage,
+                                         const uint8_t **data, exg_error *err);
 
 /* The tensor `weight` describes, row-major and packed, in host byte order, into
  * `out` (numel times element size bytes, given as `bytes`). The view is gathered
  * from its storage, big endian storages are swapped. A storage of length 0 under
  * a tensor with elements is MALFORMED (WGT-012: the file holds no data). USAGE
  * for weights without a meta or kept raw, and for a wrong `bytes`. */
-exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
-                           uint64_t bytes, exg_error *err);
+EXG_NODISCARD exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
+                                         uint64_t bytes, exg_error *err);
 
 /* `count` elements of it from the element `first` on, in row-major order; rows follow
  * one another, so any run of rows is such a run. Of frames only those are inflated
  * that hold what is asked for. USAGE for a run that leaves the tensor. */
-exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight, uint64_t first,
-                                 uint64_t count, void *out, exg_error *err);
+EXG_NODISCARD exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight,
+                                               uint64_t first, uint64_t count, void *out,
+                                               exg_error *err);
 
 /* Bytes a packed copy of a static meta takes; MALFORMED when it does not fit. */
-exg_status exg_tensor_meta_bytes(const exg_tensor_meta *meta, uint64_t *bytes, exg_error *err);
+EXG_NODISCARD exg_status exg_tensor_meta_bytes(const exg_tensor_meta *meta, uint64_t *bytes,
+                                               exg_error *err);
 
 /* Do the elements of a static meta lie one after the other, row by row? */
 bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
 
 /* Does the view fit in a storage of `length` bytes? MALFORMED (WGT-002 not
  * concrete, WGT-011 negative, WGT-005 too short). */
-exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
-                                      exg_error *err);
+EXG_NODISCARD exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
+                                                    exg_error *err);
 
 #define EXG_DIGEST_TEXT_MAX 65 /* 64 digits and the NUL */
 
@@ -169,8 +174,9 @@ exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t leng
  * the root of a tree whose leaves are the tensors. It does not depend on how they are
  * stored, so a conversion that loses nothing keeps it. Pickled objects are no part.
  * `threads` 0: every core. */
-exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
-                              char text[EXG_DIGEST_TEXT_MAX], exg_error *err);
+EXG_NODISCARD exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind,
+                                            uint32_t threads, char text[EXG_DIGEST_TEXT_MAX],
+                                            exg_error *err);
 
 /* ---- weights like others, with other bytes ------------------------------------------
  * Names, descriptions and numbers of storages stay, so a program may take them instead of
@@ -178,12 +184,12 @@ exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint
 
 /* Every storage of the state dict reads as zeros: the program runs, the bytes are gone.
  * Constants, pickled objects and sample inputs stay. */
-exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err);
 
 /* Every tensor's storage in this byte order, complex numbers by halves.
  * UNSUPPORTED when views of different width share a storage. */
-exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
-                                exg_error *err);
+EXG_NODISCARD exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order,
+                                              exg_weights **made, exg_error *err);
 
 typedef enum exg_misfit_kind {
 #define EXG_MISFIT(id, fault, text) EXG_MISFIT_##id,
@@ -211,15 +217,15 @@ void exg_misfits_free(exg_misfits *misfits); /* NULL, all zeros are allowed */
 /* The tensors of `from` under the same names, which must have the same shapes and dtypes.
  * Of the state dict all must be there; constants may. `misfits` is filled in any case.
  * MISMATCH (WGT-FILL) when one of them is a fault. */
-exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
-                            exg_misfits *misfits, exg_error *err);
+EXG_NODISCARD exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
+                                          exg_misfits *misfits, exg_error *err);
 
 /* Turns the byte order of every element (of both halves of a complex one) around. */
 void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
 
 /* Compares the checksums, frame by frame; an external file is looked at though it has none: whether
  * it is there (IO), in the folder and long enough. MALFORMED names storage and range. */
-exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
+EXG_NODISCARD exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
 
 typedef struct exg_check_options {
     size_t size;      /* sizeof(exg_check_options) */
@@ -232,8 +238,8 @@ typedef struct exg_check_options {
 /* The same of every storage; the first fault in their order. An external file none of
  * whose two or more checksums holds is another file, not a damaged one: WGT-CHANGED.
  * `options` may be NULL. */
-exg_status exg_weights_check(exg_weights *weights, const exg_check_options *options,
-                             exg_error *err);
+EXG_NODISCARD exg_status exg_weights_check(exg_weights *weights, const exg_check_options *options,
+                                           exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -255,8 +255,9 @@ static void add_constants(const one_case *c)
             storage.length = t->bytes;
             weight.fqn = s->inputs[i].target;
             weight.meta = c->program->graph->values[input->as_tensor].tensor;
-            (void)exg_weights_add_storage(c->program->weights, &storage, &weight.storage, &err);
-            (void)exg_weights_add(c->program->weights, &weight, &err);
+            exg_ignore(
+                exg_weights_add_storage(c->program->weights, &storage, &weight.storage, &err));
+            exg_ignore(exg_weights_add(c->program->weights, &weight, &err));
         }
     }
 }

@@ -109,7 +109,7 @@ static void fit(const eager_rank *r, uint32_t input, const exg_tensor *t, exg_pl
         } else if (mixed) {
             to[m] = draw(&seed, m);
         } else if (sscanf(at, "%39[^ ]%n", word, &used) == 1) {
-            (void)exg_placement_parse(word, &to[m], NULL);
+            exg_ignore(exg_placement_parse(word, &to[m], NULL));
             at += used + (at[used] == ' ');
         }
         if ((exg_placement_is_shard(to[m]) && to[m].dim >= (int32_t)t->rank) ||

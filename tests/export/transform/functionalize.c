@@ -352,7 +352,7 @@ static void explain_fault(const exg_program *program, uint64_t seed, const char 
 {
     char *text = NULL;
 
-    (void)exg_graph_print(program->graph, &text, NULL);
+    exg_ignore(exg_graph_print(program->graph, &text, NULL));
     fail_msg("program %llu: %s\n%s", (unsigned long long)seed, what, text == NULL ? "" : text);
 }
 
