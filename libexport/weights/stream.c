@@ -246,7 +246,8 @@ static void check_alone(void *context, uint32_t block)
     c->results[i] = check_storage(c->weights, i, NULL, c, &c->errors[i]);
 }
 
-/* Has every storage of the file of `i` that has a checksum, of two or more, other bytes? */
+/* Has every storage of the external file of `i` that has a checksum, of two or more, other
+ * bytes? */
 static bool is_other_file(const checker *c, uint32_t i)
 {
     const exg_storage *storages = c->weights->storages;
