@@ -123,6 +123,26 @@ static void it_follows_changes(void **state)
     exg_program_destroy(p);
 }
 
+/* What is said anew comes with the rest, however much it is. */
+static void it_adds_what_is_new(void **state)
+{
+    exg_string_pair said[] = {{"first", "1"}, {"second", "2"}, {"third", "3"}};
+    exg_program *p = open_text(early_json("\"index\": -1", "\"index\": null"));
+    char *text;
+
+    (void)state;
+    p->metadata = (exg_string_map){said, 3};
+    text = saved_text(p);
+    exg_program_destroy(p);
+    assert_non_null(strstr(text, "{\"first\": \"1\", \"second\": \"2\", \"third\": \"3\"}"));
+    assert_non_null(strstr(text, "\"index\": null"));
+    p = open_text(text);
+    assert_int_equal(p->metadata.count, 3);
+    assert_string_equal(p->metadata.items[2].value, "3");
+    exg_program_destroy(p);
+    free(text);
+}
+
 /* ---- branches ------------------------------------------------------------------------------ */
 
 #define BRANCH(name, op, own)                                                                      \
@@ -670,12 +690,36 @@ static void it_recalls_no_other_program(void **state)
     exg_program_destroy(again);
 }
 
+/* Every tensor is compared, not the first alone. */
+static void it_compares_every_tensor(void **state)
+{
+    static const char tensor[] = "{\"storage\": " INTERNAL ", \"meta\": " META "}";
+    char buffers[1024];
+
+    (void)state;
+    snprintf(buffers, sizeof(buffers), "\"buffers\": {\"u\": %s, \"v\": %s}}", tensor, tensor);
+    for (uint32_t changed = 0; changed < 4; changed++) {
+        exg_program *p = made_current(early_json("\"buffers\": {}}", buffers));
+
+        assert_int_equal(p->weights->count, 3);
+        if (changed < 3) {
+            p->weights->items[changed].meta->device = (exg_device){"cuda", 0};
+        }
+        assert_int_equal(exg_save(p, in_folder("d.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
+        exg_program_destroy(p);
+        p = open_program(in_folder("d.pt2"));
+        assert_int_equal(p->origin, changed < 3 ? EXG_ORIGIN_CURRENT : EXG_ORIGIN_EARLY);
+        exg_program_destroy(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_the_form),
         cmocka_unit_test(it_keeps_the_order_of_tables),
         cmocka_unit_test(it_follows_changes),
+        cmocka_unit_test(it_adds_what_is_new),
         cmocka_unit_test(it_keeps_names_of_branches),
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_external_bytes_beside),
@@ -693,6 +737,7 @@ int main(void)
         cmocka_unit_test(it_writes_what_pytorch_loads),
         cmocka_unit_test(it_refuses_names_that_no_tensor_has),
         cmocka_unit_test(it_recalls_no_other_program),
+        cmocka_unit_test(it_compares_every_tensor),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

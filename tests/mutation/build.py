@@ -24,21 +24,24 @@ def limits():
 
 
 def run(command, limit, cwd, environment=None):
-    """(exit status or None past the time limit, seconds); its children end with it."""
-    begun = time.monotonic()
+    """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it."""
+    begun, status, work = time.monotonic(), None, 0.0
     with subprocess.Popen(
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True, preexec_fn=limits,
     ) as process:  # fmt: skip
-        try:
-            status = process.wait(timeout=limit)
-        except subprocess.TimeoutExpired:
-            status = None
+        while status is None and time.monotonic() < begun + limit:
+            ended, code, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                status = process.returncode = os.waitstatus_to_exitcode(code)
+                work = usage.ru_utime + usage.ru_stime
+            else:
+                time.sleep(0.005)
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return status, time.monotonic() - begun
+    return status, time.monotonic() - begun, work
 
 
 class Build:

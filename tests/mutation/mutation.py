@@ -39,7 +39,7 @@ ROOMS = {
     "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor tests/exec/nulls.c", ""),
 }
 CASES = "tests/cli/cases/"
-SLOW, QUICK = 20, 3  # seconds: a test that takes longer is left out, named or (also in other ways than the plain one) not
+SLOW, QUICK = 20, 3  # seconds of a processor: a test of more is left out, named or (also in other ways than the plain one) not
 
 
 # ---- tests ------------------------------------------------------------------------------------
@@ -55,6 +55,7 @@ class Check:
     cases: tuple = ()
     named: bool = False  # by the tables
     seconds: float = 0.0
+    work: float = 0.0  # of a processor
     caught: int = 0
 
     def command(self, program, source):
@@ -94,11 +95,11 @@ class Suite:
         arguments, environment = ([], {}) if cases else self.build.runs_of(target)[run_number]
         check = Check(target, arguments, environment, cases)
         program = self.build.folder / target
-        status, check.seconds = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
+        status, check.seconds, check.work = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
         with self.lock:
             if status != 0:
                 print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)} {environment or ''}", file=sys.stderr)
-            self.checks[key] = check if status == 0 and check.seconds < (SLOW if run_number == 0 else QUICK) else None
+            self.checks[key] = check if status == 0 and check.work < (SLOW if run_number == 0 else QUICK) else None
             return self.checks[key]
 
     def wanted(self, path):
@@ -131,7 +132,7 @@ class Suite:
 
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             first = [c for c in pool.map(lambda w: self.check(*w), checks(first)) if c]
-            rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.seconds < QUICK]
+            rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.work < QUICK]
         return [dataclasses.replace(c, named=True) for c in first], rest
 
 
@@ -201,7 +202,7 @@ class Runner:
         temporary.mkdir(exist_ok=True)
         environment = os.environ | check.environment | {"TMPDIR": str(temporary)}
         command = check.command(program, self.build.source)
-        status, _ = run(command, max(10.0, 10 * check.seconds), self.build.source, environment)
+        status, _, _ = run(command, max(10.0, 10 * check.seconds), self.build.source, environment)
         shutil.rmtree(temporary, ignore_errors=True)
         return status != 0
 

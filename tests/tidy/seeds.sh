@@ -46,8 +46,7 @@ claims()
     /^$/ && name == "" { forget() }' "$1"
 }
 
-# check TABLE ROWS [unmarked]: the table has that many rows, and each is shown. "unmarked": its tests
-# do not name their rows yet.
+# check TABLE ROWS: the table has that many rows, and each is shown.
 check()
 {
     table=$1
@@ -62,8 +61,6 @@ check()
             say "$table: there is no $file"
         elif [ "$name" != - ] && ! grep -qw -- "$name" "$file"; then
             say "$table: $file has no $name"
-        elif [ "${3:-}" = unmarked ]; then
-            continue
         elif [ "${file%.c}" != "$file" ]; then
             grep -qx -- "$file $name $row" "$work/claims" ||
                 say "$table: $name of $file does not say that it shows $row"

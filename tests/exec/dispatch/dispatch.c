@@ -239,11 +239,46 @@ static void renumber(rank_context *c)
     eager_end(&e);
 }
 
+/* Each as its name says: (1, 4) becomes what is told. */
+static void renumber_by_name(rank_context *c)
+{
+    int64_t first[1] = {0};
+    const struct {
+        const char *key;
+        exg_object more[2];
+        uint32_t count, rank;
+        int64_t sizes[3];
+    } rows[] = {
+        {"aten.squeeze_.default", {{0}}, 0, 1, {4}},
+        {"aten.squeeze_.dim", {of_int(0)}, 1, 1, {4}},
+        {"aten.squeeze_.dim", {of_int(1)}, 1, 2, {1, 4}},
+        {"aten.squeeze_.dims", {of_ints(first, 1)}, 1, 1, {4}},
+        {"aten.unsqueeze_.default", {of_int(1)}, 1, 3, {1, 1, 4}},
+        {"aten.transpose_.default", {of_int(0), of_int(1)}, 2, 2, {4, 1}},
+        {"aten.t_.default", {{0}}, 0, 2, {4, 1}},
+    };
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_dtensor *x = counted(&e, EXG_DTYPE_F32, "1x4", "R");
+        exg_object args[3] = {T(x), rows[i].more[0], rows[i].more[1]};
+
+        EXPECT(c, call(&e, rows[i].key, args, 1 + rows[i].count).dtensor == x, "%s", rows[i].key);
+        EXPECT(c, exg_dtensor_rank_count(x) == rows[i].rank, "%s: dims", rows[i].key);
+        EXPECT(c, memcmp(exg_dtensor_sizes(x), rows[i].sizes,
+                         rows[i].rank * sizeof(int64_t)) == 0, "%s: sizes", rows[i].key);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
 /* S001-41 */
 static void in_place_views_renumber_dims(void **state)
 {
     (void)state;
     on_mesh("2", renumber, NULL);
+    on_mesh("2", renumber_by_name, NULL);
 }
 
 static void over_lists(rank_context *c)
@@ -279,6 +314,72 @@ static void in_place_over_lists_writes_each(void **state)
 {
     (void)state;
     on_mesh("2", over_lists, NULL);
+}
+
+/* (0, 1, 2, 3) and (4, 3, 2, 1), whole: each with 2, with (1, 2, 4, 8) or alone. */
+static void over_lists_by_name(rank_context *c)
+{
+    static const struct {
+        const char *name;
+        char with; /* a number, a list, nothing */
+        double made[2][4];
+    } rows[] = {
+        {"add%s.Scalar", 'n', {{2, 3, 4, 5}, {6, 5, 4, 3}}},
+        {"sub%s.Scalar", 'n', {{-2, -1, 0, 1}, {2, 1, 0, -1}}},
+        {"mul%s.Scalar", 'n', {{0, 2, 4, 6}, {8, 6, 4, 2}}},
+        {"div%s.Scalar", 'n', {{0, 0.5, 1, 1.5}, {2, 1.5, 1, 0.5}}},
+        {"add%s.List", 'l', {{1, 3, 6, 11}, {5, 5, 6, 9}}},
+        {"sub%s.List", 'l', {{-1, -1, -2, -5}, {3, 1, -2, -7}}},
+        {"mul%s.List", 'l', {{0, 2, 8, 24}, {4, 6, 8, 8}}},
+        {"div%s.List", 'l', {{0, 0.5, 0.5, 0.375}, {4, 1.5, 0.5, 0.125}}},
+        {"sqrt.default", '-', {{0, 1, 1.4142135381698608, 1.7320507764816284},
+                               {2, 1.7320507764816284, 1.4142135381698608, 1}}},
+        {"neg.default", '-', {{0, -1, -2, -3}, {-4, -3, -2, -1}}},
+        {"zero_.default", '-', {{0, 0, 0, 0}, {0, 0, 0, 0}}},
+    };
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int in_place = 0; in_place < (strchr(rows[i].name, '%') == NULL ? 1 : 2); in_place++) {
+            bool keeps = in_place == 0 && strchr(rows[i].name, '_') == NULL;
+            exg_object items[2], with[2], args[2], result;
+            char name[40], key[64];
+
+            snprintf(name, sizeof(name), "%s", rows[i].name);
+            if (strchr(name, '%') != NULL) {
+                size_t at = (size_t)(strchr(name, '%') - name);
+
+                snprintf(name + at, sizeof(name) - at, "%s%s", in_place ? "_" : "",
+                         rows[i].name + at + 2);
+            }
+            snprintf(key, sizeof(key), "aten._foreach_%s", name);
+            items[0] = T(parts(&e, EXG_DTYPE_F32, "4", "R", (const double[]){0, 1, 2, 3}));
+            items[1] = T(parts(&e, EXG_DTYPE_F32, "4", "R", (const double[]){4, 3, 2, 1}));
+            with[0] = T(parts(&e, EXG_DTYPE_F32, "4", "R", (const double[]){1, 2, 4, 8}));
+            with[1] = with[0];
+            args[0] = exg_object_list(items, 2);
+            args[1] = rows[i].with == 'n' ? of_int(2) : exg_object_list(with, 2);
+            result = call(&e, key, args, rows[i].with == '-' ? 1 : 2);
+            EXPECT(c, result.kind == (keeps ? EXG_OBJECT_LIST : EXG_OBJECT_NONE), "%s", key);
+            for (int k = 0; k < 2; k++) {
+                expect_values(&e, keeps ? result.items[k].dtensor : items[k].dtensor, "R",
+                              rows[i].made[k], 4, key);
+                EXPECT(c, !keeps || result.items[k].dtensor != items[k].dtensor, "%s", key);
+            }
+            exg_object_clear(&result, true);
+            exg_dtensor_destroy(items[0].dtensor);
+            exg_dtensor_destroy(items[1].dtensor);
+            exg_dtensor_destroy(with[0].dtensor);
+        }
+    }
+    eager_end(&e);
+}
+
+static void each_operator_over_lists_is_the_one_it_names(void **state)
+{
+    (void)state;
+    on_mesh("2", over_lists_by_name, NULL);
 }
 
 /* ---- results of other kinds --------------------------------- */
@@ -666,6 +767,7 @@ int main(void)
         cmocka_unit_test(strided_parts_are_written_too),
         cmocka_unit_test(in_place_views_renumber_dims),
         cmocka_unit_test(in_place_over_lists_writes_each),
+        cmocka_unit_test(each_operator_over_lists_is_the_one_it_names),
         cmocka_unit_test(results_may_be_numbers_or_lists),
         cmocka_unit_test(masked_results_are_none),
         cmocka_unit_test(operators_that_write_statistics_keep_them_in_place),

@@ -398,7 +398,7 @@ static void call_within_itself(rank_context *c)
                   exg_distribute_module(e.d, m, "up", c->mesh, &functions, &err) == EXG_OK, "%s",
            err.message);
     EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_LIMIT &&
-                  strcmp(err.code, "DTN-023") == 0, "a module within itself");
+                  strcmp(err.code, "LIM-001") == 0, "a module within itself");
     exg_module_destroy(m);
     eager_end(&e);
 }

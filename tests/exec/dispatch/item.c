@@ -206,12 +206,44 @@ static void a_vector_of_one_is_replicated_with_a_warning(void **state)
     on_mesh("2", beside_ones, NULL);
 }
 
+/* An assertion of a number is of the whole's. */
+static void assert_later(rank_context *c)
+{
+    exg_object args[2] = {[1] = exg_object_value((exg_argument){.kind = EXG_ARGUMENT_STRING,
+                                                                .as_string = "x is positive"})};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (int k = 0; k < 4; k++) { /* a sum over the ranks: 0 or 2 */
+        exg_dtensor *x = parts(&e, EXG_DTYPE_F32, "", "P(sum)", (const double[]){k % 2});
+        const char *key = k < 2 ? "aten._assert_async.default" : "aten._assert_async.msg";
+
+        args[0] = T(x);
+        if (k % 2 == 1) {
+            EXPECT(c, call(&e, key, args, k < 2 ? 1 : 2).kind == EXG_OBJECT_NONE, "%s", key);
+        } else {
+            EXPECT(c, refusal(&e, key, args, k < 2 ? 1 : 2) == EXG_MALFORMED &&
+                          strcmp(e.err.code, "RUN-006") == 0 &&
+                          (strstr(e.err.message, "x is positive") != NULL) == (k == 2), "%s", key);
+        }
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
+static void what_does_not_hold_is_told_everywhere(void **state)
+{
+    (void)state;
+    on_mesh("2", assert_later, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_item_is_reduced_first),
         cmocka_unit_test(items_are_of_every_dtype),
         cmocka_unit_test(integers_beyond_the_signed_are_told_apart),
+        cmocka_unit_test(what_does_not_hold_is_told_everywhere),
         cmocka_unit_test(a_vector_of_one_is_replicated_with_a_warning),
     };
     int failed;

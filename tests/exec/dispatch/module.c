@@ -250,6 +250,36 @@ static void modules_go_only_so_deep(void **state)
     exg_program_destroy(program);
 }
 
+/* What no DTensor can be: blocks of quantized numbers, more dims than there are. */
+static void distribute_others(rank_context *c)
+{
+    exg_program *program = small_program();
+    exg_weight *weight = &program->weights->items[1];
+    exg_module *m = NULL;
+    exg_error err;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (int k = 0; k < 3; k++) {
+        weight->encoding = k == 0 ? "Q4_K" : NULL;
+        weight->meta->rank = k == 1 ? EXG_RANK_MAX + 1 : 2;
+        EXPECT(c, create_module(program, &m, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) ==
+                      (k < 2 ? EXG_UNSUPPORTED : EXG_OK), "%d: %s", k, err.message);
+        EXPECT(c, k == 2 || (strcmp(err.code, "DTN-017") == 0 &&
+                             strstr(err.message, "'b.0.weight'") != NULL), "%s", err.message);
+        exg_module_destroy(m);
+    }
+    eager_end(&e);
+    exg_program_destroy(program);
+}
+
+static void tensors_of_other_kinds_are_refused(void **state)
+{
+    (void)state;
+    on_mesh("1", distribute_others, NULL);
+}
+
 /* ---- programs of PyTorch --------------------------------------------------------------------- */
 
 static exg_program *open_program(const char *path)
@@ -310,6 +340,7 @@ int main(void)
         cmocka_unit_test(modules_are_asked_parents_first),
         cmocka_unit_test(what_is_distributed_stays),
         cmocka_unit_test(modules_go_only_so_deep),
+        cmocka_unit_test(tensors_of_other_kinds_are_refused),
         cmocka_unit_test(tied_tensors_stay_one),
     };
     int failed;

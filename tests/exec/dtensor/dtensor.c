@@ -659,6 +659,46 @@ static void what_does_not_fit_is_refused(void **state)
     exg_device_mesh_destroy(mesh);
 }
 
+/* Each with the code of what it is. */
+static void what_cannot_be_made_is_named(void **state)
+{
+    static const char longer[] = "a-name-of-a-dim-of-a-mesh-that-is-longer-than-is-taken-of-anyone";
+    static const struct {
+        exg_mesh_shape shape;
+        const char *code, *says;
+    } rows[] = {
+        {{.ndim = 0}, "DTN-001", "0 dims"},
+        {{.ndim = EXG_MESH_DIMS_MAX + 1}, "DTN-001", "a mesh of"},
+        {{.ndim = 2, .sizes = {1, 0}}, "DTN-001", "a mesh of 0 ranks"},
+        {{.ndim = 2, .sizes = {16, 17}}, "DTN-001", "a mesh of 272 ranks"},
+        {{.ndim = 2, .sizes = {1, 1}, .names = {"dp", "dp"}}, "DTN-001", "'dp'"},
+        {{.ndim = 2, .sizes = {1, 1}, .names = {NULL, longer}}, "DTN-001", "more than"},
+    };
+    exg_mesh_shape line = mesh_shape("1");
+    int64_t sizes[2] = {2, 2};
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
+                             .sizes = sizes};
+    exg_device_mesh *mesh;
+    exg_dtensor *t;
+    exg_error err;
+
+    (void)state;
+    assert_true(sizeof(longer) > EXG_MESH_NAME_MAX);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(exg_local_mesh_create(&rows[i].shape, &mesh, &err), EXG_USAGE);
+        assert_string_equal(err.code, rows[i].code);
+        assert_non_null(strstr(err.message, rows[i].says));
+    }
+    assert_int_equal(exg_local_mesh_create(&line, &mesh, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_arange(mesh, &like, 0, 1, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-009");
+    like.rank = 1;
+    like.dtype = EXG_DTYPE_C64;
+    assert_int_equal(exg_dtensor_arange(mesh, &like, 0, 1, &t, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-009");
+    exg_device_mesh_destroy(mesh);
+}
+
 /* With no mesh at all too. S003-13, S003-15, S003-54, S003-80, S003-84, S003-89, S003-90,
  * S003-124, S003-126 */
 static void what_is_left_out_is_replicated_or_refused(void **state)
@@ -736,6 +776,7 @@ int main(void)
         cmocka_unit_test(numbers_have_a_shape),
         cmocka_unit_test(requires_grad_is_kept),
         cmocka_unit_test(parts_are_printed),
+        cmocka_unit_test(what_cannot_be_made_is_named),
         cmocka_unit_test(what_is_left_out_is_replicated_or_refused),
     };
 

@@ -212,7 +212,8 @@ static void places_are_cut(void **state)
         {1, ""},
     };
     const exg_place *place = EXG_AT(
-        EXG_AT_KEY(EXG_AT_INDEX(EXG_AT(NULL, "graph"), "nodes", 12), "metadata", "a.long.name"), "x");
+        EXG_AT_KEY(EXG_AT_INDEX(EXG_AT(NULL, "graph"), "nodes", 12), "metadata", "a.long.name"),
+        "x");
     char text[80];
 
     (void)state;
