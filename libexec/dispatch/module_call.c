@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEPTH_MAX 64 /* modules within modules */
+
 /* ---- values on their way ----------------------------------------------------------------- */
 
 exg_status exg_passage_open(exg_passage *p, uint32_t most, exg_error *err)
@@ -90,6 +92,7 @@ typedef struct module_call {
     const exg_module_entry *module;
     const char *path; /* "up", of a second call "up@1" */
     uint32_t path_length, first, end;
+    uint32_t depth; /* of calls around it */
 } module_call;
 
 static bool same_path(const exg_module_frame *frame, const char *path, uint32_t length)
@@ -112,7 +115,8 @@ static bool enters(const exg_walk *w, uint32_t n, const module_call *around, mod
             length == 0 || !inside ? NULL : exg_module_called(w->m, frame.path, length);
 
         if (module != NULL && (has_hook(module, false) || has_hook(module, true))) {
-            *call = (module_call){module, frame.path, frame.path_length, n, n + 1};
+            *call = (module_call){module, frame.path, frame.path_length, n, n + 1,
+                                  around == NULL ? 0 : around->depth + 1};
             return true;
         }
         inside = inside || same_path(&frame, around->path, around->path_length);
@@ -239,8 +243,12 @@ static exg_status run_nodes(exg_walk *w, uint32_t first, uint32_t end, const mod
 static exg_status run_module(exg_walk *w, module_call *call)
 {
     exg_passage p;
-    exg_status status = exg_passage_open(&p, w->graph->value_count, w->err);
+    exg_status status;
 
+    if (call->depth == DEPTH_MAX) {
+        return EXG_FAIL(w->err, LIMIT, "LIM-001", "modules nested more than %d deep", DEPTH_MAX);
+    }
+    status = exg_passage_open(&p, w->graph->value_count, w->err);
     if (status == EXG_OK) {
         status = enter(w, call, &p);
         status = status == EXG_OK ? run_nodes(w, call->first, call->end, call) : status;

@@ -246,7 +246,8 @@ static void check_alone(void *context, uint32_t block)
     c->results[i] = check_storage(c->weights, i, NULL, c, &c->errors[i]);
 }
 
-/* Has every storage of the external file of `i`, of two or more, other bytes? */
+/* Has every storage of the external file of `i` that has a checksum, of two or more, other
+ * bytes? */
 static bool is_other_file(const checker *c, uint32_t i)
 {
     const exg_storage *storages = c->weights->storages;
@@ -257,9 +258,10 @@ static bool is_other_file(const checker *c, uint32_t i)
     }
     for (uint32_t k = 0; k < c->weights->storage_count; k++) {
         if (storages[k].location != NULL && storages[k].length > 0 &&
+            exg_checksum_is_known(&storages[k].checksum) &&
             strcmp(storages[k].location, storages[i].location) == 0) {
-            if (c->results[k] != EXG_MALFORMED || strcmp(c->errors[k].code, "ARC-012") != 0) {
-                return false; /* it holds, or is only too short */
+            if (c->results[k] != EXG_MALFORMED) {
+                return false;
             }
             wrong++;
         }

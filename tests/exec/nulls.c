@@ -53,6 +53,7 @@ static void check_program(void)
     NULLED(exg_program_create(NULL, 0, NULL, &err));
     NULLED(exg_program_copy(NULL, NULL, &err));
     NULLED(exg_program_print(NULL, NULL, &err));
+    NULLED(exg_program_print_graph(NULL, NULL, &err));
     NULLED(exg_graph_print(NULL, NULL, &err));
 }
 

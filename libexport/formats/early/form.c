@@ -677,7 +677,7 @@ exg_status exg_early_keep_form(exg_json root, bool to_branches, exg_program *pro
 static exg_status parse_base(exg_early_encoder *e, exg_json root, exg_json_doc **doc)
 {
     exg_program *said = NULL;
-    exg_early_encoder base = {.arena = e->arena, .to_branches = true,
+    exg_early_encoder base = {.arena = e->arena, .is_plain = true, .to_branches = true,
                               .bytes = EXG_EARLY_WITHOUT_BYTES, .err = e->err};
     exg_status status = exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &said, e->err);
 

@@ -16,7 +16,7 @@ typedef struct fixture {
     exg_tensor_file *inputs, *expected;
 } fixture;
 
-/* "regression.joint": the program of that name, with the inputs and answers of "regression". */
+/* The program of that name, with the inputs and answers of `name`. */
 void open_fixture(fixture *f, const char *program, const char *name);
 void close_fixture(fixture *f);
 

@@ -148,7 +148,7 @@ static void a_distributed_program_is_trained_by_the_dispatcher(void **state)
     fixture f;
 
     (void)state;
-    open_fixture(&f, "regression", "regression");
+    open_fixture(&f, "regression", "regression.joint");
     on_mesh("2x2", train, &f);
     on_mesh("1x3", train, &f);
     on_mesh("4x1", train, &f);
@@ -254,7 +254,7 @@ static void functions_may_leave_values_alone(void **state)
     fixture f;
 
     (void)state;
-    open_fixture(&f, "regression", "regression");
+    open_fixture(&f, "regression", "regression.joint");
     on_mesh("2x1", run_left_alone, &f);
     on_mesh("2x2", run_left_alone, &f);
     close_fixture(&f);
@@ -372,7 +372,7 @@ static void modules_have_functions_of_their_own(void **state)
     fixture f;
 
     (void)state;
-    open_fixture(&f, "regression", "regression");
+    open_fixture(&f, "regression", "regression.joint");
     on_mesh("2", train_modules, &f);
     on_mesh("4", train_modules, &f);
     on_mesh("1", train_modules, &f);
@@ -513,7 +513,7 @@ static void expect_session(const char *shape, const char *name, const char *cons
     fixture f;
     uint32_t count, ranks;
 
-    open_fixture(&f, name, "regression");
+    open_fixture(&f, name, "regression.joint");
     grid.device_type = NULL;
     assert_int_equal(exg_local_mesh_create(&grid, meshes, NULL), EXG_OK);
     ranks = exg_device_mesh_size(meshes[0]);
