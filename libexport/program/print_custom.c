@@ -18,6 +18,14 @@ static void skip_spaces(cursor *c)
     c->at += strspn(c->at, " \t\r\n");
 }
 
+/* Past a character that has to stand here; never past the end. */
+static bool take(cursor *c, char wanted)
+{
+    c->failed = c->failed || *c->at != wanted;
+    c->at += !c->failed;
+    return !c->failed;
+}
+
 static void put_utf8(exg_text *out, unsigned point)
 {
     if (point < 0x80) {
@@ -42,7 +50,7 @@ static void read_string(cursor *c, exg_text *out)
         c->failed = true;
         return;
     }
-    for (c->at++; *c->at != '"' && !c->failed; c->at++) {
+    for (c->at++; *c->at != '"'; c->at++) {
         if (*c->at == '\0') {
             c->failed = true;
             return;
@@ -62,7 +70,7 @@ static void read_string(cursor *c, exg_text *out)
         for (const char *e = escapes;; e += 2) {
             if (*e == '\0') {
                 c->failed = true;
-                break;
+                return;
             }
             if (*e == *c->at) {
                 exg_text_putc(out, e[1]);
@@ -70,7 +78,7 @@ static void read_string(cursor *c, exg_text *out)
             }
         }
     }
-    c->at += !c->failed;
+    c->at++;
 }
 
 static void read_value(cursor *c, exg_text *out, int depth);
@@ -82,16 +90,14 @@ static void read_container(cursor *c, exg_text *out, char closer, int depth)
 
     exg_text_putc(out, *c->at++);
     for (skip_spaces(c); *c->at != closer && !c->failed; skip_spaces(c)) {
-        if (!first && *c->at++ != ',') {
-            c->failed = true;
+        if (!first && !take(c, ',')) {
             return;
         }
         exg_text_puts(out, first ? "" : ", ");
         read_value(c, out, depth - 1);
         skip_spaces(c);
         if (closer == '}') {
-            if (*c->at++ != ':') {
-                c->failed = true;
+            if (!take(c, ':')) {
                 return;
             }
             exg_text_puts(out, ": ");
@@ -199,12 +205,11 @@ void exg_print_custom(exg_text *out, const char *json)
     bool first = true;
 
     skip_spaces(&c);
-    c.failed = *c.at++ != '{';
+    (void)take(&c, '{');
     for (skip_spaces(&c); !c.failed && *c.at != '}'; skip_spaces(&c)) {
         exg_text key = EXG_TEXT_EMPTY;
 
-        if (!first && *c.at++ != ',') {
-            c.failed = true;
+        if (!first && !take(&c, ',')) {
             break;
         }
         read_string(&c, &key);
@@ -212,8 +217,7 @@ void exg_print_custom(exg_text *out, const char *json)
         exg_print_python_string(&text, exg_text_part(&text, &key));
         exg_text_free(&key);
         skip_spaces(&c);
-        c.failed = c.failed || *c.at++ != ':';
-        if (!c.failed) {
+        if (take(&c, ':')) {
             exg_text_puts(&text, ": ");
             print_value(&c, &text);
         }

@@ -17,37 +17,16 @@ static bool starts(const char *text, const char *prefix)
 
 /* ---- targets ------------------------------------------------------------------------- */
 
-/* Python's functions on sizes, and the wrappers that PyTorch lets stand in a graph. */
+/* Python's functions on sizes beyond operators/symbolic.def, and the wrappers that PyTorch lets
+ * stand in a graph. */
 static const char *const functions[] = {
-    "_operator.eq",
-    "_operator.ne",
-    "_operator.le",
-    "_operator.ge",
-    "_operator.lt",
-    "_operator.gt",
-    "_operator.neg",
     "_operator.pos",
-    "_operator.mul",
-    "_operator.add",
-    "_operator.sub",
-    "_operator.floordiv",
-    "_operator.mod",
-    "_operator.pow",
-    "_operator.truediv",
-    "_operator.and_",
-    "_operator.or_",
     "_operator.lshift",
     "_operator.rshift",
     "math.ceil",
     "math.floor",
-    "math.trunc",
     "builtins.round",
     "torch.sym_int",
-    "torch.sym_float",
-    "torch.sym_ite",
-    "torch.sym_max",
-    "torch.sym_min",
-    "torch.sym_not",
     "torch.sym_sqrt",
     "torch._sym_sqrt",
     "torch.sym_sum",

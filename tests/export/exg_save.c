@@ -1,6 +1,8 @@
 /* exg_save.c - how weights are stored: by any number of threads the same, in files that do
  * not meet the wrong program, and never from a damaged source. */
 #include <exg/formats.h>
+#include <exg/operators.h>
+#include <exg/verify.h>
 
 #include "libexport/weights/frames.h"
 
@@ -339,6 +341,47 @@ static void assert_check_fails(exg_status status, const char *code)
     exg_program_destroy(p);
 }
 
+/* A file beside is told where it is missing or short, and not where it is all there. */
+static void it_looks_for_files_beside(void **state)
+{
+    exg_save_options options = {
+        .size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL, .external_name = "m.weights"};
+    exg_program *p = open_program("fixtures/mlp.pt2");
+    size_t length;
+    uint8_t *data;
+
+    (void)state;
+    save_program(p, "m.exg", &options);
+    exg_program_destroy(p);
+    data = read_file("m.weights", &length);
+    for (int k = 0; k < 3; k++) { /* whole, short, not there */
+        exg_diagnostics found = {0};
+        exg_operators *operators;
+        exg_verified verified;
+        exg_file_info info;
+        exg_program *q;
+
+        write_file("m.weights", data, k == 1 ? length - 1 : length);
+        if (k == 2) {
+            unlink(in_folder("m.weights"));
+        }
+        assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+        assert_int_equal(exg_open(in_folder("m.exg"), NULL, &q, &info, NULL), EXG_OK);
+        assert_int_equal(exg_verify(q, operators, &verified, &found, NULL), EXG_OK);
+        assert_int_equal(found.count, 0);
+        assert_int_equal(exg_verify_file(q, in_folder("m.exg"), &info, &found, NULL),
+                         k == 0 ? EXG_OK : EXG_MALFORMED);
+        assert_int_equal(found.count, k == 0 ? 0 : 1);
+        assert_true(k == 0 || strcmp(found.items[0].code, "WGT-015") == 0);
+        exg_diagnostics_free(&found);
+        exg_file_info_free(&info);
+        exg_program_destroy(q);
+        exg_operators_destroy(operators);
+    }
+    free(data);
+    empty_folder();
+}
+
 /* S002-72: missing, another file, damaged, cut: four things. */
 static void it_tells_a_missing_file_from_a_changed_and_a_damaged_one(void **state)
 {
@@ -376,6 +419,7 @@ int main(void)
         cmocka_unit_test(it_refuses_to_take_damaged_bytes_along),
         cmocka_unit_test(it_inflates_only_the_frames_of_the_rows_wanted),
         cmocka_unit_test(it_gives_one_digest_for_the_same_weights),
+        cmocka_unit_test(it_looks_for_files_beside),
         cmocka_unit_test(it_tells_a_missing_file_from_a_changed_and_a_damaged_one),
     };
 

@@ -145,6 +145,27 @@ static void what_is_no_placement_is_refused(void **state)
     }
 }
 
+/* What is read is what is printed, of each way to reduce. */
+static void reductions_have_names(void **state)
+{
+    static const char *const names[] = {"P(sum)", "P(avg)",  "P(max)", "P(min)",
+                                        "P(product)", "P(band)", "P(bor)", "P(bxor)"};
+    static const exg_reduce_op ops[] = {EXG_REDUCE_SUM,     EXG_REDUCE_AVG,  EXG_REDUCE_MAX,
+                                        EXG_REDUCE_MIN,     EXG_REDUCE_PRODUCT, EXG_REDUCE_BAND,
+                                        EXG_REDUCE_BOR,     EXG_REDUCE_BXOR};
+
+    (void)state;
+    assert_int_equal(sizeof(ops) / sizeof(ops[0]), EXG_REDUCE_OP_COUNT);
+    for (size_t i = 0; i < EXG_REDUCE_OP_COUNT; i++) {
+        char text[EXG_PLACEMENT_TEXT];
+        exg_placement read;
+
+        assert_string_equal(exg_placement_print(exg_partial(ops[i]), text), names[i]);
+        assert_int_equal(exg_placement_parse(names[i], &read, NULL), EXG_OK);
+        assert_true(exg_placement_equal(read, exg_partial(ops[i])));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +175,7 @@ int main(void)
         cmocka_unit_test(placements_are_printed_and_read_back),
         cmocka_unit_test(pytorchs_spelling_is_read),
         cmocka_unit_test(what_is_no_placement_is_refused),
+        cmocka_unit_test(reductions_have_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,14 +255,21 @@ static void distribute_others(rank_context *c)
 {
     exg_program *program = small_program();
     exg_weight *weight = &program->weights->items[1];
+    exg_sym_int ones[EXG_RANK_MAX + 1], *sizes = weight->meta->sizes;
+    exg_sym_int *strides = weight->meta->strides;
     exg_module *m = NULL;
     exg_error err;
     eager e;
 
+    for (int d = 0; d <= EXG_RANK_MAX; d++) {
+        ones[d] = (exg_sym_int){NULL, 1, false};
+    }
     eager_begin(&e, c, NULL);
     for (int k = 0; k < 3; k++) {
+        weight->meta->sizes = k == 1 ? ones : sizes;
         weight->encoding = k == 0 ? "Q4_K" : NULL;
         weight->meta->rank = k == 1 ? EXG_RANK_MAX + 1 : 2;
+        weight->meta->strides = k == 1 ? ones : strides;
         EXPECT(c, create_module(program, &m, &err) == EXG_OK, "%s", err.message);
         EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) ==
                       (k < 2 ? EXG_UNSUPPORTED : EXG_OK), "%d: %s", k, err.message);

@@ -196,7 +196,8 @@ static void trees_have_steps_of_their_class(void **state)
                    NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF))), "['x'][0]['k']"},
     };
     static const char *fields[] = {"first"};
-    exg_named_tuple pair = {"Pair", fields, 1};
+    static const char *others[] = {"second"};
+    exg_named_tuple tuples[] = {{"Other", others, 1}, {"Pair", fields, 1}};
     static const char *names[] = {"x"};
 
     (void)state;
@@ -207,8 +208,8 @@ static void trees_have_steps_of_their_class(void **state)
         program->module_calls[0].in_spec = rows[r].spec;
         program->module_calls[0].forward_arg_names = names;
         program->module_calls[0].forward_arg_name_count = 1;
-        program->named_tuples = &pair;
-        program->named_tuple_count = 1;
+        program->named_tuples = tuples;
+        program->named_tuple_count = 2;
         for (size_t other = 0; other < sizeof(rows) / sizeof(rows[0]); other++) {
             char guard[100];
             bool same = strcmp(rows[r].path, rows[other].path) == 0;
@@ -217,6 +218,11 @@ static void trees_have_steps_of_their_class(void **state)
             if (is_refused(program, guard) == same) {
                 fail_msg("%s of %s", guard, rows[r].spec);
             }
+        }
+        program->named_tuples = NULL; /* of no recorded fields */
+        program->named_tuple_count = 0;
+        if (strstr(rows[r].spec, "namedtuple") != NULL) {
+            assert_true(is_refused(program, "L['x'].first.size()[1] == 8"));
         }
         exg_program_destroy(program);
     }

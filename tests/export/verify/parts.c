@@ -31,6 +31,11 @@
 
 static exg_sym_int number = {"s0", 3, true};
 static exg_value_id listed[1];
+static const char *fields[] = {"first"};
+static exg_named_tuple pairs[] = {{"one.Pair", fields, 1}, {"two.Pair", fields, 1}};
+static exg_argument two_outputs[2] = {
+    {.kind = EXG_ARGUMENT_NONE},
+    {.kind = EXG_ARGUMENT_SYM_BOOL, .as_sym = {.value = EXG_NO_VALUE}}};
 static exg_string_pair stack = {"nn_module_stack", "layer"};
 
 static exg_argument *one(exg_argument_kind kind)
