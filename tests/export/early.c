@@ -621,9 +621,9 @@ static void it_lifts_before_keywords(void **state)
 {
     static const char args[] =
         "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_gm\": {\"name\": \"b\", \"graph\": "
-        "{\"inputs\": [], \"outputs\": [], \"nodes\": [], \"tensor_values\": [{\"name\": \"v\", \"meta\": "
-        "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": "
-        "\"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "
+        "{\"inputs\": [], \"outputs\": [], \"nodes\": [], \"tensor_values\": [{\"name\": \"v\", "
+        "\"meta\": {\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": "
+        "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "
         "\"layout\": \"strided\"}}], \"symint_values\": []}, \"metadata\": {}, \"parameters\": "
         "{\"v\": {\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": "
         "\"P4AAAA==\"}}, \"meta\": {\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, "

@@ -405,6 +405,66 @@ static void the_last_closes_the_device(void **state)
     assert_int_equal(given, 0);
 }
 
+static exg_status no_memory(exg_accelerator *device, uint64_t bytes, void **address,
+                            exg_error *err)
+{
+    (void)device;
+    *address = NULL;
+    return EXG_FAIL(err, NO_MEMORY, "MEM-004", "%llu bytes", (unsigned long long)bytes);
+}
+
+/* Who waits for nobody keeps nobody: a rank without memory ends the call of the others where
+ * there is a source, and theirs alone is well where there is none. */
+static void distribute_poorly(rank_context *c)
+{
+    const exg_device_table *rich = c->mesh->device->table;
+    exg_device_table poor = *rich;
+    bool is_poor = exg_device_mesh_rank(c->mesh) == 1;
+    exg_placement rows = exg_shard(0);
+    float here[COUNT];
+    exg_tensor whole = numbers(here, COUNT);
+    exg_error err;
+
+    poor.allocate = no_memory;
+    exg_device_mesh_set_deadline(c->mesh, UINT64_C(5000000000));
+    for (int k = 0; k < 3; k++) { /* everyone's own; of rank 0, as if nothing had been; poorly */
+        exg_status expected = k == 1 || (k == 0 && !is_poor) ? EXG_OK
+                              : is_poor                      ? EXG_NO_MEMORY
+                                                             : EXG_PEER;
+        exg_dtensor *t = NULL;
+        exg_status status;
+
+        c->mesh->device->table = is_poor && k != 1 ? &poor : rich;
+        status = exg_distribute_tensor(c->mesh, &whole, &rows, 1, k == 0 ? EXG_NO_RANK : 0, &t,
+                                       &err);
+        EXPECT(c, status == expected && (t != NULL) == (status == EXG_OK) &&
+                      (status != EXG_PEER || strcmp(err.code, "COM-003") == 0), /* at once */
+               "%d: %s %s", k, exg_status_name(status), status == EXG_OK ? "" : err.message);
+        exg_dtensor_destroy(t);
+    }
+    c->mesh->device->table = rich;
+}
+
+static void a_rank_without_memory_ends_a_call_that_waits_for_it(void **state)
+{
+    (void)state;
+    on_mesh("2", distribute_poorly, NULL);
+}
+
+/* The gradient of a leaf, which is there where the call says so. */
+static exg_status learn(exg_dispatcher *d, exg_dtensor *x, exg_error *err)
+{
+    exg_object args[] = {T(x)}, sum = exg_object_none();
+    exg_status status = exg_dtensor_set_requires_grad(x, true, err);
+
+    assert_int_equal(status, EXG_OK);
+    status = exg_dispatch(d, "aten.sum.default", args, 1, NULL, 0, &sum, err);
+    status = status == EXG_OK ? exg_backward(d, &sum.dtensor, NULL, 1, NULL, err) : status;
+    assert_true((exg_dtensor_grad(x) != NULL) == (status == EXG_OK));
+    exg_object_clear(&sum, true);
+    return status;
+}
+
 /* A few calls, of which one allocation is refused. */
 static exg_status work(exg_device_mesh *mesh, exg_error *err)
 {
@@ -429,6 +489,7 @@ static exg_status work(exg_device_mesh *mesh, exg_error *err)
                      : status;
     }
     status = status == EXG_OK ? exg_dtensor_full_tensor(x, &whole, err) : status;
+    status = status == EXG_OK ? learn(d, y, err) : status;
     exg_dtensor_destroy(whole);
     exg_object_clear(&sum, true);
     exg_dtensor_destroy(y);
@@ -469,6 +530,7 @@ int main(void)
         cmocka_unit_test(only_values_are_waited_for),
         cmocka_unit_test(a_call_tells_its_own_faults),
         cmocka_unit_test(a_fault_of_a_part_is_told_to_all),
+        cmocka_unit_test(a_rank_without_memory_ends_a_call_that_waits_for_it),
         cmocka_unit_test(the_last_closes_the_device),
         cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),
     };
