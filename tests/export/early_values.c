@@ -222,6 +222,7 @@ static void it_writes_arguments_that_are_new(void **state)
     static int64_t ints[] = {0, -3};
     static bool bools[] = {true, false};
     static double floats[] = {0.5, 1.0};
+    static exg_value_id ids[] = {0, 0};
     static const struct {
         exg_argument arg;
         const char *text;
@@ -234,6 +235,10 @@ static void it_writes_arguments_that_are_new(void **state)
         {{.kind = EXG_ARGUMENT_INTS}, "{\"as_ints\": []}]"},
         {{.kind = EXG_ARGUMENT_STRING, .as_string = "a\"b"}, "{\"as_str\": \"a\\\"b\"}]"},
         {{.kind = EXG_ARGUMENT_NONE}, "{\"as_none\": true}]"},
+        {{.kind = EXG_ARGUMENT_DEVICE, .as_device = {"cuda", 1}},
+         "{\"as_device\": {\"type\": \"cuda\", \"index\": 1}}]"},
+        {{.kind = EXG_ARGUMENT_TENSORS, .count = 2, .as_tensors = ids},
+         "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"x\"}]}]"},
     };
 
     (void)state;
@@ -242,6 +247,7 @@ static void it_writes_arguments_that_are_new(void **state)
         exg_program *p = open_text(before);
         char *text;
 
+        ids[0] = ids[1] = exg_graph_find_value(p->graph, "x");
         p->graph->nodes[0].inputs[1].arg = rows[i].arg;
         text = saved_text(p);
         assert_string_equal(text, early_with(before, was, rows[i].text));
