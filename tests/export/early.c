@@ -567,6 +567,91 @@ static void it_lifts_what_branches_have(void **state)
     free(text);
 }
 
+/* `text` with `count` of `from` replaced, behind the first `skipped`; malloc'ed. */
+static char *some_replaced(const char *text, const char *from, int skipped, int count,
+                           const char *to)
+{
+    char *out = calloc(2, strlen(text));
+    const char *at;
+
+    assert_non_null(out);
+    for (int i = 0; i < skipped + count; i++, text = at + strlen(from)) {
+        at = strstr(text, from);
+        assert_non_null(at);
+        sprintf(out + strlen(out), "%.*s%s", (int)(at - text), text, i < skipped ? from : to);
+    }
+    return strcat(out, text);
+}
+
+/* branches.json, in which nothing uses the "w" of "far". */
+static char *unused_text(void)
+{
+    static const char used[] = "{\"name\": \"far\", \"graph\": {\"inputs\": [{\"name\": \"x\"}, "
+                               "{\"name\": \"s\"}], \"outputs\": [{\"name\": \"y\"}], \"nodes\": "
+                               "[{\"target\": \"aten.mul.Tensor\", \"args\": [{\"as_tensor\": "
+                               "{\"name\": \"x\"}}, {\"as_tensor\": {\"name\": \"w\"}}]";
+    char unused[sizeof(used)];
+    char *text = branches_text();
+    char *changed;
+
+    strcpy(unused, used);
+    unused[strlen(used) - strlen("w\"}}]")] = 's';
+    changed = some_replaced(text, used, 0, 1, unused);
+    free(text);
+    return changed;
+}
+
+/* S002-49, S002-106: a tensor that nothing uses goes back to the branch that it is named after,
+ * though its name was taken and has a number behind. */
+static void it_gives_a_branch_what_nothing_uses(void **state)
+{
+    char *text = unused_text();
+    char *taken = some_replaced(text, "\"positive_sum\"", 2, 3, "\"far.w\"");
+
+    (void)state;
+    expect_ours(text);
+    expect_ours(taken); /* "far.w" is a value: it is lifted as "far.w_1" */
+    free(taken);
+    free(text);
+}
+
+/* S002-49, S002-87: where a call has no list of operands, what is lifted stands behind the
+ * positional ones, before the keywords. */
+static void it_lifts_before_keywords(void **state)
+{
+    static const char args[] =
+        "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_gm\": {\"name\": \"b\", \"graph\": "
+        "{\"inputs\": [], \"outputs\": [], \"nodes\": [], \"tensor_values\": [{\"name\": \"v\", "
+        "\"meta\": {\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": "
+        "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "
+        "\"layout\": \"strided\"}}], \"symint_values\": []}, \"metadata\": {}, \"parameters\": "
+        "{\"v\": {\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": "
+        "\"P4AAAA==\"}}, \"meta\": {\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, "
+        "\"device\": {\"type\": \"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": "
+        "{\"as_int\": 0}, \"layout\": \"strided\"}}}, \"buffers\": {}}}]";
+    static const char *const names[] = {"", "", "", "k", "out"};
+    const char *text = early_node("mine.op.default", args,
+                                  "\"kwargs\": {\"k\": {\"as_int\": 7}, \"out\": {\"as_tensor\": "
+                                  "{\"name\": \"w\"}}}",
+                                  "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]");
+    exg_program *p = open_text(text);
+    const exg_node *call = &p->graph->nodes[0];
+
+    (void)state;
+    assert_int_equal(call->input_count, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_string_equal(call->inputs[i].name, names[i]);
+        assert_int_equal(call->inputs[i].kind, i < 3 ? EXG_KIND_POSITIONAL : EXG_KIND_KEYWORD);
+    }
+    assert_string_equal(p->graph->values[call->inputs[0].arg.as_tensor].name, "x");
+    assert_int_equal(call->inputs[1].arg.kind, EXG_ARGUMENT_GRAPH);
+    assert_string_equal(p->graph->values[call->inputs[2].arg.as_tensor].name, "b.v");
+    assert_int_equal(call->inputs[3].arg.as_int, 7);
+    assert_string_equal(p->graph->values[call->inputs[4].arg.as_tensor].name, "w");
+    exg_program_destroy(p);
+    expect_ours(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +670,8 @@ int main(void)
         cmocka_unit_test(it_carries_a_list_of_names_and_numbers),
         cmocka_unit_test(it_carries_metadata_of_inputs_and_the_token_of_assertions),
         cmocka_unit_test(it_lifts_what_branches_have),
+        cmocka_unit_test(it_gives_a_branch_what_nothing_uses),
+        cmocka_unit_test(it_lifts_before_keywords),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -59,6 +59,30 @@ static void it_refuses_what_contradicts_itself(void **state)
     }
 }
 
+/* S002-66, S002-67, S002-68, S002-69: what is wrong of a place beside is named. */
+static void it_names_what_is_wrong_of_a_place(void **state)
+{
+    static const char *const members[] = {"location", "offset", "length", "checksum"};
+    static const char good[] = "\"External\", \"data\": {\"location\": \"w\", \"offset\": "
+                               "\"0\", \"length\": \"8\", \"checksum\": \"\"}";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        char key[32], wrong[64], place[64];
+        const char *text = early_json(WHERE, good);
+        exg_error err;
+
+        snprintf(key, sizeof(key), "\"%s\": \"", members[i]);
+        snprintf(wrong, sizeof(wrong), "\"%s\": 1, \"was\": \"", members[i]);
+        snprintf(place, sizeof(place), ".%s", members[i]);
+        assert_int_equal(try_text(early_with(text, key, wrong), NULL, &err), EXG_MALFORMED);
+        if (strlen(err.where) < strlen(place) ||
+            strcmp(err.where + strlen(err.where) - strlen(place), place) != 0) {
+            fail_msg("%s: %s (%s)", members[i], err.message, err.where);
+        }
+    }
+}
+
 /* Renames one key after the other, but the index of a device (S002-21) and those that the file
  * chooses: the key lacks, and an unknown one is there. Gives how many. */
 static int each_key(const char *text)
@@ -564,12 +588,22 @@ static void it_renames_what_is_lifted(void **state)
 static void it_refuses_a_carry_that_disagrees(void **state)
 {
     static const struct {
-        const char *from, *to;
+        const char *from, *to, *message;
     } rows[] = {
-        {"{\"as_tensor\": {\"name\": \"relu\"}}", "{\"as_tensor\": {\"name\": \"moved\"}}"},
-        {"\"target\": \"aten.relu.default\"",     "\"target\": \"aten.tanh.default\""     },
-        {"\"inputs\": [{\"name\": \"x\"}]",       "\"inputs\": []"                        },
-        {"{\"name\": \"up.weight\"}",             "{\"name\": \"down.weight\"}"           },
+        {"{\"as_tensor\": {\"name\": \"relu\"}}", "{\"as_tensor\": {\"name\": \"moved\"}}", ""},
+        {"\"target\": \"aten.relu.default\"",     "\"target\": \"aten.tanh.default\"",      ""},
+        {"\"inputs\": [{\"name\": \"x\"}]",       "\"inputs\": []",                         ""},
+        {"{\"name\": \"up.weight\"}",             "{\"name\": \"down.weight\"}",            ""},
+        {"{\\\"parameter\\\": \\\"up.bias\\\"}",  "{\\\"parameter\\\": \\\"up.gone\\\"}",
+         "the early part has no 'up.gone'"                                                },
+        {"{\\\"parameter\\\": \\\"up.bias\\\"}",  "{\\\"buffer\\\": \\\"up.bias\\\"}",
+         "the early part has no 'up.bias'"                                                },
+        {"\\\"byte_order\\\": \\\"little\\\", ",   "",
+         "a storage of the carry has no bytes"                                            },
+        {"\\\"byte_order\\\": \\\"little\\\", \\\"data", "\\\"byte_order\\\": \\\"little\\\", "
+         "\\\"none",                                "a storage of the carry has no bytes"  },
+        {"\\\"storage\\\": 4",                    "\\\"storage\\\": 6", "no storage 6"      },
+        {"\\\"storage\\\": 5",                    "\\\"storage\\\": -1", "no storage -1"    },
     };
     char *text = carried_text();
 
@@ -582,7 +616,7 @@ static void it_refuses_a_carry_that_disagrees(void **state)
         assert_non_null(at);
         sprintf(edited, "%.*s%s%s", (int)(at - text), text, rows[i].to, at + strlen(rows[i].from));
         assert_int_equal(try_text(edited, NULL, &err), EXG_MALFORMED);
-        if (strcmp(err.code, "EAR-004") != 0) {
+        if (strcmp(err.code, "EAR-004") != 0 || strstr(err.message, rows[i].message) == NULL) {
             fail_msg("%s: %s %s", rows[i].to, err.code, err.message);
         }
         free(edited);
@@ -637,6 +671,49 @@ static void it_refuses_strictly(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-109: inputs and outputs that are no tensors, and all else, each with its count. */
+static void it_lists_what_is_lost(void **state)
+{
+    static const struct {
+        const char *path, *lost;
+    } rows[] = {
+        {"tests/export/data/symbols.pt2",
+         "5 inputs that are no tensors; 5 outputs that are no tensors; 6 arguments of newer kinds; "
+         "6 results that are neither tensors nor symbolic integers; 6 values of newer dtypes or "
+         "kinds; 10 hints of symbols; 28 node names; module call entries; 3 range constraints; "
+         "opset versions; dialects; the version of PyTorch; the schema version; 7 sample inputs; "
+         "extra files"},
+        {"fixtures/tied.pt2",
+         "2 input names that are not their target; weights that share a storage; 3 node names; 3 "
+         "module call entries; opset versions; dialects; the version of PyTorch; the schema "
+         "version; sample inputs; extra files"},
+        {"tests/export/data/control.pt2",
+         "kinds of the signature beyond parameter, buffer and user tensor; input names that are "
+         "not their target; 16 node names; 3 flags of higher-order operators; module call "
+         "entries; opset versions; dialects; the version of PyTorch; the schema version; sample "
+         "inputs; extra files"},
+    };
+    exg_save_options strict = {.size = sizeof(strict), .strict = true};
+    exg_save_options zstd = {.size = sizeof(zstd), .compression = EXG_COMPRESSION_ZSTD};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_program *p = open_program(rows[i].path);
+        exg_error err;
+
+        assert_int_equal(
+            exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &strict, &err),
+            EXG_UNSUPPORTED);
+        assert_true(strncmp(err.message, "the early schema cannot say: ", 29) == 0);
+        assert_string_equal(err.message + 29, rows[i].lost);
+        assert_int_equal(exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &zstd, &err),
+                         EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "EAR-007");
+        assert_string_equal(err.message, "early files hold their weights as they are");
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-75: bytes beside, shared ranges one storage again. */
 static void it_writes_bytes_beside(void **state)
 {
@@ -665,6 +742,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_refuses_what_contradicts_itself),
+        cmocka_unit_test(it_names_what_is_wrong_of_a_place),
         cmocka_unit_test(it_wants_every_key),
         cmocka_unit_test(it_refuses_every_prefix),
         cmocka_unit_test(it_refuses_bytes_of_a_sparse_weight),
@@ -680,6 +758,7 @@ int main(void)
         cmocka_unit_test(it_refuses_a_carry_that_disagrees),
         cmocka_unit_test(it_ignores_the_carry_when_told_to),
         cmocka_unit_test(it_refuses_strictly),
+        cmocka_unit_test(it_lists_what_is_lost),
         cmocka_unit_test(it_writes_bytes_beside),
     };
 

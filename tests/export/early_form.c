@@ -288,6 +288,29 @@ static void it_keeps_external_bytes_beside(void **state)
     }
 }
 
+/* S002-73: a file beside reaches to where an empty range lies in it. */
+static void it_writes_a_file_of_no_bytes(void **state)
+{
+    const char *text = early_json(INTERNAL ", \"meta\": {\"dtype\": \"f32\", \"sizes\": "
+                                  "[{\"as_int\": 2}]", "%STORAGE%, \"meta\": {\"dtype\": "
+                                  "\"f32\", \"sizes\": [{\"as_int\": 0}]");
+    exg_program *p = open_beside(early_with(text, "%STORAGE%", external("w.bin", "0", "")));
+    size_t length;
+    uint8_t *now;
+
+    (void)state;
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    assert_int_equal(remove(in_folder("w.bin")), 0);
+    p = open_program(in_folder("w.exg"));
+    free(saved_text(p));
+    now = read_file("w.bin", &length);
+    assert_int_equal(length, 4);
+    assert_memory_equal(now, "\0\0\0", 4);
+    free(now);
+    exg_program_destroy(p);
+}
+
 /* S002-73: a file of that name that holds something else is nobody's to write over. */
 static void it_replaces_no_file_beside(void **state)
 {
@@ -647,6 +670,34 @@ static void it_writes_what_pytorch_loads(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-81, S002-115: PyTorch reads an empty stack of modules, and items of three parts. */
+static void it_sets_apart_stacks_that_pytorch_cannot_read(void **state)
+{
+    static const struct {
+        const char *stack;
+        bool is_read;
+    } rows[] = {{"", true}, {"a,b,c", true}, {"a,b,c;d,(e,f),g", true},
+                {"a", false}, {"a,b,c;", false}, {"a,b,c;d", false}, {";a,b,c", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char stack[64];
+        exg_program *p;
+        const exg_string_map *map;
+
+        snprintf(stack, sizeof(stack), "\"nn_module_stack\": \"%s\"", rows[i].stack);
+        p = made_current(early_with(early_json("\"nn_module_stack\": \"\"", stack),
+                                    "\"stack_trace\": \"\"", "\"stack_trace\": \"a\""));
+        map = &p->graph->nodes[0].metadata;
+        assert_int_equal(map->count, 2);
+        assert_string_equal(map->items[0].key, "stack_trace");
+        assert_string_equal(map->items[1].key, rows[i].is_read ? "nn_module_stack"
+                                                               : "exg.extra.nn_module_stack");
+        assert_string_equal(map->items[1].value, rows[i].stack);
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-115: or it is told that it cannot. */
 static void it_refuses_names_that_no_tensor_has(void **state)
 {
@@ -723,6 +774,7 @@ int main(void)
         cmocka_unit_test(it_keeps_names_of_branches),
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_external_bytes_beside),
+        cmocka_unit_test(it_writes_a_file_of_no_bytes),
         cmocka_unit_test(it_replaces_no_file_beside),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
@@ -735,6 +787,7 @@ int main(void)
         cmocka_unit_test(it_writes_the_same_bytes_twice),
         cmocka_unit_test(it_reads_devices_without_an_index),
         cmocka_unit_test(it_writes_what_pytorch_loads),
+        cmocka_unit_test(it_sets_apart_stacks_that_pytorch_cannot_read),
         cmocka_unit_test(it_refuses_names_that_no_tensor_has),
         cmocka_unit_test(it_recalls_no_other_program),
         cmocka_unit_test(it_compares_every_tensor),

@@ -215,6 +215,57 @@ static void it_lifts_a_perceptron(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-117: an argument of another kind is written in our way, the rest as it was. */
+static void it_writes_arguments_that_are_new(void **state)
+{
+    static const char was[] = "{\"as_tensor\": {\"name\": \"w\"}}]";
+    static int64_t ints[] = {0, -3};
+    static bool bools[] = {true, false};
+    static double floats[] = {0.5, 1.0};
+    static const struct {
+        exg_argument arg;
+        const char *text;
+    } rows[] = {
+        {{.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = ints}, "{\"as_ints\": [0, -3]}]"},
+        {{.kind = EXG_ARGUMENT_BOOLS, .count = 2, .as_bools = bools},
+         "{\"as_bools\": [true, false]}]"},
+        {{.kind = EXG_ARGUMENT_FLOATS, .count = 2, .as_floats = floats},
+         "{\"as_floats\": [0.5, 1.0]}]"},
+        {{.kind = EXG_ARGUMENT_INTS}, "{\"as_ints\": []}]"},
+        {{.kind = EXG_ARGUMENT_STRING, .as_string = "a\"b"}, "{\"as_str\": \"a\\\"b\"}]"},
+        {{.kind = EXG_ARGUMENT_NONE}, "{\"as_none\": true}]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *before = early_json("\"Internal\"", "1");
+        exg_program *p = open_text(before);
+        char *text;
+
+        p->graph->nodes[0].inputs[1].arg = rows[i].arg;
+        text = saved_text(p);
+        assert_string_equal(text, early_with(before, was, rows[i].text));
+        free(text);
+        exg_program_destroy(p);
+    }
+}
+
+/* S002-106: what the signature calls a user's input is none that is lifted, whatever its target. */
+static void it_lifts_by_kind(void **state)
+{
+    exg_program *p = open_text(early_add);
+    char *text;
+
+    (void)state;
+    assert_int_equal(p->signature.inputs[1].kind, EXG_INPUT_USER);
+    p->signature.inputs[1].target = "w";
+    text = saved_text(p);
+    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\"}]"));
+    assert_non_null(strstr(text, "\"parameters\": {\"w\": "));
+    free(text);
+    exg_program_destroy(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +274,8 @@ int main(void)
         cmocka_unit_test(it_maps_layouts_by_name),
         cmocka_unit_test(it_builds_tensors_from_storages),
         cmocka_unit_test(it_lifts_a_perceptron),
+        cmocka_unit_test(it_writes_arguments_that_are_new),
+        cmocka_unit_test(it_lifts_by_kind),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

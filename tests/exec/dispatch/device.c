@@ -222,6 +222,7 @@ static void meshes_are_of_kinds_that_there_are(void **state)
 
 static exg_device_table watched; /* of one rank's device at a time */
 static int waits, given, left;   /* allocations not given back; until one is refused */
+static bool for_good;            /* all that follow are, too */
 
 static exg_status count_wait(exg_accelerator *device, exg_error *err)
 {
@@ -233,9 +234,11 @@ static exg_status count_memory(exg_accelerator *device, uint64_t bytes, void **a
                                exg_error *err)
 {
     *address = NULL;
-    if (left-- == 0) {
+    if (left == 0) {
+        left -= !for_good;
         return EXG_FAIL(err, NO_MEMORY, "MEM-004", "%llu bytes", (unsigned long long)bytes);
     }
+    left--;
     given++;
     return exg_device_strict.allocate(device, bytes, address, err);
 }
@@ -405,7 +408,85 @@ static void the_last_closes_the_device(void **state)
     assert_int_equal(given, 0);
 }
 
-/* A few calls, of which one allocation is refused. */
+static exg_status no_memory(exg_accelerator *device, uint64_t bytes, void **address,
+                            exg_error *err)
+{
+    (void)device;
+    *address = NULL;
+    return EXG_FAIL(err, NO_MEMORY, "MEM-004", "%llu bytes", (unsigned long long)bytes);
+}
+
+/* A rank without memory ends the call of the others where they wait for a source, and only its own
+ * where each takes what it has. */
+static void distribute_poorly(rank_context *c)
+{
+    static const struct {
+        uint32_t source;
+        bool is_poor; /* rank 1, which has too little left of what others were made in */
+        exg_status status[2];
+        int64_t length;
+    } rows[] = {
+        {EXG_NO_RANK, true,  {EXG_OK, EXG_NO_MEMORY},   COUNT  },
+        {1,           false, {EXG_OK, EXG_OK},          COUNT  },
+        {1,           true,  {EXG_PEER, EXG_NO_MEMORY}, 1 << 20},
+    };
+    const exg_device_table *rich = c->mesh->device->table;
+    exg_device_table poor = *rich;
+    uint32_t rank = exg_device_mesh_rank(c->mesh);
+    exg_placement placement = exg_shard(0);
+    float *here = malloc(sizeof(*here) << 20), *part = malloc(sizeof(*part) << 20);
+    exg_error err;
+
+    EXPECT(c, here != NULL && part != NULL, "no memory");
+    poor.allocate = no_memory;
+    exg_device_mesh_set_deadline(c->mesh, UINT64_C(5000000000));
+    for (size_t i = 0; c->faults == 0 && i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_tensor whole = numbers(here, rows[i].length);
+        exg_dtensor *t = NULL;
+        exg_status status;
+
+        c->mesh->device->table = rows[i].is_poor && rank == 1 ? &poor : rich;
+        status = exg_distribute_tensor(c->mesh, &whole, &placement, 1, rows[i].source, &t, &err);
+        EXPECT(c, (t != NULL) == (status == EXG_OK), "%zu: %s", i, exg_status_name(status));
+        status = t == NULL ? status : exg_dtensor_copy_to_host(t, NULL, part, &err);
+        EXPECT(c, status == rows[i].status[rank] &&
+                      (status != EXG_PEER || strcmp(err.code, "COM-003") == 0), /* at once */
+               "%zu: %s %s", i, exg_status_name(status), status == EXG_OK ? "" : err.message);
+        exg_dtensor_destroy(t);
+    }
+    c->mesh->device->table = rich;
+    free(here);
+    free(part);
+}
+
+static void a_rank_without_memory_ends_a_call_that_waits_for_it(void **state)
+{
+    (void)state;
+    on_mesh("2", distribute_poorly, NULL);
+}
+
+/* The gradient of a leaf, which is there where the call says so; it has no memory yet. */
+static exg_status learn(exg_dispatcher *d, exg_device_mesh *mesh, exg_error *err)
+{
+    int64_t size = 1 << 16;
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
+                             .sizes = &size, .requires_grad = true};
+    exg_dtensor *leaf = NULL;
+    exg_object sum = exg_object_none();
+    exg_status status = exg_dtensor_ones(mesh, &like, &leaf, err);
+
+    if (status == EXG_OK) {
+        status = exg_dispatch(d, "aten.sum.default", (exg_object[]){T(leaf)}, 1, NULL, 0, &sum,
+                              err);
+    }
+    status = status == EXG_OK ? exg_backward(d, &sum.dtensor, NULL, 1, NULL, err) : status;
+    assert_true(leaf == NULL || (exg_dtensor_grad(leaf) != NULL) == (status == EXG_OK));
+    exg_object_clear(&sum, true);
+    exg_dtensor_destroy(leaf);
+    return status;
+}
+
+/* A few calls, of which one allocation is refused, or all from one on. */
 static exg_status work(exg_device_mesh *mesh, exg_error *err)
 {
     exg_dispatch_options options = {.size = sizeof(options), .mesh = mesh};
@@ -429,6 +510,7 @@ static exg_status work(exg_device_mesh *mesh, exg_error *err)
                      : status;
     }
     status = status == EXG_OK ? exg_dtensor_full_tensor(x, &whole, err) : status;
+    status = status == EXG_OK ? learn(d, mesh, err) : status;
     exg_dtensor_destroy(whole);
     exg_object_clear(&sum, true);
     exg_dtensor_destroy(y);
@@ -439,23 +521,26 @@ static exg_status work(exg_device_mesh *mesh, exg_error *err)
 
 static void a_device_that_has_not_enough_is_left_as_it_was(void **state)
 {
-    exg_status status = EXG_NO_MEMORY;
-    int refused = 0;
-    exg_error err;
-
     (void)state;
-    for (; status != EXG_OK; refused++) {
-        exg_device_mesh *mesh = watched_mesh();
+    for (int k = 0; k < 2; k++) { /* what is refused once may be there without what is kept */
+        exg_status status = EXG_NO_MEMORY;
+        int refused = 0;
+        exg_error err;
 
-        given = 0;
-        left = refused;
-        status = work(mesh, &err);
-        assert_true(status == EXG_OK ||
-                    (status == EXG_NO_MEMORY && strcmp(err.code, "MEM-004") == 0));
-        exg_device_mesh_destroy(mesh);
-        assert_int_equal(given, 0);
+        for_good = k == 1;
+        for (; status != EXG_OK; refused++) {
+            exg_device_mesh *mesh = watched_mesh();
+
+            given = 0;
+            left = refused;
+            status = work(mesh, &err);
+            assert_true(status == EXG_OK ||
+                        (status == EXG_NO_MEMORY && strcmp(err.code, "MEM-004") == 0));
+            exg_device_mesh_destroy(mesh);
+            assert_int_equal(given, 0);
+        }
+        assert_true(refused > (for_good ? 10 : 5));
     }
-    assert_true(refused > 5);
 }
 
 int main(void)
@@ -469,6 +554,7 @@ int main(void)
         cmocka_unit_test(only_values_are_waited_for),
         cmocka_unit_test(a_call_tells_its_own_faults),
         cmocka_unit_test(a_fault_of_a_part_is_told_to_all),
+        cmocka_unit_test(a_rank_without_memory_ends_a_call_that_waits_for_it),
         cmocka_unit_test(the_last_closes_the_device),
         cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),
     };

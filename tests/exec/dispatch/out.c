@@ -1,7 +1,9 @@
-/* out.c - operators that write their results where they are told: out= variants. */
+/* out.c - operators that write their results where they are told: out= variants, and in place where
+ * they read. */
 #include "tests/exec/dispatch/eager.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -125,10 +127,43 @@ static void out_variants_fill_what_they_are_given(void **state)
     on_mesh("2", unpack, NULL);
 }
 
+/* A row, or one number, is added to the whole that it is part of: as it was before. */
+static void add_part_of_itself(rank_context *c)
+{
+    enum { SIDE = 256 };
+    double *sums = malloc(SIDE * SIDE * sizeof(*sums));
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (int k = 0; k < 2; k++) {
+        exg_dtensor *x = counted(&e, EXG_DTYPE_F32, "256x256", "R");
+        exg_dtensor *row = CALL(&e, "aten.select.int", T(x), of_int(0), of_int(1));
+        exg_dtensor *one = CALL(&e, "aten.slice.Tensor", T(row), of_int(0), of_int(1), of_int(2));
+
+        (void)CALL(&e, "aten.add_.Tensor", T(x), T(k == 0 ? row : one));
+        for (int i = 0; i < SIDE * SIDE; i++) {
+            sums[i] = i + SIDE + (k == 0 ? i % SIDE : 1);
+        }
+        expect_values(&e, x, "R", sums, SIDE * SIDE, k == 0 ? "x += x[1]" : "x += x[1, 1:2]");
+        exg_dtensor_destroy(one);
+        exg_dtensor_destroy(row);
+        exg_dtensor_destroy(x);
+    }
+    free(sums);
+    eager_end(&e);
+}
+
+static void what_is_read_is_as_it_was_before(void **state)
+{
+    (void)state;
+    on_mesh("2", add_part_of_itself, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_variants_fill_what_they_are_given),
+        cmocka_unit_test(what_is_read_is_as_it_was_before),
     };
     int failed;
 
