@@ -119,10 +119,17 @@ static void put_summary(exg_text *text, const cli_inspection *i)
         exg_text_putc(text, ' ');
         exg_text_plain(text, program->verifiers[v], false);
     }
-    exg_text_printf(text, "\n%u nodes, %" PRIu64 " parameters, %" PRIu64 " numbers in buffers\n"
-                    "%u weights in %u storages\nmemory: weights ", program->graph->node_count,
-                    i->modules[0].parameters, i->modules[0].buffers, program->weights->count,
-                    i->storage_count);
+    exg_text_putc(text, '\n');
+    exg_text_count(text, program->graph->node_count, "node");
+    exg_text_puts(text, ", ");
+    exg_text_count(text, i->modules[0].parameters, "parameter");
+    exg_text_puts(text, ", ");
+    exg_text_count(text, i->modules[0].buffers, "number");
+    exg_text_puts(text, " in buffers\n");
+    exg_text_count(text, program->weights->count, "weight");
+    exg_text_puts(text, " in ");
+    exg_text_count(text, i->storage_count, "storage");
+    exg_text_puts(text, "\nmemory: weights ");
     cli_put_bytes(text, i->storage_bytes);
     if (i->activations_known) {
         exg_text_puts(text, ", activations at most ");

@@ -174,10 +174,13 @@ static void put_text(exg_text *text, const report *r)
     if (r->programs > 1) {
         exg_text_printf(text, ", %u programs", r->programs);
     }
-    exg_text_printf(text, ": %u errors, %u warnings", r->found.error_count,
-                    r->found.warning_count);
+    exg_text_puts(text, ": ");
+    exg_text_count(text, r->found.error_count, "error");
+    exg_text_puts(text, ", ");
+    exg_text_count(text, r->found.warning_count, "warning");
     if (r->found.note_count > 0) {
-        exg_text_printf(text, ", %u notes", r->found.note_count);
+        exg_text_puts(text, ", ");
+        exg_text_count(text, r->found.note_count, "note");
     }
     if (r->allowed > 0) {
         exg_text_printf(text, "; %u allowed%s", r->allowed,

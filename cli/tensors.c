@@ -54,8 +54,13 @@ static void print_text(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
     exg_text_plain(text, path, false);
-    exg_text_printf(text, ": %s\n%u tensors, %" PRIu64 " bytes in %u storages\n", format,
-                    weights->count, stored_bytes(weights), weights->storage_count);
+    exg_text_printf(text, ": %s\n", format);
+    exg_text_count(text, weights->count, "tensor");
+    exg_text_puts(text, ", ");
+    exg_text_count(text, stored_bytes(weights), "byte");
+    exg_text_puts(text, " in ");
+    exg_text_count(text, weights->storage_count, "storage");
+    exg_text_putc(text, '\n');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         const exg_string_pair *pair = &weights->metadata.items[i];
         exg_text value = EXG_TEXT_EMPTY;

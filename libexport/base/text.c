@@ -1,6 +1,7 @@
 /* text.c - appending, and the two forms that need care: doubles and JSON. */
 #include "libexport/base/text.h"
 
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -61,6 +62,11 @@ void exg_text_puts(exg_text *text, const char *string)
 void exg_text_putc(exg_text *text, char c)
 {
     exg_text_add(text, &c, 1);
+}
+
+void exg_text_count(exg_text *text, uint64_t count, const char *noun)
+{
+    exg_text_printf(text, "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
 }
 
 void exg_text_printf(exg_text *text, const char *format, ...)

@@ -24,6 +24,8 @@ void exg_text_free(exg_text *text);
 void exg_text_add(exg_text *text, const char *data, size_t length);
 void exg_text_puts(exg_text *text, const char *string);
 void exg_text_putc(exg_text *text, char c);
+/* "1 node", "2 nodes": of a noun whose plural has an s. */
+void exg_text_count(exg_text *text, uint64_t count, const char *noun);
 void exg_text_printf(exg_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

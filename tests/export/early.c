@@ -1,6 +1,6 @@
-/* early.c - the first export schema as JSON: S002-01..111.
+/* early.c - the first export schema as JSON: rows of tests/seeds-002.md.
  *
- * Texts and bytes are the seed's and seeds.md's, computed with Python's struct and base64. */
+ * Texts and bytes are those of the rows, computed with Python's struct and base64. */
 #include "tests/export/early_maker.h"
 #include "tests/export/exg_folder.h"
 

@@ -1,5 +1,5 @@
 /* pt2.c - opening archives: what they say is in the program, and each broken rule of
- * the format (reference section 4) is refused under its own name.
+ * the format (docs/pt2.md section 4) is refused under its own name.
  */
 #include "tests/export/maker.h"
 

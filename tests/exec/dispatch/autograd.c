@@ -1,5 +1,5 @@
-/* autograd.c - histories over the borders of DTensors, modes, and what goes wrong: seeds.md
- * S003-02, 08, 13, 21, 41, 59, 69, 71, 72, 87, 91, 92, 102, 104, 122, S000-22.
+/* autograd.c - histories over the borders of DTensors, modes, and what goes wrong: rows of
+ * tests/seeds-003.md.
  */
 #include "tests/exec/dispatch/eager.h"
 

@@ -1,5 +1,5 @@
-/* context.c - what a call goes by beside its arguments, and tensors without data: seeds.md S003-14,
- * 42, 43, 44, 48, 84 to 86, 88, 107, 120, 121, 132, 139, 140, S001-13, 18.
+/* context.c - what a call goes by beside its arguments, and tensors without data: rows of
+ * tests/seeds-003.md and tests/seeds-001.md.
  */
 #include "libexport/base/arena.h"
 #include "tests/exec/dispatch/eager.h"

@@ -1,5 +1,5 @@
 /* device.c - DTensors in a device's memory: what is brought there, what is there already, who waits
- * and who closes it: seeds.md S003-14, S003-88. On the strict device, or the kind that
+ * and who closes it: rows of tests/seeds-003.md. On the strict device, or the kind that
  * EXG_TEST_DEVICE names.
  */
 #include "libexec/device/shared_device.h"

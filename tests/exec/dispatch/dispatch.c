@@ -1,4 +1,4 @@
-/* dispatch.c - one operator on DTensors: seeds.md S001. */
+/* dispatch.c - one operator on DTensors: tests/seeds-001.md. */
 #include "tests/exec/dispatch/eager.h"
 
 #include <stdio.h>

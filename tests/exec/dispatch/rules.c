@@ -1,4 +1,6 @@
-/* rules.c - rules and handlers of the caller's own, fallbacks, packing, the log: seeds.md S001. */
+/* rules.c - rules and handlers of the caller's own, fallbacks, packing, the log: rows of
+ * tests/seeds-001.md.
+ */
 #include "libexec/sharding/rules.h"
 #include "tests/exec/dispatch/eager.h"
 

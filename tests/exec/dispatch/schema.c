@@ -1,4 +1,4 @@
-/* schema.c - calls by spec, and what rules say of them: seeds.md S000. */
+/* schema.c - calls by spec, and what rules say of them: tests/seeds-000.md. */
 #include "libexec/dispatch/propagate.h"
 #include "tests/exec/dispatch/eager.h"
 

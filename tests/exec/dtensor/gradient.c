@@ -1,4 +1,4 @@
-/* gradient.c - gradients over the borders of DTensors: seeds.md S003-05 to 11, 32 to 34, 70, 74. */
+/* gradient.c - gradients over the borders of DTensors: rows of tests/seeds-003.md. */
 #include "tests/exec/dtensor/ranks.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* strided.c - strided shards, and what else of the placements is rare: seeds.md S003-35..37, 79,
- * 81, 99.
+/* strided.c - strided shards, and what else of the placements is rare: rows of
+ * tests/seeds-003.md.
  */
 #include "tests/exec/dispatch/eager.h"
 #include "tests/exec/dtensor/pairs.h"
