@@ -1,6 +1,8 @@
 /* cut.c - a file is cut short by somebody else while it is open: what was copied is all there, of
  * every kind of file; what was mapped ends the process, which a child of ours shows.
  */
+#include "tests/export/exg_folder.h"
+
 #include <exg/export.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,10 +16,12 @@
 
 #include <cmocka.h>
 
-#define FOLDER "build/cut.tmp"
-
-static void shell(const char *line)
+/* A line of shell, with the folder for its %s. */
+static void in_shell(const char *format)
 {
+    char line[400];
+
+    snprintf(line, sizeof(line), format, in_folder(""));
     if (system(line) != 0) {
         fail_msg("%s", line);
     }
@@ -28,12 +32,14 @@ static void renew(void)
     exg_save_options apart = {.size = sizeof(apart), .weights = EXG_WEIGHTS_EXTERNAL};
     exg_program *program;
 
-    shell("rm -rf " FOLDER "; mkdir -p " FOLDER " && cp fixtures/lm.core.dynamic.pt2 "
-          "fixtures/lm.t17.inputs.safetensors fixtures/weights/*.pt fixtures/weights/*.gguf "
-          "fixtures/weights/sharded* fixtures/weights/*.npz " FOLDER);
+    empty_folder();
+    in_shell(
+        "cp fixtures/lm.core.dynamic.pt2 fixtures/lm.t17.inputs.safetensors fixtures/weights/*.pt "
+        "fixtures/weights/*.gguf fixtures/weights/sharded* fixtures/weights/*.npz %s");
     assert_int_equal(exg_open("fixtures/lm.core.dynamic.pt2", NULL, &program, NULL, NULL), EXG_OK);
-    assert_int_equal(exg_save(program, FOLDER "/lm.exg", EXG_FORMAT_EXG, NULL, NULL), EXG_OK);
-    assert_int_equal(exg_save(program, FOLDER "/apart.exg", EXG_FORMAT_EXG, &apart, NULL), EXG_OK);
+    assert_int_equal(exg_save(program, in_folder("lm.exg"), EXG_FORMAT_EXG, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_save(program, in_folder("apart.exg"), EXG_FORMAT_EXG, &apart, NULL),
+                     EXG_OK);
     exg_program_destroy(program);
 }
 
@@ -46,7 +52,7 @@ static exg_status digest(const char *path, bool copies, bool cut, char *text)
 
     assert_int_equal(exg_weights_open(path, &options, &weights, NULL, NULL), EXG_OK);
     if (cut) {
-        shell("find " FOLDER " -type f -exec truncate -s 1 {} +");
+        in_shell("find %s -type f -exec truncate -s 1 {} +");
     }
     status = exg_weights_digest(weights, EXG_CHECKSUM_SHA256, 1, text, NULL);
     exg_weights_release(weights);
@@ -55,20 +61,19 @@ static exg_status digest(const char *path, bool copies, bool cut, char *text)
 
 static void what_was_copied_is_there(void **state)
 {
-    static const char *const paths[] = {
-        FOLDER "/lm.core.dynamic.pt2",        FOLDER "/lm.exg",
-        FOLDER "/lm.t17.inputs.safetensors",  FOLDER "/nested.pt",
-        FOLDER "/big.gguf",                   FOLDER "/sharded.safetensors.index.json",
+    static const char *const names[] = {
+        "lm.core.dynamic.pt2", "lm.exg",   "lm.t17.inputs.safetensors",
+        "nested.pt",           "big.gguf", "sharded.safetensors.index.json",
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char want[EXG_DIGEST_TEXT_MAX];
         char got[EXG_DIGEST_TEXT_MAX];
 
         renew();
-        assert_int_equal(digest(paths[i], false, false, want), EXG_OK);
-        assert_int_equal(digest(paths[i], true, true, got), EXG_OK);
+        assert_int_equal(digest(in_folder(names[i]), false, false, want), EXG_OK);
+        assert_int_equal(digest(in_folder(names[i]), true, true, got), EXG_OK);
         assert_string_equal(got, want);
     }
 }
@@ -80,7 +85,7 @@ static void what_was_to_be_copied_is_a_fault(void **state)
 
     (void)state;
     renew();
-    assert_int_equal(digest(FOLDER "/apart.exg", true, true, text), EXG_MALFORMED);
+    assert_int_equal(digest(in_folder("apart.exg"), true, true, text), EXG_MALFORMED);
 }
 
 static void what_was_mapped_ends_the_process(void **state)
@@ -95,11 +100,10 @@ static void what_was_mapped_ends_the_process(void **state)
     assert_int_not_equal(child, -1);
     if (child == 0) {
         signal(SIGBUS, SIG_DFL);
-        _exit((int)digest(FOLDER "/lm.core.dynamic.pt2", false, true, text));
+        _exit((int)digest(in_folder("lm.core.dynamic.pt2"), false, true, text));
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFSIGNALED(how) ? WTERMSIG(how) == SIGBUS : WEXITSTATUS(how) != 0);
-    shell("rm -rf " FOLDER);
 }
 
 int main(void)
@@ -110,5 +114,5 @@ int main(void)
         cmocka_unit_test(what_was_mapped_ends_the_process),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
