@@ -1,5 +1,6 @@
 /* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
 #include "cli/cli.h"
+#include "libexport/base/clock.h"
 #include "cli/numbers.h"
 #include "cli/profile.h"
 #include "libexport/base/text.h"
@@ -9,15 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static exg_named_tensor named(const char *name, const exg_tensor *t)
 {
@@ -369,10 +361,10 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
 
     watch_signals(session);
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
-        double start = now_ns();
+        uint64_t start = exg_now_ns();
 
         status = exg_session_run(session, inputs->items, inputs->count, err);
-        times[i] = now_ns() - start;
+        times[i] = (double)(exg_now_ns() - start);
     }
     watch_signals(NULL);
     status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;

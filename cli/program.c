@@ -1,11 +1,11 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
+#include "libexport/base/clock.h"
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
@@ -153,17 +153,9 @@ static struct {
     bool shown;
 } progress; /* of the one command this process runs */
 
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void cli_progress(void *user, uint64_t done, uint64_t total)
 {
-    double now = seconds();
+    double now = (double)exg_now_ns() * 1e-9;
 
     (void)user;
     if (!isatty(STDERR_FILENO)) {
