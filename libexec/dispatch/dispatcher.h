@@ -93,6 +93,11 @@ exg_status exg_graph_entry_emit(const exg_call *call, exg_entry *entry, exg_grap
 /* *itself: the operator is made of nothing but itself, and the entry is to be filled as such. */
 exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *itself);
 
+/* Gives each result of a call to `put` under the value that the node names for it. What it does not
+ * name is destroyed, and so is the list of several. */
+typedef void exg_put_result(void *user, exg_value_id id, const exg_object *object);
+void exg_put_results(const exg_node *node, exg_object *result, exg_put_result *put, void *user);
+
 /* The entry of the words in d->words, made where there is none. */
 typedef exg_status exg_entry_maker(const exg_call *call, const void *user, exg_entry **entry);
 exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,

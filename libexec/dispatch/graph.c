@@ -190,11 +190,12 @@ static exg_object argument_object(walk *w, const exg_argument *arg, uint32_t *us
     return list;
 }
 
-static void set_value(walk *w, exg_value_id id, const exg_object *object)
+static void set_value(void *user, exg_value_id id, const exg_object *object)
 {
+    walk *w = user;
     bool known = false;
 
-    if (id == EXG_NO_VALUE || object->kind != EXG_OBJECT_DTENSOR) {
+    if (object->kind != EXG_OBJECT_DTENSOR) {
         return;
     }
     for (uint32_t v = 0; v < w->entry->program->graph->value_count; v++) {
@@ -204,7 +205,7 @@ static void set_value(walk *w, exg_value_id id, const exg_object *object)
     w->owned[id] = !known;
 }
 
-static void set_outputs(walk *w, const exg_node *node, exg_object *result)
+void exg_put_results(const exg_node *node, exg_object *result, exg_put_result *put, void *user)
 {
     bool many = result->kind == EXG_OBJECT_LIST || result->kind == EXG_OBJECT_TUPLE;
 
@@ -220,8 +221,10 @@ static void set_outputs(walk *w, const exg_node *node, exg_object *result)
                               : out->kind == EXG_ARGUMENT_TENSOR ? out->as_tensor
                                                                  : EXG_NO_VALUE;
 
-            if (item != NULL) {
-                set_value(w, id, item);
+            if (item != NULL && id != EXG_NO_VALUE) {
+                put(user, id, item);
+            } else if (item != NULL && item->kind == EXG_OBJECT_DTENSOR) {
+                exg_dtensor_destroy(item->dtensor);
             }
         }
     }
@@ -249,7 +252,7 @@ static exg_status run_node(walk *w, uint32_t n)
         inner.at[i] = &objects[i];
     }
     EXG_TRY(exg_dispatch_call(&inner, w->call->mesh, &result));
-    set_outputs(w, node->node, &result);
+    exg_put_results(node->node, &result, set_value, w);
     return EXG_OK;
 }
 

@@ -148,33 +148,19 @@ static exg_status argument_object(operands *o, const exg_argument *arg, exg_obje
     return EXG_OK;
 }
 
-static void set_outputs(exg_walk *w, const exg_node *node, exg_object *result, bool is_constant)
+/* A node whose results are put in their place. */
+typedef struct done_node {
+    exg_walk *w;
+    const exg_node *node;
+    bool is_constant;
+} done_node;
+
+static void put_result(void *user, exg_value_id id, const exg_object *object)
 {
-    bool many = result->kind == EXG_OBJECT_LIST || result->kind == EXG_OBJECT_TUPLE;
+    const done_node *done = user;
 
-    for (uint32_t o = 0, at = 0; o < node->output_count; o++) {
-        const exg_argument *out = &node->outputs[o];
-        uint32_t count = out->kind == EXG_ARGUMENT_TENSORS ? out->count : 1;
-
-        for (uint32_t i = 0; i < count; i++, at++) {
-            const exg_object *item = !many                ? result
-                                     : at < result->count ? &result->items[at]
-                                                          : NULL;
-            exg_value_id id = out->kind == EXG_ARGUMENT_TENSORS  ? out->as_tensors[i]
-                              : out->kind == EXG_ARGUMENT_TENSOR ? out->as_tensor
-                                                                 : EXG_NO_VALUE;
-
-            if (item != NULL && id != EXG_NO_VALUE) {
-                set_value(w, id, item, node);
-                w->slots[id].is_constant = is_constant;
-            } else if (item != NULL && item->kind == EXG_OBJECT_DTENSOR) {
-                exg_dtensor_destroy(item->dtensor); /* which the program does not name */
-            }
-        }
-    }
-    if (many) {
-        free(result->items);
-    }
+    set_value(done->w, id, object, done->node);
+    done->w->slots[id].is_constant = done->is_constant;
 }
 
 static exg_status call_operator(operands *o, const exg_operator *op, const exg_argument *all,
@@ -229,7 +215,7 @@ exg_status exg_walk_node(exg_walk *w, uint32_t n)
         exg_dtensor_destroy(o.made[i]);
     }
     EXG_TRY(status);
-    set_outputs(w, node, &result, o.all_constant);
+    exg_put_results(node, &result, put_result, &(done_node){w, node, o.all_constant});
     drop_read(w, n);
     return EXG_OK;
 }
